@@ -23,7 +23,7 @@ _MAIN_THREAD_BAR_MS = 60.0
 _HEAP_BAR_KIB = 1024.0
 _FILL_S = 20.0
 """By then the charts have data, and the server's first response was read."""
-_CHART = ".jp-gpuwidget-dashboard .jp-gpuwidget-course canvas"
+_CHART = ".jp-gpuwidget-dashboard .jp-gpuwidget-dashboard-chart canvas"
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
@@ -46,11 +46,11 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page) -> Iterator[Fi
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     notebook.page.wait_for_selector(_CHART)
     for seconds in ("1 min", "5 min", "1 h"):
-        notebook.page.click(f".jp-gpuwidget-ranges button:text-is('{seconds}')")
+        notebook.page.click(f".jp-gpuwidget-dashboard-ranges button:text-is('{seconds}')")
         page.window(_FILL_S)
         yield from _costs(page, windows, f"dashboard of {_GPUS} GPUs at 5 Hz, {seconds}")
     notebook.script("await app.commands.execute('gpuwidget:show-panel');")
-    notebook.page.click(".jp-gpuwidget-ranges button:text-is('5 min')")
+    notebook.page.click(".jp-gpuwidget-dashboard-ranges button:text-is('5 min')")
     page.window(_FILL_S)
     yield from _costs(page, windows, f"dashboard of {_GPUS} GPUs at 5 Hz, 5 min, and the panel")
     notebook.script("app.shell.collapseRight(); app.shell.activateById(panel.id);")

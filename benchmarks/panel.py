@@ -32,17 +32,18 @@ _FILLED = 50_000
 _OPEN = """
 const start = performance.now();
 app.commands.execute('gpuwidget:show-panel');
-while (document.querySelectorAll('.jp-gpuwidget-gpu').length < argument) {
+while (document.querySelectorAll('.jp-gpuwidget-gpu-card').length < argument) {
     await new Promise(requestAnimationFrame);
 }
 await new Promise(requestAnimationFrame);
 return performance.now() - start;
 """
 _UNFOLD = """
-document.querySelectorAll('.jp-gpuwidget-gpu[data-open=false] .jp-gpuwidget-row').forEach(row => row.click());
+const rows = '.jp-gpuwidget-gpu-card[data-open=false] .jp-gpuwidget-gpu-row';
+document.querySelectorAll(rows).forEach(row => row.click());
 """
 _ASK = """
-const watch = document.querySelector('.jp-gpuwidget-watch');
+const watch = document.querySelector('.jp-gpuwidget-device-watch');
 const times = [];
 for (let turn = 0; turn < argument; turn++) {
     const before = watch.getAttribute('aria-pressed');
@@ -113,7 +114,9 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> 
     yield Figure("panel", f"main thread a second, {gpus} GPUs, panel closed", "ms", values=closed)
     notebook.script("await app.commands.execute('gpuwidget:show-panel');")
     # Wait for the kernel's state, which adds a sentence to the panel.
-    notebook.page.wait_for_selector(".jp-gpuwidget-kernel .jp-gpuwidget-act", state="visible")
+    notebook.page.wait_for_selector(
+        ".jp-gpuwidget-device-section .jp-gpuwidget-notice-action", state="visible"
+    )
     notebook.page.wait_for_timeout(1000)
     notebook.watch_shifts()
     for layout in ("as it opens", "all unfolded"):
@@ -139,7 +142,7 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> 
 def _questions(settings: Settings, notebook: Any) -> Figure:
     notebook.run(0)
     notebook.wait_until_done()
-    notebook.page.wait_for_selector(".jp-gpuwidget-watch:enabled")
+    notebook.page.wait_for_selector(".jp-gpuwidget-device-watch:enabled")
     notebook.run(1)
     notebook.page.wait_for_timeout(1000)
     asked = notebook.script(_ASK, settings.pick(20, 3))

@@ -1,4 +1,4 @@
-"""A healthy H200 machine as the doctor's input, with changes by the test; a fake torch and driver."""
+"""Probe results of a healthy H200 machine, with what a test changes; a fake torch and a fake driver."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from helpers_programs import compile_library
 
-from gpuwidget.diagnostics.machine import DeviceFile, Machine
-from gpuwidget.diagnostics.packages import Copy, Installed, Packages, TorchFiles
-from gpuwidget.diagnostics.probe_process import Ending, Said
-from gpuwidget.diagnostics.probe_results import Facts
-from gpuwidget.diagnostics.run_checks import diagnosis
-from gpuwidget.diagnostics.target import Notebook
-from gpuwidget.model.diagnosis import Link
+from gpuwidget.diagnostics.machine import DeviceFile, MachineState
+from gpuwidget.diagnostics.packages import InstalledPackage, InstalledPackages, TorchCopy, TorchFiles
+from gpuwidget.diagnostics.probe_process import Ending, ProbeResult
+from gpuwidget.diagnostics.probe_results import ProbeResults
+from gpuwidget.diagnostics.run_checks import diagnose
+from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.model.diagnosis import Check
 from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, PeerAccess
 from gpuwidget.system.host_limits import SharedMemory
@@ -30,12 +30,13 @@ LAST = "is the last with such a build."
 
 
 def build(wheel: str, wanted: str | None = None) -> str:
-    """Return the command that installs this build, in the present version unless ``wanted`` names another."""
+    """Return the command that installs this build, in the installed version unless another one is
+    ``wanted``."""
     return f"{PIP} install {wanted or f'torch==2.13.0+{wheel}'} --index-url {WHEELS}/{wheel}"
 
 
 NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
-"""Return the probe's result where CUDA does not start."""
+"""What the probes send if CUDA does not start."""
 UUIDS = [f"GPU-{index}0000000-0000-4000-8000-000000000000" for index in range(8)]
 
 TORCH: dict[str, Any] = {
@@ -61,7 +62,7 @@ TORCH: dict[str, Any] = {
         "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
     ],
 }
-"""Return the probe's result for a torch that works."""
+"""What the torch probe sends about a working torch."""
 CUDA: dict[str, Any] = {
     "step": "end",
     "cuda_driver": 13000,
@@ -69,10 +70,10 @@ CUDA: dict[str, Any] = {
     "cu_text": None,
     "cu_count": 1,
 }
-"""Return the result of the probe of CUDA's driver library."""
+"""What the CUDA probe sends about a working driver library."""
 
 
-def h200(index: int = 0, **facts: Any) -> GpuHealth:
+def h200(index: int = 0, **results: Any) -> GpuHealth:
     """Return a healthy GPU."""
     whole = GpuHealth(
         index=index,
@@ -98,11 +99,11 @@ def h200(index: int = 0, **facts: Any) -> GpuHealth:
         throttle=(),
         missing={},
     )
-    return replace(whole, **facts)
+    return replace(whole, **results)
 
 
 def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
-    """Return a driver that answers, with NVLink between all GPUs."""
+    """Return a working driver, with NVLink between all GPUs."""
     peers = tuple(
         PeerAccess(one.index, other.index, nvlink=True, reads=True)
         for one in gpus
@@ -122,7 +123,7 @@ def devices(*names: str, usable: bool = True) -> tuple[DeviceFile, ...]:
     return tuple(DeviceFile(f"/dev/{name}", usable, "crw-rw-rw- 0:0") for name in names)
 
 
-MACHINE = Machine(
+MACHINE = MachineState(
     system="linux",
     architecture="x86_64",
     container=None,
@@ -135,21 +136,21 @@ MACHINE = Machine(
     xids=(),
     libraries={},
 )
-PACKAGES = Packages(
+PACKAGES = InstalledPackages(
     torch=TorchFiles(f"{SITE}/torch/__init__.py", (f"{SITE}/torch",), "2.13.0", "13.0"),
-    torch_copies=(Copy("2.13.0", SITE),),
+    torch_copies=(TorchCopy("2.13.0", SITE),),
     required={"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"},
     installed={
-        "nvidia-cudnn-cu13": Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
-        "nvidia-nccl-cu13": Installed("nvidia-nccl-cu13", "2.27.5", "pip"),
-        "torch": Installed("torch", "2.13.0", "pip"),
+        "nvidia-cudnn-cu13": InstalledPackage("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
+        "nvidia-nccl-cu13": InstalledPackage("nvidia-nccl-cu13", "2.27.5", "pip"),
+        "torch": InstalledPackage("torch", "2.13.0", "pip"),
     },
     cuda=(
-        Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
-        Installed("nvidia-nccl-cu13", "2.27.5", "pip"),
-        Installed("torch", "2.13.0", "pip"),
+        InstalledPackage("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
+        InstalledPackage("nvidia-nccl-cu13", "2.27.5", "pip"),
+        InstalledPackage("torch", "2.13.0", "pip"),
     ),
-    binding=(Installed("nvidia-ml-py", "13.580.65", "pip"),),
+    binding=(InstalledPackage("nvidia-ml-py", "13.580.65", "pip"),),
     conda=False,
     isolated=False,
     ours="0.1.0",
@@ -159,7 +160,7 @@ PACKAGES = Packages(
 )
 
 
-def facts(
+def results(
     *,
     torch: Mapping[str, Any] | None = None,
     ending: Ending = "ended",
@@ -167,44 +168,48 @@ def facts(
     machine: Mapping[str, Any] | None = None,
     packages: Mapping[str, Any] | None = None,
     **values: Any,
-) -> Facts:
-    """Return a machine without faults, with the given values instead of its own."""
+) -> ProbeResults:
+    """Return the results of a healthy machine, with these values in place of its own."""
     told = dict(torch or {})
     of_cuda = {*CUDA, "cu_devices", "libcuda_error"} - {"step"}
-    whole = Facts(
+    whole = ProbeResults(
         place="kernel",
         version="0.1.0",
         python="/env/bin/python",
         variables={},
         machine=replace(MACHINE, **(machine or {})),
         packages=replace(PACKAGES, **(packages or {})),
-        torch_said=Said(ending, how, {**TORCH, **{name: told[name] for name in told if name not in of_cuda}}),
-        cuda_said=Said("ended", "", {**CUDA, **{name: told[name] for name in told if name in of_cuda}}),
-        nvml_said=Said("ended", "", {"step": "end"}),
-        files_said=Said("ended", "", {"step": "end"}),
+        torch_result=ProbeResult(
+            ending, how, {**TORCH, **{name: told[name] for name in told if name not in of_cuda}}
+        ),
+        cuda_result=ProbeResult(
+            "ended", "", {**CUDA, **{name: told[name] for name in told if name in of_cuda}}
+        ),
+        nvml_result=ProbeResult("ended", "", {"step": "end"}),
+        files_result=ProbeResult("ended", "", {"step": "end"}),
         nvml=nvml(h200()),
-        patience_s=15.0,
-        notebook=Notebook(),
+        timeout_s=15.0,
+        notebook=NotebookState(),
     )
     return replace(whole, **values)
 
 
-def link(which: str, of: Facts) -> Link:
-    """Return one check's result for these facts."""
-    return next(one for one in diagnosis(of).links if one.id == which)
+def check_of(which: str, of: ProbeResults) -> Check:
+    """Return one check that is built from the results."""
+    return next(one for one in diagnose(of).links if one.id == which)
 
 
 def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
-    """Return the probe's result for a torch whose import raises."""
+    """What the torch probe sends if the import raises."""
     nothing = dict.fromkeys((*TORCH, "imported"))
     return {**nothing, "step": "end", "import_error": error, "import_error_type": kind, "mapped": []}
 
 
-# -- what real children look at --------------------------------------------------------------------------
+# -- for real probe processes ----------------------------------------------------------------------------
 
 
 def fake_torch(folder: Path, body: str, *, version: str = "2.10.0", cuda: str | None = "12.8") -> Path:
-    """Create a package torch in ``folder`` whose import runs ``body``; return the folder, for the path."""
+    """Make a package torch in ``folder`` whose import runs ``body``; return the folder for the path."""
     package = folder / "torch"
     package.mkdir(parents=True)
     (package / "version.py").write_text(f"__version__ = {version!r}\ncuda: str | None = {cuda!r}\n")
@@ -230,7 +235,7 @@ cuda = _Names(
 )
 print("a library that talks")
 """
-"""A torch with CUDA."""
+"""A torch with working CUDA."""
 
 _LIBCUDA = r"""
 #include <stdlib.h>
@@ -254,7 +259,8 @@ int cuDeviceGetAttribute(int *out, int which, int on) { (void)on; *out = which =
 
 
 def build_libcuda(folder: Path) -> Path:
-    """A CUDA driver library with one H200; the variable FAKE_CUINIT is what cuInit returns, or ``hang``."""
+    """Build a CUDA driver library with one H200; cuInit returns the variable FAKE_CUINIT, or hangs for
+    ``hang``."""
     source = folder / "libcuda.c"
     source.write_text(_LIBCUDA)
     library = folder / "libcuda.so.1"
@@ -270,9 +276,9 @@ NO_GPUS: dict[str, Any] = {
     "nvml": no_driver(12, nvml_messages.start_error(12, "")),
     "torch": {"cu_init": None, "libcuda_error": "libcuda.so.1: cannot open", "available": False},
 }
-"""No driver, and so no GPU."""
+"""No driver, so no GPU."""
 
 
-def told(one: Link) -> tuple[str, str | None, str | None]:
+def told(one: Check) -> tuple[str, str | None, str | None]:
     """Return status, reason and fix."""
     return one.status, one.reason, one.remedy

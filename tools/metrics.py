@@ -194,8 +194,11 @@ def typescript() -> str:
     charted = [metric for metric in METRICS if metric.label is not None]
     rows = [
         f"  {{ name: {_js(metric.key)}, kind: {_js(metric.kind)}, counter: "
-        f"{'true' if metric.poll == 'activity' else 'false'}, panel: {'true' if metric.panel else 'false'} }}"
+        f"{'true' if metric.poll == 'activity' else 'false'} }}"
         for metric in charted
+    ]
+    listed = [
+        f"  {{ name: {_js(metric.key)}, kind: {_js(metric.kind)} }}" for metric in METRICS if metric.panel
     ]
     cases = "\n".join(
         f"    case {_js(metric.key)}:\n"
@@ -207,9 +210,14 @@ def typescript() -> str:
 
 import type {{ TranslationBundle }} from '@jupyterlab/translation';
 
-/** The metrics with a history in display order: hardware counters or not, in the panel's cards or not. */
+/** The metrics with a chart in display order, and whether the hardware counters have them. */
 export const METRIC_TABLE = [
 {(chr(44) + chr(10)).join(rows)}
+] as const;
+
+/** The metrics that a GPU's card in the panel lists. */
+export const PANEL_METRICS = [
+{(chr(44) + chr(10)).join(listed)}
 ] as const;
 
 /** The JSON key of a metric. */

@@ -32,13 +32,13 @@ LOCALE = ROOT / "gpuwidget" / "locale"
 TEMPLATE = LOCALE / f"{DOMAIN}.pot"
 SCHEMA = ROOT / "labextension" / "schema" / "panel.json"
 TOLD_ELSEWHERE = {
-    "health/linkView.ts: title",
-    "health/words.ts: title",
-    "language.ts: where",
-    "panel/switchRow.ts: known.title",
-    "panel/switchRow.ts: known.trades",
-    "panel/switchWords.ts: title",
-    "ui/throttle.ts: word",
+    "diagnostics/diagnosticsMessages.ts: title",
+    "diagnostics/environmentView.ts: title",
+    "settingsSchema.ts: where",
+    "panel/settingsSection.ts: setting.title",
+    "panel/settingsSection.ts: setting.trades",
+    "panel/settingsSection.ts: title",
+    "ui/format.ts: reason",
 }
 """Where it translates strings of Python, which ``python_strings`` returns, or of the settings."""
 _SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")

@@ -40,9 +40,12 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
     ),
 }
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
-    "StreamMessage": ((wire.Hello, wire.Tick, wire.Changes, wire.Usage), "What comes over the stream."),
+    "StreamMessage": (
+        (wire.InitialMessage, wire.SampleMessage, wire.SampleChanges, wire.MemoryOwnership),
+        "What comes over the stream.",
+    ),
     "ReceivedMessage": (
-        (wire.Hello, wire.Tick, wire.Usage),
+        (wire.InitialMessage, wire.SampleMessage, wire.MemoryOwnership),
         "The same where changes have been applied: every sample is whole.",
     ),
     "KernelRequest": (
@@ -64,7 +67,7 @@ UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
 ROOTS: Sequence[type] = (
     samples.Sample,
     wire.History,
-    wire.Course,
+    wire.MetricHistory,
     wire.ActivityRequest,
     wire.RateRequest,
     kernel_state.KernelState,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gpuwidget.diagnostics.compare import changes
-from gpuwidget.diagnostics.isolated_run import doctor_of, visit
-from gpuwidget.diagnostics.probe_process import Environment
-from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.diagnostics.compare import compare
+from gpuwidget.diagnostics.isolated_run import parse_diagnosis, run_in_subprocess
+from gpuwidget.diagnostics.probe_process import ProbeEnvironment
+from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import DoctorError, OptionError
 from gpuwidget.model.to_json import to_json
 from gpuwidget.views import diagnosis_view
@@ -21,8 +21,8 @@ def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tup
     the checks do not finish.
     """
     before = None if earlier is None else _read(earlier)
-    doctor = visit("shell", version, Environment.own())
-    since = None if before is None else changes(before, doctor)
+    doctor = run_in_subprocess("shell", version, ProbeEnvironment.current())
+    since = None if before is None else compare(before, doctor)
     if as_json:
         values = to_json(doctor) if since is None else {**to_json(doctor), "changes": to_json(since)}
         text = json.dumps(values, indent=2)
@@ -31,9 +31,9 @@ def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tup
     return text, doctor.ok
 
 
-def _read(path: Path) -> Doctor:
+def _read(path: Path) -> Diagnosis:
     try:
-        return doctor_of(json.loads(path.read_text(encoding="utf-8-sig")))
+        return parse_diagnosis(json.loads(path.read_text(encoding="utf-8-sig")))
     except (OSError, ValueError, DoctorError) as error:
         why = str(error) if isinstance(error, (OSError, DoctorError)) else "It is no JSON."
         raise OptionError(

@@ -1,7 +1,7 @@
-"""The doctor: the chain from PyTorch to the GPU, link by link, each found or broken with the one remedy.
+"""The doctor: checks from PyTorch down to the GPU, each with its worst issue and the fix for it.
 
-``probe_process`` runs what may crash or hang in processes of its own; ``torch_probe`` and ``nvml_probe`` run
-there. ``machine`` and ``packages`` read files. All of it is ``probe_results``, from which the pure functions
-of ``checks_*`` make the checks of :mod:`gpuwidget.model.diagnosis`. ``run_checks`` puts them together,
-``isolated_run`` runs it in a subprocess, ``compare`` compares two diagnoses.
+Start reading at ``run_checks``. Probes that may crash or hang run in processes (``probe_process``,
+``*_probe``), ``machine`` and ``packages`` read files, and ``probe_results`` holds what all of them found.
+From it the pure functions of ``checks_*`` build the checks of :mod:`gpuwidget.model.diagnosis`, with fixes
+from ``fixes``. ``isolated_run`` runs everything in a subprocess, ``compare`` compares two diagnoses.
 """

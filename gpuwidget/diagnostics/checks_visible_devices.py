@@ -1,110 +1,198 @@
-"""The link of CUDA_VISIBLE_DEVICES: which GPUs it leaves, and to whom."""
+"""The check of CUDA_VISIBLE_DEVICES, which CUDA reads from the left up to the first entry that names no GPU.
+
+Source: CUDA programming guide, environment variables
+(https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from gpuwidget.diagnostics import visible_devices
-from gpuwidget.diagnostics.issues import Finding, counted, link
-from gpuwidget.diagnostics.probe_results import Facts
-from gpuwidget.model.diagnosis import Link
+from gpuwidget.diagnostics.issues import Issue, build_check, pluralize
+from gpuwidget.diagnostics.probe_results import ProbeResults
+from gpuwidget.model.diagnosis import Check
 
 VISIBLE = ("visible", "Visible GPUs")
 
 _NO_DEVICE = 100
-"""Of CUresult, cuda.h."""
+"""Value of CUresult in cuda.h."""
 
 
-def visible_link(facts: Facts) -> Link:
-    """Which GPUs CUDA_VISIBLE_DEVICES leaves."""
-    value = facts.variables.get("CUDA_VISIBLE_DEVICES")
-    count, mine = facts.libcuda.get("cu_count"), facts.notebook.devices
+def check_visible_devices(results: ProbeResults) -> Check:
+    """Check which GPUs CUDA_VISIBLE_DEVICES makes visible."""
+    value = results.variables.get("CUDA_VISIBLE_DEVICES")
+    count, in_notebook = results.libcuda.get("cu_count"), results.notebook.devices
     evidence = {
         "CUDA_VISIBLE_DEVICES": value if value else None,
-        "CUDA_DEVICE_ORDER": facts.variables.get("CUDA_DEVICE_ORDER"),
+        "CUDA_DEVICE_ORDER": results.variables.get("CUDA_DEVICE_ORDER"),
         "GPUs that CUDA shows": str(count) if isinstance(count, int) else None,
-        "GPUs that this notebook has": None if mine is None else str(len(mine)),
+        "GPUs that this notebook has": None if in_notebook is None else str(len(in_notebook)),
     }
-    too_late = _set_too_late(facts)
-    if too_late is not None:
+    changed = _changed_after_start_issue(results)
+    if changed is not None:
         found = (
-            f"{len(mine or ())} of {counted(len(facts.gpus), 'GPU')}" if facts.gpus else str(len(mine or ()))
+            f"{len(in_notebook or ())} of {pluralize(len(results.gpus), 'GPU')}"
+            if results.gpus
+            else str(len(in_notebook or ()))
         )
-        return link(VISIBLE, f"{found} in this notebook", [too_late], evidence)
+        return build_check(VISIBLE, f"{found} in this notebook", [changed], evidence)
     if value is None:
-        return link(VISIBLE, "all: CUDA_VISIBLE_DEVICES is not set", [], evidence)
-    remedy = (
+        return build_check(VISIBLE, "all: CUDA_VISIBLE_DEVICES is not set", [], evidence)
+    fix = (
         "Unset CUDA_VISIBLE_DEVICES, or name GPUs by nvidia-smi -L's numbers or UUIDs, and "
         "start the kernel anew."
     )
     if not value.strip():
         reason = "CUDA_VISIBLE_DEVICES is set and empty: it hides every GPU."
-        return link(VISIBLE, "none", [Finding("broken", reason, remedy)], evidence)
-    if not facts.gpus:
-        return link(
-            VISIBLE, value, [Finding("unknown", "There is no GPU to compare it with.", None)], evidence
+        return build_check(VISIBLE, "none", [Issue("broken", reason, fix)], evidence)
+    if not results.gpus:
+        return build_check(
+            VISIBLE, value, [Issue("unknown", "There is no GPU to compare it with.", None)], evidence
         )
-    read = _read_visible(facts)
-    if read is None or read.bad is None:
-        return link(VISIBLE, _left(read, facts), [], evidence)
-    reason = f"CUDA_VISIBLE_DEVICES is {value!r}, of which {read.bad!r} is no GPU here: {read.why}"
-    if not read.named:
-        return link(VISIBLE, "none", [Finding("broken", f"{reason}. It hides every GPU.", remedy)], evidence)
+    parsed = _parse_variable(results)
+    if parsed is None or parsed.bad is None:
+        return build_check(VISIBLE, _visible_count(parsed, results), [], evidence)
+    reason = f"CUDA_VISIBLE_DEVICES is {value!r}, of which {parsed.bad!r} is no GPU here: {parsed.why}"
+    if not parsed.named:
+        return build_check(
+            VISIBLE, "none", [Issue("broken", f"{reason}. It hides every GPU.", fix)], evidence
+        )
     reason += ". CUDA passes over it and all that follows."
-    return link(VISIBLE, _left(read, facts), [Finding("warning", reason, remedy)], evidence)
+    return build_check(VISIBLE, _visible_count(parsed, results), [Issue("warning", reason, fix)], evidence)
 
 
-def hides_all(facts: Facts) -> bool:
-    """Whether it leaves none of the GPUs there are."""
-    read = _read_visible(facts)
-    return read is not None and not read.named
+def hides_all(results: ProbeResults) -> bool:
+    """Return whether CUDA_VISIBLE_DEVICES hides all GPUs."""
+    parsed = _parse_variable(results)
+    return parsed is not None and not parsed.named
 
 
-def _set_too_late(facts: Facts) -> Finding | None:
-    """Whether the variable was changed after the notebook's CUDA had read it; a child reads it now."""
-    mine, now = facts.notebook.devices, _shown_now(facts)
-    if not mine or now is None or (facts.nvml is not None and facts.nvml.lost) or _same(mine, now):
+def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
+    """Return an issue if the variable changed after CUDA started in the notebook; a new process reads it
+    anew."""
+    in_notebook, now = results.notebook.devices, _currently_visible(results)
+    if (
+        not in_notebook
+        or now is None
+        or (results.nvml is not None and results.nvml.lost)
+        or _same_devices(in_notebook, now)
+    ):
         return None
-    value = facts.variables.get("CUDA_VISIBLE_DEVICES")
-    if value is None and len(mine) > len(now):
-        return None  # what is not set hides none
-    reordered = len(mine) == len(now) and "CUDA_DEVICE_ORDER" in facts.variables
+    value = results.variables.get("CUDA_VISIBLE_DEVICES")
+    if value is None and len(in_notebook) > len(now):
+        return None  # an unset variable hides none
+    reordered = len(in_notebook) == len(now) and "CUDA_DEVICE_ORDER" in results.variables
     what = "CUDA_VISIBLE_DEVICES was " + ("unset" if value is None else f"set to {value!r}")
     if reordered:
         what = "CUDA_VISIBLE_DEVICES or CUDA_DEVICE_ORDER was changed"
     reason = f"{what} after CUDA was started: it has no effect in this notebook until a restart."
-    return Finding("warning", reason, "Restart the kernel, and set it before anything uses CUDA.")
+    return Issue("warning", reason, "Restart the kernel, and set it before anything uses CUDA.")
 
 
-def _shown_now(facts: Facts) -> list[str] | None:
-    """UUIDs of the GPUs that CUDA shows to who starts it now; None where that is not known."""
-    code, devices = facts.libcuda.get("cu_init"), facts.libcuda.get("cu_devices")
+def _currently_visible(results: ProbeResults) -> list[str] | None:
+    """Return the UUIDs of the GPUs that a new process would see; None if unknown."""
+    code, devices = results.libcuda.get("cu_init"), results.libcuda.get("cu_devices")
     if code == 0 and devices is not None:
         return [one["uuid"] for one in devices]
-    return [] if code == _NO_DEVICE or hides_all(facts) else None
+    return [] if code == _NO_DEVICE or hides_all(results) else None
 
 
-def _same(mine: Sequence[str | None], now: Sequence[str]) -> bool:
-    """Whether these are the same GPUs in the same order; where torch does not say which, as many."""
-    return len(mine) == len(now) and all(
-        one is None or _digits(one) == _digits(other) for one, other in zip(mine, now, strict=True)
+def _same_devices(in_notebook: Sequence[str | None], now: Sequence[str]) -> bool:
+    """Return whether these are the same GPUs in the same order; by number where torch has no UUIDs."""
+    return len(in_notebook) == len(now) and all(
+        one is None or _uuid_digits(one) == _uuid_digits(other)
+        for one, other in zip(in_notebook, now, strict=True)
     )
 
 
-def _digits(uuid: str) -> str:
-    """NVML has GPU- before it, CUDA's own has no hyphens."""
+def _uuid_digits(uuid: str) -> str:
+    """Return the UUID without NVML's prefix and without hyphens, which CUDA's own UUIDs do not have."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-").replace("-", "")
 
 
-def _read_visible(facts: Facts) -> visible_devices.Visible | None:
-    """What CUDA makes of the variable; None where it is not set."""
-    value = facts.variables.get("CUDA_VISIBLE_DEVICES")
+def _parse_variable(results: ProbeResults) -> VisibleDevices | None:
+    """Return how CUDA reads the variable; None if it is not set."""
+    value = results.variables.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return None
-    slices = [uuid for gpu in facts.gpus for uuid in gpu.slices]
-    return visible_devices.read(value, visible_devices.Known([gpu.uuid for gpu in facts.gpus], slices))
+    slices = [uuid for gpu in results.gpus for uuid in gpu.slices]
+    return parse_visible_devices(value, NameableDevices([gpu.uuid for gpu in results.gpus], slices))
 
 
-def _left(read: visible_devices.Visible | None, facts: Facts) -> str:
-    named = len(read.named) if read is not None else 0
-    return f"{named} of {counted(len(facts.gpus), 'GPU')}"
+def _visible_count(parsed: VisibleDevices | None, results: ProbeResults) -> str:
+    named = len(parsed.named) if parsed is not None else 0
+    return f"{named} of {pluralize(len(results.gpus), 'GPU')}"
+
+
+# -- how CUDA reads the variable -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleDevices:
+    """The GPUs that the variable makes visible."""
+
+    named: tuple[str, ...]
+    """The entries that CUDA accepts."""
+    bad: str | None
+    """The first entry that CUDA rejects, which ends the list; None if it accepts all."""
+    why: str | None
+    """Why CUDA rejects that entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameableDevices:
+    """The devices that an entry can name: UUIDs of GPUs in NVML's order, and of their MIG slices."""
+
+    gpus: Sequence[str]
+    slices: Sequence[str]
+
+
+def parse_visible_devices(value: str, known: NameableDevices) -> VisibleDevices:
+    """Return how CUDA reads ``value``."""
+    named: list[str] = []
+    taken: set[str] = set()
+    entries = [entry.strip() for entry in value.split(",")]
+    while len(entries) > 1 and not entries[-1]:
+        entries.pop()  # CUDA ignores a comma at the end
+    for entry in entries:
+        target, why = _resolve(entry, known)
+        if target is None:
+            return VisibleDevices(tuple(named), entry, why)
+        if target in taken:
+            return VisibleDevices((), entry, "it stands there twice, and then CUDA shows none at all")
+        taken.add(target)
+        named.append(entry)
+    return VisibleDevices(tuple(named), None, None)
+
+
+def _resolve(entry: str, known: NameableDevices) -> tuple[str | None, str | None]:
+    count = len(known.gpus)
+    if not entry:
+        return None, "it is empty"
+    number = re.match(r"[+-]?\d+", entry)
+    if number is not None:  # CUDA ignores what follows the digits
+        index = int(number[0])
+        if index < 0:
+            return None, "a negative number ends the list"
+        if index >= count:
+            return None, f"there {_count_phrase(count)}, numbered from 0"
+        return known.gpus[index], None
+    older = re.match(r"MIG-(GPU-[^/]+)/\d+/\d+$", entry)
+    if older is not None and older[1] in known.gpus:
+        return entry, None  # the format of drivers before 470; it does not name the slice by its UUID
+    for word, candidates in (("MIG-", known.slices), ("GPU-", known.gpus)):
+        if entry.startswith(word):
+            matches = [uuid for uuid in candidates if uuid.startswith(entry)]
+            if len(matches) == 1:
+                return matches[0], None
+            what = "MIG slice" if word == "MIG-" else "GPU"
+            return None, f"{len(matches)} {what}s here begin so" if matches else f"no {what} here begins so"
+    if entry == "NoDevFiles":
+        return None, "Slurm writes that for a job that asked for no GPU"
+    return None, "it is neither a number nor a UUID that begins with GPU- or MIG-"
+
+
+def _count_phrase(count: int) -> str:
+    return "is 1 GPU" if count == 1 else f"are {count} GPUs"

@@ -1,11 +1,11 @@
-"""What is another than in an earlier diagnosis: 'it ran yesterday'."""
+"""Compare two diagnoses, for 'it worked yesterday'."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpuwidget.model.diagnosis import Doctor, Link
+from gpuwidget.model.diagnosis import Check, Diagnosis
 from gpuwidget.model.units import ARROW
 
 _NOTHING = "nothing"
@@ -13,11 +13,11 @@ _NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that changed."""
+    """One difference."""
 
     what: str
     before: str | None
-    """None for what was not there."""
+    """None for something that was added."""
     after: str | None
 
     def __str__(self) -> str:
@@ -25,38 +25,38 @@ class Change:
         return f"{self.what}: {before} {ARROW} {after}"
 
 
-def changes(before: Doctor, after: Doctor) -> tuple[Change, ...]:
-    """All that differs, the links in their order, then what they were read from."""
-    old = {link.id: link for link in before.links}
+def compare(before: Diagnosis, after: Diagnosis) -> tuple[Change, ...]:
+    """Return all differences: the checks in their order, then the variables and the environment."""
+    old = {check.id: check for check in before.links}
     found: list[Change] = []
-    for link in after.links:
-        found += _link(old.pop(link.id, None), link)
-    found += (Change(link.title, _told(link), None) for link in old.values())
-    found += _mappings("variable {}", before.variables, after.variables)
-    for what, one, other in (
+    for check in after.links:
+        found += _compare_checks(old.pop(check.id, None), check)
+    found += (Change(check.title, _describe(check), None) for check in old.values())
+    found += _compare_mappings("variable {}", before.variables, after.variables)
+    for what, old_value, new_value in (
         ("interpreter", before.python, after.python),
         ("gpuwidget", before.version, after.version),
         ("examined for", before.place, after.place),
     ):
-        found += [Change(what, one, other)] if one != other else []
+        found += [Change(what, old_value, new_value)] if old_value != new_value else []
     return tuple(found)
 
 
-def _link(before: Link | None, after: Link) -> Iterator[Change]:
+def _compare_checks(before: Check | None, after: Check) -> Iterator[Change]:
     if before is None:
-        yield Change(after.title, None, _told(after))
+        yield Change(after.title, None, _describe(after))
         return
     if (before.status, before.found) != (after.status, after.found):
-        yield Change(after.title, _told(before), _told(after))
-    yield from _mappings(f"{after.title}, {{}}", before.evidence, after.evidence)
+        yield Change(after.title, _describe(before), _describe(after))
+    yield from _compare_mappings(f"{after.title}, {{}}", before.evidence, after.evidence)
 
 
-def _mappings(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+def _compare_mappings(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
     for name in dict.fromkeys((*before, *after)):
-        one, other = before.get(name), after.get(name)
-        if one != other:
-            yield Change(what.format(name), one, other)
+        old_value, new_value = before.get(name), after.get(name)
+        if old_value != new_value:
+            yield Change(what.format(name), old_value, new_value)
 
 
-def _told(link: Link) -> str:
-    return link.found if link.status in ("ok", "skipped") else f"{link.found} ({link.status})"
+def _describe(check: Check) -> str:
+    return check.found if check.status in ("ok", "skipped") else f"{check.found} ({check.status})"

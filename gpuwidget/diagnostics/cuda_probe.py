@@ -1,6 +1,6 @@
-"""In a child: start CUDA's driver library on its own, without torch, step by step.
+"""In a probe process: start CUDA's driver library without torch, step by step.
 
-No CUDA context is made: ``cuInit`` and counting devices need none.
+It creates no CUDA context: ``cuInit`` and counting devices need none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gpuwidget.diagnostics.probe_process import announce, be_modest, error_text, finish, say
+from gpuwidget.diagnostics.probe_process import begin_step, error_text, finish, lower_priority, send
 from gpuwidget.diagnostics.torch_probe import mapped_libraries
 
 STEPS = {
@@ -18,36 +18,36 @@ STEPS = {
     "init": ("driver", "CUDA initialisation (cuInit)"),
     "devices": ("gpu", "listing CUDA devices"),
 }
-"""Each step in its order: the link whose problem it is, and its name on the screen."""
+"""The steps in order: the id of the check that they belong to, and their text on the screen."""
 _ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 
 
 def main(_path: Sequence[str]) -> None:
-    """Load the library, initialise it and list its devices."""
-    be_modest()
-    announce("load")
+    """Load the library, initialize it and list its devices."""
+    lower_priority()
+    begin_step("load")
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         library = ctypes.CDLL(name)
-        say(mapped=mapped_libraries())
-        _start(library)
-    except (AttributeError, OSError) as error:  # none, a stub, or another library of that name
-        say(libcuda_error=error_text(error))
+        send(mapped=mapped_libraries())
+        _initialize(library)
+    except (AttributeError, OSError) as error:  # no library, a stub, or another library of that name
+        send(libcuda_error=error_text(error))
     finish()
 
 
-def _start(library: Any) -> None:
+def _initialize(library: Any) -> None:
     version, count = ctypes.c_int(), ctypes.c_int()
     if library.cuDriverGetVersion(ctypes.byref(version)) == 0:
-        say(cuda_driver=version.value)
-    announce("init")
+        send(cuda_driver=version.value)
+    begin_step("init")
     code = int(library.cuInit(0))
-    say(cu_init=code, cu_text=_error(library, code) if code else None)
+    send(cu_init=code, cu_text=_error(library, code) if code else None)
     if code == 0:
-        announce("devices")
+        begin_step("devices")
         code = int(library.cuDeviceGetCount(ctypes.byref(count)))
-        say(cu_count=count.value if code == 0 else None)
-        say(cu_devices=[_device(library, place) for place in range(count.value)])
+        send(cu_count=count.value if code == 0 else None)
+        send(cu_devices=[_device(library, index) for index in range(count.value)])
 
 
 def _error(library: Any, code: int) -> str:
@@ -59,10 +59,10 @@ def _error(library: Any, code: int) -> str:
     return ": ".join(parts)
 
 
-def _device(library: Any, place: int) -> dict[str, str]:
+def _device(library: Any, index: int) -> dict[str, str]:
     device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     name, uuid = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16)
-    library.cuDeviceGet(ctypes.byref(device), place)
+    library.cuDeviceGet(ctypes.byref(device), index)
     library.cuDeviceGetName(name, 256, device)
     library.cuDeviceGetAttribute(ctypes.byref(major), _ATTRIBUTE_MAJOR, device)
     library.cuDeviceGetAttribute(ctypes.byref(minor), _ATTRIBUTE_MINOR, device)

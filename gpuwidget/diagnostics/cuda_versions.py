@@ -1,22 +1,21 @@
-"""Which drivers run which CUDA, and which builds of PyTorch there are.
+"""Which drivers support which CUDA versions, and which builds of PyTorch there are.
 
 Drivers: NVIDIA, CUDA Compatibility, minor version compatibility, tables 1 and 2
-(https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html). From CUDA 11 on one
-driver runs every minor version of its major one. CUDA 9 and older, and what comes after 13, are left out.
+(https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html). From CUDA 11 on, a
+driver supports every minor version of its major one. CUDA 9 and older, and versions after 13, are left out.
 
-PyTorch: the support matrix of RELEASE.md in its repository, with the lists of architectures in its
-.ci/manywheel/build_cuda.sh; for what is built no more https://pytorch.org/get-started/previous-versions
-(11.8: PyTorch's issue 147383; 12.8: 178665; 12.6: 190385 and pull request 196249).
+PyTorch: the support matrix in RELEASE.md of its repository, with the architectures in its
+.ci/manywheel/build_cuda.sh; for discontinued builds https://pytorch.org/get-started/previous-versions (11.8:
+PyTorch's issue 147383; 12.8: 178665; 12.6: 190385 and pull request 196249).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from gpuwidget.diagnostics.versions import numbers
-
-MINIMUM = {
+MINIMUM_DRIVERS = {
     "13": "580",
     "12": "525",
     "11": "450",
@@ -24,96 +23,114 @@ MINIMUM = {
     "10.1": "418.39",
     "10.0": "410.48",
 }
-"""The oldest driver for Linux that runs it, by CUDA's version; 13 stands for all of 13.x."""
+"""The oldest Linux driver for each CUDA version; 13 stands for all of 13.x."""
 
 
-class _Wheel(NamedTuple):
+class _WheelBuild(NamedTuple):
     name: str
     first: str
-    """The oldest PyTorch in such a build."""
+    """The oldest PyTorch with this build."""
     last: str | None
-    """The newest PyTorch in such a build; None where that goes on."""
-    oldest: tuple[int, ...]
-    """Compute capability of the oldest GPUs that it has code for."""
-    newer: tuple[int, ...]
-    """That of the first ones that are too new for it."""
-    on_arm: bool = True
+    """The newest PyTorch with this build; None while new versions have it."""
+    min_capability: tuple[int, ...]
+    """The oldest compute capability that it has code for."""
+    max_capability: tuple[int, ...]
+    """The first compute capability that is too new for it."""
+    has_arm: bool = True
 
 
 _OLDEST, _TURING, _AMPERE, _BLACKWELL, _ANY = (5, 0), (7, 5), (8, 0), (10, 0), (1000, 0)
 _WHEELS = (
-    _Wheel("cu130", "2.9", None, _TURING, _ANY),
-    _Wheel("cu126", "2.6", "2.14", _OLDEST, _BLACKWELL),
-    _Wheel("cu128", "2.7", "2.11", _TURING, (13, 0)),
-    # It has code for Kepler's 3.7 too, but cuDNN 9, which comes with it, has none.
-    _Wheel("cu118", "2.0", "2.7", _OLDEST, _BLACKWELL, on_arm=False),
+    _WheelBuild("cu130", "2.9", None, _TURING, _ANY),
+    _WheelBuild("cu126", "2.6", "2.14", _OLDEST, _BLACKWELL),
+    _WheelBuild("cu128", "2.7", "2.11", _TURING, (13, 0)),
+    # It has code for Kepler (3.7) too, but cuDNN 9, which it requires, has none.
+    _WheelBuild("cu118", "2.0", "2.7", _OLDEST, _BLACKWELL, has_arm=False),
 )
-"""PyTorch's builds, the one to take first. CUDA 13 has no Maxwell, Pascal and Volta any more; Blackwell
-came with CUDA 12.8. Code that is compiled at first use is in cu130 alone. On ARM none is for GPUs before
-Ampere."""
-NEWEST = _WHEELS[0].name
-"""What PyPI has, or a newer minor version of it, which the same drivers run."""
+"""PyTorch's builds in order of preference. CUDA 13 dropped Maxwell, Pascal and Volta; Blackwell needs CUDA
+12.8. Only cu130 has PTX. On ARM no build supports GPUs before Ampere."""
+NEWEST_WHEEL = _WHEELS[0].name
+"""The build on PyPI, whose CUDA may be a newer minor version, which the same drivers support."""
 
 
-def minimum(cuda: str) -> str | None:
-    """The oldest driver that runs a program built with this CUDA; None where the table has none."""
+def minimum_driver(cuda: str) -> str | None:
+    """Return the oldest driver for a program built with this CUDA; None if the table does not contain it."""
     major, _, _ = cuda.partition(".")
-    return MINIMUM.get(major) or MINIMUM.get(".".join(cuda.split(".")[:2]))
+    return MINIMUM_DRIVERS.get(major) or MINIMUM_DRIVERS.get(".".join(cuda.split(".")[:2]))
 
 
-def too_old(driver: str, cuda: str) -> bool:
-    """Whether this driver is too old for it; False where that is not known."""
-    least, here = minimum(cuda), numbers(driver)
-    return least is not None and here != () and here < numbers(least)
+def driver_too_old(driver: str, cuda: str) -> bool:
+    """Return whether this driver is too old for this CUDA; False if unknown."""
+    minimum, installed = minimum_driver(cuda), version_tuple(driver)
+    return minimum is not None and bool(installed) and installed < version_tuple(minimum)
 
 
 def torch_wheel(
     driver: str | None, capabilities: Collection[str], *, arm: bool = False, version: str | None = None
 ) -> str | None:
-    """PyTorch's own name, as ``cu126``, of builds for this driver and these GPUs; None where none fits.
+    """Return PyTorch's name, such as ``cu126``, of a build for this driver and these GPUs; None if none fits.
 
-    Where old and new GPUs are in one machine and no build has both, the new ones decide. Of the builds that
-    fit, one that comes in PyTorch ``version`` is taken first.
+    If no build supports both the old and the new GPUs of a machine, the new ones decide. Of the builds that
+    fit, one that PyTorch ``version`` has is preferred.
     """
-    all_here = [numbers(capability) for capability in capabilities]
-    # An older card beside them is for the screen.
+    all_here = [version_tuple(capability) for capability in capabilities]
+    # An older GPU beside them is likely the display's.
     here = [one for one in all_here if one >= _OLDEST] or all_here
     fitting = []
     for wheel in _WHEELS:
-        if (arm and not wheel.on_arm) or (driver is not None and too_old(driver, wheel_cuda(wheel.name))):
+        if (arm and not wheel.has_arm) or (
+            driver is not None and driver_too_old(driver, wheel_cuda(wheel.name))
+        ):
             continue
-        oldest = max(wheel.oldest, _AMPERE) if arm else wheel.oldest
-        if all(oldest <= one < wheel.newer for one in here):
+        min_capability = max(wheel.min_capability, _AMPERE) if arm else wheel.min_capability
+        if all(min_capability <= one < wheel.max_capability for one in here):
             fitting.append(wheel.name)
     if fitting:
-        return next((one for one in fitting if version is not None and has(one, version)), fitting[0])
+        return next((one for one in fitting if version is not None and wheel_has(one, version)), fitting[0])
     newest = max(here, default=None)
     if newest is None or all(one == newest for one in here):
         return None
     return torch_wheel(driver, [f"{newest[0]}.{newest[1]}"], arm=arm, version=version)
 
 
-def has(wheel: str, version: str) -> bool:
-    """Whether this PyTorch comes in that build."""
+def wheel_has(wheel: str, version: str) -> bool:
+    """Return whether this PyTorch version has that build."""
     one = next(one for one in _WHEELS if one.name == wheel)
-    minor = numbers(version)[:2]
-    return numbers(one.first) <= minor and (one.last is None or minor <= numbers(one.last))
+    minor = version_tuple(version)[:2]
+    return version_tuple(one.first) <= minor and (one.last is None or minor <= version_tuple(one.last))
 
 
-def versions(wheel: str) -> str:
-    """The versions of PyTorch in that build, as pip takes them: ``>=2.9``, ``>=2.7,<2.12``."""
+def wheel_specifier(wheel: str) -> str:
+    """Return the PyTorch versions with that build as a specifier of pip: ``>=2.9``, ``>=2.7,<2.12``."""
     one = next(one for one in _WHEELS if one.name == wheel)
     if one.last is None:
         return f">={one.first}"
-    major, minor = numbers(one.last)[:2]
+    major, minor = version_tuple(one.last)[:2]
     return f">={one.first},<{major}.{minor + 1}"
 
 
-def last_torch(wheel: str) -> str | None:
-    """The newest PyTorch in that build; None where newer ones come in it too."""
+def wheel_last_torch(wheel: str) -> str | None:
+    """Return the newest PyTorch with that build; None while new versions have it."""
     return next(one.last for one in _WHEELS if one.name == wheel)
 
 
 def wheel_cuda(wheel: str) -> str:
-    """``cu126`` as 12.6."""
+    """Return ``cu126`` as 12.6."""
     return f"{wheel[2:4]}.{wheel[4:]}"
+
+
+def version_tuple(version: str) -> tuple[int, ...]:
+    """Return ``580.159.04`` as (580, 159, 4), without what follows the last number."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def format_cudnn_version(number: int) -> str:
+    """Return 91002 as ``9.10.2``, and 8902, in the numbering before cuDNN 9, as ``8.9.2``."""
+    major = 10_000 if number >= 90_000 else 1000
+    return f"{number // major}.{number % major // 100}.{number % 100}"
+
+
+def format_cuda_version(number: int) -> str:
+    """Return 13010 as ``13.1``."""
+    return f"{number // 1000}.{number % 1000 // 10}"

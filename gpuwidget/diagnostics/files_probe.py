@@ -1,7 +1,7 @@
-"""In a child: compare the files of torch and of what it requires with the lists that their wheels came with.
+"""In a probe process: compare the files of torch and its requirements with the RECORD of their wheels.
 
-Only existence and size are compared. To hash them would read gigabytes, and a download that broke off or a
-disk that was full leaves files that are missing, empty or too short.
+Only existence and size are compared. Hashing would read gigabytes, and an interrupted download or a full disk
+leaves files that are missing, empty or too short.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from gpuwidget.diagnostics.packages import installer, of_torch
-from gpuwidget.diagnostics.probe_process import announce, be_modest, finish, say
+from gpuwidget.diagnostics.packages import installer, torch_distributions
+from gpuwidget.diagnostics.probe_process import begin_step, finish, lower_priority, send
 from gpuwidget.model.to_json import to_json
 
 _LIBRARIES = (".so", ".dll", ".pyd", ".dylib")
-_MOST_FILES = 5
+_MAX_FILES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
-    """One file that is not as its wheel's list has it."""
+class DamagedFile:
+    """One file that differs from its record."""
 
     path: str
-    """Relative to the folder of packages."""
+    """Relative to site-packages."""
     problem: str
     """``is missing``, ``is empty`` or ``has 10 of 20 bytes``."""
     library: bool
@@ -33,47 +33,48 @@ class Damaged:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What the comparison of one package found."""
+class CheckedPackage:
+    """The result for one package."""
 
     name: str
     version: str
     files: int | None
-    """How many files were compared; None where the package has no list to compare with."""
-    damaged: tuple[Damaged, ...]
+    """Number of compared files; None for a package without a RECORD."""
+    damaged: tuple[DamagedFile, ...]
     """The first five that differ, shared libraries first."""
     count: int
-    """How many differ."""
+    """Number of files that differ."""
 
 
 def main(path: Sequence[str]) -> None:
-    """Send a :class:`Checked` for each package, then which packages own the same shared libraries."""
-    be_modest()
-    announce("reading the packages' file lists")
-    found = of_torch(path)
-    lists = {name: _sizes(one) for name, one in found.items()}
+    """Send a :class:`CheckedPackage` for each package, and the packages that own the same shared
+    libraries."""
+    lower_priority()
+    begin_step("reading the packages' file lists")
+    found = torch_distributions(path)
+    lists = {name: _recorded_sizes(one) for name, one in found.items()}
     owners = _owners(lists)
-    say(shared=sorted({names for file, names in owners.items() if len(names) > 1 and _is_library(file)}))
+    send(shared=sorted({names for file, names in owners.items() if len(names) > 1 and _is_library(file)}))
     checked: list[Any] = []
     for name, one in found.items():
-        announce(f"checking the files of {name}")
+        begin_step(f"checking the files of {name}")
         others = [lists[other] or {} for other in found if other != name]
-        checked.append(to_json(_check(name, one, lists[name], others)))
-        say(checked=checked)
+        checked.append(to_json(_compare(name, one, lists[name], others)))
+        send(checked=checked)
     finish()
 
 
-def _sizes(one: metadata.Distribution) -> dict[str, int] | None:
-    """Return each file's recorded size; None where no list, or that of an editable installation, is there."""
+def _recorded_sizes(one: metadata.Distribution) -> dict[str, int] | None:
+    """Return each file's recorded size; None without a RECORD, and for an editable installation."""
     text, source = one.read_text("RECORD"), one.read_text("direct_url.json") or ""
     if text is None or '"editable": true' in source:
         return None
     found = {}
-    # Not Distribution.files, which makes an object of each line: torch has 15,000.
+    # Not Distribution.files, which creates an object per line: torch has 15,000.
     for line in text.splitlines():
         file, _, size = line.rpartition(",")
         file = file.rpartition(",")[0].strip('"')
-        # Scripts are outside of the package; caches of bytecode and the list itself have no size.
+        # Scripts are outside of the package; bytecode caches and RECORD itself have no size.
         if size.isdecimal() and not file.startswith(("../", "/")) and not file.endswith(".pyc"):
             found[file] = int(size)
     return found
@@ -87,28 +88,28 @@ def _owners(lists: Mapping[str, Mapping[str, int] | None]) -> dict[str, tuple[st
     return owners
 
 
-def _check(
+def _compare(
     name: str,
     one: metadata.Distribution,
     sizes: Mapping[str, int] | None,
     others: Sequence[Mapping[str, int]],
-) -> Checked:
+) -> CheckedPackage:
     if sizes is None:
-        return Checked(name, one.version, None, (), 0)
+        return CheckedPackage(name, one.version, None, (), 0)
     folder = str(one.locate_file(""))
     # conda writes the environment's path into files after it recorded their sizes.
     exact = installer(one) != "conda"
     found = []
     for file, size in sizes.items():
         allowed = {size, *(other[file] for other in others if file in other)} if exact else None
-        problem = _problem(os.path.join(folder, file), size, allowed)
+        problem = _file_problem(os.path.join(folder, file), size, allowed)
         if problem is not None:
-            found.append(Damaged(file, problem, _is_library(file)))
+            found.append(DamagedFile(file, problem, _is_library(file)))
     found.sort(key=lambda damaged: not damaged.library)
-    return Checked(name, one.version, len(sizes), tuple(found[:_MOST_FILES]), len(found))
+    return CheckedPackage(name, one.version, len(sizes), tuple(found[:_MAX_FILES]), len(found))
 
 
-def _problem(file: str, size: int, allowed: Iterable[int] | None) -> str | None:
+def _file_problem(file: str, size: int, allowed: Iterable[int] | None) -> str | None:
     try:
         present = os.stat(file).st_size
     except FileNotFoundError:

@@ -1,8 +1,7 @@
-"""What is to be done, in the words that several links share.
+"""The fixes that several checks share.
 
-A command that is offered leaves a whole installation. It changes one package, to the version that the
-installed torch asks for, and where it has to uninstall something, it first makes sure that what it installs
-after that can be had.
+A command must leave a complete installation. It changes one package, to the version that the installed torch
+requires. Before it uninstalls something, it makes sure that the replacement is available.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuwidget.diagnostics import cuda_versions, packages
-from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model import installation
 
 WHEELS = "https://download.pytorch.org/whl"
-_LIBRARY = re.compile(r"lib(?:cu|nv|nccl)\w*\.so[\d.]*|lib(?:torch|c10)\w*\.so")
+_LIBRARY_FILE = re.compile(r"lib(?:cu|nv|nccl)\w*\.so[\d.]*|lib(?:torch|c10)\w*\.so")
 _PACKAGES = {
     "libcudnn": "cudnn",
     "libnccl": "nccl",
@@ -38,333 +37,391 @@ _PACKAGES = {
     "libnvrtc": "cuda-nvrtc",
     "libnvshmem_host": "nvshmem",
 }
-"""NVIDIA's package of each shared library, without ``nvidia-`` and the CUDA version."""
+"""NVIDIA's package for each shared library, without ``nvidia-`` and the CUDA version."""
 
 
 class Fix(NamedTuple):
-    """A remedy as a :class:`gpuwidget.diagnostics.issues.Finding` has it."""
+    """The text and the command of a fix, as in :class:`gpuwidget.diagnostics.issues.Issue`."""
 
-    remedy: str
+    text: str
     command: str | None = None
 
 
-def missing_library(facts: Facts) -> str | None:
-    """The shared library for which importing torch failed, as ``libcudnn.so.9``."""
-    error = facts.torch.get("import_error")
-    found = _LIBRARY.search(error) if isinstance(error, str) else None
+def missing_library(results: ProbeResults) -> str | None:
+    """Return the shared library that made the import of torch fail, such as ``libcudnn.so.9``."""
+    error = results.torch.get("import_error")
+    found = _LIBRARY_FILE.search(error) if isinstance(error, str) else None
     return None if found is None else found[0]
 
 
-def remedy_for(library: str, facts: Facts) -> Fix:
-    """The remedy of a shared library that is missing or does not fit."""
+def missing_library_fix(library: str, results: ProbeResults) -> Fix:
+    """Return the fix for a shared library that is missing or does not fit."""
     if library.startswith("libcuda.so"):
         return Fix("That is a part of the driver: see there.")
-    shadow = facts.on_library_path(library.partition(".")[0])
+    shadow = results.on_library_path(library.partition(".")[0])
     if shadow:
-        return unset(next(iter(shadow)))
-    return fix_libraries(facts, library)
+        return library_path_fix(next(iter(shadow)))
+    return reinstall_libraries(results, library)
 
 
-def unset(folder: str) -> Fix:
-    """The remedy of a folder in LD_LIBRARY_PATH."""
+def library_path_fix(folder: str) -> Fix:
+    """Return the fix for a folder in LD_LIBRARY_PATH."""
     return Fix(
         f"Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was built with, and "
         "start the kernel's server anew."
     )
 
 
-def fix_libraries(facts: Facts, library: str | None = None) -> Fix:
-    """The remedy of libraries that do not fit: what is put before them, else the package of ``library``.
+def reinstall_libraries(results: ProbeResults, library: str | None = None) -> Fix:
+    """Return the fix for libraries that do not fit: unset what overrides them, else reinstall a package.
 
-    Without a library, or where no package is known for it, that is torch itself.
+    That is the package of ``library``, or torch if there is none.
     """
-    preload = facts.variables.get("LD_PRELOAD")
+    preload = results.variables.get("LD_PRELOAD")
     if preload:
         return Fix(f"Unset LD_PRELOAD ({preload}) and try again: it puts a library before all others.")
-    if facts.machine.libraries:
-        return unset(next(iter(facts.machine.libraries)))
-    if facts.damaged:
-        return reinstall(facts, facts.damaged[0].name)
-    return reinstall(facts, (library and _package_of(library, facts)) or "torch")
+    if results.machine.libraries:
+        return library_path_fix(next(iter(results.machine.libraries)))
+    if results.damaged:
+        return reinstall(results, results.damaged[0].name)
+    return reinstall(results, (library and _required_package(library, results)) or "torch")
 
 
-def _package_of(library: str, facts: Facts) -> str | None:
-    """Return the required package that brings the library; None where none does."""
+def _required_package(library: str, results: ProbeResults) -> str | None:
+    """Return the required package that contains the library; None if there is none."""
     stem = library.partition(".")[0]
     name = _PACKAGES.get("libcudnn" if stem.startswith("libcudnn") else stem)
     if name is None:
         return None
     pattern = re.compile(rf"nvidia-{name}(-cu\d+)?")
-    return next((one for one in facts.packages.required if pattern.fullmatch(one)), None)
+    return next((one for one in results.packages.required if pattern.fullmatch(one)), None)
 
 
 # -- commands --------------------------------------------------------------------------------------------
 
 
-def reinstall(facts: Facts, name: str) -> Fix:
-    """Return how to install one package again, in the version that is right here, and nothing else."""
-    requirement, index = _requirement(facts, name), _index(facts, name)
-    by = _installer(facts, name)
+def reinstall(results: ProbeResults, name: str) -> Fix:
+    """Return how to reinstall one package in the version that torch requires, and nothing else."""
+    requirement, index = _requirement(results, name), _index_options(results, name)
+    by = _installer_of(results, name)
     if requirement is None:
         return Fix(f"Install {name} again from where it came: no package index has this build.")
-    said = f"Install {name} again, in the version that belongs here"
+    result = f"Install {name} again, in the version that belongs here"
     if by == "conda":
         package = "pytorch" if name == "torch" else name
         version = requirement.partition("==")[2].partition("+")[0]
-        conda = ["conda", "install", "--prefix", _prefix(facts), "--force-reinstall", "--freeze-installed"]
-        return _fix(said, _line(facts, [*conda, f"{package}={version}" if version else package]))
+        conda = [
+            "conda",
+            "install",
+            "--prefix",
+            _environment_prefix(results),
+            "--force-reinstall",
+            "--freeze-installed",
+        ]
+        return _command_fix(
+            result, _shell_command(results, [*conda, f"{package}={version}" if version else package])
+        )
     if by == "debian":
-        return _fix(said, f"sudo apt-get install --reinstall python3-{name}")
-    install = _install(facts, by, requirement, index)
+        return _command_fix(result, f"sudo apt-get install --reinstall python3-{name}")
+    install = _reinstall_arguments(results, by, requirement, index)
     if install is None:
         return Fix(f"Install {requirement} again with {by}, which installed it.")
-    return _fix(said, _line(facts, install))
+    return _command_fix(result, _shell_command(results, install))
 
 
-def replace(facts: Facts, wrong: str, right: str) -> Fix:
-    """Return how to uninstall ``wrong``, which owns files of ``right``, and keep ``right`` whole."""
-    dependents = facts.packages.required_by.get(wrong, ())
+def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
+    """Return how to uninstall ``wrong``, which owns files of ``right``, and keep ``right`` complete."""
+    dependents = results.packages.required_by.get(wrong, ())
     if dependents:
         users = " and ".join(dependents)
         return Fix(f"PyTorch requires {right}, but {users} {wrong}: give them separate environments.")
-    requirement, by = _requirement(facts, right), _installer(facts, right)
-    install = None if requirement is None else _install(facts, by, requirement, [])
-    remove = _uninstall(facts, by, wrong)
-    if install is None or remove is None or _installer(facts, wrong) not in ("pip", by):
+    requirement, by = _requirement(results, right), _installer_of(results, right)
+    install = None if requirement is None else _reinstall_arguments(results, by, requirement, [])
+    remove = _uninstall_arguments(results, by, wrong)
+    if install is None or remove is None or _installer_of(results, wrong) not in ("pip", by):
         return Fix(f"Uninstall {wrong} with what installed it, then install {requirement or right} again.")
-    # Offline, or without that version, nothing is uninstalled.
+    # The dry run fails offline, or without that version on the index; then nothing is uninstalled.
     lines = [[*install, "--dry-run"], remove, install]
-    return _fix(
+    return _command_fix(
         f"Keep {right}, which this PyTorch requires, and uninstall {wrong}; they own the same files, so the "
         "first is installed again",
-        " && ".join(_line(facts, words) for words in lines),
+        " && ".join(_shell_command(results, words) for words in lines),
     )
 
 
-def keep_one_torch(facts: Facts) -> Fix:
-    """Return how to uninstall the first of several torches, or to repair two that share a folder."""
-    first, second = facts.packages.torch_copies[:2]
-    by = _installer(facts, "torch")
-    remove = _uninstall(facts, by, "torch")
+def remove_duplicate_torch(results: ProbeResults) -> Fix:
+    """Return how to uninstall the first of several torch packages, or to repair two in one folder."""
+    first, second = results.packages.torch_copies[:2]
+    by = _installer_of(results, "torch")
+    remove = _uninstall_arguments(results, by, "torch")
     if remove is None:
         return Fix(f"Keep one of them: uninstall the one in {first.folder} with {by}, which installed it.")
-    if facts.packages.isolated and not first.folder.startswith(os.path.join(_prefix(facts), "")):
+    if results.packages.isolated and not first.folder.startswith(
+        os.path.join(_environment_prefix(results), "")
+    ):
         off = f"take {first.folder} off the path (PYTHONPATH, a .pth file), or delete its torch"
         return Fix(f"Keep one of them: {off}.")
     if first.folder != second.folder:
         return Fix(
-            f"Keep one of them: {_line(facts, remove)} removes the one in {first.folder}.",
-            _line(facts, remove),
+            f"Keep one of them: {_shell_command(results, remove)} removes the one in {first.folder}.",
+            _shell_command(results, remove),
         )
-    fix = reinstall(facts, "torch")
-    install = _install(facts, by, _requirement(facts, "torch") or "", _index(facts, "torch"))
+    fix = reinstall(results, "torch")
+    install = _reinstall_arguments(
+        results, by, _requirement(results, "torch") or "", _index_options(results, "torch")
+    )
     if fix.command is None or install is None:
         return fix
     lines = [[*install, "--dry-run"], remove, install]
-    return _fix(
+    return _command_fix(
         "They share their files: uninstall both and install one",
-        " && ".join(_line(facts, words) for words in lines),
+        " && ".join(_shell_command(results, words) for words in lines),
     )
 
 
-def conda_with_cuda(facts: Facts) -> Fix:
-    """Return how to install conda's build with CUDA in place of the one for the CPU, in the same version."""
-    version = _torch_version(facts)
+def conda_cuda_build(results: ProbeResults) -> Fix:
+    """Return how to install conda's CUDA build in place of its CPU build, in the same version."""
+    version = _torch_version(results)
     package = f"pytorch-gpu={version.partition('+')[0]}" if version else "pytorch-gpu"
-    words = ["conda", "install", "--prefix", _prefix(facts), package]
-    return _fix("Install conda's build with CUDA", _line(facts, words))
+    words = ["conda", "install", "--prefix", _environment_prefix(results), package]
+    return _command_fix("Install conda's build with CUDA", _shell_command(results, words))
 
 
-def nvml_binding(facts: Facts) -> Fix:
-    """Return how to install NVIDIA's own Python binding, in place of another package with its module."""
-    known = {one.name: one for one in facts.packages.binding}
+def install_nvml_binding(results: ProbeResults) -> Fix:
+    """Return how to install nvidia-ml-py in place of another package that contains the module pynvml."""
+    known = {one.name: one for one in results.packages.binding}
     ours, other = known.get("nvidia-ml-py"), known.get("pynvml")
-    by = (ours or other or known.get("torch") or packages.Installed("", "", "pip")).by
+    by = (ours or other or known.get("torch") or packages.InstalledPackage("", "", "pip")).by
     requirement = f"nvidia-ml-py=={ours.version}" if ours is not None else "nvidia-ml-py"
-    install, remove = _install(facts, by, requirement, []), _uninstall(facts, by, "pynvml")
-    dependents = facts.packages.required_by.get("pynvml", ())
+    install, remove = (
+        _reinstall_arguments(results, by, requirement, []),
+        _uninstall_arguments(results, by, "pynvml"),
+    )
+    dependents = results.packages.required_by.get("pynvml", ())
     if install is None or remove is None:
         return Fix(f"Install {requirement} with {by}, which installed what is there.")
     if other is None:
-        return _fix("Install it", _line(facts, install))
+        return _command_fix("Install it", _shell_command(results, install))
     if dependents or other.by not in ("pip", by):
         return Fix("Uninstall pynvml, unless another package requires it, and install nvidia-ml-py again.")
     lines = [[*install, "--dry-run"], remove, install]
-    return _fix("Replace it", " && ".join(_line(facts, words) for words in lines))
+    return _command_fix("Replace it", " && ".join(_shell_command(results, words) for words in lines))
 
 
-def our_package(facts: Facts) -> Fix:
-    """Return how to install gpuwidget again after another package's files were put over its own."""
-    other = facts.packages.other
+def reinstall_gpuwidget(results: ProbeResults) -> Fix:
+    """Return how to reinstall gpuwidget after another package has overwritten its files."""
+    other = results.packages.other
     documented = installation.documentation()
     where = f"as {documented} says" if documented else f"({installation.README})"
-    by_hand = Fix(f"Uninstall {packages.OTHERS} if it is there, then install {packages.OURS} again {where}.")
+    manual = Fix(
+        f"Uninstall {packages.OTHER_DISTRIBUTION} if it is there, "
+        f"then install {packages.OUR_DISTRIBUTION} again {where}."
+    )
     try:
         words = installation.pip_arguments(
-            facts.variables.get(installation.REQUIREMENT_VARIABLE, ""), facts.version
+            results.variables.get(installation.REQUIREMENT_VARIABLE, ""), results.version
         )
     except ValueError:
-        return by_hand
-    by = "pip" if facts.packages.ours_by is None else facts.packages.ours_by
-    install, remove = _install(facts, by, words[0], words[1:]), _uninstall(facts, by, packages.OTHERS)
+        return manual
+    by = "pip" if results.packages.ours_by is None else results.packages.ours_by
+    install, remove = (
+        _reinstall_arguments(results, by, words[0], words[1:]),
+        _uninstall_arguments(results, by, packages.OTHER_DISTRIBUTION),
+    )
     if install is None or remove is None:
-        return by_hand
+        return manual
     lines = [[*install, "--dry-run"], remove, install] if other is not None else [install]
-    return _fix("Install it again", " && ".join(_line(facts, line) for line in lines))
+    return _command_fix("Install it again", " && ".join(_shell_command(results, line) for line in lines))
 
 
-def require(facts: Facts, name: str) -> Fix:
-    """Return how to install a package that torch requires and that is missing, with what it needs."""
-    requirement = f"{name}{facts.packages.required.get(name, '')}"
-    by = _installer(facts, "torch")
+def install_required(results: ProbeResults, name: str) -> Fix:
+    """Return how to install a missing package that torch requires, with its dependencies."""
+    requirement = f"{name}{results.packages.required.get(name, '')}"
+    by = _installer_of(results, "torch")
     if by not in ("pip", "uv"):
         return Fix(f"Install {requirement} with {by}, which installed PyTorch.")
-    return _fix(
+    return _command_fix(
         "Install what PyTorch requires",
-        _line(facts, [*_tool(facts, by), "install", *_python(facts, by), requirement]),
+        _shell_command(
+            results, [*_pip_arguments(results, by), "install", *_python_option(results, by), requirement]
+        ),
     )
 
 
-def older_numpy(facts: Facts) -> Fix:
+def install_older_numpy(results: ProbeResults) -> Fix:
     """Return how to install a numpy for extension modules that were built with numpy 1."""
-    by = _installer(facts, "numpy")
+    by = _installer_of(results, "numpy")
     if by not in ("pip", "uv"):
         return Fix(f"Install a numpy older than 2 with {by}, which installed it, or a newer PyTorch.")
-    words = [*_tool(facts, by), "install", *_python(facts, by), "--no-deps", "numpy<2"]
-    return _fix("This PyTorch was built with numpy 1: install that, or a newer PyTorch", _line(facts, words))
+    words = [*_pip_arguments(results, by), "install", *_python_option(results, by), "--no-deps", "numpy<2"]
+    return _command_fix(
+        "This PyTorch was built with numpy 1: install that, or a newer PyTorch",
+        _shell_command(results, words),
+    )
 
 
-def install(
-    facts: Facts,
+def install_torch(
+    results: ProbeResults,
     what: str,
     *,
     always_index: bool = False,
     capabilities: Sequence[str] | None = None,
 ) -> Fix:
-    """To install a build of PyTorch that runs here, with ``what`` before it; else what must come first.
+    """Return how to install a build of PyTorch that works here, with ``what`` before it; else what to do
+    first.
 
-    Where a torch is installed its version stays, if that has such a build.
-    The newest build needs no address, unless another index may be configured here (``always_index``).
+    An installed version stays if it has such a build. The newest build needs no index address unless another
+    index may be configured here (``always_index``).
     """
-    here = facts.capabilities if capabilities is None else capabilities
-    wheel = cuda_versions.torch_wheel(facts.driver, here, arm=facts.arm, version=_torch_version(facts))
+    here = results.capabilities if capabilities is None else capabilities
+    wheel = cuda_versions.torch_wheel(results.driver, here, arm=results.arm, version=_torch_version(results))
     if wheel is None:
-        newest = cuda_versions.torch_wheel(None, here, arm=facts.arm)
-        if facts.driver is not None and newest is not None:
-            why = f"no build of PyTorch runs with {facts.driver}"
-            least = cuda_versions.minimum(cuda_versions.wheel_cuda(newest))
-            return Fix(f"Update the driver to {least} or newer first: {why}.")
+        newest = cuda_versions.torch_wheel(None, here, arm=results.arm)
+        if results.driver is not None and newest is not None:
+            why = f"no build of PyTorch runs with {results.driver}"
+            minimum = cuda_versions.minimum_driver(cuda_versions.wheel_cuda(newest))
+            return Fix(f"Update the driver to {minimum} or newer first: {why}.")
         return Fix(
             "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
         )
-    # For these PyPI has, or long had, the build for the CPU.
-    elsewhere = facts.arm or facts.machine.system == "win32"
-    if _torch_version(facts) is None and wheel == cuda_versions.NEWEST and not (always_index or elsewhere):
-        return _fix(what, _line(facts, [*_tool(facts, "pip"), "install", "torch"]))
-    command = build(facts, wheel)
+    # PyPI has, or long had, only the CPU build for these.
+    elsewhere = results.arm or results.machine.system == "win32"
+    if (
+        _torch_version(results) is None
+        and wheel == cuda_versions.NEWEST_WHEEL
+        and not (always_index or elsewhere)
+    ):
+        return _command_fix(
+            what, _shell_command(results, [*_pip_arguments(results, "pip"), "install", "torch"])
+        )
+    command = build_command(results, wheel)
     if command is None:
         return Fix(
             f"{what}, for CUDA {cuda_versions.wheel_cuda(wheel)}, with what installed the present one."
         )
-    return Fix(f"{what}: {command}.{last(wheel)}", command)
+    return Fix(f"{what}: {command}.{last_release_note(wheel)}", command)
 
 
-def build(facts: Facts, wheel: str) -> str | None:
-    """Return the command that installs this build; None where torch was installed by another tool than pip.
+def build_command(results: ProbeResults, wheel: str) -> str | None:
+    """Return the command that installs this build; None if another tool than pip or uv installed torch.
 
-    The installed version stays where it comes in that build: only torch, and libraries that are missing or
-    of another version than it requires, are installed. If it is that build, a newer version of it is.
+    The installed version stays if it has that build: then pip only changes torch, and libraries that are
+    missing or of another version than torch requires. If that build is installed already, the command
+    upgrades it.
     """
-    version, by = _torch_version(facts), _installer(facts, "torch")
+    version, by = _torch_version(results), _installer_of(results, "torch")
     if by not in ("pip", "uv"):
         return None
     if version is None:
-        wanted = ["torch"]
-    elif not cuda_versions.has(wheel, version) or not re.fullmatch(r"[\d.]+", version.partition("+")[0]):
-        wanted = [f"torch{cuda_versions.versions(wheel)}"]
-    elif facts.cuda == cuda_versions.wheel_cuda(wheel):
-        wanted = ["--upgrade", "torch"]
+        specifier = ["torch"]
+    elif not cuda_versions.wheel_has(wheel, version) or not re.fullmatch(
+        r"[\d.]+", version.partition("+")[0]
+    ):
+        specifier = [f"torch{cuda_versions.wheel_specifier(wheel)}"]
+    elif results.cuda == cuda_versions.wheel_cuda(wheel):
+        specifier = ["--upgrade", "torch"]
     else:
-        wanted = [f"torch=={version.partition('+')[0]}+{wheel}"]
-    words = [*_tool(facts, by), "install", *_python(facts, by), *wanted, "--index-url", f"{WHEELS}/{wheel}"]
-    return _line(facts, words)
+        specifier = [f"torch=={version.partition('+')[0]}+{wheel}"]
+    words = [
+        *_pip_arguments(results, by),
+        "install",
+        *_python_option(results, by),
+        *specifier,
+        "--index-url",
+        f"{WHEELS}/{wheel}",
+    ]
+    return _shell_command(results, words)
 
 
-def last(wheel: str) -> str:
-    """What must be known of a build that newer versions do not come in; empty for others."""
-    version = cuda_versions.last_torch(wheel)
+def last_release_note(wheel: str) -> str:
+    """Return a note about a build that newer versions do not have; empty for others."""
+    version = cuda_versions.wheel_last_torch(wheel)
     return "" if version is None else f" PyTorch {version} is the last with such a build."
 
 
-def _fix(what: str, command: str) -> Fix:
+def _command_fix(what: str, command: str) -> Fix:
     return Fix(f"{what}: {command}.", command)
 
 
-def _install(facts: Facts, by: str, requirement: str, index: Sequence[str]) -> list[str] | None:
-    """Return the words that install exactly this requirement again; None for a tool that is not known."""
+def _reinstall_arguments(
+    results: ProbeResults, by: str, requirement: str, index: Sequence[str]
+) -> list[str] | None:
+    """Return the words that reinstall exactly this requirement; None for an unknown installer."""
     if by not in ("pip", "uv"):
         return None
     force = "--force-reinstall" if by == "pip" else "--reinstall"
-    return [*_tool(facts, by), "install", *_python(facts, by), force, "--no-deps", requirement, *index]
+    return [
+        *_pip_arguments(results, by),
+        "install",
+        *_python_option(results, by),
+        force,
+        "--no-deps",
+        requirement,
+        *index,
+    ]
 
 
-def _uninstall(facts: Facts, by: str, name: str) -> list[str] | None:
+def _uninstall_arguments(results: ProbeResults, by: str, name: str) -> list[str] | None:
     if by == "pip":
-        return [*_tool(facts, by), "uninstall", "-y", name]
-    return [*_tool(facts, by), "uninstall", *_python(facts, by), name] if by == "uv" else None
+        return [*_pip_arguments(results, by), "uninstall", "-y", name]
+    return (
+        [*_pip_arguments(results, by), "uninstall", *_python_option(results, by), name]
+        if by == "uv"
+        else None
+    )
 
 
-def _tool(facts: Facts, by: str) -> list[str]:
-    return ["uv", "pip"] if by == "uv" else [facts.python or "python", "-m", "pip"]
+def _pip_arguments(results: ProbeResults, by: str) -> list[str]:
+    return ["uv", "pip"] if by == "uv" else [results.python or "python", "-m", "pip"]
 
 
-def _python(facts: Facts, by: str) -> list[str]:
-    return ["--python", facts.python] if by == "uv" and facts.python else []
+def _python_option(results: ProbeResults, by: str) -> list[str]:
+    return ["--python", results.python] if by == "uv" and results.python else []
 
 
-def _line(facts: Facts, words: Sequence[str]) -> str:
+def _shell_command(results: ProbeResults, words: Sequence[str]) -> str:
     """Return the words quoted for the shell of this system."""
-    return subprocess.list2cmdline(words) if facts.machine.system == "win32" else shlex.join(words)
+    return subprocess.list2cmdline(words) if results.machine.system == "win32" else shlex.join(words)
 
 
-def _prefix(facts: Facts) -> str:
-    folder = os.path.dirname(facts.python)
+def _environment_prefix(results: ProbeResults) -> str:
+    folder = os.path.dirname(results.python)
     return os.path.dirname(folder) if os.path.basename(folder) == "bin" else folder
 
 
-def _installer(facts: Facts, name: str) -> str:
-    """Return who installed the package, or torch where that is not installed."""
-    if name == "torch" and packages.torch_is_condas(facts.packages):
+def _installer_of(results: ProbeResults, name: str) -> str:
+    """Return the installer of the package, or of torch if the package is not installed."""
+    if name == "torch" and packages.is_conda_torch(results.packages):
         return "conda"
-    known = {one.name: one for one in facts.packages.cuda} | dict(facts.packages.installed)
+    known = {one.name: one for one in results.packages.cuda} | dict(results.packages.installed)
     one = known.get(name) or known.get("torch")
     return "pip" if one is None else one.by
 
 
-def _torch_version(facts: Facts) -> str | None:
-    """Return the version by torch's metadata, which is the one that pip compares, else by its files."""
-    one = facts.packages.installed.get("torch")
-    return one.version if one is not None else facts.torch_version
+def _torch_version(results: ProbeResults) -> str | None:
+    """Return the version in torch's metadata, which pip compares, else the one in its files."""
+    one = results.packages.installed.get("torch")
+    return one.version if one is not None else results.torch_version
 
 
-def _requirement(facts: Facts, name: str) -> str | None:
-    """Return the package with the version that belongs here; None where no index has that build of torch."""
+def _requirement(results: ProbeResults, name: str) -> str | None:
+    """Return the package with the version that torch requires; None if no index has that build of torch."""
     if name == "torch":
-        one = facts.packages.installed.get("torch")
+        one = results.packages.installed.get("torch")
         version = "" if one is None else one.version
         local = version.partition("+")[2]
         if not version or (local and not re.fullmatch(r"cu\d+|cpu|xpu|rocm[\d.]+", local)):
             return None
         return f"torch=={version}"
-    wanted, one = facts.packages.required.get(name, ""), facts.packages.installed.get(name)
-    if one is not None and "==" not in wanted and packages.satisfies(one.version, wanted):
+    specifier, one = results.packages.required.get(name, ""), results.packages.installed.get(name)
+    if one is not None and "==" not in specifier and packages.satisfies(one.version, specifier):
         return f"{name}=={one.version}"
-    return f"{name}{wanted}"
+    return f"{name}{specifier}"
 
 
-def _index(facts: Facts, name: str) -> list[str]:
-    """Return the options for the index that has this build of torch; none where that is pip's own."""
-    version = _torch_version(facts) if name == "torch" else None
+def _index_options(results: ProbeResults, name: str) -> list[str]:
+    """Return the options for the index that has this build of torch; none if it is pip's own."""
+    version = _torch_version(results) if name == "torch" else None
     local = "" if version is None else version.partition("+")[2]
     nightly = "/nightly" if version is not None and ".dev" in version else ""
     return ["--index-url", f"{WHEELS}{nightly}/{local}"] if local else []

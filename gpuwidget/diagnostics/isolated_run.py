@@ -1,4 +1,4 @@
-"""The examination in a child of its own: nobody is held up or disturbed, and it ends in time."""
+"""Run the checks in a subprocess, so that they neither block nor disturb the caller and end in time."""
 
 from __future__ import annotations
 
@@ -11,104 +11,113 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from gpuwidget.diagnostics.probe_process import Child, Environment, be_modest, say, without_working_directory
-from gpuwidget.diagnostics.target import DEADLINE_S, PATIENCE_S, Notebook, Patient
-from gpuwidget.model.diagnosis import SCHEMA, Doctor, Link, Place
+from gpuwidget.diagnostics.probe_process import (
+    ProbeEnvironment,
+    ProbeProcess,
+    lower_priority,
+    send,
+    without_working_directory,
+)
+from gpuwidget.diagnostics.target import PROBE_TIMEOUT_S, RUN_TIMEOUT_S, NotebookState, Target
+from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import to_json
 
-_LEAST_S = 1.0
-_NO_NOTEBOOK = Notebook()
+_MIN_TIMEOUT_S = 1.0
+_NO_NOTEBOOK = NotebookState()
 
 
 def main(_path: Sequence[str]) -> None:
-    """In the child: examine the environment that it was given."""
-    # Not above: who sends the child needs nothing of it.
-    from gpuwidget.diagnostics.run_checks import examine
+    """In the subprocess: run the checks with the arguments of the caller."""
+    # Imported here, since the caller needs none of it.
+    from gpuwidget.diagnostics.run_checks import run_checks
 
-    be_modest()
-    order = json.loads(sys.argv[1])
-    patient = Patient(
-        order["place"],
-        order["version"],
-        replace(Environment.own(), path=order["path"]),
-        Notebook(**order["notebook"]),
-        patience_s=_left(order["patience_s"], time.time() - order["time"]),
+    lower_priority()
+    arguments = json.loads(sys.argv[1])
+    target = Target(
+        arguments["place"],
+        arguments["version"],
+        replace(ProbeEnvironment.current(), path=arguments["path"]),
+        NotebookState(**arguments["notebook"]),
+        timeout_s=_remaining_s(arguments["timeout_s"], time.time() - arguments["time"]),
     )
-    say(doctor=to_json(examine(patient)))
+    send(doctor=to_json(run_checks(target)))
 
 
-def _left(patience_s: float, passed_s: float) -> float:
-    """What is left of the probes' time after this child's start, unless the clock was set meanwhile."""
-    return max(_LEAST_S, patience_s - passed_s) if 0.0 <= passed_s <= DEADLINE_S else patience_s
+def _remaining_s(timeout_s: float, elapsed_s: float) -> float:
+    """Return the time left for the probes after this process's start, unless the clock was set meanwhile."""
+    return max(_MIN_TIMEOUT_S, timeout_s - elapsed_s) if 0.0 <= elapsed_s <= RUN_TIMEOUT_S else timeout_s
 
 
-def visit(
-    place: Place,
+def run_in_subprocess(
+    place: EnvironmentKind,
     version: str,
-    environment: Environment,
+    environment: ProbeEnvironment,
     *,
-    notebook: Notebook = _NO_NOTEBOOK,
-    patience_s: float = PATIENCE_S,
-) -> Doctor:
-    """Examine that environment; takes seconds, at most 20. Raises DoctorError where it comes to no end.
+    notebook: NotebookState = _NO_NOTEBOOK,
+    timeout_s: float = PROBE_TIMEOUT_S,
+) -> Diagnosis:
+    """Run the checks for an environment; takes at most 20 s. Raises DoctorError if they do not finish.
 
-    A notebook or a command finds modules in its working directory, which is why the examination gets the
-    path with it: it looks which file comes first there, but runs none. A server does not.
+    A notebook or a command can import modules from its working directory. So the checks get the path with it:
+    they find out which file comes first there, but run none. A server's path has no working directory.
     """
     path = list(environment.path) if place != "server" else without_working_directory(environment.path)
-    order = {
+    arguments = {
         "path": path,
         "time": time.time(),
         "place": place,
         "version": version,
         "notebook": to_json(notebook),
-        "patience_s": patience_s,
+        "timeout_s": timeout_s,
     }
-    child = Child("gpuwidget.diagnostics.isolated_run", environment, [json.dumps(order)], leads=True)
-    said = child.said(time.monotonic() + DEADLINE_S)
-    if "doctor" in said.values:
-        return doctor_of(said.values["doctor"])
-    if said.ending == "hung":
-        why = f"it came to no end within {DEADLINE_S:.0f} s"
+    process = ProbeProcess(
+        "gpuwidget.diagnostics.isolated_run", environment, [json.dumps(arguments)], own_session=True
+    )
+    result = process.wait(time.monotonic() + RUN_TIMEOUT_S)
+    if "doctor" in result.values:
+        return parse_diagnosis(result.values["doctor"])
+    if result.ending == "hung":
+        why = f"it came to no end within {RUN_TIMEOUT_S:.0f} s"
     else:
-        why = said.how or "it said nothing"
+        why = result.how or "it said nothing"
     raise DoctorError(
         f"The doctor could not look at this environment ({why}). "
         "In a terminal, 'gpuwidget doctor' may say more."
     )
 
 
-def doctor_of(values: Any) -> Doctor:
-    """A diagnosis from its JSON, without fields of a newer version. Raises DoctorError for what is none."""
+def parse_diagnosis(values: Any) -> Diagnosis:
+    """Return a diagnosis from its JSON, without fields of a newer version. Raises DoctorError if it is
+    invalid."""
     try:
         if values["schema"] != SCHEMA:
             raise DoctorError(f"It is a diagnosis of another version (schema {values['schema']!r}).")
-        # Versions before these fields were added did not write them.
-        links = tuple(Link(**_known(Link, {"command": None, **link})) for link in values["links"])
+        # Older versions did not write these fields.
+        links = tuple(Check(**_select_fields(Check, {"command": None, **check})) for check in values["links"])
         if not all(
-            isinstance(one, dict) for one in (values["variables"], *(link.evidence for link in links))
+            isinstance(one, dict) for one in (values["variables"], *(check.evidence for check in links))
         ):
             raise TypeError
-        known = _known(Doctor, {"unfinished": (), **values})
-        return Doctor(**{**known, "unfinished": tuple(known["unfinished"]), "links": links})
+        known = _select_fields(Diagnosis, {"unfinished": (), **values})
+        return Diagnosis(**{**known, "unfinished": tuple(known["unfinished"]), "links": links})
     except (KeyError, TypeError, AttributeError) as error:
         raise DoctorError("It is no diagnosis of gpuwidget's.") from error
 
 
-def _known(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _select_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return {field.name: values[field.name] for field in fields(kind)}
 
 
-async def in_thread(look: Callable[[], Doctor]) -> Doctor:
-    """What ``look`` returns or raises, without holding up the loop.
+async def run_in_thread(function: Callable[[], Diagnosis]) -> Diagnosis:
+    """Return or raise the function's result without blocking the event loop.
 
-    The thread is a daemon: an examination that goes on does not hold up the end of the process.
+    The thread is a daemon, so that a run in progress does not delay the end of the process.
     """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Doctor] = loop.create_future()
+    future: asyncio.Future[Diagnosis] = loop.create_future()
 
-    def finish(doctor: Doctor | None, error: Exception | None) -> None:
+    def finish(doctor: Diagnosis | None, error: Exception | None) -> None:
         if future.done():
             return
         if doctor is not None:
@@ -119,13 +128,13 @@ async def in_thread(look: Callable[[], Doctor]) -> Doctor:
     def run() -> None:
         doctor, failed = None, None
         try:
-            doctor = look()
+            doctor = function()
         except Exception as error:
             failed = error
         try:
             loop.call_soon_threadsafe(finish, doctor, failed)
         except RuntimeError:
-            return  # The loop has ended, and with it who asked.
+            return  # the event loop is closed
 
     threading.Thread(target=run, name="gpuwidget-doctor", daemon=True).start()
     return await future

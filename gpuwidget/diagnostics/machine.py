@@ -1,4 +1,5 @@
-"""What the machine shows without its driver: device files, container, shared memory, libraries."""
+"""The state of the machine without its driver: device files, container, shared memory, libraries, kernel
+log."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ import shutil
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuwidget.diagnostics import kernel_log
 from gpuwidget.system import host_limits
 
 VARIABLES = (
@@ -38,12 +39,15 @@ VARIABLES = (
     "PYTORCH_NVML_BASED_CUDA_CHECK",
     "VIRTUAL_ENV",
 )
-"""The environment variables that are looked at and shown; no other one is."""
+"""The environment variables that are read and shown; no others are."""
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|podman")
 _GPU_FILE = re.compile(r"nvidia\d+")
 _CONTROL_FILES = ("nvidiactl", "nvidia-uvm")
 _MODULE_VERSION = re.compile(r"Kernel Module(?: for \w+)?\s+([\d.]+)|\s(\d{3}\.\d+(?:\.\d+)?)\s")
-_MOST_VALUE = 1000
+_MAX_VALUE_LENGTH = 1000
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
+_MAX_LOG_RECORDS = 200_000
+_MAX_RECORD_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,54 +58,55 @@ class DeviceFile:
     usable: bool
     """Whether this user may read and write it."""
     mode: str
-    """As ``ls -l`` writes it, with owner and group by number."""
+    """As ``ls -l`` shows it, with owner and group as numbers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineState:
     """The machine, as this process sees it."""
 
     system: str
     """``linux``, ``wsl``, ``jetson``, ``darwin``, ``win32``."""
     architecture: str
     container: str | None
-    """How it is known that this is a container; None outside one."""
+    """The sign that this is a container; None outside a container."""
     devices: tuple[DeviceFile, ...]
-    """GPUs' files and those that control them, in the order of their names."""
+    """The files of the GPUs and their control files, ordered by name."""
     expected: tuple[str, ...]
-    """Control files that are not there though a GPU's is."""
+    """Control files that are missing although a GPU's file exists."""
     module: str | None
-    """Version of the kernel module that is loaded; in a container, the host's."""
+    """Version of the loaded kernel module; in a container, the host's."""
     shm: host_limits.SharedMemory | None
     mps: str | None
-    """Folder of a running MPS daemon's pipes."""
+    """Folder of the pipes of a running MPS daemon."""
     nvcc: str | None
-    """Path of CUDA's compiler, which nothing here needs."""
+    """Path of CUDA's compiler, which is not needed."""
     xids: tuple[tuple[str, int], ...] | None
-    """PCI address and number of the errors in the kernel's log; None where it may not be read."""
+    """PCI address and number of the errors in the kernel log; None if it may not be read."""
     libraries: Mapping[str, tuple[str, ...]]
-    """Files of CUDA's libraries in each folder of LD_LIBRARY_PATH that has some, as that spells it."""
+    """Files of CUDA libraries in each folder of LD_LIBRARY_PATH that has some, spelled as in the variable."""
     real_folders: Mapping[str, str] = field(default_factory=dict)
-    """The same folders by their real names, and the real ones of the files in them where links lead on."""
+    """The spelling in the variable by real path, of these folders and of the targets of links in them."""
 
 
-def look(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> Machine:
-    """What there is under ``root``, ``/`` but for tests; ``names`` are the libraries' beginnings."""
-    devices = _devices(root)
+def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> MachineState:
+    """Return the state of the machine under ``root``, which only tests change; ``names`` are library
+    names."""
+    devices = _device_files(root)
     present = {Path(one.path).name for one in devices}
-    libraries = _libraries(variables.get("LD_LIBRARY_PATH", ""), names)
+    libraries = _cuda_libraries(variables.get("LD_LIBRARY_PATH", ""), names)
     has_gpu = any(_GPU_FILE.fullmatch(name) for name in present)
-    return Machine(
+    return MachineState(
         system=_system(root),
         architecture=os.uname().machine if hasattr(os, "uname") else "",
-        container=_container(variables, root),
+        container=_detect_container(variables, root),
         devices=tuple(devices),
         expected=tuple(f"/dev/{name}" for name in _CONTROL_FILES if has_gpu and name not in present),
-        module=_module(root),
+        module=_module_version(root),
         shm=host_limits.shared_memory(root),
-        mps=_mps(variables, root),
-        nvcc=_nvcc(variables),
-        xids=kernel_log.xids(root),
+        mps=_mps_pipes(variables, root),
+        nvcc=_find_nvcc(variables),
+        xids=_logged_xids(root),
         libraries=libraries,
         real_folders=_real_folders(libraries),
     )
@@ -110,17 +115,17 @@ def look(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> Mach
 def _system(root: Path) -> str:
     if sys.platform != "linux":
         return sys.platform
-    if "microsoft" in _text(root / "proc/sys/kernel/osrelease").lower() or (root / "dev/dxg").exists():
+    if "microsoft" in _read_text(root / "proc/sys/kernel/osrelease").lower() or (root / "dev/dxg").exists():
         return "wsl"
     return "jetson" if (root / "dev/nvmap").exists() else "linux"
 
 
-def shown_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those of the list above that are set."""
-    return {name: variables[name][:_MOST_VALUE] for name in VARIABLES if name in variables}
+def select_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return those of ``VARIABLES`` that are set."""
+    return {name: variables[name][:_MAX_VALUE_LENGTH] for name in VARIABLES if name in variables}
 
 
-def _devices(root: Path) -> list[DeviceFile]:
+def _device_files(root: Path) -> list[DeviceFile]:
     folder = root / "dev"
     wanted = [path for path in _entries(folder) if _GPU_FILE.fullmatch(path.name)]
     wanted += [folder / name for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "dxg")]
@@ -145,7 +150,7 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _container(variables: Mapping[str, str], root: Path) -> str | None:
+def _detect_container(variables: Mapping[str, str], root: Path) -> str | None:
     for path in (".dockerenv", "run/.containerenv", "singularity.d", ".singularity.d"):
         if (root / path).exists():
             return f"/{path}"
@@ -153,29 +158,29 @@ def _container(variables: Mapping[str, str], root: Path) -> str | None:
         return "Kubernetes"
     if variables.get("container"):
         return "the variable 'container'"
-    found = _CONTAINERS.search(_text(root / "proc/1/cgroup"))
+    found = _CONTAINERS.search(_read_text(root / "proc/1/cgroup"))
     return None if found is None else f"/proc/1/cgroup ({found[0]})"
 
 
-def _module(root: Path) -> str | None:
-    text = _text(root / "proc/driver/nvidia/version") or _text(root / "sys/module/nvidia/version")
+def _module_version(root: Path) -> str | None:
+    text = _read_text(root / "proc/driver/nvidia/version") or _read_text(root / "sys/module/nvidia/version")
     found = _MODULE_VERSION.search(text) or re.search(r"()(\d{3}\.\d+(?:\.\d+)?)", text)
     return (found[1] or found[2]) if found is not None else None
 
 
-def _mps(variables: Mapping[str, str], root: Path) -> str | None:
+def _mps_pipes(variables: Mapping[str, str], root: Path) -> str | None:
     folder = variables.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"
     place = root / folder.lstrip("/")
     if not (place / "control").exists():
         return None
-    # A daemon that died leaves its files. In a container its number is one of the host's.
-    number = _text(place / "nvidia-cuda-mps-control.pid").strip()
-    gone = number.isdecimal() and _container(variables, root) is None and not _runs(int(number))
+    # A daemon that died leaves its files. In a container its process id is the host's.
+    number = _read_text(place / "nvidia-cuda-mps-control.pid").strip()
+    gone = number.isdecimal() and _detect_container(variables, root) is None and not _is_running(int(number))
     return None if gone else folder
 
 
-def _runs(pid: int) -> bool:
-    if sys.platform == "win32":  # where signal 0 is none
+def _is_running(pid: int) -> bool:
+    if sys.platform == "win32":  # Windows has no signal 0
         return True
     try:
         os.kill(pid, 0)
@@ -186,13 +191,13 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def _nvcc(variables: Mapping[str, str]) -> str | None:
+def _find_nvcc(variables: Mapping[str, str]) -> str | None:
     home = variables.get("CUDA_HOME") or variables.get("CUDA_PATH")
     folders = [variables.get("PATH", os.defpath), *([os.path.join(home, "bin")] if home else [])]
     return shutil.which("nvcc", path=os.pathsep.join([*folders, "/usr/local/cuda/bin"]))
 
 
-def _libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _cuda_libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for folder in dict.fromkeys(filter(None, re.split("[:;]", paths))):
         files = [path.name for path in _entries(Path(folder))]
@@ -203,22 +208,53 @@ def _libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """By real name: /usr/local/cuda/lib64 is links all over, and the kernel names what they lead to."""
+    """Return the folders by real path: in /usr/local/cuda/lib64 all files are links, and the kernel resolves
+    them."""
     found: dict[str, str] = {}
     for folder, names in libraries.items():
         real = [os.path.realpath(os.path.join(folder, name)) for name in names]
         for one in (os.path.realpath(folder), *map(os.path.dirname, real)):
-            found.setdefault(one, folder)  # the first one in the variable is the one that counts
+            found.setdefault(one, folder)  # the first folder in the variable is searched first
     return found
 
 
 def _stem(name: str) -> str:
-    """``libcudnn`` of ``libcudnn_ops.so.9``."""
+    """Return ``libcudnn`` of ``libcudnn_ops.so.9``."""
     stem = name.partition(".")[0]
     return stem.partition("_")[0] if stem.startswith("libcudnn") else stem
 
 
-def _text(file: Path) -> str:
+def _logged_xids(root: Path) -> tuple[tuple[str, int], ...] | None:
+    """Return PCI address and number of each XID in the kernel log, oldest first; None if it may not be read.
+
+    Nothing else of the log is kept: it contains names of other users' programs.
+    """
+    try:
+        log = os.open(root / "dev/kmsg", os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return None
+    found: list[tuple[str, int]] = []
+    try:
+        for _ in range(_MAX_LOG_RECORDS):
+            try:
+                record = os.read(log, _MAX_RECORD_BYTES)
+            except BrokenPipeError:
+                continue  # the record was overwritten; the next read returns the oldest one left
+            except OSError:
+                break  # the end, or no permission
+            if not record:
+                break
+            found += (
+                (match[1].lower(), int(match[2]))
+                for match in _XID.finditer(record.decode("utf-8", "replace"))
+            )
+    finally:
+        with suppress(OSError):
+            os.close(log)
+    return tuple(found)
+
+
+def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,15 +1,15 @@
-"""In a child: what NVML says, which may hang with a broken driver."""
+"""In a probe process: query NVML, which may hang with a broken driver."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwidget.diagnostics.probe_process import announce, finish, say
+from gpuwidget.diagnostics.probe_process import begin_step, finish, send
 from gpuwidget.model.to_json import to_json
 from gpuwidget.sources.nvml_diagnostics import query_health
 
 
 def main(_path: Sequence[str]) -> None:
-    """Say all of it; each call that may hang is announced by its name."""
-    say(nvml=to_json(query_health(announce)))
+    """Send all that NVML returns; each call that may hang is announced by its name."""
+    send(nvml=to_json(query_health(begin_step)))
     finish()

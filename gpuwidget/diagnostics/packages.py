@@ -1,4 +1,5 @@
-"""The installed packages that decide about torch and CUDA, read from their metadata; nothing is imported."""
+"""The installed packages that torch and CUDA depend on, read from their metadata without importing
+anything."""
 
 from __future__ import annotations
 
@@ -21,43 +22,43 @@ from packaging.version import InvalidVersion
 from gpuwidget.diagnostics.probe_process import without_working_directory
 from gpuwidget.model.installation import DISTRIBUTION
 
-OURS = DISTRIBUTION
-OTHERS = "gpuwidget"
-"""Somebody else's older package on PyPI, with our import name."""
+OUR_DISTRIBUTION = DISTRIBUTION
+OTHER_DISTRIBUTION = "gpuwidget"
+"""An older package on PyPI that has gpuwidget's import name."""
 _CUDA_PACKAGES = re.compile(
     r"(nvidia-.*|cuda-toolkit|torch|torchvision|torchaudio|triton|pytorch|cudatoolkit|cudnn|nccl|cuda-cudart|"
     r"libcudnn|pytorch-triton)(-cu\d+)?",
 )
-_BINDING = ("nvidia-ml-py", "pynvml")
+_NVML_BINDINGS = ("nvidia-ml-py", "pynvml")
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledPackage:
     """One package."""
 
     name: str
     version: str
     by: str
-    """``pip``, ``conda``, ``uv``…: who installed it."""
+    """The installer: ``pip``, ``conda``, ``uv``…"""
 
 
 @dataclass(frozen=True, slots=True)
 class TorchFiles:
-    """Where ``import torch`` would look, and what stands in its version file."""
+    """What ``import torch`` would find, and the content of torch's version file."""
 
     origin: str | None
-    """The file that would be run; None where there is only a folder of that name."""
+    """The file that would run; None for a folder without one."""
     folders: tuple[str, ...]
     version: str | None
     cuda: str | None
     real: str | None = None
     """``origin`` without symbolic links."""
     in_working_directory: bool = False
-    """Whether it is found only since the path leads to the working directory: then it is not imported."""
+    """Whether it is found only in the working directory: then it is not imported."""
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class TorchCopy:
     """One torch on the path."""
 
     version: str
@@ -68,110 +69,114 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Packages:
-    """All that metadata says."""
+class InstalledPackages:
+    """The content of all metadata."""
 
     torch: TorchFiles | None
-    """None where there is no torch on the path."""
-    torch_copies: tuple[Copy, ...]
+    """None without a torch on the path."""
+    torch_copies: tuple[TorchCopy, ...]
     """Every torch on the path; the first one is imported."""
-    cuda: tuple[Installed, ...]
+    cuda: tuple[InstalledPackage, ...]
     """torch and NVIDIA's libraries."""
-    binding: tuple[Installed, ...]
-    """What brings the module pynvml."""
+    binding: tuple[InstalledPackage, ...]
+    """The packages that contain the module pynvml."""
     conda: bool
     """Whether this is a conda environment."""
     isolated: bool
     """Whether this is a virtual environment: its pip uninstalls nothing outside of it."""
     ours: str | None
-    """Version of our own package; None where it was not installed as one."""
+    """Version of gpuwidget's distribution; None if it was not installed as one."""
     ours_by: str | None
-    """Who installed it."""
+    """Its installer."""
     other: str | None
-    """Version of the older package with our import name, where that is installed too."""
+    """Version of the older package with gpuwidget's import name; None if it is not installed."""
     changed: tuple[str, ...]
-    """Files of ours that are not what was installed."""
+    """Files of gpuwidget that differ from those that were installed."""
     hiding: tuple[str, ...] = ()
-    """Files that are found in place of a module of Python's own, or of a package that torch requires."""
+    """Files that are found in place of a standard module, or of a package that torch requires."""
     required: Mapping[str, str] = field(default_factory=dict)
-    """What the installed torch requires, also by way of others: specifier by name, as ``==9.10.2``."""
-    installed: Mapping[str, Installed] = field(default_factory=dict)
-    """Of torch, numpy and what torch requires, those that are installed, by name."""
+    """All direct and indirect requirements of the installed torch: specifier by name, such as
+    ``==9.10.2``."""
+    installed: Mapping[str, InstalledPackage] = field(default_factory=dict)
+    """Torch, numpy and torch's requirements, as far as they are installed, by name."""
     required_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By pynvml and each library that is there for two versions of CUDA: who else than torch requires it."""
+    """For pynvml and each library that is installed for two CUDA versions: what else than torch requires
+    it."""
 
 
-def look(path: Sequence[str]) -> Packages:
-    """The packages on that path."""
-    found: dict[str, Installed] = {}
+def inspect(path: Sequence[str]) -> InstalledPackages:
+    """Return the packages on that path."""
+    found: dict[str, InstalledPackage] = {}
     first: dict[str, metadata.Distribution] = {}
-    copies: dict[tuple[str, str], Copy] = {}
-    torch = _torch(path)
+    copies: dict[tuple[str, str], TorchCopy] = {}
+    torch = _find_torch(path)
     for name, one in _distributions(path):
         if name == "torch":
             folder = str(one.locate_file(""))
             if os.path.isfile(os.path.join(folder, "torch", "__init__.py")):
                 # lib64 is a link to lib in many environments, and both are on the path.
-                copies.setdefault((os.path.realpath(folder), one.version), Copy(one.version, folder))
-        # The first on the path is the one that is imported.
-        if name not in found and (name != "torch" or _is_of(one, torch)):
+                copies.setdefault((os.path.realpath(folder), one.version), TorchCopy(one.version, folder))
+        # The first one on the path is imported.
+        if name not in found and (name != "torch" or _is_metadata_of(one, torch)):
             first[name] = one
         if name not in found:
-            found[name] = Installed(name, one.version, installer(one))
-    conda = _conda()
-    relevant = [one for name, one in found.items() if _CUDA_PACKAGES.fullmatch(name) and name not in _BINDING]
+            found[name] = InstalledPackage(name, one.version, installer(one))
+    conda = _conda_packages()
+    relevant = [
+        one for name, one in found.items() if _CUDA_PACKAGES.fullmatch(name) and name not in _NVML_BINDINGS
+    ]
     required = _required(first)
-    return Packages(
+    return InstalledPackages(
         torch=torch,
         torch_copies=tuple(copies.values()),
         cuda=tuple(sorted({*relevant, *conda}, key=lambda one: (one.name, one.by))),
-        binding=tuple(found[name] for name in _BINDING if name in found),
+        binding=tuple(found[name] for name in _NVML_BINDINGS if name in found),
         conda=(Path(sys.prefix) / "conda-meta").is_dir(),
         isolated=sys.prefix != sys.base_prefix,
-        ours=found[OURS].version if OURS in found else None,
-        ours_by=found[OURS].by if OURS in found else None,
-        other=found[OTHERS].version if OTHERS in found else None,
-        changed=tuple(_changed(first[OURS]) if OURS in first else ()),
-        hiding=(*_hiding(path), *_hiding_required(path, required)),
+        ours=found[OUR_DISTRIBUTION].version if OUR_DISTRIBUTION in found else None,
+        ours_by=found[OUR_DISTRIBUTION].by if OUR_DISTRIBUTION in found else None,
+        other=found[OTHER_DISTRIBUTION].version if OTHER_DISTRIBUTION in found else None,
+        changed=tuple(_changed_files(first[OUR_DISTRIBUTION]) if OUR_DISTRIBUTION in first else ()),
+        hiding=(*_shadowing_stdlib(path), *_shadowing_required(path, required)),
         required=required,
         installed={name: found[name] for name in ("torch", "numpy", *required) if name in first},
         required_by=_required_by(first),
     )
 
 
-def of_torch(path: Sequence[str]) -> dict[str, metadata.Distribution]:
-    """Return torch, numpy, all that torch requires and NVIDIA's libraries, as far as they are installed."""
+def torch_distributions(path: Sequence[str]) -> dict[str, metadata.Distribution]:
+    """Return torch, numpy, torch's requirements and NVIDIA's libraries, as far as they are installed."""
     first: dict[str, metadata.Distribution] = {}
-    torch = _torch(path)
+    torch = _find_torch(path)
     for name, one in _distributions(path):
-        if name != "torch" or _is_of(one, torch):
+        if name != "torch" or _is_metadata_of(one, torch):
             first.setdefault(name, one)
     wanted = {"torch", "numpy", *_required(first)} if "torch" in first else set()
     return {
         name: one
         for name, one in first.items()
-        if name in wanted or (name.startswith("nvidia-") and name not in _BINDING)
+        if name in wanted or (name.startswith("nvidia-") and name not in _NVML_BINDINGS)
     }
 
 
 def installer(one: metadata.Distribution) -> str:
-    """Return who installed it, as it wrote down: ``pip``, ``conda``, ``uv``, ``debian``…"""
+    """Return the content of the INSTALLER file: ``pip``, ``conda``, ``uv``, ``debian``…"""
     return (one.read_text("INSTALLER") or "pip").strip() or "pip"
 
 
-def normal(name: str) -> str:
-    """Return the package's name as indexes compare it."""
+def normalize_name(name: str) -> str:
+    """Return the normalized name of a package, as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _is_of(one: metadata.Distribution, torch: TorchFiles | None) -> bool:
-    """Whether this is the metadata of the torch that would be imported, and not of another one."""
+def _is_metadata_of(one: metadata.Distribution, torch: TorchFiles | None) -> bool:
+    """Return whether this is the metadata of the torch that would be imported, and not of another one."""
     folder = os.path.realpath(os.path.join(str(one.locate_file("")), "torch"))
     return torch is not None and folder in map(os.path.realpath, torch.folders)
 
 
 def satisfies(version: str, specifier: str) -> bool:
-    """Whether the version is one that the specifier, as ``>=1.2``, allows; True where that is not known."""
+    """Return whether the specifier, such as ``>=1.2``, allows the version; True if unknown."""
     try:
         return SpecifierSet(specifier).contains(version, prereleases=True)
     except (InvalidSpecifier, InvalidVersion):
@@ -180,20 +185,20 @@ def satisfies(version: str, specifier: str) -> bool:
 
 def _distributions(path: Sequence[str]) -> Iterator[tuple[str, metadata.Distribution]]:
     for one in metadata.distributions(path=list(path)):
-        name = normal(str(one.metadata["Name"] or ""))
-        if name and not _left_over(one):
+        name = normalize_name(str(one.metadata["Name"] or ""))
+        if name and not _is_pip_leftover(one):
             yield name, one
 
 
 def _required(first: Mapping[str, metadata.Distribution]) -> dict[str, str]:
-    """Return what torch requires and what that requires, with torch's own wish before the others'."""
+    """Return torch's direct and indirect requirements; torch's own specifiers take precedence."""
     found: dict[str, str] = {}
     queue: list[tuple[str, frozenset[str]]] = [("torch", frozenset())]
     seen = set(queue)
     for name, extras in queue:
         one = first.get(name)
         for requirement in _requirements(one, extras) if one is not None else ():
-            required = normal(requirement.name)
+            required = normalize_name(requirement.name)
             found[required] = found.get(required) or str(requirement.specifier)
             step = (required, frozenset(requirement.extras))
             if step not in seen:
@@ -203,7 +208,7 @@ def _required(first: Mapping[str, metadata.Distribution]) -> dict[str, str]:
 
 
 def _requirements(one: metadata.Distribution, extras: Iterable[str] = ()) -> Iterator[Requirement]:
-    """Those that hold on this system, with these extras."""
+    """Return the requirements that apply to this system, with these extras."""
     for text in one.requires or ():
         try:
             requirement = Requirement(text)
@@ -215,7 +220,7 @@ def _requirements(one: metadata.Distribution, extras: Iterable[str] = ()) -> Ite
 
 
 def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[str, ...]]:
-    """Return who else than torch requires pynvml, and libraries that are there for two versions of CUDA."""
+    """Return what else than torch requires pynvml, and libraries that are installed for two CUDA versions."""
     stems: dict[str, list[str]] = {}
     for name in first:
         if name.startswith("nvidia-"):
@@ -227,43 +232,43 @@ def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[
     for dependent, one in first.items() if doubled else ():
         if dependent != "torch":
             for requirement in _requirements(one):
-                name = normal(requirement.name)
+                name = normalize_name(requirement.name)
                 if name in doubled:
                     found[name] = (*found.get(name, ()), dependent)
     return found
 
 
-def _left_over(one: metadata.Distribution) -> bool:
-    """Whether pip renamed it, as ``~orch``, to take it away, and then could not."""
+def _is_pip_leftover(one: metadata.Distribution) -> bool:
+    """Return whether pip renamed it, as ``~orch``, in order to remove it, and then failed to."""
     path = getattr(one, "_path", None)
     return path is not None and str(getattr(path, "name", "")).startswith("~")
 
 
-def _conda() -> list[Installed]:
-    """conda's own packages, which have no metadata of Python's."""
+def _conda_packages() -> list[InstalledPackage]:
+    """Return conda's packages that have no Python metadata."""
     found = []
     for path in sorted((Path(sys.prefix) / "conda-meta").glob("*.json")):
         name, version, _ = (*path.stem.rsplit("-", 2), "", "")[:3]
         if _CUDA_PACKAGES.fullmatch(name):
-            found.append(Installed(name, version, "conda"))
+            found.append(InstalledPackage(name, version, "conda"))
     return found
 
 
-def _torch(path: Sequence[str]) -> TorchFiles | None:
-    # Not importlib.util.find_spec, which asks hooks too: whatever they do belongs into a child.
+def _find_torch(path: Sequence[str]) -> TorchFiles | None:
+    # Not importlib.util.find_spec, which calls import hooks: those may only run in a probe process.
     spec = PathFinder.find_spec("torch", list(path))
     if spec is None:
         return None
     folders = tuple(spec.submodule_search_locations or ())
     version = cuda = None
     for folder in folders:
-        version, cuda = _version_file(Path(folder) / "version.py")
+        version, cuda = _read_version_file(Path(folder) / "version.py")
     real = None if spec.origin is None else os.path.realpath(spec.origin)
     return TorchFiles(spec.origin, folders, version, cuda, real, _in_working_directory("torch", path))
 
 
-def _version_file(path: Path) -> tuple[str | None, str | None]:
-    """torch's version and CUDA as its build wrote them down."""
+def _read_version_file(path: Path) -> tuple[str | None, str | None]:
+    """Return torch's version and CUDA version, as its build wrote them."""
     known: dict[str, str] = {}
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -281,8 +286,8 @@ def _version_file(path: Path) -> tuple[str | None, str | None]:
     return known.get("__version__"), known.get("cuda")
 
 
-def _hiding(path: Sequence[str]) -> Iterator[str]:
-    """What lies on the path before Python's own modules and has the name of one."""
+def _shadowing_stdlib(path: Sequence[str]) -> Iterator[str]:
+    """Return the files on the path before the standard library that have the name of a standard module."""
     own = os.path.realpath(os.path.dirname(os.__file__))
     places = [os.path.realpath(folder) for folder in path]
     for folder in path[: places.index(own)] if own in places else ():
@@ -293,13 +298,13 @@ def _hiding(path: Sequence[str]) -> Iterator[str]:
                 file = os.path.join(file, "__init__.py")
             if suffix not in ("", ".py") or stem not in sys.stdlib_module_names or not os.path.isfile(file):
                 continue
-            # These two are asked before any path.
+            # Built-in and frozen modules are found before any path is searched.
             if BuiltinImporter.find_spec(stem) is None and FrozenImporter.find_spec(stem) is None:
                 yield os.path.abspath(os.path.join(folder, name))
 
 
-def _hiding_required(path: Sequence[str], required: Iterable[str]) -> Iterator[str]:
-    """Files of the working directory that are found in place of a package that torch uses."""
+def _shadowing_required(path: Sequence[str], required: Iterable[str]) -> Iterator[str]:
+    """Return the files in the working directory that are found in place of a package that torch uses."""
     for name in ("numpy", *required):
         module = name.replace("-", "_")
         if _in_working_directory(module, path) and PathFinder.find_spec(
@@ -311,7 +316,8 @@ def _hiding_required(path: Sequence[str], required: Iterable[str]) -> Iterator[s
 
 
 def _in_working_directory(module: str, path: Sequence[str]) -> bool:
-    """Whether the import would find another file, or none, without the working directory on the path."""
+    """Return whether the import would find another file, or none, without the working directory on the
+    path."""
     elsewhere = without_working_directory(path)
     if len(elsewhere) == len(path):
         return False
@@ -329,8 +335,8 @@ def _entries(folder: str) -> list[str]:
         return []
 
 
-def _changed(ours: metadata.Distribution) -> list[str]:
-    """Files of our package whose content is not what was recorded when it was installed."""
+def _changed_files(ours: metadata.Distribution) -> list[str]:
+    """Return gpuwidget's files whose content differs from what was recorded at installation."""
     changed = []
     for file in ours.files or ():
         if file.parts[:1] != ("gpuwidget",) or file.suffix != ".py" or file.hash is None:
@@ -345,6 +351,6 @@ def _changed(ours: metadata.Distribution) -> list[str]:
     return changed
 
 
-def torch_is_condas(packages: Packages) -> bool:
-    """Whether torch came from conda."""
+def is_conda_torch(packages: InstalledPackages) -> bool:
+    """Return whether conda installed torch."""
     return any(one.by == "conda" and one.name in ("torch", "pytorch") for one in packages.cuda)

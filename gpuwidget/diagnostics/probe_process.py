@@ -1,13 +1,12 @@
-"""A look that may crash, hang or raise, taken in a process of its own: it says what it finds as it goes.
+"""A probe that may crash, hang or raise, run in a process that sends its results step by step.
 
-No shell is in between. The child is this environment's interpreter with the paths and the variables given;
-Python's own modules come before those paths until its ``main(path)`` puts them as they were given, so that a
-json.py of the user's breaks what it breaks, and not the look. What a child says is lines of JSON with a mark
-before them: whatever else a library prints is passed over. What it said before it crashed or was given up
-counts.
+The process runs the environment's interpreter with the given path and variables, without a shell. Standard
+modules come first on the path until the probe's ``main(path)`` sets it as given, so that a user's json.py can
+break what it would break in the notebook, but not the probe. Messages are lines of JSON after a marker; other
+output is ignored. Messages sent before a crash or a timeout count.
 
-The working directory is never on a child's path: a notebook server often starts in a folder that other
-people can write to, and a torch.py there must not run. gpuwidget itself is loaded from its own folder.
+The working directory is never on the path: a notebook server often starts in a folder that other people can
+write to, and a torch.py there must not run. gpuwidget itself is loaded from its own folder.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 _MARK = b"gpuwidget doctor: "
-# os is loaded by then, whatever files there are.
-_START = """
+# os is already imported, so no user's file can replace it.
+_BOOTSTRAP = """
 import os, sys
 package, n = sys.argv[1], int(sys.argv[2])
 path, own = sys.argv[3:3 + n], os.path.dirname(os.__file__)
@@ -42,49 +41,50 @@ sys.modules["gpuwidget"] = module_from_spec(spec)
 spec.loader.exec_module(sys.modules["gpuwidget"])
 """
 _PACKAGE = Path(__file__).resolve().parents[1]
-_LEADS = "from gpuwidget.diagnostics.probe_process import end_with_parent; end_with_parent()\n"
-_END_S = 1.0
-_LOOK_S = 0.05
-_MOST_ERRORS = 65536
-_MOST_LINE = 300
-_MOST_TEXT = 2000
+_OWN_SESSION = "from gpuwidget.diagnostics.probe_process import exit_with_parent; exit_with_parent()\n"
+_KILL_TIMEOUT_S = 1.0
+_POLL_S = 0.05
+_MAX_STDERR = 65536
+_MAX_LINE = 300
+_MAX_TEXT = 2000
 _FINISHED = "end"
 
 Ending = Literal["ended", "crashed", "hung", "not started"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a child said, and how it ended."""
+class ProbeResult:
+    """What a probe sent, and how it ended."""
 
     ending: Ending
     how: str
-    """The signal or the exit status of a crash, with its last words; the error of one that could not start;
-    empty else."""
+    """The signal or exit status of a crash with the last line of stderr, or why it did not start; else
+    empty."""
     values: Mapping[str, Any] = field(default_factory=dict)
     silent_s: float = 0.0
-    """Seconds from its last message until it was killed; 0 for a child that ended by itself."""
+    """Seconds from its last message until it was killed; 0 if it ended by itself."""
 
     @property
     def unfinished(self) -> str | None:
-        """The step that it announced last and did not finish; empty before the first; None if all ended."""
+        """The step that it began last and did not finish; empty before the first; None if all are
+        finished."""
         step = str(self.values.get("step", ""))
         return None if step == _FINISHED else step
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
-    """Whose eyes a child looks with."""
+class ProbeEnvironment:
+    """Interpreter, ``sys.path`` and environment that a probe process uses."""
 
     python: str
     path: Sequence[str]
     variables: Mapping[str, str]
 
     @classmethod
-    def own(cls) -> Environment:
-        """This process's, as it is now."""
+    def current(cls) -> ProbeEnvironment:
+        """Return this process's environment."""
         variables = dict(os.environ)
-        # The loader read these when this process began; what was set since has had no effect here.
+        # The loader read these when this process started; later changes have no effect here.
         at_start = _variables_at_start()
         for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
             if at_start is not None:
@@ -96,7 +96,7 @@ class Environment:
 def without_working_directory(path: Sequence[str]) -> list[str]:
     """Return the entries of ``path`` that are not the working directory.
 
-    The folders that belong to the environment stay, even if one of them is the working directory.
+    The environment's own folders stay, even if one of them is the working directory.
     """
     try:
         here = os.path.realpath(os.getcwd())
@@ -111,38 +111,41 @@ def _environment_folders() -> list[str]:
     return [*folders, site.getusersitepackages()] if site.ENABLE_USER_SITE else folders
 
 
-def say(**values: Any) -> None:
-    """In a child: hand over these values at once, before whatever comes next may crash."""
+def send(**values: Any) -> None:
+    """In a probe process: send values at once, since the next step may crash."""
     sys.stdout.write(f"\n{_MARK.decode()}{json.dumps(values)}\n")
     sys.stdout.flush()
 
 
-def announce(step: str) -> None:
-    """In a child: name the step that begins now, so that a hang or a crash is known by its step."""
-    say(step=step)
+def begin_step(step: str) -> None:
+    """In a probe process: send the name of the step that begins now, so that a hang or crash is attributed to
+    it."""
+    send(step=step)
 
 
 def finish() -> None:
-    """In a child: state that no step is left."""
-    say(step=_FINISHED)
+    """In a probe process: send that all steps are finished."""
+    send(step=_FINISHED)
 
 
-def attempt(step: str, value: Callable[[], Any]) -> None:
-    """In a child: announce the step, send its value as ``<step>`` or its exception as ``<step>_error``."""
-    announce(step)
+def run_step(step: str, value: Callable[[], Any]) -> None:
+    """In a probe process: run a step and send its value as ``<step>``, or its exception as
+    ``<step>_error``."""
+    begin_step(step)
     try:
-        say(**{step: value()})
+        send(**{step: value()})
     except Exception as error:
-        say(**{step: None, f"{step}_error": f"{type(error).__name__}: {error_text(error)}"})
+        send(**{step: None, f"{step}_error": f"{type(error).__name__}: {error_text(error)}"})
 
 
 def error_text(error: BaseException) -> str:
     """Return the exception's text, shortened."""
-    return str(error)[:_MOST_TEXT]
+    return str(error)[:_MAX_TEXT]
 
 
-def be_modest() -> None:
-    """In a child: give way to what is measured, be the first to end where memory runs out, leave no core."""
+def lower_priority() -> None:
+    """In a probe process: lower its priority, let the kernel kill it first when memory runs out, write no
+    core."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -153,158 +156,168 @@ def be_modest() -> None:
         file.write("1000")
 
 
-def end_with_parent() -> None:
-    """In a child that leads: end with all of its own once who started it is no more."""
+def exit_with_parent() -> None:
+    """Kill the probe's process group when its parent exits."""
 
     def wait() -> None:
         with suppress(OSError):
-            os.read(0, 1)  # nobody writes: it returns when the other end is closed
+            os.read(0, 1)  # nothing is written: it returns when the parent's end is closed
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=wait, name="gpuwidget-doctor-parent", daemon=True).start()
 
 
-class Child:
-    """One look under way, from its start to :meth:`said`."""
+class ProbeProcess:
+    """A running probe, from its start to :meth:`wait`."""
 
     def __init__(
-        self, module: str, environment: Environment, arguments: Sequence[str] = (), *, leads: bool = False
+        self,
+        module: str,
+        environment: ProbeEnvironment,
+        arguments: Sequence[str] = (),
+        *,
+        own_session: bool = False,
     ) -> None:
-        """Run ``module``'s ``main`` with the path as it was given, without the working directory.
+        """Run ``main`` of ``module`` with the path as given, without the working directory.
 
-        With ``leads`` its own children end with it when it is given up, and all of them with this process.
+        With ``own_session``, killing it also kills its children, and all of them end with this process.
         """
-        self._leads = leads
-        self._heard: list[bytes] = []
+        self._own_session = own_session
+        self._messages: list[bytes] = []
         self._line = b""
-        """The last line heard, as far as it has come."""
-        self._errors = b""
-        self._error = ""
-        self._heard_at = time.monotonic()
+        """The last line received, as far as it has come."""
+        self._stderr = b""
+        self._start_error = ""
+        self._received_at = time.monotonic()
         self._process: subprocess.Popen[bytes] | None = None
         paths = without_working_directory([str(path) for path in environment.path])
-        leads = leads and hasattr(os, "killpg")
-        code = f"{_START}{_LEADS if leads else ''}from {module} import main; main(path)"
+        own_session = own_session and hasattr(os, "killpg")
+        code = f"{_BOOTSTRAP}{_OWN_SESSION if own_session else ''}from {module} import main; main(path)"
         try:
             self._process = subprocess.Popen(
                 [environment.python, "-c", code, str(_PACKAGE), str(len(paths)), *paths, *arguments],
-                env=_clean_variables(environment.variables),
-                stdin=subprocess.PIPE if leads else subprocess.DEVNULL,
+                env=_child_variables(environment.variables),
+                stdin=subprocess.PIPE if own_session else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Interrupting a cell interrupts the kernel's group: not this.
-                start_new_session=leads,
+                # Interrupting a cell interrupts the kernel's process group, which must not include the probe.
+                start_new_session=own_session,
             )
         except (OSError, ValueError) as error:
-            self._error = str(error)
+            self._start_error = str(error)
             return
-        # Threads, since what the child starts may keep the pipes open for longer than it lives.
-        pipes = ((self._process.stdout, self._hear), (self._process.stderr, self._hear_error))
-        self._listeners = [
-            (pipe, threading.Thread(target=_listen, args=(pipe, hear), name="gpuwidget-doctor", daemon=True))
-            for pipe, hear in pipes
+        # Threads, since children of the probe may keep the pipes open for longer than it runs.
+        pipes = ((self._process.stdout, self._receive), (self._process.stderr, self._receive_stderr))
+        self._readers = [
+            (
+                pipe,
+                threading.Thread(
+                    target=_read_pipe, args=(pipe, receive), name="gpuwidget-doctor", daemon=True
+                ),
+            )
+            for pipe, receive in pipes
             if pipe is not None
         ]
-        for _, listener in self._listeners:
-            listener.start()
+        for _, reader in self._readers:
+            reader.start()
 
-    def _hear(self, part: bytes) -> None:
+    def _receive(self, part: bytes) -> None:
         *lines, last = (self._line + part).split(b"\n")
         messages = [line for line in lines if line.startswith(_MARK)]
-        self._heard += messages
+        self._messages += messages
         if messages:
-            self._heard_at = time.monotonic()
-        # Of a line that is no word of the child's, the beginning tells so as well as all of it.
+            self._received_at = time.monotonic()
+        # The first bytes are enough of a line that is no message.
         self._line = last if last.startswith(_MARK) else last[: len(_MARK)]
 
-    def _hear_error(self, part: bytes) -> None:
-        self._errors = (self._errors + part)[-_MOST_ERRORS:]
+    def _receive_stderr(self, part: bytes) -> None:
+        self._stderr = (self._stderr + part)[-_MAX_STDERR:]
 
-    def said(self, deadline: float) -> Said:
-        """What it says until it ends, or until ``deadline`` (time.monotonic()): then it is given up.
+    def wait(self, deadline: float) -> ProbeResult:
+        """Wait until it ends, and return what it sent; kill it at ``deadline`` (time.monotonic()).
 
-        A child that can't be killed, since it hangs in the driver, is waited for ``_END_S`` after the
-        deadline: several children with one deadline cost that time once.
+        A process that hangs in the driver can't be killed. It is waited for until ``_KILL_TIMEOUT_S`` after
+        the deadline: with one deadline for several processes, that time passes once.
         """
         if self._process is None:
-            return Said("not started", self._error)
+            return ProbeResult("not started", self._start_error)
         status = None
         try:
             status = self._wait(deadline)
         finally:
             if status is None:
-                self.end(deadline + _END_S)
-        until = deadline + _END_S if status is None else time.monotonic() + _END_S
-        for pipe, listener in self._listeners:
-            listener.join(max(0.0, until - time.monotonic()))
-            if not listener.is_alive():
+                self.kill(deadline + _KILL_TIMEOUT_S)
+        until = deadline + _KILL_TIMEOUT_S if status is None else time.monotonic() + _KILL_TIMEOUT_S
+        for pipe, reader in self._readers:
+            reader.join(max(0.0, until - time.monotonic()))
+            if not reader.is_alive():
                 pipe.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        values = self._values()
+        values = self._parse_values()
         if status is None:
-            return Said("hung", "", values, max(0.0, deadline - self._heard_at))
+            return ProbeResult("hung", "", values, max(0.0, deadline - self._received_at))
         if status == 0:
-            return Said("ended", "", values)
-        how = _signal(-status) if status < 0 else f"exit status {status}"
-        # Other signals come without a word: what stands there last is about something else.
-        words = self._last_words() if status > 0 or status == -signal.SIGABRT else ""
-        return Said("crashed", f"{how}: {words}" if words else how, values)
+            return ProbeResult("ended", "", values)
+        how = _signal_name(-status) if status < 0 else f"exit status {status}"
+        # With other signals the last line on stderr is about something else.
+        words = self._last_stderr_line() if status > 0 or status == -signal.SIGABRT else ""
+        return ProbeResult("crashed", f"{how}: {words}" if words else how, values)
 
-    def end(self, until: float | None = None) -> None:
-        """Kill it where it still runs, and wait for its end until ``until`` (time.monotonic())."""
+    def kill(self, until: float | None = None) -> None:
+        """Kill it if it still runs, and wait for its end until ``until`` (time.monotonic())."""
         if self._process is not None and self._process.poll() is None:
-            self._give_up(time.monotonic() + _END_S if until is None else until)
+            self._kill(time.monotonic() + _KILL_TIMEOUT_S if until is None else until)
 
     def _wait(self, deadline: float) -> int | None:
         assert self._process is not None
         while (left := deadline - time.monotonic()) > 0:
-            # In small steps: on some systems a wait with a time-out is not interrupted by Ctrl-C.
+            # In small steps: on some systems Ctrl-C does not interrupt a wait with a timeout.
             with suppress(subprocess.TimeoutExpired):
-                return self._process.wait(min(left, _LOOK_S))
+                return self._process.wait(min(left, _POLL_S))
         return self._process.poll()
 
-    def _give_up(self, until: float) -> None:
+    def _kill(self, until: float) -> None:
         assert self._process is not None
         with suppress(OSError):
-            if self._leads:
+            if self._own_session:
                 os.killpg(self._process.pid, signal.SIGKILL)
             else:
                 self._process.kill()
-        # One that hangs in the driver does not die of it, and is waited for no longer.
+        # A process that hangs in the driver survives SIGKILL; the wait ends without it.
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, until - time.monotonic()))
 
-    def _last_words(self) -> str:
-        lines = self._errors.decode("utf-8", "replace").split("\n")
-        return next((line.strip()[:_MOST_LINE] for line in reversed(lines) if line.strip()), "")
+    def _last_stderr_line(self) -> str:
+        lines = self._stderr.decode("utf-8", "replace").split("\n")
+        return next((line.strip()[:_MAX_LINE] for line in reversed(lines) if line.strip()), "")
 
-    def _values(self) -> dict[str, Any]:
+    def _parse_values(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for line in (*self._heard, self._line):
+        for line in (*self._messages, self._line):
             if line.startswith(_MARK):
                 with suppress(ValueError):
                     values |= json.loads(line.removeprefix(_MARK))
         return values
 
 
-def _listen(pipe: IO[bytes], hear: Callable[[bytes], object]) -> None:
+def _read_pipe(pipe: IO[bytes], receive: Callable[[bytes], object]) -> None:
     with suppress(OSError, ValueError):
         while part := os.read(pipe.fileno(), 65536):
-            hear(part)
+            receive(part)
 
 
-def _clean_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with a PYTHONPATH that does not lead to the working directory.
+def _child_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without the working directory in PYTHONPATH.
 
-    The child gets its path as arguments, but Python imports sitecustomize before it reads those.
+    The process gets its path as arguments, but Python imports sitecustomize before it reads those.
     """
     cleaned = dict(variables)
     folders = without_working_directory(cleaned.pop("PYTHONPATH", "").split(os.pathsep))
     return {**cleaned, "PYTHONPATH": os.pathsep.join(folders)} if folders else cleaned
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

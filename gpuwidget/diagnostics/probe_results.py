@@ -1,4 +1,4 @@
-"""All that was found out about one environment on one machine, before anything is made of it."""
+"""What all probes found about one environment on one machine, from which the checks are built."""
 
 from __future__ import annotations
 
@@ -7,73 +7,73 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from gpuwidget.diagnostics.files_probe import Checked, Damaged
-from gpuwidget.diagnostics.machine import Machine
-from gpuwidget.diagnostics.packages import Packages
-from gpuwidget.diagnostics.probe_process import Said
-from gpuwidget.diagnostics.target import Notebook
-from gpuwidget.model.diagnosis import Place
+from gpuwidget.diagnostics.files_probe import CheckedPackage, DamagedFile
+from gpuwidget.diagnostics.machine import MachineState
+from gpuwidget.diagnostics.packages import InstalledPackages
+from gpuwidget.diagnostics.probe_process import ProbeResult
+from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.model.diagnosis import EnvironmentKind
 from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, PeerAccess
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What the links are made of."""
+class ProbeResults:
+    """The input of the checks."""
 
-    place: Place
+    place: EnvironmentKind
     version: str
-    """gpuwidget's."""
+    """Version of gpuwidget."""
     python: str
     variables: Mapping[str, str]
-    machine: Machine
-    packages: Packages
-    torch_said: Said
-    """What :mod:`gpuwidget.diagnostics.torch_probe` said."""
-    cuda_said: Said
-    """What :mod:`gpuwidget.diagnostics.cuda_probe` said."""
-    files_said: Said
-    """What :mod:`gpuwidget.diagnostics.files_probe` said."""
-    nvml_said: Said
-    """What :mod:`gpuwidget.diagnostics.nvml_probe` said."""
+    machine: MachineState
+    packages: InstalledPackages
+    torch_result: ProbeResult
+    """Result of :mod:`gpuwidget.diagnostics.torch_probe`."""
+    cuda_result: ProbeResult
+    """Result of :mod:`gpuwidget.diagnostics.cuda_probe`."""
+    files_result: ProbeResult
+    """Result of :mod:`gpuwidget.diagnostics.files_probe`."""
+    nvml_result: ProbeResult
+    """Result of :mod:`gpuwidget.diagnostics.nvml_probe`."""
     nvml: NvmlHealth | None
-    """The same, None where it did not come to its end."""
-    patience_s: float
-    """How long the probes were waited for, all of them together."""
-    notebook: Notebook
+    """The values of ``nvml_result``; None if it did not finish."""
+    timeout_s: float
+    """The timeout of all probes together."""
+    notebook: NotebookState
 
     @property
     def torch(self) -> Mapping[str, Any]:
-        """What the child said of torch, step by step."""
-        return self.torch_said.values
+        """What the torch probe sent, by step."""
+        return self.torch_result.values
 
     @property
     def libcuda(self) -> Mapping[str, Any]:
-        """What CUDA's driver library said in a child without torch, step by step."""
-        return self.cuda_said.values
+        """What the CUDA probe sent about the driver library, by step."""
+        return self.cuda_result.values
 
     @property
-    def damaged(self) -> tuple[Checked, ...]:
+    def damaged(self) -> tuple[CheckedPackage, ...]:
         """The packages with files that are missing, empty or of another size than recorded."""
-        checked = (_checked(one) for one in self.files_said.values.get("checked") or ())
+        checked = (_parse_checked(one) for one in self.files_result.values.get("checked") or ())
         shared = {name for names in self.shared for name in names}
         required = self.packages.required
-        # Of two packages with the same files, the one that torch requires is put right.
+        # Of two packages with the same files, the one that torch requires is reported.
         return tuple(one for one in checked if one.count and (one.name not in shared or one.name in required))
 
     @property
     def shared(self) -> tuple[tuple[str, ...], ...]:
         """Groups of installed packages that own the same shared libraries."""
-        return tuple(tuple(names) for names in self.files_said.values.get("shared") or ())
+        return tuple(tuple(names) for names in self.files_result.values.get("shared") or ())
 
     @property
     def torch_version(self) -> str | None:
-        """torch's version, by the module itself or else by its files."""
+        """The version of torch, by the module or else by its files."""
         files = self.packages.torch
         return self.torch.get("version") or (files.version if files is not None else None)
 
     @property
     def cuda(self) -> str | None:
-        """The CUDA that torch was built with, by the module itself or else by its files."""
+        """The CUDA version that torch was built with, by the module or else by its files."""
         if self.torch.get("imported"):
             return self.torch.get("cuda")
         files = self.packages.torch
@@ -81,28 +81,29 @@ class Facts:
 
     @property
     def driver(self) -> str | None:
-        """The driver's version, by NVML or else by the kernel module."""
+        """The version of the driver, by NVML or else by the kernel module."""
         return (self.nvml.driver if self.nvml is not None else None) or self.machine.module
 
     @property
     def gpus(self) -> tuple[GpuHealth, ...]:
-        """Those that NVML shows."""
+        """The GPUs that NVML lists."""
         return self.nvml.gpus if self.nvml is not None else ()
 
     @property
     def capabilities(self) -> list[str]:
-        """Those of the GPUs here, as "9.0", by NVML or else by CUDA."""
+        """Compute capabilities of the GPUs, such as "9.0", by NVML or else by CUDA."""
         known = [gpu.compute_capability for gpu in self.gpus if gpu.compute_capability is not None]
         return known or [one["capability"] for one in self.libcuda.get("cu_devices") or []]
 
     @property
     def arm(self) -> bool:
-        """Whether PyTorch's builds for ARM are those that run here."""
+        """Whether PyTorch's ARM builds apply here."""
         return self.machine.architecture in ("aarch64", "arm64")
 
     @property
     def cuda_works(self) -> bool:
-        """Whether CUDA's own library starts and shows a device: then driver and device files do."""
+        """Whether CUDA's driver library starts and lists a device: then the driver and its device files
+        work."""
         return self.libcuda.get("cu_init") == 0 and bool(self.libcuda.get("cu_count"))
 
     @property
@@ -112,53 +113,54 @@ class Facts:
         return machine.container is not None and not machine.devices and not self.gpus and not self.cuda_works
 
     def mapped(self, library: str) -> tuple[str, ...]:
-        """The files of a library, named by its beginning, that torch or the driver's library mapped."""
+        """Return the mapped files of a library, in the torch or the CUDA probe."""
         mapped = dict.fromkeys((*(self.torch.get("mapped") or ()), *(self.libcuda.get("mapped") or ())))
-        return tuple(path for path in mapped if _is(PurePosixPath(path).name, library))
+        return tuple(path for path in mapped if _is_file_of(PurePosixPath(path).name, library))
 
     def on_library_path(self, library: str) -> dict[str, str]:
-        """A file of that library in each folder of LD_LIBRARY_PATH that has one."""
+        """Return a file of that library for each folder of LD_LIBRARY_PATH that has one."""
         found = {}
         for folder, names in self.machine.libraries.items():
-            ours = [name for name in names if _is(name, library)]
+            ours = [name for name in names if _is_file_of(name, library)]
             if ours:
                 found[folder] = ours[0]
         return found
 
     def in_library_path(self, folder: str) -> str | None:
-        """How LD_LIBRARY_PATH spells this folder; None where it has not got it."""
+        """Return how LD_LIBRARY_PATH spells this folder; None if it does not contain it."""
         if folder in self.machine.libraries:
             return folder
         return self.machine.real_folders.get(folder)
 
-    def package(self, *beginnings: str) -> list[str]:
-        """The installed packages whose names begin so, each with version and who installed it."""
+    def package(self, *prefixes: str) -> list[str]:
+        """Return the installed packages with these name prefixes, each with its version and installer."""
         return [
             f"{one.name} {one.version} ({one.by})"
             for one in self.packages.cuda
-            if one.name.startswith(beginnings)
+            if one.name.startswith(prefixes)
         ]
 
 
-def _checked(values: Mapping[str, Any]) -> Checked:
-    return Checked(**{**values, "damaged": tuple(Damaged(**one) for one in values["damaged"])})
+def _parse_checked(values: Mapping[str, Any]) -> CheckedPackage:
+    return CheckedPackage(**{**values, "damaged": tuple(DamagedFile(**one) for one in values["damaged"])})
 
 
-def _is(name: str, library: str) -> bool:
-    """``libcudnn_ops.so.9`` is of libcudnn; ``libcublasLt.so.12`` is not of libcublas."""
+def _is_file_of(name: str, library: str) -> bool:
+    """Return whether a file belongs to a library: ``libcudnn_ops.so.9`` to libcudnn, libcublasLt not to
+    libcublas."""
     rest = name.removeprefix(library)
     return rest != name and rest[:1] in (".", "_", "-")
 
 
-def nvml_facts(said: Said) -> NvmlHealth | None:
-    """What the child said of NVML, as it was there."""
-    told = said.values.get("nvml")
-    if not isinstance(told, dict):
+def parse_nvml_result(result: ProbeResult) -> NvmlHealth | None:
+    """Return the NVML probe's values as dataclasses."""
+    values = result.values.get("nvml")
+    if not isinstance(values, dict):
         return None
-    gpus = tuple(GpuHealth(**{name: _frozen(value) for name, value in gpu.items()}) for gpu in told["gpus"])
-    peers = tuple(PeerAccess(**peer) for peer in told["peers"])
-    return NvmlHealth(**{**told, "gpus": gpus, "peers": peers, "lost": tuple(told["lost"])})
+    gpus = tuple(GpuHealth(**{name: _tuples(value) for name, value in gpu.items()}) for gpu in values["gpus"])
+    peers = tuple(PeerAccess(**peer) for peer in values["peers"])
+    return NvmlHealth(**{**values, "gpus": gpus, "peers": peers, "lost": tuple(values["lost"])})
 
 
-def _frozen(value: Any) -> Any:
+def _tuples(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value

@@ -1,6 +1,6 @@
-"""The examination: probes in children side by side, the machine's files meanwhile, then link by link.
+"""Run all checks: the probes in parallel processes, and meanwhile the reading of files.
 
-It imports neither torch nor NVML's binding, and makes no CUDA context.
+This process imports neither torch nor NVML's binding, and creates no CUDA context.
 """
 
 from __future__ import annotations
@@ -17,99 +17,105 @@ from gpuwidget.diagnostics import (
     machine,
     packages,
 )
-from gpuwidget.diagnostics.issues import counted, with_findings
-from gpuwidget.diagnostics.probe_process import Child
-from gpuwidget.diagnostics.probe_results import Facts, nvml_facts
-from gpuwidget.diagnostics.target import Patient
+from gpuwidget.diagnostics.issues import add_issues, pluralize
+from gpuwidget.diagnostics.probe_process import ProbeProcess
+from gpuwidget.diagnostics.probe_results import ProbeResults, parse_nvml_result
+from gpuwidget.diagnostics.target import Target
 from gpuwidget.diagnostics.torch_probe import LIBRARIES
-from gpuwidget.diagnostics.unfinished_probes import problems, unfinished
-from gpuwidget.model.diagnosis import SCHEMA, Doctor, Link
+from gpuwidget.diagnostics.unfinished_probes import probe_issues, unfinished_steps
+from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis
 
-_TOOLKIT = tuple(name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu"))
-"""What must not come from LD_LIBRARY_PATH. The driver's own library may: some containers have it there."""
+_TOOLKIT_LIBRARIES = tuple(
+    name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu")
+)
+"""Libraries that must not come from LD_LIBRARY_PATH. The driver's own may: some containers have it there."""
 _PROBES = ("torch_probe", "cuda_probe", "nvml_probe", "files_probe")
 
 
-def examine(patient: Patient) -> Doctor:
-    """Examine the environment; takes as long as importing torch, ``patience_s`` and a second at most."""
-    environment = patient.environment
-    deadline = time.monotonic() + patient.patience_s
-    children = [Child(f"gpuwidget.diagnostics.{probe}", environment) for probe in _PROBES]
+def run_checks(target: Target) -> Diagnosis:
+    """Run the checks; takes as long as importing torch, at most ``timeout_s`` and a second."""
+    environment = target.environment
+    deadline = time.monotonic() + target.timeout_s
+    processes = [ProbeProcess(f"gpuwidget.diagnostics.{probe}", environment) for probe in _PROBES]
     try:
-        looked = machine.look(environment.variables, patient.root, _TOOLKIT)
-        installed = packages.look(environment.path)
-        torch_said, cuda_said, nvml_said, files_said = (child.said(deadline) for child in children)
+        machine_state = machine.inspect(environment.variables, target.root, _TOOLKIT_LIBRARIES)
+        installed = packages.inspect(environment.path)
+        torch_result, cuda_result, nvml_result, files_result = (
+            process.wait(deadline) for process in processes
+        )
     finally:
-        for child in children:
-            child.end(deadline)  # interrupted, the others would go on
-    facts = Facts(
-        place=patient.place,
-        version=patient.version,
+        for process in processes:
+            process.kill(deadline)  # if this one is interrupted
+    results = ProbeResults(
+        place=target.place,
+        version=target.version,
         python=environment.python,
         variables=environment.variables,
-        machine=looked,
+        machine=machine_state,
         packages=installed,
-        torch_said=torch_said,
-        cuda_said=cuda_said,
-        files_said=files_said,
-        nvml_said=nvml_said,
-        nvml=nvml_facts(nvml_said),
-        patience_s=patient.patience_s,
-        notebook=patient.notebook,
+        torch_result=torch_result,
+        cuda_result=cuda_result,
+        files_result=files_result,
+        nvml_result=nvml_result,
+        nvml=parse_nvml_result(nvml_result),
+        timeout_s=target.timeout_s,
+        notebook=target.notebook,
     )
-    return diagnosis(facts)
+    return diagnose(results)
 
 
-def diagnosis(facts: Facts) -> Doctor:
-    """What is made of the facts."""
+def diagnose(results: ProbeResults) -> Diagnosis:
+    """Build the diagnosis from the probes' results."""
     checked = (
-        checks_torch.torch_link(facts),
-        checks_libraries.cuda_link(facts),
-        checks_libraries.cudnn_link(facts),
-        checks_libraries.nccl_link(facts),
-        checks_driver.driver_link(facts),
-        checks_driver.device_files_link(facts),
-        checks_gpu.gpu_link(facts),
-        checks_visible_devices.visible_link(facts),
-        checks_gpu.sharing_link(facts),
-        checks_condition.health_link(facts),
-        checks_condition.pcie_link(facts),
-        checks_condition.peers_link(facts),
-        checks_condition.shm_link(facts),
-        checks_condition.package_link(facts),
+        checks_torch.check_torch(results),
+        checks_libraries.check_cuda(results),
+        checks_libraries.check_cudnn(results),
+        checks_libraries.check_nccl(results),
+        checks_driver.check_driver(results),
+        checks_driver.check_device_files(results),
+        checks_gpu.check_gpu(results),
+        checks_visible_devices.check_visible_devices(results),
+        checks_gpu.check_sharing(results),
+        checks_condition.check_health(results),
+        checks_condition.check_pcie(results),
+        checks_condition.check_peers(results),
+        checks_condition.check_shared_memory(results),
+        checks_condition.check_package(results),
     )
-    more = problems(facts)
-    links = tuple(with_findings(link, more.get(link.id, ())) for link in checked)
-    incomplete = unfinished(facts)
-    broken = [link for link in links if link.status == "broken"]
-    doubtful = [link for link in links if link.status in ("warning", "unknown")]
-    return Doctor(
+    more = probe_issues(results)
+    links = tuple(add_issues(check, more.get(check.id, ())) for check in checked)
+    unfinished = unfinished_steps(results)
+    broken = [check for check in links if check.status == "broken"]
+    doubtful = [check for check in links if check.status in ("warning", "unknown")]
+    return Diagnosis(
         schema=SCHEMA,
-        version=facts.version,
+        version=results.version,
         time=time.time(),
-        place=facts.place,
-        python=facts.python,
-        variables=machine.shown_variables(facts.variables),
+        place=results.place,
+        python=results.python,
+        variables=machine.select_variables(results.variables),
         status="broken" if broken else "warning" if doubtful else "ok",
-        summary=_summary(broken, doubtful, incomplete),
-        unfinished=incomplete,
+        summary=_summary(broken, doubtful, unfinished),
+        unfinished=unfinished,
         links=links,
     )
 
 
-def _summary(broken: list[Link], doubtful: list[Link], incomplete: tuple[str, ...]) -> str:
+def _summary(broken: list[Check], doubtful: list[Check], unfinished: tuple[str, ...]) -> str:
     if broken:
         first, count = broken[0], len(broken)
         more = (
-            f" {counted(count - 1, 'other link')} {'is' if count == 2 else 'are'} broken too."
+            f" {pluralize(count - 1, 'other link')} {'is' if count == 2 else 'are'} broken too."
             if count > 1
             else ""
         )
         return f"Broken: {first.title}. {first.reason}{more}"
-    if incomplete:
-        unknown = [link for link in doubtful if link.status == "unknown"]
-        told = [f"{link.title}. {link.reason}" for link in (*unknown, *doubtful)] or [f"{incomplete[0]}."]
-        return f"Incomplete: {told[0]}"
+    if unfinished:
+        unknown = [check for check in doubtful if check.status == "unknown"]
+        reasons = [f"{check.title}. {check.reason}" for check in (*unknown, *doubtful)] or [
+            f"{unfinished[0]}."
+        ]
+        return f"Incomplete: {reasons[0]}"
     if doubtful:
-        return f"Nothing is broken; {counted(len(doubtful), 'link')} to look at: {doubtful[0].title} first."
+        return f"Nothing is broken; {pluralize(len(doubtful), 'link')} to look at: {doubtful[0].title} first."
     return "All links were found, from PyTorch to the GPU."

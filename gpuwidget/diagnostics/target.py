@@ -1,4 +1,4 @@
-"""Who is examined, and how long at most."""
+"""The environment that the checks run for, and their time limits."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuwidget.diagnostics.probe_process import Environment
-from gpuwidget.model.diagnosis import Place
+from gpuwidget.diagnostics.probe_process import ProbeEnvironment
+from gpuwidget.model.diagnosis import EnvironmentKind
 
-PATIENCE_S = 15.0
-"""How long the probes may take, all of them together. A first import of torch from a network disk may take
-longer: it is reported as not finished, and not as broken."""
-DEADLINE_S = 19.0
-"""How long the whole examination may take before it is killed, which itself takes up to a second."""
+PROBE_TIMEOUT_S = 15.0
+"""The timeout of all probes together. A first import of torch from a network disk may take longer: it is
+reported as unfinished, not as broken."""
+RUN_TIMEOUT_S = 19.0
+"""The timeout of a whole run; killing it afterwards takes up to a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class Notebook:
-    """What only the notebook's own process knows."""
+class NotebookState:
+    """State that only the notebook's own process has."""
 
     torch: str | None = None
-    """Version of the torch that it has loaded; None where it has none."""
+    """Version of the torch module that it imported; None without one."""
     cudnn_off: bool = False
-    """Whether that has ``torch.backends.cudnn.enabled = False``."""
+    """Whether ``torch.backends.cudnn.enabled`` is False there."""
     devices: Sequence[str | None] | None = None
-    """UUIDs of the GPUs that its CUDA has, as torch says them; None where CUDA is not up there."""
+    """UUIDs of the notebook's CUDA devices according to torch; None before CUDA is initialized."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
-    """What is examined, and how."""
+class Target:
+    """The environment to check, and how."""
 
-    place: Place
+    place: EnvironmentKind
     version: str
-    """gpuwidget's."""
-    environment: Environment
-    notebook: Notebook = field(default_factory=Notebook)
+    """Version of gpuwidget."""
+    environment: ProbeEnvironment
+    notebook: NotebookState = field(default_factory=NotebookState)
     root: Path = Path("/")
-    """Where the machine's files are found."""
-    patience_s: float = PATIENCE_S
+    """The root of the machine's files."""
+    timeout_s: float = PROBE_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""Problems of the examination itself: probe steps that hung, crashed, raised or were never reached."""
+"""Issues of the probes themselves: steps that hung, crashed, raised or were not reached."""
 
 from __future__ import annotations
 
@@ -6,116 +6,120 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpuwidget.diagnostics import cuda_probe, torch_probe
-from gpuwidget.diagnostics.issues import Finding
-from gpuwidget.diagnostics.probe_process import Said
-from gpuwidget.diagnostics.probe_results import Facts
+from gpuwidget.diagnostics.issues import Issue
+from gpuwidget.diagnostics.probe_process import ProbeResult
+from gpuwidget.diagnostics.probe_results import ProbeResults
 
-_SHORT_S = 2.0
-"""A step that was killed after less was short of time, and nothing is known against it."""
-_START_PYTHON = "starting Python"
-_HANGS = (
+_MIN_SILENCE_S = 2.0
+"""A step that was killed sooner had too little time, which says nothing about it."""
+_PYTHON_START = "starting Python"
+_HUNG_FIX = (
     "Run the doctor again. If it still does not return, see whether nvidia-smi hangs too and what the kernel "
     "log (dmesg) says; a restart of the machine usually helps."
 )
-_CRASHES = "See what the kernel log (dmesg) says, and whether the driver and PyTorch's libraries fit."
-_SERIOUS = ("available", "count")
-"""Steps of torch without whose result it can't use a GPU."""
-_START_CUDA = ("cudnn", "available", "count")
-"""Steps of torch that start CUDA."""
-_TOLD_ELSEWHERE = ("import", "cudnn", "numpy")
-"""Steps whose own failure the link of PyTorch or of cuDNN explains in detail."""
+_CRASHED_FIX = "See what the kernel log (dmesg) says, and whether the driver and PyTorch's libraries fit."
+_REQUIRED_STEPS = ("available", "count")
+"""Steps of the torch probe without which it can't use a GPU."""
+_CUDA_STEPS = ("cudnn", "available", "count")
+"""Steps of the torch probe that start CUDA."""
+_CHECKED_SEPARATELY = ("import", "cudnn", "numpy")
+"""Steps whose failure the check of PyTorch or of cuDNN explains in detail."""
 _Steps = Mapping[str, tuple[str, str]]
 
 
-def unfinished(facts: Facts) -> tuple[str, ...]:
-    """Return the step at which each incomplete probe stopped, by its name on the screen."""
-    probes = _probes(facts)
-    return tuple(_name(said, steps) for said, steps in probes if said.unfinished is not None)
+def unfinished_steps(results: ProbeResults) -> tuple[str, ...]:
+    """Return the step at which each unfinished probe stopped, by its text on the screen."""
+    probes = _probes(results)
+    return tuple(_step_name(result, steps) for result, steps in probes if result.unfinished is not None)
 
 
-def problems(facts: Facts) -> dict[str, list[Finding]]:
-    """Return the findings about unfinished and failed steps, by the id of the link that they belong to.
+def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
+    """Return the issues of unfinished and failed steps, by the id of the check that they belong to.
 
-    Every step without a result has one, so that no link reads as found that was not checked.
+    Every step without a result has one, so that no check is ``ok`` without having been checked.
     """
-    found: dict[str, list[Finding]] = {}
-    for said, steps in _probes(facts):
-        for link, finding in _stopped(said, steps):
-            if said is facts.torch_said and said.unfinished in _START_CUDA and _cuda_hangs(facts):
-                # A consequence: the driver's link is the broken one.
-                finding = replace(finding, status="unknown", remedy="Fix the problem of the driver first.")
-            found.setdefault(link, []).append(finding)
-    if facts.files_said.unfinished is not None:
-        name = _name(facts.files_said, {})
-        reason = f"Not all installed files were compared: {name} {_how(facts.files_said)}."
-        found.setdefault("torch", []).append(Finding("unknown", reason, None))
-    # Without an answer of NVML the driver's link has told so.
-    if facts.nvml_said.unfinished is not None and facts.nvml is not None:
-        finding = _problem(facts.nvml_said, _name(facts.nvml_said, {}))
-        found.setdefault("driver", []).append(replace(finding, status="unknown"))
-    if facts.cuda is not None:
-        for step, (link, name) in torch_probe.STEPS.items():
-            error = facts.torch.get(f"{step}_error")
-            if error is not None and step not in _TOLD_ELSEWHERE:
+    found: dict[str, list[Issue]] = {}
+    for result, steps in _probes(results):
+        for check, issue in _unfinished_issues(result, steps):
+            if result is results.torch_result and result.unfinished in _CUDA_STEPS and _cuda_hangs(results):
+                # A consequence: the driver's check is the broken one.
+                issue = replace(issue, status="unknown", fix="Fix the problem of the driver first.")
+            found.setdefault(check, []).append(issue)
+    if results.files_result.unfinished is not None:
+        name = _step_name(results.files_result, {})
+        reason = f"Not all installed files were compared: {name} {_ending_text(results.files_result)}."
+        found.setdefault("torch", []).append(Issue("unknown", reason, None))
+    # Without a reply of NVML the driver's check reports it.
+    if results.nvml_result.unfinished is not None and results.nvml is not None:
+        issue = _step_issue(results.nvml_result, _step_name(results.nvml_result, {}))
+        found.setdefault("driver", []).append(replace(issue, status="unknown"))
+    if results.cuda is not None:
+        for step, (check, name) in torch_probe.STEPS.items():
+            error = results.torch.get(f"{step}_error")
+            if error is not None and step not in _CHECKED_SEPARATELY:
                 reason = f"{name} raises {str(error).strip().splitlines()[0]}"
-                found.setdefault(link, []).append(
-                    Finding("broken" if step in _SERIOUS else "warning", reason, None)
+                found.setdefault(check, []).append(
+                    Issue("broken" if step in _REQUIRED_STEPS else "warning", reason, None)
                 )
     return found
 
 
-def _cuda_hangs(facts: Facts) -> bool:
-    return facts.cuda_said.ending == "hung" and facts.cuda_said.unfinished == "init"
+def _cuda_hangs(results: ProbeResults) -> bool:
+    return results.cuda_result.ending == "hung" and results.cuda_result.unfinished == "init"
 
 
-def _probes(facts: Facts) -> tuple[tuple[Said, _Steps], ...]:
+def _probes(results: ProbeResults) -> tuple[tuple[ProbeResult, _Steps], ...]:
     return (
-        (facts.torch_said, torch_probe.STEPS),
-        (facts.cuda_said, cuda_probe.STEPS),
-        (facts.nvml_said, {}),
-        (facts.files_said, {}),
+        (results.torch_result, torch_probe.STEPS),
+        (results.cuda_result, cuda_probe.STEPS),
+        (results.nvml_result, {}),
+        (results.files_result, {}),
     )
 
 
-def _name(said: Said, steps: _Steps) -> str:
-    step = said.unfinished or ""
-    return steps[step][1] if step in steps else step or _START_PYTHON
+def _step_name(result: ProbeResult, steps: _Steps) -> str:
+    step = result.unfinished or ""
+    return steps[step][1] if step in steps else step or _PYTHON_START
 
 
-def _stopped(said: Said, steps: _Steps) -> list[tuple[str, Finding]]:
-    """The findings about one probe: the step at which it stopped, and what was not reached after it."""
-    step = said.unfinished
+def _unfinished_issues(result: ProbeResult, steps: _Steps) -> list[tuple[str, Issue]]:
+    """Return the issues of one probe: the step at which it stopped, and the steps after it."""
+    step = result.unfinished
     if step is None or not steps:
         return []
     order = list(steps)
     found = []
     if step in steps and step != "import":
-        found.append((steps[step][0], _problem(said, steps[step][1])))
+        found.append((steps[step][0], _step_issue(result, steps[step][1])))
     reached = order.index(step) + 1 if step in steps else 0
     left: dict[str, list[str]] = {}
-    for link, name in (steps[one] for one in order[reached:]):
-        left.setdefault(link, []).append(name)
-    for link, names in left.items():
-        reason = f"Not checked, since {_name(said, steps)} {_how(said)}: {', '.join(names)}."
-        found.append((link, Finding("unknown", reason, None)))
+    for check, name in (steps[one] for one in order[reached:]):
+        left.setdefault(check, []).append(name)
+    for check, names in left.items():
+        reason = f"Not checked, since {_step_name(result, steps)} {_ending_text(result)}: {', '.join(names)}."
+        found.append((check, Issue("unknown", reason, None)))
     return found
 
 
-def _problem(said: Said, name: str) -> Finding:
+def _step_issue(result: ProbeResult, name: str) -> Issue:
     name = name if "." in name.split()[0] else name[0].upper() + name[1:]
-    if said.ending == "hung":
-        return Finding("broken" if said.silent_s >= _SHORT_S else "unknown", f"{name} {_how(said)}.", _HANGS)
-    return Finding("broken", f"{name} {_how(said)}.", _CRASHES)
+    if result.ending == "hung":
+        return Issue(
+            "broken" if result.silent_s >= _MIN_SILENCE_S else "unknown",
+            f"{name} {_ending_text(result)}.",
+            _HUNG_FIX,
+        )
+    return Issue("broken", f"{name} {_ending_text(result)}.", _CRASHED_FIX)
 
 
-def _how(said: Said) -> str:
-    match said.ending:
+def _ending_text(result: ProbeResult) -> str:
+    match result.ending:
         case "hung":
-            seconds = int(said.silent_s)
+            seconds = int(result.silent_s)
             return f"did not return within {seconds} s" if seconds else "had not returned when time was up"
         case "crashed":
-            return f"crashed Python ({said.how})"
+            return f"crashed Python ({result.how})"
         case "not started":
-            return f"failed ({said.how})"
+            return f"failed ({result.how})"
         case _:
             return "ended Python without an error"

@@ -112,7 +112,7 @@ class PanelRequests:
     async def _run_checks(self, send: Callable[[_Reply], None]) -> None:
         reply: _Reply
         try:
-            reply = DoctorReply("examined", await self._diagnosis.doctor(), self._state())
+            reply = DoctorReply("examined", await self._diagnosis.diagnosis(), self._state())
         except Exception as error:
             reply = self._error(error)
         send(reply)

@@ -113,14 +113,14 @@ def _runs_scripts(name: str) -> bool:
 
 
 def _python(name: str, rest: list[str]) -> tuple[str, list[str]]:
-    place = 0
-    while place < len(rest):
-        word = rest[place]
+    position = 0
+    while position < len(rest):
+        word = rest[position]
         if word == "-" or not word.startswith("-"):
-            return f"{name} {_file_name(word) or '-'}", rest[place + 1 :]
-        place += 1
+            return f"{name} {_file_name(word) or '-'}", rest[position + 1 :]
+        position += 1
         if word == "--check-hash-based-pycs":
-            place += 1
+            position += 1
         if word.startswith("--"):
             continue
         # Single letters may be combined, with a value right after its letter: -um train, -Wignore.
@@ -133,32 +133,32 @@ def _python(name: str, rest: list[str]) -> tuple[str, list[str]]:
             return f"{name} (multiprocessing)" if spawned else f"{name} -c", [CODE]
         value = word[at + 1 :]
         if not value:
-            value = rest[place] if place < len(rest) else ""
-            place += 1
+            value = rest[position] if position < len(rest) else ""
+            position += 1
         if word[at] == "m":
             module = f" {_visible(value)}" if _MODULE.fullmatch(value) else ""
-            return f"{name} -m{module}", rest[place:]
+            return f"{name} -m{module}", rest[position:]
     return name, rest
 
 
 def _shell(name: str, rest: list[str]) -> tuple[str, list[str]]:
-    place = 0
-    while place < len(rest):
-        word = rest[place]
+    position = 0
+    while position < len(rest):
+        word = rest[position]
         if not word.startswith(("-", "+")):
-            return f"{name} {_file_name(word)}", rest[place + 1 :]
+            return f"{name} {_file_name(word)}", rest[position + 1 :]
         if not word.startswith("--") and "c" in word:
             return f"{name} -c", [CODE]
-        place += 2 if word in _SHELL_OPTIONS_WITH_VALUE else 1
+        position += 2 if word in _SHELL_OPTIONS_WITH_VALUE else 1
     return name, rest
 
 
 def _runner(name: str, rest: list[str]) -> tuple[str, list[str]]:
-    for place, word in enumerate(rest):
+    for position, word in enumerate(rest):
         if _CODE_OPTION.fullmatch(word):
-            return name, [*rest[:place], CODE]
+            return name, [*rest[:position], CODE]
         if _SCRIPT.fullmatch(word):
-            return f"{name} {_file_name(word)}", [*rest[:place], *rest[place + 1 :]]
+            return f"{name} {_file_name(word)}", [*rest[:position], *rest[position + 1 :]]
     return name, rest
 
 

@@ -1,6 +1,6 @@
-"""What the doctor says: the chain from PyTorch to the GPU, link by link.
+"""The doctor's diagnosis: the results of its checks, from PyTorch down to the GPU.
 
-Every class is frozen and every field without a default: what nobody knows is None, with a reason.
+Every class is frozen and no field has a default: an unknown value is None, with a reason.
 """
 
 from __future__ import annotations
@@ -10,63 +10,63 @@ from dataclasses import dataclass
 from typing import Literal
 
 SCHEMA = 1
-"""Version of the diagnosis's shape, sent with every one."""
+"""Version of the diagnosis's schema, sent with every diagnosis."""
 
-LinkStatus = Literal["ok", "broken", "warning", "unknown", "skipped"]
-Place = Literal["kernel", "server", "shell"]
+CheckStatus = Literal["ok", "broken", "warning", "unknown", "skipped"]
+EnvironmentKind = Literal["kernel", "server", "shell"]
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """One link of the chain: found, or broken with the reason and the one remedy."""
+class Check:
+    """The result of one check, with the reason and the fix where it is not ok."""
 
     id: str
-    """Which one, the same in every version: ``torch``, ``cuda``, ``cudnn``, ``nccl``, ``driver``,
-    ``device_files``, ``gpu``, the chain in its order; then ``visible``, ``sharing``, ``health``, ``pcie``,
+    """Its id, the same in every version: ``torch``, ``cuda``, ``cudnn``, ``nccl``, ``driver``,
+    ``device_files``, ``gpu``, in the order of the chain; then ``visible``, ``sharing``, ``health``, ``pcie``,
     ``peers``, ``shm`` and ``package``."""
     title: str
-    """Its name for people."""
-    status: LinkStatus
-    """``broken``: torch can't compute on a GPU until it is mended. ``warning``: it works, but worse than it
-    could or not for long. ``unknown``: it could not be looked at. ``skipped``: nothing to look at, and that
+    """Its name for users."""
+    status: CheckStatus
+    """``broken``: torch can't compute on a GPU until it is fixed. ``warning``: it works, but worse than it
+    could or not for long. ``unknown``: it could not be checked. ``skipped``: there is nothing to check, which
     is no fault."""
     found: str
-    """What was found, in a few words."""
+    """The observation, in a few words."""
     reason: str | None
-    """Why it is not ``ok``, as a sentence; None where it is."""
+    """Why it is not ``ok``, as a sentence; None where it is ``ok``."""
     remedy: str | None
-    """What to do about it, as a sentence; None where nothing is to be done."""
+    """The fix, as a sentence; None where nothing is to be done."""
     command: str | None
-    """The command line in ``remedy``, for a shell, that can be run as it is; None where there is none."""
+    """The shell command in ``remedy``, ready to run; None without one."""
     evidence: Mapping[str, str]
-    """What was read, by what it is; what changes from minute to minute is left out."""
+    """The values read, by name, without those that change from minute to minute."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doctor:
-    """All links of one environment on one machine at one moment."""
+class Diagnosis:
+    """The results of all checks of one environment on one machine at one moment."""
 
     schema: int
     version: str
-    """gpuwidget's, in that environment."""
+    """gpuwidget's version in that environment."""
     time: float
-    """When it was examined, epoch seconds."""
-    place: Place
-    """Whose environment it is."""
+    """When the checks ran, epoch seconds."""
+    place: EnvironmentKind
+    """The process whose environment was checked."""
     python: str
-    """Path of its interpreter."""
+    """Path of its Python interpreter."""
     variables: Mapping[str, str]
-    """Its environment variables that decide about GPUs, by name; no other one is looked at."""
+    """Its environment variables that concern GPUs, by name; no other variable is read."""
     status: Literal["ok", "broken", "warning"]
-    """The worst of the links: ``warning`` also where one is ``unknown``."""
+    """The worst status of the checks: ``warning`` also where one is ``unknown``."""
     summary: str
-    """The whole in one sentence: what is broken first, or that all was found."""
+    """One sentence about all: the first broken check, or that all is well."""
     unfinished: tuple[str, ...]
-    """The steps of the examination that did not finish, as ``'import torch'``; empty where all did."""
-    links: tuple[Link, ...]
-    """The chain from PyTorch down to the GPU, then what surrounds it."""
+    """The steps that did not finish, as ``'import torch'``; empty where all did."""
+    links: tuple[Check, ...]
+    """The checks from PyTorch down to the GPU, then the others."""
 
     @property
     def ok(self) -> bool:
-        """Whether the examination is complete and no link is broken."""
+        """Whether all checks finished and none is broken."""
         return self.status != "broken" and not self.unfinished

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
-from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import SCHEMA, KernelState
 
@@ -135,6 +135,6 @@ class DoctorReply:
     """The reply to :class:`DoctorRequest`."""
 
     status: Literal["examined"]
-    doctor: Doctor
+    doctor: Diagnosis
     state: KernelState | None
     """The current state, None where it can't be read."""

@@ -38,8 +38,8 @@ class Exported:
 
     name: str
     help: str
-    scale: float = 1
-    """Exported units per unit of the model."""
+    unit_size: float = 1
+    """How many of the model's unit make one exported unit."""
     counter: bool = False
     """Whether it only rises until the driver is loaded again."""
     dcgm: str | None = None
@@ -131,7 +131,7 @@ METRICS: tuple[Metric, ...] = (
             name="gpuwidget_gpu_utilization_ratio",
             help="Share of the driver's last window (1/6 to 1 s) in which anything ran, as nvidia-smi's "
             "utilization.gpu: not how much of the GPU worked.",
-            scale=0.01,
+            unit_size=100,
             dcgm="DCGM_FI_DEV_GPU_UTIL",
             unit="0 to 1 (percent)",
         ),
@@ -150,7 +150,7 @@ METRICS: tuple[Metric, ...] = (
             name="gpuwidget_gpu_memory_copy_utilization_ratio",
             help="Share of that window in which device memory was read or written, as nvidia-smi's "
             "utilization.memory.",
-            scale=0.01,
+            unit_size=100,
             dcgm="DCGM_FI_DEV_MEM_COPY_UTIL",
             unit="0 to 1 (percent)",
         ),
@@ -260,7 +260,7 @@ METRICS: tuple[Metric, ...] = (
         exported=Exported(
             name="gpuwidget_gpu_sm_clock_hertz",
             help="Clock of the multiprocessors.",
-            scale=1e6,
+            unit_size=1e-6,
             dcgm="DCGM_FI_DEV_SM_CLOCK",
             unit="hertz (MHz)",
         ),
@@ -329,7 +329,7 @@ METRICS: tuple[Metric, ...] = (
         exported=Exported(
             name="gpuwidget_gpu_engine_active_ratio",
             help=f"Time with any engine active, {_COUNTERS}",
-            scale=0.01,
+            unit_size=100,
             dcgm="DCGM_FI_PROF_GR_ENGINE_ACTIVE",
             unit="0 to 1",
         ),
@@ -347,7 +347,7 @@ METRICS: tuple[Metric, ...] = (
         exported=Exported(
             name="gpuwidget_gpu_sm_active_ratio",
             help=f"Multiprocessors with work in them, {_COUNTERS}",
-            scale=0.01,
+            unit_size=100,
             dcgm="DCGM_FI_PROF_SM_ACTIVE",
             unit="0 to 1",
         ),
@@ -365,7 +365,7 @@ METRICS: tuple[Metric, ...] = (
         exported=Exported(
             name="gpuwidget_gpu_sm_occupancy_ratio",
             help=f"Warps resident over warps possible, {_COUNTERS}",
-            scale=0.01,
+            unit_size=100,
             dcgm="DCGM_FI_PROF_SM_OCCUPANCY",
             unit="0 to 1",
         ),
@@ -383,7 +383,7 @@ METRICS: tuple[Metric, ...] = (
         exported=Exported(
             name="gpuwidget_gpu_tensor_active_ratio",
             help=f"Tensor-core pipes in use, {_COUNTERS}",
-            scale=0.01,
+            unit_size=100,
             dcgm="DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
             unit="0 to 1",
         ),
@@ -401,7 +401,7 @@ METRICS: tuple[Metric, ...] = (
         exported=Exported(
             name="gpuwidget_gpu_dram_active_ratio",
             help=f"Memory bandwidth in use, {_COUNTERS}",
-            scale=0.01,
+            unit_size=100,
             dcgm="DCGM_FI_PROF_DRAM_ACTIVE",
             unit="0 to 1",
         ),

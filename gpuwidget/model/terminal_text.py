@@ -81,30 +81,30 @@ def format_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], 
     the second is left out where all its cells are empty. The last column that may shrink does so first.
     """
     full = [row for row in rows if len(row) == len(columns)]
-    kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in full)]
+    kept = [index for index in range(len(columns)) if index < 2 or any(row[index] for row in full)]
     widths = {
-        place: max(
-            display_width(columns[place].title),
-            *(display_width(row[place]) for row in rows if len(row) == len(columns) or place < len(row) - 1),
+        index: max(
+            display_width(columns[index].title),
+            *(display_width(row[index]) for row in rows if len(row) == len(columns) or index < len(row) - 1),
             0,
         )
-        for place in kept
+        for index in kept
     }
     excess = sum(widths.values()) + len(_GAP) * (len(kept) - 1) - width
-    for place in reversed(kept):
-        least = columns[place].shrinks_to
+    for index in reversed(kept):
+        least = columns[index].shrinks_to
         if excess > 0 and least is not None:
-            less = min(excess, max(0, widths[place] - least))
-            widths[place] -= less
+            less = min(excess, max(0, widths[index] - least))
+            widths[index] -= less
             excess -= less
 
     def line(row: Sequence[str]) -> str:
         spans = len(row) < len(columns)
         parts = [
-            row[place]
-            if spans and place == len(row) - 1
-            else _padded(row[place], widths[place], columns[place].right)
-            for place in (range(len(row)) if spans else kept)
+            row[index]
+            if spans and index == len(row) - 1
+            else _padded(row[index], widths[index], columns[index].right)
+            for index in (range(len(row)) if spans else kept)
         ]
         return truncate(_GAP.join(parts).rstrip(), width)
 

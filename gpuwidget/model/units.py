@@ -106,7 +106,7 @@ def percent_number(value: float | None) -> str:
 
 
 def whole_number(value: float | None) -> str:
-    """Return a number without decimals and unit, for a place that names the unit; ``n/a`` for None."""
+    """Return a number without decimals and unit, for use beside a unit; ``n/a`` for None."""
     return UNKNOWN if not _known(value) else f"{value:.0f}"
 
 

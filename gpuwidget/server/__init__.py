@@ -1,7 +1,7 @@
-"""The server's extension: the routes that the panel reads, for whichever Jupyter server loads it.
+"""The Jupyter Server extension: the routes under ``gpuwidget/`` that the labextension and Prometheus use.
 
-Nothing here waits for a driver: it is opened on the sampler's thread, when the first client comes, or with
-``always_on`` once the server runs.
+Start reading at :mod:`gpuwidget.server.sample_hub`. Nothing here waits for the driver: the sampler's thread
+opens it when the first client connects, or with ``always_on`` once the server runs.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from urllib.parse import unquote
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
-from gpuwidget.server.cached_diagnosis import Consultation
-from gpuwidget.server.handlers import routes
-from gpuwidget.server.hub import Hub
-from gpuwidget.server.kernel_executions import Executions
-from gpuwidget.server.notebooks import Notebooks
-from gpuwidget.server.settings import chosen_install_command, chosen_source, configured
+from gpuwidget.server.cached_diagnosis import CachedDiagnosis
+from gpuwidget.server.handlers import DoctorHandler, HistoryHandler, MetricsHandler, SampleHandler
+from gpuwidget.server.kernel_executions import ExecutionTracker
+from gpuwidget.server.kernel_inventory import KernelInventory
+from gpuwidget.server.sample_hub import SampleHub
+from gpuwidget.server.settings import choose_source, install_command, load_settings
+from gpuwidget.server.stream_handler import StreamHandler
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
@@ -29,56 +30,65 @@ _UNTRACKED = (
     *("delete_subshell_request", "delete_subshell_reply"),
     *("list_subshell_request", "list_subshell_reply"),
 )
-"""Messages on the control channel that are no user's activity: the panel's, and those that JupyterLab sends
+"""Messages on the control channel that do not count as activity: the panel's, and those that JupyterLab sends
 when a live chart's widgets appear and disappear."""
 _LINGER_S = 10.0
-"""So long the driver stays open after the last client has left: a page is reloaded sooner."""
+"""How long the driver stays open after the last client has left: a page reload takes less."""
 
 
 def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
     load(serverapp, SYSTEM_CLOCK)
 
 
-def load(serverapp: ServerApp, clock: Clock) -> Hub:
-    """Add the routes to a server, and have questions to kernels count as nobody's activity."""
-    settings = configured(serverapp.config, serverapp.log)
-    source = chosen_source(settings.source, clock, serverapp.log)
-    sampler = Sampler(source, clock, linger_s=_LINGER_S)
-    executions = Executions()
-    executions.observe(serverapp.kernel_manager)
-    notebooks = Notebooks(
+def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
+    """Add the routes to a server, and exclude the requests to kernels from its activity tracking."""
+    settings = load_settings(serverapp.config, serverapp.log)
+    source = choose_source(settings.source, clock, serverapp.log)
+    execution_tracker = ExecutionTracker()
+    execution_tracker.observe(serverapp.kernel_manager)
+    inventory = KernelInventory(
         serverapp.kernel_manager,
         serverapp.session_manager,
         serverapp.web_app.settings,
         clock,
-        executions,
+        execution_tracker,
     )
-    hub = Hub(
-        sampler,
-        notebooks,
+    hub = SampleHub(
+        Sampler(source, clock, linger_s=_LINGER_S),
+        inventory,
         clock,
         interval_s=settings.interval,
         history_s=settings.history,
-        install=chosen_install_command(settings.install_requirement, serverapp.log),
+        install=install_command(settings.install_requirement, serverapp.log),
     )
     if settings.always_on:
-        # Once the server answers: the driver may take seconds to come up, and no start waits for it.
+        # Once the event loop runs: the driver may take seconds to open, and the server's start must not wait.
         serverapp.io_loop.add_callback(hub.stay_on)
     base = serverapp.web_app.settings["base_url"].rstrip("/")
-    # Tornado takes a pattern, and a user's name in a hub's base URL may have a + in it. Prometheus escapes an
-    # address its own way, and asks for /user/a+b where the server calls itself /user/a%2Bb.
+    # Tornado expects a pattern, and a user name in JupyterHub's base URL may contain a +. Prometheus escapes
+    # an address differently: it requests /user/a+b where the server's base URL is /user/a%2Bb.
     base = f"(?:{re.escape(base)}|{re.escape(unquote(base))})"
     serverapp.web_app.add_handlers(
         ".*$",
-        [(f"{base}/{path}", handler, known) for path, handler, known in routes(hub, Consultation(clock))],
+        [
+            (f"{base}/gpuwidget/api/sample", SampleHandler, {"hub": hub}),
+            (f"{base}/gpuwidget/api/history", HistoryHandler, {"hub": hub}),
+            (f"{base}/gpuwidget/api/stream", StreamHandler, {"hub": hub}),
+            (
+                f"{base}/gpuwidget/api/doctor",
+                DoctorHandler,
+                {"hub": hub, "cached_diagnosis": CachedDiagnosis(clock)},
+            ),
+            (f"{base}/gpuwidget/metrics", MetricsHandler, {"hub": hub}),
+        ],
     )
-    _leave_untracked(serverapp)
+    _exclude_from_activity(serverapp)
     return hub
 
 
-def _leave_untracked(serverapp: ServerApp) -> None:
-    # Otherwise each makes a busy kernel read idle, and keeps an idle one from being culled. Jupyter Server
-    # 2.15 added the list; JupyterLab 4.5 and later read it from their page config.
+def _exclude_from_activity(serverapp: ServerApp) -> None:
+    # Otherwise each request makes a busy kernel read idle, and keeps an idle one from being culled. Jupyter
+    # Server 2.15 added the list; JupyterLab 4.5 and later read it from their page config.
     manager = serverapp.kernel_manager
     if hasattr(manager, "untracked_message_types"):
         new = [name for name in _UNTRACKED if name not in manager.untracked_message_types]

@@ -1,4 +1,4 @@
-"""The doctor for the server's own environment: one examination at a time, its answer kept for a moment."""
+"""The diagnosis of the server's own environment, cached for a moment."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import json
 from collections.abc import Callable
 
 from gpuwidget.diagnostics import isolated_run
-from gpuwidget.diagnostics.probe_process import Environment
+from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.model.clock import Clock
-from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.to_json import to_json
 from gpuwidget.version import __version__
 
-_KEPT_S = 10.0
-"""Several pages that ask at once, or one that is reloaded, cost one examination."""
+_MAX_AGE_S = 10.0
+"""Several pages that request it at once, or one that is reloaded, cost one run of the checks."""
 
 
-def _examine() -> Doctor:
-    return isolated_run.visit("server", __version__, Environment.own())
+def _diagnose() -> Diagnosis:
+    return isolated_run.run_in_subprocess("server", __version__, ProbeEnvironment.current())
 
 
-class Consultation:
-    """Asked from the server's event loop, which it never holds up."""
+class CachedDiagnosis:
+    """Runs the checks at most once at a time, without blocking the server's event loop."""
 
-    def __init__(self, clock: Clock, examine: Callable[[], Doctor] = _examine) -> None:
+    def __init__(self, clock: Clock, diagnose: Callable[[], Diagnosis] = _diagnose) -> None:
         self._clock = clock
-        self._examine = examine
-        self._under_way: asyncio.Task[Doctor] | None = None
+        self._diagnose = diagnose
+        self._running: asyncio.Task[Diagnosis] | None = None
         self._newest: tuple[bytes, float] | None = None
 
-    async def doctor(self) -> bytes:
-        """The newest diagnosis as JSON. Raises DoctorError where the examination comes to no end."""
-        if self._newest is not None and self._clock.monotonic() - self._newest[1] < _KEPT_S:
+    async def diagnosis(self) -> bytes:
+        """Return the newest diagnosis as JSON. Raises DoctorError if the checks do not finish."""
+        if self._newest is not None and self._clock.monotonic() - self._newest[1] < _MAX_AGE_S:
             return self._newest[0]
-        if self._under_way is None or self._under_way.done():
-            self._under_way = asyncio.ensure_future(isolated_run.in_thread(self._examine))
-        # A page that is closed meanwhile does not end it for the others.
-        doctor = await asyncio.shield(self._under_way)
-        text = json.dumps(to_json(doctor), allow_nan=False, separators=(",", ":")).encode()
+        if self._running is None or self._running.done():
+            self._running = asyncio.ensure_future(isolated_run.run_in_thread(self._diagnose))
+        # Shielded, so that a closed page does not cancel it for the others.
+        diagnosis = await asyncio.shield(self._running)
+        text = json.dumps(to_json(diagnosis), allow_nan=False, separators=(",", ":")).encode()
         self._newest = (text, self._clock.monotonic())
         return text

@@ -1,4 +1,4 @@
-"""Samples as JSON for the stream: whole, and as what is new since the sample before."""
+"""The JSON of a sample for the stream: whole, and as the changes since the sample before."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ _FIELDS = tuple(field.name for field in fields(Reading))
 
 
 class EncodedSample:
-    """One sample as JSON. Its changes are encoded at once, the whole sample when it is first read.
+    """The JSON of one sample. The changes are encoded at once, the whole sample when it is first read.
 
-    Chromium passes a websocket's data to the page in pieces of 1,000 bytes, and each of them is a task of the
-    main thread. A sample of 16 GPUs is 13 pieces; its changes are usually 2 to 4 while nobody looks at the
-    hardware's counters.
+    Chromium passes a websocket's data to the page in pieces of 1,000 bytes, and each piece is a task of the
+    main thread. A sample of 16 GPUs is 13 pieces; its changes are usually 2 to 4 while no client requests the
+    hardware counters.
     """
 
     def __init__(self, sample: Sample, previous: Sample | None) -> None:
         self.sample = sample
         self.previous = previous
         """The sample that :attr:`changes` are relative to."""
-        self.changes = _changes(previous, sample)
-        """A :class:`gpuwidget.server.wire.Changes`; None without a previous sample, and where its GPUs or
+        self.changes = _encode_changes(previous, sample)
+        """A :class:`gpuwidget.server.wire.SampleChanges`; None without a previous sample, or if its GPUs or
         origin differ."""
 
     @cached_property
     def whole(self) -> bytes:
-        """The sample."""
+        """The whole sample."""
         return _encode(to_json(self.sample))
 
     @property
-    def tick(self) -> bytes:
-        """A :class:`gpuwidget.server.wire.Tick`."""
+    def message(self) -> bytes:
+        """A :class:`gpuwidget.server.wire.SampleMessage`."""
         return b'{"type":"sample","sample":' + self.whole + b"}"
 
 
-def _changes(previous: Sample | None, sample: Sample) -> bytes | None:
+def _encode_changes(previous: Sample | None, sample: Sample) -> bytes | None:
     if previous is None or (previous.gpus, previous.origin) != (sample.gpus, sample.origin):
         return None
     readings = [_changed_fields(*pair) for pair in zip(previous.readings, sample.readings, strict=True)]

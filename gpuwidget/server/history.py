@@ -1,4 +1,4 @@
-"""The past of every GPU, bounded: minutes at full rate, ready to be sent, and an hour by seconds."""
+"""The history of every GPU: minutes at the full sampling rate, and an hour in steps of a second."""
 
 from __future__ import annotations
 
@@ -8,106 +8,103 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from gpuwidget.model.samples import Sample
-from gpuwidget.server.history_chunks import TICKS, TOLD, Block
-from gpuwidget.server.history_metrics import Row, row
-from gpuwidget.server.hourly_rollup import Hour
-from gpuwidget.server.time_series import Asked, fitting_step, told
+from gpuwidget.server.history_chunks import CHUNK_TICKS, INITIAL_METRICS, Chunk
+from gpuwidget.server.history_encoding import encode_query
+from gpuwidget.server.history_metrics import Values, metric_values
+from gpuwidget.server.history_query import HistoryQuery
+from gpuwidget.server.hourly_rollup import HourlyRollup
 
-_FASTEST = 0.9
-"""The sampler gives a tenth of grace: ticks may follow each other by this share of the interval."""
+_MIN_INTERVAL = 0.9
+"""The sampler allows a tenth of deviation: ticks are at least this share of the interval apart."""
+_CLOCK_CORRECTION_S = 60.0
+"""A clock that is set back by at most this was slightly wrong; by more, its former times meant nothing."""
 
 
-_LITTLE_S = 60.0
-"""As a clock is set that was a little wrong, and not one that had another time altogether."""
+class HistoryStore:
+    """All metrics of all GPUs for ``seconds`` at full rate, sampled every ``interval_s``, and for an hour.
 
-
-class Past:
-    """Every quantity of every GPU: ``seconds`` as read every ``interval_s``, and an hour by seconds.
-
-    What every client starts with is held as text too, so that who comes late gets all of it in a millisecond.
-    GPUs may come and go. One thread only.
+    GPUs may come and go. For use by one thread only.
     """
 
     def __init__(self, seconds: float, interval_s: float) -> None:
         self._interval_s = interval_s
-        self._full = FullRate(seconds, interval_s)
-        self._hour = Hour()
+        self._full_rate = FullRateHistory(seconds, interval_s)
+        self._rollup = HourlyRollup()
 
     def __len__(self) -> int:
-        return len(self._full)
+        return len(self._full_rate)
 
     def add(self, sample: Sample) -> None:
-        """Take up the newest sample, and let go of what is too old."""
-        if sample.time <= self._full.newest:
-            # The system's clock was set back. A little: only what lies after the new time has no place on it.
-            # Far back: all that was before can't be placed on the new time.
-            little = self._full.newest - sample.time <= _LITTLE_S
-            since = sample.time if little else -math.inf
-            self._full.drop(since)
-            self._hour.drop(since)
-        rows = {reading.uuid: row(reading) for reading in sample.readings}
-        self._full.add(sample.time, rows)
-        self._hour.add(sample.time, rows)
+        """Add the newest sample and drop what is too old."""
+        if sample.time <= self._full_rate.newest:
+            # The system clock was set back: samples after the new time are dropped, after a large step all.
+            is_correction = self._full_rate.newest - sample.time <= _CLOCK_CORRECTION_S
+            since = sample.time if is_correction else -math.inf
+            self._full_rate.drop(since)
+            self._rollup.drop(since)
+        values = {reading.uuid: metric_values(reading) for reading in sample.readings}
+        self._full_rate.add(sample.time, values)
+        self._rollup.add(sample.time, values)
 
-    def encoded(self, since: float) -> str:
-        """The :class:`gpuwidget.server.wire.History` from ``since`` (epoch seconds) on, as JSON."""
-        return self._full.encoded(since)
+    def encode_recent(self, since: float) -> str:
+        """Return the :class:`gpuwidget.server.wire.History` from ``since`` (epoch seconds) on, as JSON."""
+        return self._full_rate.encode(since)
 
-    def course(self, asked: Asked) -> Iterator[str]:
-        """The :class:`gpuwidget.server.wire.Course` that is asked for as JSON, in small pieces."""
-        full = list(self._full.blocks)
-        seconds = self._hour.blocks()
-        # Of what was read before the first second that is held, nothing is known at any rate.
-        whole = not full or full[0].t[0] <= max(asked.since, seconds[0].t[0] + 1)
-        samples = sum(block.first(asked.until) - block.first(asked.since) for block in full)
-        step = fitting_step(asked, full_rate=whole, samples=samples, interval_s=self._interval_s)
-        return told(full if step < 1 else seconds, asked, step, self._hour.newest)
+    def query(self, query: HistoryQuery) -> Iterator[str]:
+        """Yield the :class:`gpuwidget.server.wire.MetricHistory` for a query as JSON, in small parts."""
+        full_rate = list(self._full_rate.chunks)
+        by_second = self._rollup.chunks()
+        # Nothing is stored before the first second of the rollup, so full rate is complete from there on.
+        is_complete = not full_rate or full_rate[0].times[0] <= max(query.since, by_second[0].times[0] + 1)
+        samples = sum(chunk.index_of(query.until) - chunk.index_of(query.since) for chunk in full_rate)
+        step = query.step_s(full_rate=bool(is_complete), samples=samples, interval_s=self._interval_s)
+        return encode_query(full_rate if step < 1 else by_second, query, step, self._rollup.newest)
 
 
-class FullRate:
-    """The last ``seconds``, in blocks; faster ticks than every ``interval_s`` are no more of them."""
+class FullRateHistory:
+    """The samples of the last ``seconds`` in chunks, at most as many as one every ``interval_s`` makes."""
 
     def __init__(self, seconds: float, interval_s: float) -> None:
-        self.blocks: deque[Block] = deque()
+        self.chunks: deque[Chunk] = deque()
         self._seconds = seconds
-        self._most = math.ceil(seconds / (interval_s * _FASTEST) / TICKS) + 1
+        self._max_chunks = math.ceil(seconds / (interval_s * _MIN_INTERVAL) / CHUNK_TICKS) + 1
 
     def __len__(self) -> int:
-        return sum(len(block) for block in self.blocks)
+        return sum(len(chunk) for chunk in self.chunks)
 
     @property
     def newest(self) -> float:
-        """Epoch seconds of the newest tick; before all time where there is none."""
-        return self.blocks[-1].t[-1] if self.blocks else -math.inf
+        """Epoch seconds of the newest sample; -inf before the first."""
+        return float(self.chunks[-1].times[-1]) if self.chunks else -math.inf
 
     def drop(self, since: float) -> None:
-        """Forget what was read at ``since`` (epoch seconds) and later."""
-        while self.blocks and self.blocks[-1].t[0] >= since:
-            self.blocks.pop()
-        if self.blocks:
-            self.blocks[-1].cut(self.blocks[-1].first(since))
+        """Drop the samples at ``since`` (epoch seconds) and later."""
+        while self.chunks and self.chunks[-1].times[0] >= since:
+            self.chunks.pop()
+        if self.chunks:
+            self.chunks[-1].truncate(self.chunks[-1].index_of(since))
 
-    def add(self, time: float, rows: Mapping[str, Row]) -> None:
-        """One tick later than those before."""
-        if not self.blocks or len(self.blocks[-1]) == TICKS:
-            if self.blocks:
-                self.blocks[-1].seal()
-            self.blocks.append(Block())
-        self.blocks[-1].add(time, rows)
-        while len(self.blocks) > self._most or self.blocks[0].t[-1] < time - self._seconds:
-            self.blocks.popleft()
+    def add(self, time: float, values: Mapping[str, Values]) -> None:
+        """Add a sample that is later than those before."""
+        if not self.chunks or self.chunks[-1].is_full:
+            if self.chunks:
+                self.chunks[-1].seal()
+            self.chunks.append(Chunk(stats=1))
+        self.chunks[-1].add(time, {uuid: one[None] for uuid, one in values.items()})
+        while len(self.chunks) > self._max_chunks or self.chunks[0].times[-1] < time - self._seconds:
+            self.chunks.popleft()
 
-    def encoded(self, since: float) -> str:
-        """The :class:`gpuwidget.server.wire.History` from ``since`` on."""
-        parts = [(block, block.first(since)) for block in self.blocks if block.t[-1] >= since]
-        # Those of the newest block first: it has the order of the driver's own list.
-        uuids = dict.fromkeys(uuid for block, _ in reversed(parts) for uuid in block.gpus)
+    def encode(self, since: float) -> str:
+        """Return the :class:`gpuwidget.server.wire.History` from ``since`` on."""
+        parts = [(chunk, chunk.index_of(since)) for chunk in self.chunks if chunk.times[-1] >= since]
+        # The order of the newest chunk first: it is the order of the driver's own list.
+        uuids = dict.fromkeys(uuid for chunk, _ in reversed(parts) for uuid in chunk.uuids)
         gpus = []
         for uuid in uuids:
             columns = [
-                f'"{name}":[{",".join(block.values(uuid, name, first) for block, first in parts)}]'
-                for name in TOLD
+                f'"{name}":[{",".join(chunk.json_values(uuid, name, first) for chunk, first in parts)}]'
+                for name in INITIAL_METRICS
             ]
             gpus.append(f'{{"uuid":{json.dumps(uuid)},{",".join(columns)}}}')
-        times = ",".join(block.times(first) for block, first in parts)
+        times = ",".join(chunk.json_times(first) for chunk, first in parts)
         return f'{{"t":[{times}],"gpus":[{",".join(gpus)}]}}'

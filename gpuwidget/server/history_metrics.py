@@ -1,12 +1,13 @@
-"""What of a reading is held of the past: every number that is worth a chart."""
+"""The metrics of a GPU that the server keeps a history of."""
 
 from __future__ import annotations
 
-import math
+import numpy as np
+import numpy.typing as npt
 
 from gpuwidget.model.readings import Reading
 
-FROM_READING = (
+READING_METRICS = (
     "utilization",
     "memory_utilization",
     "memory_used",
@@ -16,7 +17,7 @@ FROM_READING = (
     "sm_clock_mhz",
 )
 """Fields of a :class:`gpuwidget.model.readings.Reading`."""
-FROM_ACTIVITY = (
+ACTIVITY_METRICS = (
     "graphics",
     "sm",
     "sm_occupancy",
@@ -31,18 +32,20 @@ FROM_ACTIVITY = (
     "nvlink_rx",
 )
 """Fields of its :class:`gpuwidget.model.readings.Activity`."""
-QUANTITIES = FROM_READING + FROM_ACTIVITY
-PLACES = {name: place for place, name in enumerate(QUANTITIES)}
-BYTES = frozenset({"memory_used", "pcie_tx", "pcie_rx", "nvlink_tx", "nvlink_rx"})
-"""Those that are sent as whole numbers."""
+METRICS = READING_METRICS + ACTIVITY_METRICS
+METRIC_INDEX = {name: index for index, name in enumerate(METRICS)}
+BYTE_METRICS = frozenset({"memory_used", "pcie_tx", "pcie_rx", "nvlink_tx", "nvlink_rx"})
+"""Metrics that are sent as whole numbers."""
 
-Row = tuple[float | None, ...]
-"""One reading's values in the order of ``QUANTITIES``; those of an activity only where there is one."""
+Values = npt.NDArray[np.float64]
+"""Values of metrics; NaN is unknown."""
 
 
-def row(reading: Reading) -> Row:
-    """The values of one reading; what is no number is unknown."""
-    values = [getattr(reading, name) for name in FROM_READING]
+def metric_values(reading: Reading) -> Values:
+    """Return the values of one reading in the order of ``METRICS``, without those of a missing activity."""
+    values = [getattr(reading, name) for name in READING_METRICS]
     if reading.activity is not None:
-        values += [getattr(reading.activity, name) for name in FROM_ACTIVITY]
-    return tuple(value if value is not None and math.isfinite(value) else None for value in values)
+        values += [getattr(reading.activity, name) for name in ACTIVITY_METRICS]
+    found = np.array(values, dtype=np.float64)  # None becomes NaN
+    found[np.isinf(found)] = np.nan
+    return found

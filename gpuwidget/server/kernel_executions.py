@@ -1,9 +1,9 @@
-"""Whether a kernel runs code, derived from the execute requests that it has begun and not finished.
+"""Whether a kernel runs code, derived from the execute requests that it has started and not finished.
 
 A kernel publishes ``busy`` and ``idle`` for every message that it handles, with that message as the parent.
-Jupyter Server records the newest of them as the kernel's ``execution_state``, whatever the parent is. So the
-``idle`` of a message that the kernel handles on its control channel or in a subshell makes a kernel read idle
-while a cell still runs.
+Jupyter Server stores the newest status as the kernel's ``execution_state``, whatever the parent is. So the
+``idle`` of a message on the control channel or in a subshell makes a kernel read idle while a cell still
+runs.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any
 _LOG = logging.getLogger(__name__)
 
 
-class Executions:
-    """The unfinished execute requests of a server's kernels. All methods run on the server's event loop."""
+class ExecutionTracker:
+    """Tracks the unfinished execute requests of a server's kernels. All methods run on the server's event
+    loop."""
 
     def __init__(self) -> None:
         self._kernels: dict[str, KernelExecutions] = {}
 
     def observe(self, kernel_manager: Any) -> None:
-        """Observe each kernel that ``kernel_manager`` starts from now on, whoever sends it requests.
+        """Track each kernel that ``kernel_manager`` starts from now on, whoever sends it requests.
 
-        It opens no further connection: the messages are those that Jupyter Server receives in order to
-        record ``last_activity``. A manager without them, such as a kernel gateway's, is left as it is.
+        It opens no further connection: it reads the messages that Jupyter Server receives in order to record
+        ``last_activity``. A manager without them, such as a kernel gateway's, is left unchanged.
         """
         start = getattr(kernel_manager, "start_watching_activity", None)
         if not callable(start):
@@ -42,7 +43,7 @@ class Executions:
         kernel_manager.start_watching_activity = start_watching_activity
 
     def running(self, kernel_id: str) -> bool:
-        """Whether that kernel has begun an execute request and not finished it; False if unknown."""
+        """Return whether a kernel has an unfinished execute request; False if unknown."""
         executions = self._kernels.get(kernel_id)
         return executions is not None and executions.running
 
@@ -52,10 +53,10 @@ class Executions:
         executions = self._kernels[kernel_id] = KernelExecutions()
 
         def receive(parts: list[Any]) -> None:
-            record(parts)  # First: it raises for a message that the kernel has not signed.
+            record(parts)  # first, since it raises for a message that the kernel has not signed
             try:
                 _, (_, header, parent, _, content, *_) = session.feed_identities(parts)
-                if b"status" in header:  # Most messages are outputs, and need not be parsed.
+                if b"status" in header:  # most messages are outputs, and need not be parsed
                     executions.receive(
                         session.unpack(header), session.unpack(parent), session.unpack(content)
                     )
@@ -63,7 +64,7 @@ class Executions:
                 _LOG.debug("a message of a kernel was not understood", exc_info=True)
 
         stream.on_recv(receive)
-        # The first messages of a kernel that Jupyter Server restarts after it has died may be lost.
+        # The first messages of a kernel that Jupyter Server restarts after its death may be lost.
         manager.add_restart_callback(executions.clear)
 
     def _forget_all_but(self, kernel_ids: list[str]) -> None:
@@ -76,8 +77,8 @@ class KernelExecutions:
     def __init__(self) -> None:
         self._session: str | None = None
         self._requests: dict[str | None, str] = {}
-        """Message id by subshell, None for the main shell. Each shell handles one request at a time, so that
-        the next request ends the previous one even if its ``idle`` was lost."""
+        """Message id by subshell, None for the main shell. Each shell handles one request at a time, so the
+        next request ends the previous one even if its ``idle`` was lost."""
 
     @property
     def running(self) -> bool:
@@ -85,18 +86,18 @@ class KernelExecutions:
         return bool(self._requests)
 
     def clear(self) -> None:
-        """Forget all requests: the process that began them is gone."""
+        """Forget all requests: the process that started them is gone."""
         self._requests.clear()
 
     def receive(
         self, header: Mapping[str, Any], parent: Mapping[str, Any], content: Mapping[str, Any]
     ) -> None:
-        """Take the header, the parent's header and the content of a message on IOPub."""
+        """Process a message on IOPub: its header, its parent's header and its content."""
         if header["msg_type"] != "status":
             return
         session = header["session"]
-        # A restarted kernel has another session, and never finishes what the process before it has begun.
-        # Some kernels (IRkernel) have no session: they repeat that of the request.
+        # A restarted kernel has a new session, and never finishes requests of the previous process. Some
+        # kernels (IRkernel) have no session: they repeat that of the request.
         if session not in (self._session, parent.get("session")):
             self._session = session
             self.clear()

@@ -1,8 +1,8 @@
-"""What goes on between the scrapes of a Prometheus, which comes every few seconds and stays for none.
+"""Sampling between the scrapes of a Prometheus, which connects every few seconds and keeps no connection.
 
-To open the driver for each scrape would cost more than to leave it open, errors reported meanwhile would be
-lost, and what is read slowly would never be there. So sampling goes on for a while after each scrape, seldom:
-at a fraction of what it costs to have the panel open.
+Opening the driver for each scrape would cost more than leaving it open, would lose the errors reported
+between scrapes, and would never have the slow readings. So sampling continues for a while after each scrape
+at a low rate, which costs a fraction of an open panel.
 """
 
 from __future__ import annotations
@@ -13,105 +13,111 @@ from contextlib import contextmanager, suppress
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.samples import Sample, is_settled
-from gpuwidget.server.wire import Usage
+from gpuwidget.server.wire import MemoryOwnership
 
 _INTERVAL_S = 2.0
 """From sample to sample between two scrapes."""
-_OLD_AFTER = 5.0
-"""So many intervals without a sample are too many."""
-_KEEP_S = 150.0
-"""So long sampling goes on after a scrape: Prometheus comes every minute by default, and may miss one."""
-_PATIENCE_S = 1.5
-"""So long the first scrape waits for what is read slowly, and for whose the memory is."""
+_STALE_INTERVALS = 5.0
+"""After this many intervals without a sample, the newest one is stale."""
+_KEEP_SAMPLING_S = 150.0
+"""How long sampling continues after a scrape: Prometheus scrapes every minute by default, and may miss
+one."""
+_COMPLETE_TIMEOUT_S = 1.5
+"""How long the first scrape waits for the slow readings and for the owners of the memory."""
 
 
-class Scrapes:
-    """Who scrapes now, and for how long nobody has. All methods belong to the server's event loop."""
+class ScrapeState:
+    """The scrapes in progress and how long to keep sampling. All methods are called on the event loop."""
 
     def __init__(self, clock: Clock, interval_s: float) -> None:
-        """``interval_s`` is that of the samples which the panel sees."""
+        """``interval_s`` is the sampling interval for the panel."""
         self.interval_s = max(_INTERVAL_S, interval_s)
-        """Seconds from sample to sample while nobody waits."""
+        """The sampling interval between scrapes."""
         self._clock = clock
-        self._until = float("-inf")
-        self._under_way = 0
+        self._sample_until = float("-inf")
+        self._scrapes = 0
         self._seen: tuple[Sample, float] | None = None
-        """The newest sample, and when it came."""
+        """The newest sample and when it came."""
         self._complete = False
-        """Whether everything was there once: what is missing then stays so."""
-        self._came = asyncio.Event()
+        """Whether everything was known once: what is missing after that stays missing."""
+        self._arrived = asyncio.Event()
 
     @property
-    def go_on(self) -> bool:
-        """Whether sampling is to go on."""
-        return self._under_way > 0 or self._clock.monotonic() < self._until
+    def needs_sampling(self) -> bool:
+        """Whether to sample at all."""
+        return self._scrapes > 0 or self._clock.monotonic() < self._sample_until
 
     @property
-    def hurry(self) -> bool:
-        """Whether somebody waits for samples."""
-        return self._under_way > 0 and not (self._complete and self._newest is not None)
+    def is_waiting(self) -> bool:
+        """Whether a scrape waits for samples, so that they should come at the full rate."""
+        return self._scrapes > 0 and not (self._complete and self._newest is not None)
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        """A scrape is under way."""
-        self._under_way += 1
+    def scraping(self) -> Iterator[None]:
+        """Count a scrape as in progress."""
+        self._scrapes += 1
         try:
             yield
         finally:
-            self._under_way -= 1
+            self._scrapes -= 1
 
-    def see(self, sample: Sample) -> None:
-        """Take up the newest sample."""
+    def add_sample(self, sample: Sample) -> None:
+        """Store the newest sample."""
         self._seen = (sample, self._clock.monotonic())
-        self._complete = self._complete and self.go_on
-        self._came.set()
+        self._complete = self._complete and self.needs_sampling
+        self._arrived.set()
 
-    def pause(self) -> None:
-        """Nobody samples any more: what was seen is the past's."""
+    def discard_sample(self) -> None:
+        """Discard the newest sample after sampling has stopped."""
         self._seen = None
 
-    def end(self) -> None:
-        """No sampling for scrapes any more."""
-        self._until = float("-inf")
+    def stop(self) -> None:
+        """Stop sampling for scrapes."""
+        self._sample_until = float("-inf")
 
     @property
     def _newest(self) -> Sample | None:
-        """None too where the last one is so old that the sampling must be stuck."""
-        if self._seen is None or self._clock.monotonic() - self._seen[1] > _OLD_AFTER * self.interval_s:
+        """The newest sample; None if it is so old that the sampling must hang."""
+        max_age_s = _STALE_INTERVALS * self.interval_s
+        if self._seen is None or self._clock.monotonic() - self._seen[1] > max_age_s:
             return None
         return self._seen[0]
 
-    async def whole(self, timeout_s: float, told: Callable[[], Usage | None]) -> Sample | None:
-        """The newest sample, once everything is there; what comes late is waited for a short while only.
+    async def wait_for_sample(
+        self, timeout_s: float, ownership: Callable[[], MemoryOwnership | None]
+    ) -> Sample | None:
+        """Return the newest sample after waiting a short while for the slow readings and the owners.
 
-        None where no sample comes within ``timeout_s``; then sampling does not go on.
+        None if no sample comes within ``timeout_s``; then sampling does not continue.
         """
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._until_there(lambda: self._newest is not None), timeout_s)
+            await asyncio.wait_for(self._wait_until(lambda: self._newest is not None), timeout_s)
         if self._newest is None:
             return None
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._until_there(lambda: self._is_complete(told())), _PATIENCE_S)
+            await asyncio.wait_for(
+                self._wait_until(lambda: self._is_complete(ownership())), _COMPLETE_TIMEOUT_S
+            )
         newest = self._newest
         if newest is not None:
             self._complete = True
-            self._until = self._clock.monotonic() + _KEEP_S
+            self._sample_until = self._clock.monotonic() + _KEEP_SAMPLING_S
         return newest
 
-    async def _until_there(self, there: Callable[[], bool]) -> None:
-        while not there():
-            self._came.clear()
-            await self._came.wait()
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._arrived.clear()
+            await self._arrived.wait()
 
-    def _is_complete(self, usage: Usage | None) -> bool:
+    def _is_complete(self, ownership: MemoryOwnership | None) -> bool:
         newest = self._newest
         if self._complete or newest is None:
             return self._complete
-        slow = all(is_settled(one, "energy_j") for one in newest.readings)
-        return slow and usage is not None and _named(usage)
+        has_slow_readings = all(is_settled(one, "energy_j") for one in newest.readings)
+        return has_slow_readings and ownership is not None and _has_sessions(ownership)
 
 
-def _named(usage: Usage) -> bool:
-    """Whether every kernel that holds something is known by its session: that is listed a moment later."""
-    holding = {held.kernel for one in usage.gpus for held in one.holdings}
-    return all(kernel.session is not None for kernel in usage.kernels if kernel.id in holding)
+def _has_sessions(ownership: MemoryOwnership) -> bool:
+    """Return whether the session of every kernel that holds memory is known; sessions are listed later."""
+    holding = {holder.kernel for gpu in ownership.gpus for holder in gpu.holdings}
+    return all(kernel.session is not None for kernel in ownership.kernels if kernel.id in holding)

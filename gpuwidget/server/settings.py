@@ -1,4 +1,5 @@
-"""The server's configuration: ``c.GpuWidget`` in jupyter_server_config.py, ``--GpuWidget`` in a command."""
+"""The server's configuration: ``c.GpuWidget`` in jupyter_server_config.py, ``--GpuWidget`` on the command
+line."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _RANGES = {
 
 
 class GpuWidget(Configurable):
-    """What the panel's readings are and how long they are held."""
+    """The sampling, its history and how to install gpuwidget."""
 
     source = Unicode(
         "auto",
@@ -79,15 +80,15 @@ class GpuWidget(Configurable):
 
     @validate("interval", "history")
     def _is_a_number(self, proposal: Bunch) -> float:
-        # NaN is neither too small nor too large.
+        # NaN passes the checks of min and max.
         seconds: float = proposal["value"]
         if math.isnan(seconds):
             raise TraitError("not a number")
         return seconds
 
 
-def configured(config: Config, log: Logger) -> GpuWidget:
-    """The traits as configured; each value that can't be is logged in a sentence, and its default used."""
+def load_settings(config: Config, log: Logger) -> GpuWidget:
+    """Return the configured traits; an invalid value is logged in a sentence, and its default is used."""
     traits = GpuWidget.class_traits(config=True)
     good = Config()
     for name, value in config.get("GpuWidget", Config()).items():
@@ -107,11 +108,11 @@ def configured(config: Config, log: Logger) -> GpuWidget:
     return GpuWidget(config=good)
 
 
-def chosen_source(trait: str, clock: Clock, log: Logger) -> Source:
-    """The source that GPUWIDGET_SOURCE or else the trait names, not opened yet.
+def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
+    """Return the source that GPUWIDGET_SOURCE or else the trait names, without opening it.
 
-    Where it names none there are no GPUs, and the reason says what to mend: GPUs that were not asked for
-    would be taken for those that were.
+    For an invalid name that is a source without GPUs, whose reason says what to fix: other GPUs than the
+    requested ones would be mistaken for them.
     """
     variable = os.environ.get(SOURCE_VARIABLE, "").strip()
     where = SOURCE_VARIABLE if variable else "GpuWidget.source"
@@ -127,11 +128,11 @@ def chosen_source(trait: str, clock: Clock, log: Logger) -> Source:
     return source
 
 
-def chosen_install_command(trait: str, log: Logger) -> str | None:
-    """Return the ``pip install`` line for gpuwidget that the variable or else the trait names.
+def install_command(trait: str, log: Logger) -> str | None:
+    """Return the ``pip install`` line for gpuwidget that the variable or else the trait configures.
 
-    It is handed on to the kernels and terminals that this process starts, for the doctor there. None where
-    none is configured, and, with a line in the log, where the variable can't be used.
+    It is passed on in the environment of the kernels and terminals that this process starts, for the doctor
+    there. None if none is configured, and, with a line in the log, if the variable is invalid.
     """
     requirement = os.environ.get(REQUIREMENT_VARIABLE, "").strip() or trait
     if not requirement:
@@ -146,6 +147,6 @@ def chosen_install_command(trait: str, log: Logger) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    # What comes from a command line is not turned into a value yet, and shows itself in its own words.
+    # A value from the command line is not parsed yet, and its repr() would show the deferred object.
     shown = repr(str(value)) if isinstance(value, str) else repr(value)
     return without_passwords(shown)

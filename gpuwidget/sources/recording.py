@@ -167,7 +167,7 @@ def _parse(lines: Iterable[Any]) -> Recording:
     if first is None:
         raise _Empty
     meta = first["meta"]
-    gpus = tuple(_gpu(meta, place) for place in range(len(meta["gpus"])))
+    gpus = tuple(_gpu(meta, index) for index in range(len(meta["gpus"])))
     if len({recorded.gpu.uuid for recorded in gpus}) < len(gpus):
         raise ValueError("two GPUs have one UUID")
     times = _column()
@@ -199,17 +199,17 @@ def _parse(lines: Iterable[Any]) -> Recording:
     )
 
 
-def _gpu(meta: Mapping[str, Any], place: int) -> RecordedGpu:
-    values = meta["gpus"][place]
+def _gpu(meta: Mapping[str, Any], index: int) -> RecordedGpu:
+    values = meta["gpus"][index]
     # Derived from the recording alone, so that every process that plays it uses the same UUID.
     derived_uuid = (
-        f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {place} {json.dumps(meta, sort_keys=True)}')}"
+        f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {index} {json.dumps(meta, sort_keys=True)}')}"
     )
     total, limit = _number(values.get("memory_total")), _number(values.get("power_limit_mw")) / 1000
     reserved = _number(values.get("memory_reserved"))
     gpu = Gpu(
         uuid=_text(values.get("uuid")) or derived_uuid,
-        index=int(values.get("index", place)),
+        index=int(values.get("index", index)),
         mig_index=None if values.get("mig_index") is None else int(values["mig_index"]),
         mig_parent=_text(values.get("mig_parent")),
         name=str(values["name"]),
@@ -293,9 +293,9 @@ def _extend_energy(series: RecordedSeries, times: array[float], duration: float)
 def _energy_between(series: RecordedSeries, times: array[float], since: float, until: float) -> float:
     """Return the joules between two moments by the recorded power, 0 where that is unknown."""
     total = 0.0
-    for place, power in enumerate(series.ticks["power_w"]):
-        end = times[place + 1] if place + 1 < len(times) else until
-        seconds = min(end, until) - max(times[place], since)
+    for index, power in enumerate(series.ticks["power_w"]):
+        end = times[index + 1] if index + 1 < len(times) else until
+        seconds = min(end, until) - max(times[index], since)
         if seconds > 0 and not math.isnan(power):
             total += power * seconds
     return total

@@ -64,7 +64,7 @@ def reason_names(mask: int) -> tuple[str, ...]:
         # The driver sets the general bit together with the specific one.
         mask &= ~HW_SLOWDOWN
     known = [name for bit, name in _NAMES.items() if mask & bit]
-    unnamed = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
+    unnamed = [1 << bit for bit in range(mask.bit_length()) if mask >> bit & 1]
     return (*known, *(f"reason {bit:#x}" for bit in unnamed if bit not in _NAMES))
 
 

@@ -12,6 +12,7 @@ from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.views import card_html, card_text, size_budget
 from gpuwidget.views.card_summary import headline
+from gpuwidget.views.detail_levels import FULL
 from gpuwidget.views.size_budget import Bundle, ReducedReport
 
 
@@ -50,7 +51,7 @@ class CardReport(Report):
         return printable_lines(f"<gpuwidget report: {' · '.join(headline(self))}>")
 
     def __str__(self) -> str:
-        return card_text.card(self, replace(size_budget.FULL, gpus=len(self.gpus)))
+        return card_text.card(self, replace(FULL, gpus=len(self.gpus)))
 
 
 class Reports(list[Report]):

@@ -16,7 +16,8 @@ from gpuwidget.views import card_summary as summary
 from gpuwidget.views import card_text, styles
 from gpuwidget.views.card_details import details
 from gpuwidget.views.card_gpus import is_compact, row_names, table_columns
-from gpuwidget.views.size_budget import DetailLevel, bin_ends, bin_maxima, bin_means, make_bins
+from gpuwidget.views.detail_levels import DetailLevel
+from gpuwidget.views.size_budget import bin_ends, bin_maxima, bin_means, make_bins
 from gpuwidget.views.sparkline import Chart, Lane, hover_columns, svg
 from gpuwidget.views.styles import QUIET
 

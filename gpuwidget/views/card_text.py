@@ -9,7 +9,7 @@ from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.views import card_details, card_gpus
 from gpuwidget.views import card_summary as summary
-from gpuwidget.views.size_budget import DetailLevel
+from gpuwidget.views.detail_levels import DetailLevel
 from gpuwidget.views.styles import text_table
 
 _INDENT = "  "

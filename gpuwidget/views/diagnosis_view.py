@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from gpuwidget.diagnostics.compare import Change
-from gpuwidget.model.diagnosis import Doctor, Link
+from gpuwidget.model.diagnosis import Check, Diagnosis
 from gpuwidget.model.terminal_text import clean_line, printable
 from gpuwidget.views import styles
 
@@ -28,18 +28,18 @@ _TEXT_LENGTH = 600
 # -- text ------------------------------------------------------------------------------------------------
 
 
-def text(doctor: Doctor, width: int = 100, changes: Sequence[Change] | None = None) -> str:
+def text(doctor: Diagnosis, width: int = 100, changes: Sequence[Change] | None = None) -> str:
     """Return the diagnosis as lines of at most ``width`` cells, except for longer words and commands.
 
     ``changes`` since an earlier diagnosis come last.
     """
     width = max(width, _MIN_WIDTH)
-    title_width = max(len(link.title) for link in doctor.links)
+    title_width = max(len(check.title) for check in doctor.links)
     status_width = max(map(len, _STATUS_WORDS.values()))
     lines = textwrap.wrap(printable(doctor.summary), width)
     lines.append("")
-    for link in doctor.links:
-        lines += _text_lines(link, title_width, status_width, width)
+    for check in doctor.links:
+        lines += _text_lines(check, title_width, status_width, width)
     if changes is not None:
         lines += ["", "Changed since then:" if changes else "Nothing has changed since then."]
         for change in changes:
@@ -49,17 +49,17 @@ def text(doctor: Doctor, width: int = 100, changes: Sequence[Change] | None = No
     return "\n".join(lines)
 
 
-def _text_lines(link: Link, title_width: int, status_width: int, width: int) -> list[str]:
+def _text_lines(check: Check, title_width: int, status_width: int, width: int) -> list[str]:
     indent = " " * (status_width + title_width + 4)
-    start = f"{_STATUS_WORDS[link.status]:<{status_width}}  {link.title:<{title_width}}  "
-    lines = textwrap.wrap(printable(link.found), width, initial_indent=start, subsequent_indent=indent)
+    start = f"{_STATUS_WORDS[check.status]:<{status_width}}  {check.title:<{title_width}}  "
+    lines = textwrap.wrap(printable(check.found), width, initial_indent=start, subsequent_indent=indent)
     # Below the title: a sentence is hard to read in a narrow column, and a command hard to copy.
     indent = " " * (status_width + 4)
-    for sentence in (link.reason, link.remedy and f"To do: {link.remedy}"):
-        if sentence and link.command and link.command in sentence:
-            before, _, after = sentence.partition(link.command)
+    for sentence in (check.reason, check.remedy and f"To do: {check.remedy}"):
+        if sentence and check.command and check.command in sentence:
+            before, _, after = sentence.partition(check.command)
             # On one line of any length, so that it is copied as a whole.
-            lines += [*_wrapped(before, indent, width), f"{indent}  {printable(link.command)}"]
+            lines += [*_wrapped(before, indent, width), f"{indent}  {printable(check.command)}"]
             lines += _wrapped(after.lstrip(".,; "), indent, width)
         elif sentence:
             lines += _wrapped(sentence, indent, width)
@@ -80,9 +80,9 @@ def _wrapped(sentence: str, indent: str, width: int) -> list[str]:
 # -- HTML ------------------------------------------------------------------------------------------------
 
 
-def html(doctor: Doctor) -> str:
+def html(doctor: Diagnosis) -> str:
     """Return the summary, a row per check, and the evidence folded away."""
-    rows = "".join(_html_row(link) for link in doctor.links)
+    rows = "".join(_html_row(check) for check in doctor.links)
     return styles.frame(
         f"<div><b>{_cleaned(doctor.summary)}</b></div>"
         "<div style='overflow-x:auto'><table cellpadding='4' style='margin:4px 0 0;text-align:left;"
@@ -91,20 +91,20 @@ def html(doctor: Doctor) -> str:
     )
 
 
-def _html_row(link: Link) -> str:
-    color = _STATUS_COLORS.get(link.status)
-    status = escape(_STATUS_WORDS[link.status])
+def _html_row(check: Check) -> str:
+    color = _STATUS_COLORS.get(check.status)
+    status = escape(_STATUS_WORDS[check.status])
     if color is not None:
         status = f"<b style='color:{color}'>{status}</b>"
-    result = _cleaned(link.found)
-    if link.reason:
-        result += f"<div>{_cleaned(link.reason)}</div>"
-    if link.remedy:
-        result += f"<div><b>To do:</b> {_fix(link.remedy, link.command)}</div>"
-    quiet = f";{styles.QUIET}" if link.status == "skipped" else ""
+    result = _cleaned(check.found)
+    if check.reason:
+        result += f"<div>{_cleaned(check.reason)}</div>"
+    if check.remedy:
+        result += f"<div><b>To do:</b> {_fix(check.remedy, check.command)}</div>"
+    quiet = f";{styles.QUIET}" if check.status == "skipped" else ""
     return (
         f"<tr style='background:none{quiet}'><td style='{_CELL}'>{status}</td>"
-        f"<th scope='row' style='{_CELL};font-weight:600'>{escape(link.title)}</th>"
+        f"<th scope='row' style='{_CELL};font-weight:600'>{escape(check.title)}</th>"
         f"<td style='{_CELL};overflow-wrap:anywhere'>{result}</td></tr>"
     )
 
@@ -118,10 +118,10 @@ def _fix(fix: str, command: str | None) -> str:
     return f"{_cleaned(before)} <code>{code}</code>{_cleaned(after)}"
 
 
-def _evidence(doctor: Doctor) -> str:
+def _evidence(doctor: Diagnosis) -> str:
     lines = [("interpreter", doctor.python), *doctor.variables.items()]
     lines += [
-        (f"{link.title}, {name}", value) for link in doctor.links for name, value in link.evidence.items()
+        (f"{check.title}, {name}", value) for check in doctor.links for name, value in check.evidence.items()
     ]
     items = "".join(f"<div><b>{_cleaned(name)}:</b> {_cleaned(value)}</div>" for name, value in lines)
     return (

@@ -1,8 +1,6 @@
 """Reducing a report to what a card of 20 kB can hold: 240 points of 16 GPUs alone are 160 kB.
 
-A card uses the first of five detail levels that fits. Each level omits more than the one before: first points
-and lines per GPU, last the notes, what advice is based on, and the lines of code. A new list of a report gets
-a count in each level.
+A card uses the first of the five detail levels that fits.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model.report import (
@@ -31,6 +29,7 @@ from gpuwidget.model.report import (
 )
 from gpuwidget.model.terminal_text import clean_line, shorten_path
 from gpuwidget.views.card_summary import ADVICE_LENGTH
+from gpuwidget.views.detail_levels import BRIEF, COMPACT, FULL, MINIMAL, REDUCED, DetailLevel
 
 LIMIT = 20_000
 """Bytes of a whole bundle as JSON."""
@@ -44,7 +43,6 @@ _FUNCTION_LENGTH = 40
 _HOLDER_NAMES = 4
 _HOLDER_NAME_LENGTH = 40
 _SHORT_ADVICE_LENGTH = 150
-_MAX_ADVICE = 3
 OPTIONAL_FIELDS = (
     *("memory_reserved", "bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink"),
     *("power_limit_w", "throttled"),
@@ -52,104 +50,6 @@ OPTIONAL_FIELDS = (
 """The GPU fields that the JSON of a small card omits; an advice keeps the figures that it is based on."""
 _OPTIONAL_TORCH_FIELDS = ("inactive_split", "returnable")
 _OMITTED = "left out of this card"
-
-
-@dataclass(frozen=True, slots=True)
-class DetailLevel:
-    """How much of a report a card contains."""
-
-    name: str
-    points: int
-    """Points of each series in the JSON; 0 omits the timeline."""
-    drawn_points: int
-    """Points of each line in the picture."""
-    hover_columns: int
-    marks: int
-    mark_length: int
-    """Characters of a mark's label."""
-    reason_length: int
-    """Characters of the reason for an unknown value."""
-    holders: int
-    time_lines: int
-    """Lines of code with their time, those with the largest share first."""
-    memory_lines: int
-    """Lines of code with their memory."""
-    note_length: int
-    """Characters of a note."""
-    advice: int = _MAX_ADVICE
-    evidence: bool = True
-    """Whether the details show the figures that advice is based on, or only the JSON contains them."""
-    gpus: int = 64
-    """GPUs, those in use first."""
-    per_gpu: bool = True
-    """Whether GPUs have separate lines in the details; else one line has the lowest and the highest value."""
-    terse: bool = False
-    """Whether figures lose the digits that no card shows, and the JSON has each reason once."""
-    optional_fields: Literal["kept", "null", "absent"] = "kept"
-    """What the JSON does with :data:`OPTIONAL_FIELDS`."""
-    brief_text: bool = False
-    """Whether the text form omits evidence, time, unknown values and notes."""
-
-
-FULL = DetailLevel(
-    "full",
-    points=80,
-    drawn_points=120,
-    hover_columns=40,
-    marks=60,
-    mark_length=80,
-    reason_length=300,
-    holders=10,
-    time_lines=8,
-    memory_lines=15,
-    note_length=300,
-)
-REDUCED = DetailLevel(
-    "reduced",
-    points=16,
-    drawn_points=60,
-    hover_columns=6,
-    marks=20,
-    mark_length=40,
-    reason_length=160,
-    holders=5,
-    time_lines=5,
-    memory_lines=4,
-    note_length=200,
-    per_gpu=False,
-    terse=True,
-)
-COMPACT = replace(
-    REDUCED,
-    name="compact",
-    points=0,
-    drawn_points=30,
-    hover_columns=0,
-    marks=6,
-    mark_length=32,
-    reason_length=80,
-    holders=2,
-    time_lines=3,
-    memory_lines=3,
-    note_length=120,
-    optional_fields="null",
-    brief_text=True,
-)
-BRIEF = replace(
-    COMPACT, name="brief", drawn_points=16, marks=0, time_lines=2, memory_lines=2, optional_fields="absent"
-)
-MINIMAL = replace(
-    BRIEF,
-    name="minimal",
-    drawn_points=0,
-    reason_length=24,
-    holders=0,
-    time_lines=1,
-    memory_lines=0,
-    note_length=40,
-    advice=1,
-    evidence=False,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +186,7 @@ def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[
         found.append(f"{len(report.lines) - level.memory_lines} of {len(report.lines)} lines of code")
     if level.holders < len(report.holders):
         found.append(f"{len(report.holders) - level.holders} of {len(report.holders)} holders")
-    advice = min(len(report.advice), _MAX_ADVICE) - level.advice
+    advice = min(len(report.advice), FULL.advice) - level.advice
     if advice > 0:
         found.append(f"{advice} pieces of advice")
     fields = ["the course"] if report.timeline is not None and level.points == 0 else []

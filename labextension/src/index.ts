@@ -1,11 +1,13 @@
-import { cells } from './plugins/cells';
 import { alerts } from './plugins/alerts';
+import { cells } from './plugins/cells';
 import { commands } from './plugins/commands';
 import { dashboard } from './plugins/dashboard';
-import { holders } from './plugins/holders';
-import { health } from './plugins/health';
+import { diagnostics } from './plugins/diagnostics';
+import { memory } from './plugins/memory';
 import { monitor } from './plugins/monitor';
 import { panel } from './plugins/panel';
 import { statusBar } from './plugins/statusBar';
 
-export default [monitor, cells, holders, panel, commands, dashboard, statusBar, alerts, health];
+export * from './tokens';
+
+export default [monitor, cells, memory, panel, commands, dashboard, statusBar, alerts, diagnostics];

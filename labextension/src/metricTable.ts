@@ -2,27 +2,34 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-/** The metrics with a history in display order: hardware counters or not, in the panel's cards or not. */
+/** The metrics with a chart in display order, and whether the hardware counters have them. */
 export const METRIC_TABLE = [
-  { name: 'utilization', kind: 'percent', counter: false, panel: false },
-  { name: 'memory_utilization', kind: 'percent', counter: false, panel: false },
-  { name: 'memory_used', kind: 'memory', counter: false, panel: false },
-  { name: 'power_w', kind: 'power', counter: false, panel: true },
-  { name: 'temperature_c', kind: 'temperature', counter: false, panel: true },
-  { name: 'memory_temperature_c', kind: 'temperature', counter: false, panel: false },
-  { name: 'sm_clock_mhz', kind: 'clock', counter: false, panel: true },
-  { name: 'graphics', kind: 'percent', counter: true, panel: false },
-  { name: 'sm', kind: 'percent', counter: true, panel: false },
-  { name: 'sm_occupancy', kind: 'percent', counter: true, panel: false },
-  { name: 'tensor', kind: 'percent', counter: true, panel: false },
-  { name: 'dram', kind: 'percent', counter: true, panel: false },
-  { name: 'fp64', kind: 'percent', counter: true, panel: false },
-  { name: 'fp32', kind: 'percent', counter: true, panel: false },
-  { name: 'fp16', kind: 'percent', counter: true, panel: false },
-  { name: 'pcie_tx', kind: 'rate', counter: true, panel: false },
-  { name: 'pcie_rx', kind: 'rate', counter: true, panel: false },
-  { name: 'nvlink_tx', kind: 'rate', counter: true, panel: false },
-  { name: 'nvlink_rx', kind: 'rate', counter: true, panel: false }
+  { name: 'utilization', kind: 'percent', counter: false },
+  { name: 'memory_utilization', kind: 'percent', counter: false },
+  { name: 'memory_used', kind: 'memory', counter: false },
+  { name: 'power_w', kind: 'power', counter: false },
+  { name: 'temperature_c', kind: 'temperature', counter: false },
+  { name: 'memory_temperature_c', kind: 'temperature', counter: false },
+  { name: 'sm_clock_mhz', kind: 'clock', counter: false },
+  { name: 'graphics', kind: 'percent', counter: true },
+  { name: 'sm', kind: 'percent', counter: true },
+  { name: 'sm_occupancy', kind: 'percent', counter: true },
+  { name: 'tensor', kind: 'percent', counter: true },
+  { name: 'dram', kind: 'percent', counter: true },
+  { name: 'fp64', kind: 'percent', counter: true },
+  { name: 'fp32', kind: 'percent', counter: true },
+  { name: 'fp16', kind: 'percent', counter: true },
+  { name: 'pcie_tx', kind: 'rate', counter: true },
+  { name: 'pcie_rx', kind: 'rate', counter: true },
+  { name: 'nvlink_tx', kind: 'rate', counter: true },
+  { name: 'nvlink_rx', kind: 'rate', counter: true }
+] as const;
+
+/** The metrics that a GPU's card in the panel lists. */
+export const PANEL_METRICS = [
+  { name: 'power_w', kind: 'power' },
+  { name: 'temperature_c', kind: 'temperature' },
+  { name: 'sm_clock_mhz', kind: 'clock' }
 ] as const;
 
 /** The JSON key of a metric. */

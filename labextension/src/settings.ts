@@ -1,16 +1,16 @@
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-import type { AlertSettings } from './alerts/rules';
-import type { Thresholds } from './holders/hints';
+import type { AlertSettings } from './alerts/alertRules';
+import type { Thresholds } from './memory/hints';
 import type { Units } from './ui/units';
 
-/** The settings' id: that of the plugin whose schema has their defaults. */
-export const SETTINGS = 'jupyterlab-gpuwidget:panel';
+/** The id of the settings, which is the id of the plugin that the schema belongs to. */
+export const SETTINGS_ID = 'jupyterlab-gpuwidget:panel';
 
 const GIB = 1024 ** 3;
 
-/** Which parts are shown. */
-export interface Shown {
+/** Which sections of the user interface are shown. */
+export interface ShownSections {
   readonly switches: boolean;
   readonly hints: boolean;
   readonly holders: boolean;
@@ -20,26 +20,26 @@ export interface Shown {
   readonly statusBar: boolean;
 }
 
-/** What the user may set. The defaults stand in the settings' schema only. */
+/** The user's settings in the units that the code uses. Defaults are declared only in the settings schema. */
 export interface Settings {
-  /** Seconds of the past that a chart shows. */
+  /** Time span of a panel chart in seconds. */
   readonly chartSeconds: number;
-  /** Seconds from one sample to the next at least; 0 for as few as the server's. */
+  /** Minimum seconds between two samples; 0 for the server's own rate. */
   readonly sampleSeconds: number;
   readonly units: Units;
-  readonly show: Shown;
-  /** When something is pointed out. */
+  readonly show: ShownSections;
+  /** Thresholds above which the panel shows a hint. */
   readonly hints: Thresholds;
-  /** What is told by a notification. */
+  /** Which alerts raise a notification. */
   readonly alerts: AlertSettings;
 }
 
-/** What the settings say, in the words of the schema. */
-interface Said {
+/** The settings as the schema declares them. */
+interface RawSettings {
   readonly chartSeconds: number;
   readonly sampleSeconds: number;
   readonly units: Units;
-  readonly show: Shown;
+  readonly show: ShownSections;
   readonly hints: {
     readonly idleHours: number;
     readonly idleGib: number;
@@ -58,9 +58,10 @@ interface Said {
   };
 }
 
-/** What the settings say now. */
-export function read(settings: ISettingRegistry.ISettings): Settings {
-  const { chartSeconds, sampleSeconds, units, show, hints, alerts } = settings.composite as unknown as Said;
+/** Return the current settings. */
+export function readSettings(settings: ISettingRegistry.ISettings): Settings {
+  const { chartSeconds, sampleSeconds, units, show, hints, alerts } =
+    settings.composite as unknown as RawSettings;
   return {
     chartSeconds,
     sampleSeconds,
@@ -81,4 +82,29 @@ export function read(settings: ISettingRegistry.ISettings): Settings {
       temperature: alerts.temperature ? alerts.temperatureCelsius : null
     }
   };
+}
+
+/** The part of JupyterLab's schema validator that is used here. */
+export type SettingsValidator = Pick<ISettingRegistry['validator'], 'validateData'>;
+
+/**
+ * Return the plugin with the user's settings if the schema allows them, otherwise without them.
+ *
+ * JupyterLab rejects `load()` for settings that its schema does not allow, such as those of an older version; every
+ * plugin that loads them would then fail to activate. `warn` receives the validator's messages. Jupyter's own server
+ * already replaces such settings by `{}` without telling the page; other servers may not.
+ */
+export function withValidSettings(
+  plugin: ISettingRegistry.IPlugin,
+  validator: SettingsValidator,
+  warn: (problems: string) => void
+): ISettingRegistry.IPlugin {
+  const problems = validator.validateData(plugin, false);
+  if (problems === null) {
+    return plugin;
+  }
+  warn(
+    problems.map(({ instancePath, message }) => [instancePath, message].filter(Boolean).join(' ')).join('; ')
+  );
+  return { ...plugin, raw: '{}', data: { composite: {}, user: {} } };
 }

@@ -1,32 +1,120 @@
 import { Token } from '@lumino/coreutils';
+import type { ISignal } from '@lumino/signaling';
+import type { Widget } from '@lumino/widgets';
 
-import type { Cells } from './cells/cells';
-import type { Monitor } from './stream/monitor';
-import type { HolderPorts } from './holders/ports';
-import type { GpuPanel } from './panel/panel';
+import type { RunningCell } from './cells/cellRuns';
+import type { ClockSkew } from './cells/clockSkew';
+import type { CellRun } from './cells/runTable';
+import type { ActiveKernel } from './kernel/activeKernel';
+import type { ActionTarget } from './memory/holders';
+import type { StatusMessage } from './memory/statusMessage';
+import type { PanelState } from './panel/panelState';
+import type { ConnectionState } from './stream/connection';
+import type { StreamModel } from './stream/streamModel';
+import type { Band } from './ui/chartBands';
+import type { ReceivedMessage } from './wire';
 
 /** The domain of this extension's translations. */
 export const DOMAIN = 'jupyterlab_gpuwidget';
 
-/** The samples of the server and the kernel of the notebook in front. */
-export const IMonitor = new Token<Monitor>(
+/** The samples of the server and the kernel of the active notebook. */
+export interface IMonitor {
+  /** The newest sample and its history. */
+  readonly model: StreamModel;
+  /** The kernel of the active notebook. */
+  readonly kernels: ActiveKernel;
+  /** Emitted when displayed data may have changed. */
+  readonly changed: ISignal<this, void>;
+  /** Emitted for every message of the stream, before `changed`. */
+  readonly received: ISignal<unknown, ReceivedMessage>;
+  /** The state of the connection to the server. */
+  readonly connectionState: ConnectionState;
+  /** Whether the current stream has delivered a sample. */
+  readonly hasSample: boolean;
+  /** Seconds since the last sample or since the stream was opened; null while samples arrive. */
+  readonly silentFor: number | null;
+  /** Set whether the panel is visible. Kernels are queried only while it is. */
+  setPanelVisible(visible: boolean): void;
+  /** Set whether samples are needed without a visible view, as for alerts. */
+  setBackground(wanted: boolean): void;
+  /** Set whether `dashboard` is visible. A dashboard needs the hardware counters but no kernel. */
+  setDashboardVisible(dashboard: object, visible: boolean): void;
+  /** Set how many seconds of history the model keeps. */
+  setHistorySeconds(seconds: number): void;
+  /** Set the minimum number of seconds between two samples. */
+  setSampleInterval(seconds: number): void;
+}
+
+export const IMonitor = new Token<IMonitor>(
   'jupyterlab-gpuwidget:IMonitor',
-  'Live GPU samples, while somebody looks.'
+  'Live GPU samples of the server and the kernel of the active notebook.'
 );
 
-/** What the cells of the notebook in front did. */
-export const ICells = new Token<Cells>(
-  'jupyterlab-gpuwidget:ICells',
-  'What the cells of the notebook in front did, and which one runs.'
+/** The runs of the active notebook's cells, from the reports in its outputs, and the running cell. */
+export interface ICellRuns {
+  /** Emitted while a view is visible: when something may have changed, and every second while a cell runs. */
+  readonly changed: ISignal<this, void>;
+  /** The difference between the kernel's and the server's clock. */
+  readonly clockSkew: ClockSkew;
+  /** Whether a notebook is open. */
+  readonly hasNotebook: boolean;
+  /** The runs in the notebook's order; the same array until one changes. */
+  readonly runs: readonly CellRun[];
+  /** How many reports another version has written. */
+  readonly incompatible: number;
+  /** The running cell, null if none runs. */
+  readonly running: RunningCell | null;
+  /** Set whether a view is visible: outputs are read only then. */
+  setVisible(visible: boolean): void;
+  /** Scroll to a cell of the active notebook and select it. */
+  reveal(cellId: string): void;
+  /** Return when cells used a GPU, sorted by start; empty if the kernel's and the server's clocks differ. */
+  bands(uuid: string): readonly Band[];
+}
+
+export const ICellRuns = new Token<ICellRuns>(
+  'jupyterlab-gpuwidget:ICellRuns',
+  'The runs of the active notebook’s cells, and the running cell.'
 );
 
-/** The panel of the sidebar. */
-export const IGpuPanel = new Token<GpuPanel>('jupyterlab-gpuwidget:IGpuPanel', 'The GPU panel.');
+/** A part of the panel that another plugin adds. */
+export interface PanelSection {
+  readonly node: HTMLElement;
+  /** Show the current state; called only while the panel is visible. */
+  update(): void;
+  dispose(): void;
+}
 
-/** What can be done about those that hold memory. */
-export const IHolders = new Token<HolderPorts>(
-  'jupyterlab-gpuwidget:IHolders',
-  'Actions on those that hold memory.'
+/** The GPU panel of the sidebar. */
+export interface IGpuPanel extends Widget {
+  /** What the user has expanded, sorted and chosen. */
+  readonly panelState: PanelState;
+  /** Add a button to the header. */
+  addAction(label: string, title: string, execute: () => void): void;
+  /** Add a section below the GPUs. */
+  addSection(section: PanelSection): void;
+  /** Focus the device dropdown, or the panel until it is enabled. */
+  focusDevice(): void;
+}
+
+export const IGpuPanel = new Token<IGpuPanel>(
+  'jupyterlab-gpuwidget:IGpuPanel',
+  'The GPU panel of the sidebar.'
+);
+
+/** The actions on holders of GPU memory. */
+export interface IHolderActions {
+  /** The result of the last action. */
+  readonly message: StatusMessage;
+  /** Open the menu of actions below a button. */
+  openMenu(target: ActionTarget, button: HTMLElement): void;
+  /** Activate the tab of a kernel or terminal; open it if it is closed. */
+  goTo(target: ActionTarget): void;
+}
+
+export const IHolderActions = new Token<IHolderActions>(
+  'jupyterlab-gpuwidget:IHolderActions',
+  'Actions on the holders of GPU memory.'
 );
 
 /** The commands that this extension adds. */
@@ -40,7 +128,7 @@ export const CommandIds = {
   doctor: 'gpuwidget:examine'
 } as const;
 
-/** Those about one that holds memory. */
+/** The commands for holders of GPU memory. */
 export const HolderCommandIds = {
   goTo: 'gpuwidget:go-to-holder',
   freeCache: 'gpuwidget:free-cache',

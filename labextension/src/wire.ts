@@ -206,7 +206,7 @@ export interface Sample {
   readonly readings: readonly Reading[];
 }
 
-/** The past of one GPU. Every list is as long as `History.t`; a value nobody knew is null. */
+/** The history of one GPU. Every list has the length of `History.t`; an unknown value is null. */
 export interface GpuHistory {
   readonly uuid: string;
   /** Percent, as `Reading.utilization`. */
@@ -217,59 +217,59 @@ export interface GpuHistory {
   readonly power_w: readonly (number | null)[];
 }
 
-/** What was read while somebody looked, oldest first. While nobody did there is a gap in `t`. */
+/** The samples taken while there were clients, oldest first; without clients there is a gap in `t`. */
 export interface History {
   /** Epoch seconds, rising. */
   readonly t: readonly number[];
   readonly gpus: readonly GpuHistory[];
 }
 
-/** One quantity's course. Every list is as long as `Course.t`; a value nobody knew is null. */
-export interface Steps {
+/** The time series of one metric. Every list has the length of `MetricHistory.t`; unknown is null. */
+export interface MetricSeries {
   readonly mean: readonly (number | null)[];
-  /** The lowest value read in each step, exactly; null where it is the mean throughout. */
+  /** The lowest sample of each step, exactly; null if it equals the mean everywhere. */
   readonly min: readonly (number | null)[] | null;
-  /** The highest, exactly; null where `min` is. */
+  /** The highest sample of each step, exactly; null if `min` is null. */
   readonly max: readonly (number | null)[] | null;
 }
 
-/** A part of the past of one GPU. */
-export interface GpuCourse {
+/** The time series of one GPU. */
+export interface GpuMetricHistory {
   readonly uuid: string;
   /**
-   * By the name that a :class:`~gpuwidget.model.readings.Reading` or its `activity` has for it, in their
-   * units. What was never known in that time is not there.
+   * By the field name of a `Reading` or its `activity`, in their units. Metrics without a known value in that
+   * time are left out.
    */
-  readonly metrics: Readonly<Record<string, Steps>>;
+  readonly metrics: Readonly<Record<string, MetricSeries>>;
 }
 
-/** A part of the past in steps that fit what was asked for: what `history?metrics=…` answers. */
-export interface Course {
-  /** What part was asked for, from here, epoch seconds. */
+/** A part of the history at the requested resolution: the answer to `history?metrics=…`. */
+export interface MetricHistory {
+  /** Begin of the requested time, epoch seconds. */
   readonly since: number;
-  /** To here. */
+  /** End of the requested time, epoch seconds. */
   readonly until: number;
-  /** Seconds that each entry of `t` stands for, from that moment on; 0 where each is one sample. */
+  /** Seconds that each entry of `t` stands for, from that time on; 0 if each is one sample. */
   readonly step_s: number;
-  /** Time of the newest sample that is in it: later ones of the stream go on from it. null without any. */
+  /** Time of the newest sample in it; later samples of the stream continue it. null without a sample. */
   readonly newest: number | null;
-  /** Epoch seconds, rising; where nobody looked there is none. */
+  /** Epoch seconds, rising; steps without a sample are left out. */
   readonly t: readonly number[];
-  /** How many samples each step is made of. */
+  /** Number of samples in each step. */
   readonly samples: readonly number[];
-  readonly gpus: readonly GpuCourse[];
+  readonly gpus: readonly GpuMetricHistory[];
 }
 
-/** What a client may say: whether it looks at the hardware's counters. They are read while one does. */
+/** A client's request for the hardware counters, which are read while any client requests them. */
 export interface ActivityRequest {
   readonly type: 'activity';
   readonly wanted: boolean;
 }
 
-/** What a client may say: that it wants fewer samples than there are. */
+/** A client's request for fewer samples than the server takes. */
 export interface RateRequest {
   readonly type: 'rate';
-  /** Seconds from one sample to the next at least, 0 to 60. The server's own are the fewest. */
+  /** Minimum seconds from one sample to the next, 0 to 60; never less than the server's own interval. */
   readonly interval_s: number;
 }
 
@@ -371,40 +371,40 @@ export interface KernelState {
 }
 
 /** The first message of a stream. */
-export interface Hello {
+export interface InitialMessage {
   readonly type: 'hello';
   readonly schema: number;
-  /** gpuwidget's version in the server. */
+  /** Version of gpuwidget in the server. */
   readonly version: string;
   /** Seconds from one sample to the next. */
   readonly interval_s: number;
-  /** Seconds of the past that the server holds at most. */
+  /** Seconds of history that the server stores at most. */
   readonly history_s: number;
   /**
-   * The command that installs gpuwidget, quoted for a shell, as `pip install 'my wheel.whl'`; null where the
+   * The command that installs gpuwidget, quoted for a shell, as `pip install 'my wheel.whl'`; null if the
    * administrator configured none.
    */
   readonly install: string | null;
-  /** Address of the documentation; null while there is none that everybody can reach. */
+  /** Address of the documentation; null while there is no public one. */
   readonly documentation: string | null;
-  /** The newest sample, null where nobody else is looking; the next message then brings one. */
+  /** The newest sample; null if there were no clients before; the next message then contains one. */
   readonly sample: Sample | null;
-  /** What is held of the past, `sample` included. */
+  /** The stored history, including `sample`. */
   readonly history: History;
 }
 
 /** A message of a stream: a sample. */
-export interface Tick {
+export interface SampleMessage {
   readonly type: 'sample';
   readonly sample: Sample;
 }
 
 /**
- * A message of a stream: a sample, as the differences from the one that the client was sent before.
+ * A message of a stream: a sample as the changes since the one that the client was sent before.
  *
  * Its `origin` and `gpus` are the same.
  */
-export interface Changes {
+export interface SampleChanges {
   readonly type: 'changes';
   /** `Sample.time`. */
   readonly time: number;
@@ -414,76 +414,76 @@ export interface Changes {
 
 /** One of this server's kernels. */
 export interface ServerKernel {
-  /** Jupyter's id of it, as in `GET api/kernels`. */
+  /** Jupyter's id of the kernel, as in `GET api/kernels`. */
   readonly id: string;
   /** Name of its kernelspec, as `python3`. */
   readonly spec: string;
   readonly state: 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unknown';
-  /** Since when it has had nothing to do, epoch seconds; null while it works or where nobody knows. */
+  /** Since when it has been idle, epoch seconds; null while it is busy or if unknown. */
   readonly idle_since: number | null;
-  /** Jupyter's id of the session that it belongs to, null for a kernel without one. */
+  /** Jupyter's id of its session; null without a session. */
   readonly session: string | null;
-  /** What the session is: `notebook`, `console` or a word of another front end; null without one. */
+  /** Type of the session: `notebook`, `console` or another front end's; null without a session. */
   readonly kind: string | null;
-  /** Path of the notebook's file under the server's root, null where it has none. */
+  /** Path of the notebook's file under the server's root; null without a file. */
   readonly path: string | null;
-  /** Name of the notebook's file, or what the session is called; null without one. */
+  /** Name of the notebook's file, or of the session; null without a session. */
   readonly name: string | null;
 }
 
-/** What one kernel, one terminal or one other process holds on a GPU; a kernel's children count for it. */
-export interface Holding {
-  /** `ServerKernel.id` of the kernel, null where it is none of this server's. */
+/** GPU memory of one kernel with its child processes, one terminal or one other process. */
+export interface MemoryHolder {
+  /** `ServerKernel.id` of the kernel; null if it is none of this server's. */
   readonly kernel: string | null;
-  /** Name of the server's terminal, as in `GET api/terminals`; null where it is in none. */
+  /** Name of the server's terminal, as in `GET api/terminals`; null if it is none. */
   readonly terminal: string | null;
-  /** Process id as NVML reports it; null where it is not one process. */
+  /** Process id as NVML reports it; null for several processes. */
   readonly pid: number | null;
-  /** Login name of its owner; null where unreadable or for a kernel or a terminal. */
+  /** Login name of its owner; null if unreadable, and for a kernel or a terminal. */
   readonly user: string | null;
-  /** File name of its executable, with its script or module; null where unreadable or for a kernel. */
+  /** File name of its executable, with its script or module; null if unreadable, and for a kernel. */
   readonly program: string | null;
-  /** Its other arguments, shortened and without what may be secret; null where `program` is. */
+  /** Its other arguments, shortened and without possible secrets; null if `program` is null. */
   readonly arguments: string | null;
-  /** Bytes; null where nobody says. */
+  /** Bytes; null if unknown. */
   readonly memory: number | null;
   /**
-   * Who says how much: the driver's list of processes, or torch in the kernel (its reserved bytes, without
-   * the CUDA context), where process ids can't be matched.
+   * Source of `memory`: the driver's process list, or torch in the kernel (its reserved bytes, without the
+   * CUDA context) if process ids can't be matched.
    */
   readonly source: 'driver' | 'torch';
 }
 
-/** How busy a GPU was lately. */
+/** The mean utilization of a GPU over a window that ends now. */
 export interface MeanUtilization {
-  /** Length of the window that ends now. */
+  /** Length of the window. */
   readonly seconds: number;
-  /** Percent, the mean over the window; null where it was not read all that time. */
+  /** Percent; null if the window was not sampled completely. */
   readonly utilization: number | null;
 }
 
-/** Who holds the memory of one GPU. */
-export interface GpuUsage {
+/** The holders of the memory of one GPU. */
+export interface GpuMemoryOwnership {
   readonly uuid: string;
   /** Most memory first. */
-  readonly holdings: readonly Holding[];
-  /** Bytes in use that belong to none of these, null where that can't be told. */
+  readonly holdings: readonly MemoryHolder[];
+  /** Used bytes that belong to none of them; null if unknown. */
   readonly unattributed: number | null;
-  /** Why some of it can't be told apart, as a sentence; null where all can. */
+  /** Why some memory can't be attributed, as a sentence; null if all can. */
   readonly reason: string | null;
   /** Shortest window first. */
   readonly means: readonly MeanUtilization[];
 }
 
-/** A message of a stream: who holds what. Sent after the first one, and again when it is another. */
-export interface Usage {
+/** A message of a stream: who owns the memory. Sent after the initial message, resent when it changes. */
+export interface MemoryOwnership {
   readonly type: 'usage';
   /** Epoch seconds. */
   readonly time: number;
-  /** All of this server's, also those that hold nothing. */
+  /** All of this server's kernels, including those without GPU memory. */
   readonly kernels: readonly ServerKernel[];
-  /** One for each of the sample's, in the same order. */
-  readonly gpus: readonly GpuUsage[];
+  /** One for each of the sample's GPUs, in the same order. */
+  readonly gpus: readonly GpuMemoryOwnership[];
 }
 
 /** Request the kernel's state. */
@@ -557,69 +557,69 @@ export interface ErrorReply {
   readonly state: KernelState | null;
 }
 
-/** One link of the chain: found, or broken with the reason and the one remedy. */
-export interface Link {
+/** The result of one check, with the reason and the fix where it is not ok. */
+export interface Check {
   /**
-   * Which one, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`, `gpu`,
-   * the chain in its order; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and `package`.
+   * Its id, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`, `gpu`, in
+   * the order of the chain; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and `package`.
    */
   readonly id: string;
-  /** Its name for people. */
+  /** Its name for users. */
   readonly title: string;
   /**
-   * `broken`: torch can't compute on a GPU until it is mended. `warning`: it works, but worse than it could
-   * or not for long. `unknown`: it could not be looked at. `skipped`: nothing to look at, and that is no
+   * `broken`: torch can't compute on a GPU until it is fixed. `warning`: it works, but worse than it could or
+   * not for long. `unknown`: it could not be checked. `skipped`: there is nothing to check, which is no
    * fault.
    */
   readonly status: 'ok' | 'broken' | 'warning' | 'unknown' | 'skipped';
-  /** What was found, in a few words. */
+  /** The observation, in a few words. */
   readonly found: string;
-  /** Why it is not `ok`, as a sentence; null where it is. */
+  /** Why it is not `ok`, as a sentence; null where it is `ok`. */
   readonly reason: string | null;
-  /** What to do about it, as a sentence; null where nothing is to be done. */
+  /** The fix, as a sentence; null where nothing is to be done. */
   readonly remedy: string | null;
-  /** The command line in `remedy`, for a shell, that can be run as it is; null where there is none. */
+  /** The shell command in `remedy`, ready to run; null without one. */
   readonly command: string | null;
-  /** What was read, by what it is; what changes from minute to minute is left out. */
+  /** The values read, by name, without those that change from minute to minute. */
   readonly evidence: Readonly<Record<string, string>>;
 }
 
-/** All links of one environment on one machine at one moment. */
-export interface Doctor {
+/** The results of all checks of one environment on one machine at one moment. */
+export interface Diagnosis {
   readonly schema: number;
-  /** gpuwidget's, in that environment. */
+  /** gpuwidget's version in that environment. */
   readonly version: string;
-  /** When it was examined, epoch seconds. */
+  /** When the checks ran, epoch seconds. */
   readonly time: number;
-  /** Whose environment it is. */
+  /** The process whose environment was checked. */
   readonly place: 'kernel' | 'server' | 'shell';
-  /** Path of its interpreter. */
+  /** Path of its Python interpreter. */
   readonly python: string;
-  /** Its environment variables that decide about GPUs, by name; no other one is looked at. */
+  /** Its environment variables that concern GPUs, by name; no other variable is read. */
   readonly variables: Readonly<Record<string, string>>;
-  /** The worst of the links: `warning` also where one is `unknown`. */
+  /** The worst status of the checks: `warning` also where one is `unknown`. */
   readonly status: 'ok' | 'broken' | 'warning';
-  /** The whole in one sentence: what is broken first, or that all was found. */
+  /** One sentence about all: the first broken check, or that all is well. */
   readonly summary: string;
-  /** The steps of the examination that did not finish, as `'import torch'`; empty where all did. */
+  /** The steps that did not finish, as `'import torch'`; empty where all did. */
   readonly unfinished: readonly string[];
-  /** The chain from PyTorch down to the GPU, then what surrounds it. */
-  readonly links: readonly Link[];
+  /** The checks from PyTorch down to the GPU, then the others. */
+  readonly links: readonly Check[];
 }
 
 /** The reply to `DoctorRequest`. */
 export interface DoctorReply {
   readonly status: 'examined';
-  readonly doctor: Doctor;
+  readonly doctor: Diagnosis;
   /** The current state, null where it can't be read. */
   readonly state: KernelState | null;
 }
 
 /** What comes over the stream. */
-export type StreamMessage = Hello | Tick | Changes | Usage;
+export type StreamMessage = InitialMessage | SampleMessage | SampleChanges | MemoryOwnership;
 
 /** The same where changes have been applied: every sample is whole. */
-export type ReceivedMessage = Hello | Tick | Usage;
+export type ReceivedMessage = InitialMessage | SampleMessage | MemoryOwnership;
 
 /** The content of a question to a kernel. */
 export type KernelRequest =

@@ -1,6 +1,8 @@
 import 'uplot/dist/uPlot.min.css';
-import './base.css';
+import './panel.css';
+import './gpu.css';
 import './dashboard.css';
 import './cells.css';
 import './status.css';
-import './holders.css';
+import './memory.css';
+import './diagnostics.css';

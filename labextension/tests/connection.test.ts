@@ -3,46 +3,46 @@ import { test } from 'node:test';
 
 import { Connection } from '../src/stream/connection';
 import { STREAM_SCHEMA, type ReceivedMessage } from '../src/wire';
-import { FakeServer, FakeTimers, hello, reading, sample } from './fakes';
+import { FakeServer, FakeClock, hello, reading, sample } from './fakes';
 
-function made(): { connection: Connection; server: FakeServer; timers: FakeTimers; types: string[] } {
+function setUp(): { connection: Connection; server: FakeServer; clock: FakeClock; types: string[] } {
   const server = new FakeServer();
-  const timers = new FakeTimers();
-  const connection = new Connection(server, timers, () => 1);
+  const clock = new FakeClock();
+  const connection = new Connection(server, clock, () => 1);
   const types: string[] = [];
   connection.received.connect((_, message) => types.push(message.type));
-  return { connection, server, timers, types };
+  return { connection, server, clock, types };
 }
 
-test('nothing is opened and no timer runs before somebody looks', () => {
-  const { connection, server, timers } = made();
-  assert.deepEqual([connection.state, server.sockets.length, timers.running], ['off', 0, 0]);
+test('a new connection is closed and has no timer', () => {
+  const { connection, server, clock } = setUp();
+  assert.deepEqual([connection.state, server.sockets.length, clock.running], ['off', 0, 0]);
 });
 
-test('samples come once the server said hello', () => {
-  const { connection, server, types } = made();
+test('samples arrive after the hello message', () => {
+  const { connection, server, types } = setUp();
   connection.start();
   assert.equal(connection.state, 'opening');
-  server.socket.say(hello());
-  server.socket.say({ type: 'sample', sample: sample(1) });
+  server.socket.receive(hello());
+  server.socket.receive({ type: 'sample', sample: sample(1) });
   assert.equal(connection.state, 'open');
   assert.deepEqual(types, ['hello', 'sample']);
 });
 
-test('changes come as whole samples', () => {
-  const { connection, server } = made();
+test('changes are delivered as complete samples', () => {
+  const { connection, server } = setUp();
   const received: ReceivedMessage[] = [];
   connection.received.connect((_, message) => received.push(message));
   connection.start();
-  server.socket.say(hello());
+  server.socket.receive(hello());
   const first = sample(1, [reading(0), reading(1)]);
-  server.socket.say({ type: 'sample', sample: first });
-  server.socket.say({
+  server.socket.receive({ type: 'sample', sample: first });
+  server.socket.receive({
     type: 'changes',
     time: 2,
     readings: [{ utilization: null, missing: { utilization: 'lost' } }, {}]
   });
-  server.socket.say({ type: 'changes', time: 3, readings: [{}, { power_w: 5 }] });
+  server.socket.receive({ type: 'changes', time: 3, readings: [{}, { power_w: 5 }] });
   const [zero, one] = first.readings;
   const lost = { ...zero, utilization: null, missing: { utilization: 'lost' } };
   assert.deepEqual(received.slice(2), [
@@ -52,66 +52,66 @@ test('changes come as whole samples', () => {
   assert.equal(first.readings[0], zero);
 });
 
-test('changes after hello are relative to its sample', () => {
-  const { connection, server } = made();
+test('changes after the hello message are relative to its sample', () => {
+  const { connection, server } = setUp();
   const received: ReceivedMessage[] = [];
   connection.received.connect((_, message) => received.push(message));
   connection.start();
   const first = sample(1);
-  server.socket.say(hello({ sample: first }));
-  server.socket.say({ type: 'changes', time: 2, readings: [{ power_w: 5 }] });
+  server.socket.receive(hello({ sample: first }));
+  server.socket.receive({ type: 'changes', time: 2, readings: [{ power_w: 5 }] });
   const readings = first.readings.map(one => ({ ...one, power_w: 5 }));
   assert.deepEqual(received.slice(1), [{ type: 'sample', sample: { ...first, time: 2, readings } }]);
 });
 
-test('changes without a sample before them are ignored, also where an earlier stream sent one', async () => {
-  const { connection, server, timers, types } = made();
+test('changes without a previous sample on the same websocket are ignored', async () => {
+  const { connection, server, clock, types } = setUp();
   connection.start();
-  server.socket.say(hello({ sample: sample(1) }));
+  server.socket.receive(hello({ sample: sample(1) }));
   server.code = 200;
-  server.socket.breakOff();
-  await timers.pass(500);
-  server.socket.say({ type: 'changes', time: 2, readings: [{}] });
+  server.socket.disconnect();
+  await clock.pass(500);
+  server.socket.receive({ type: 'changes', time: 2, readings: [{}] });
   assert.deepEqual([server.sockets.length, types], [2, ['hello']]);
 });
 
-test('when nobody looks any more the socket is closed and no timer is left', () => {
-  const { connection, server, timers } = made();
+test('stopping closes the websocket and cancels all timers', () => {
+  const { connection, server, clock } = setUp();
   connection.start();
-  server.socket.say(hello());
+  server.socket.receive(hello());
   connection.stop();
-  assert.deepEqual([connection.state, server.socket.closed, timers.running], ['off', true, 0]);
+  assert.deepEqual([connection.state, server.socket.closed, clock.running], ['off', true, 0]);
 });
 
-test('after a restart of the server the stream comes back by itself, and meanwhile it says so', async () => {
-  const { connection, server, timers } = made();
+test('the stream reopens after a restart of the server and is lost meanwhile', async () => {
+  const { connection, server, clock } = setUp();
   connection.start();
-  server.socket.say(hello());
+  server.socket.receive(hello());
   server.code = null;
-  server.socket.breakOff();
+  server.socket.disconnect();
   assert.equal(connection.state, 'lost');
-  await timers.pass(500);
+  await clock.pass(500);
   assert.deepEqual([connection.state, server.sockets.length], ['lost', 2]);
-  server.socket.breakOff();
+  server.socket.disconnect();
   server.code = 200;
-  await timers.pass(1000);
-  server.socket.say(hello());
+  await clock.pass(1000);
+  server.socket.receive(hello());
   assert.deepEqual([connection.state, server.sockets.length], ['open', 3]);
 });
 
-test('a server that stays away is asked ever less often, but at least every ten seconds', async () => {
-  const { connection, server, timers } = made();
+test('retries become less frequent, down to one every ten seconds', async () => {
+  const { connection, server, clock } = setUp();
   const waits: number[] = [];
   connection.start();
   server.code = null;
   for (let attempt = 0; attempt < 7; attempt++) {
     const before = server.sockets.length;
-    const since = timers.now();
-    server.socket.breakOff();
+    const since = clock.now();
+    server.socket.disconnect();
     while (server.sockets.length === before) {
-      await timers.pass(500);
+      await clock.pass(500);
     }
-    waits.push(timers.now() - since);
+    waits.push(clock.now() - since);
   }
   assert.deepEqual(waits, [500, 1000, 2000, 4000, 8000, 10000, 10000]);
 });
@@ -122,38 +122,58 @@ for (const [code, state] of [
   [401, 'refused'],
   [502, 'lost']
 ] as const) {
-  test(`a server that answers ${String(code)} is ${state}, and is tried on`, async () => {
-    const { connection, server, timers } = made();
+  test(`a server that replies with ${String(code)} is ${state} and is retried`, async () => {
+    const { connection, server, clock } = setUp();
     connection.start();
     server.code = code;
-    server.socket.breakOff();
-    await timers.pass(500);
+    server.socket.disconnect();
+    await clock.pass(500);
     assert.deepEqual([connection.state, server.sockets.length], [state, 2]);
   });
 }
 
-test('a proxy that passes no websocket on is told from a server that is away', async () => {
-  const { connection, server, timers } = made();
+test('a proxy that blocks websockets is distinguished from an unreachable server', async () => {
+  const { connection, server, clock } = setUp();
   connection.start();
   for (let attempt = 0; attempt < 4; attempt++) {
-    server.socket.breakOff();
-    await timers.pass(10_000);
+    server.socket.disconnect();
+    await clock.pass(10_000);
   }
   assert.equal(connection.state, 'blocked');
 });
 
-test('a stream of another version is not read', () => {
-  const { connection, server, types } = made();
+test('a stream of another version is closed', () => {
+  const { connection, server, types } = setUp();
   connection.start();
-  server.socket.say(hello({ schema: STREAM_SCHEMA + 1 }));
+  server.socket.receive(hello({ schema: STREAM_SCHEMA + 1 }));
   assert.deepEqual([connection.state, types, server.socket.closed], ['foreign', [], true]);
 });
 
-test('who stops looking while the server is tried is not connected behind their back', async () => {
-  const { connection, server, timers } = made();
+test('a connection that is stopped during a retry stays closed', async () => {
+  const { connection, server, clock } = setUp();
   connection.start();
-  server.socket.breakOff();
+  server.socket.disconnect();
   connection.stop();
-  await timers.pass(60_000);
+  await clock.pass(60_000);
   assert.deepEqual([connection.state, server.sockets.length], ['off', 1]);
+});
+
+test('a websocket that hangs in its handshake is given up and retried', async () => {
+  const { connection, server, clock } = setUp();
+  connection.start();
+  await clock.pass(15_000);
+  assert.equal(server.sockets[0]?.closed, true);
+  await clock.pass(500);
+  assert.equal(server.sockets.length, 2);
+  server.socket.receive(hello());
+  assert.equal(connection.state, 'open');
+  await clock.pass(60_000);
+  assert.deepEqual([connection.state, server.sockets.length], ['open', 2]);
+});
+
+test('a websocket that always hangs although the server replies is blocked', async () => {
+  const { connection, clock } = setUp();
+  connection.start();
+  await clock.pass(5 * 25_000);
+  assert.equal(connection.state, 'blocked');
 });

@@ -1,15 +1,12 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { keyAction } from '../src/dashboard/keys';
-import { place, shortened } from '../src/dashboard/labels';
-import { figureIn, isMetric, METRICS, reasonOf, topOf, unitOf, valueOf } from '../src/dashboard/metrics';
-import { after } from '../src/dashboard/navigation';
-import { Pace } from '../src/dashboard/pace';
-import { Passing } from '../src/dashboard/passing';
-import { runs } from '../src/dashboard/runs';
-import { restored, USUAL, withGpu, withMetric, withOnly } from '../src/dashboard/state';
-import { FakeTimers, GIB, gpu, reading } from './fakes';
+import { DEFAULT_STATE, restoreState, withGpu, withMetric, withOnly } from '../src/dashboard/dashboardState';
+import { axisTop, formatIn, isMetric, METRICS, reasonOf, unitOf, valueOf } from '../src/dashboard/metrics';
+import { keyAction, navigate } from '../src/dashboard/navigation';
+import { abbreviate, groupLabels, knownRuns } from '../src/dashboard/plotPainting';
+import { RenderThrottle } from '../src/dashboard/renderThrottle';
+import { FakeClock, GIB, gpu, reading } from './fakes';
 
 const ACTIVITY = {
   since: 0,
@@ -28,30 +25,49 @@ const ACTIVITY = {
   nvlink_rx: 12
 };
 
-test('what a workspace kept is shown again', () => {
-  const state = { range: 900, metrics: ['utilization', 'tensor'] as const, hidden: ['GPU-1'] };
-  assert.deepEqual(restored(JSON.parse(JSON.stringify(state))), state);
+const NOW = 10_000;
+
+test('the saved state is restored after a reload, including the zoom', () => {
+  const state = {
+    range: 900,
+    zoom: { from: 9000, to: 9100 },
+    metrics: ['utilization', 'tensor'] as const,
+    hidden: ['GPU-1']
+  };
+  assert.deepEqual(restoreState(JSON.parse(JSON.stringify(state)), NOW), state);
 });
 
-test('whatever a workspace kept, a dashboard opens', () => {
-  for (const kept of [undefined, null, 7, 'x', [], { range: '5', metrics: 'all', hidden: 3 }]) {
-    assert.deepEqual(restored(kept), USUAL);
+test('a saved zoom is dropped once the server has no history of it', () => {
+  const state = { ...DEFAULT_STATE, zoom: { from: 9000, to: 9100 } };
+  assert.deepEqual(restoreState(state, 9100 + 3599).zoom, { from: 9000, to: 9100 });
+  assert.equal(restoreState(state, 9100 + 3600).zoom, null);
+});
+
+test('an invalid saved state is replaced by defaults', () => {
+  const odd = { range: '5', metrics: 'all', hidden: 3, zoom: { from: 'x', to: 9100 } };
+  for (const saved of [undefined, null, 7, 'x', [], odd, { zoom: { from: 9100, to: 9000 } }]) {
+    assert.deepEqual(restoreState(saved, NOW), DEFAULT_STATE);
   }
   const old = { range: 7, metrics: ['gone', 'sm'], hidden: [1, 'GPU-0'] };
-  assert.deepEqual(restored(old), { range: 300, metrics: ['sm'], hidden: ['GPU-0'] });
-  assert.deepEqual(restored({ metrics: [] }).metrics, []);
+  assert.deepEqual(restoreState(old, NOW), {
+    range: 300,
+    zoom: null,
+    metrics: ['sm'],
+    hidden: ['GPU-0']
+  });
+  assert.deepEqual(restoreState({ metrics: [] }, NOW).metrics, []);
 });
 
-test('metrics keep their order whichever is chosen first', () => {
-  const none = { ...USUAL, metrics: [] };
+test('the order of the metrics does not depend on the order of selection', () => {
+  const none = { ...DEFAULT_STATE, metrics: [] };
   const two = withMetric(withMetric(none, 'tensor', true), 'utilization', true);
   assert.deepEqual(two.metrics, ['utilization', 'tensor']);
   assert.deepEqual(withMetric(two, 'utilization', false).metrics, ['tensor']);
   assert.deepEqual(withMetric(two, 'no metric', true), two);
 });
 
-test('a GPU is hidden and shown, or shown alone and then with all', () => {
-  const without = withGpu(USUAL, 'b', false);
+test('a GPU can be hidden, shown, or shown alone and then with all', () => {
+  const without = withGpu(DEFAULT_STATE, 'b', false);
   assert.deepEqual(without.hidden, ['b']);
   assert.deepEqual(withGpu(without, 'b', true).hidden, []);
   const alone = withOnly(without, 'b', ['a', 'b', 'c']);
@@ -59,68 +75,68 @@ test('a GPU is hidden and shown, or shown alone and then with all', () => {
   assert.deepEqual(withOnly(alone, 'b', ['a', 'b', 'c']).hidden, []);
 });
 
-test('every metric has its value, from the reading or the hardware counters, and a reason where it has none', () => {
-  const here = reading(0, {
+test('every metric has a value or a reason', () => {
+  const now = reading(0, {
     activity: ACTIVITY,
     memory_temperature_c: null,
     missing: { memory_temperature_c: 'no sensor' }
   });
   assert.deepEqual(
-    METRICS.map(name => valueOf(here, name)),
+    METRICS.map(name => valueOf(now, name)),
     [50, 10, 35 * GIB, 300, 40, null, 1980, 1, 2, 3, 4, 5, 6, 7, null, 9, 10, 11, 12]
   );
-  assert.equal(reasonOf(here, 'memory_temperature_c'), 'no sensor');
+  assert.equal(reasonOf(now, 'memory_temperature_c'), 'no sensor');
   const without = reading(0, { missing: { activity: 'Hopper and later' } });
   assert.deepEqual([valueOf(without, 'sm'), reasonOf(without, 'sm')], [null, 'Hopper and later']);
   assert.equal(reasonOf(without, 'utilization'), '');
   assert.deepEqual([isMetric('sm'), isMetric('uuid'), isMetric(3)], [true, false, false]);
 });
 
-test('an axis is as high as all there is, or a round number above what was seen', () => {
-  assert.equal(topOf('utilization', 3, [], []), 100);
-  assert.equal(topOf('memory_used', 5, [gpu(0), gpu(1, { memory_total: 80 * GIB })], []), 140 * GIB);
-  assert.equal(topOf('power_w', 90, [], [700]), 800);
-  assert.equal(topOf('power_w', 1017, [], [700]), 1500);
-  assert.equal(topOf('temperature_c', 104, [], []), 150);
-  assert.equal(topOf('sm_clock_mhz', 1980, [], []), 2000);
-  assert.equal(topOf('pcie_tx', 0, [], []), 1e6);
-  assert.equal(topOf('nvlink_rx', 3.2e10, [], []), 4e10);
+test('an axis ends at the capacity or at a round number above the values', () => {
+  assert.equal(axisTop('utilization', 3, [], []), 100);
+  assert.equal(axisTop('memory_used', 5, [gpu(0), gpu(1, { memory_total: 80 * GIB })], []), 140 * GIB);
+  assert.equal(axisTop('power_w', 90, [], [700]), 800);
+  assert.equal(axisTop('power_w', 1017, [], [700]), 1500);
+  assert.equal(axisTop('temperature_c', 104, [], []), 150);
+  assert.equal(axisTop('sm_clock_mhz', 1980, [], []), 2000);
+  assert.equal(axisTop('pcie_tx', 0, [], []), 1e6);
+  assert.equal(axisTop('nvlink_rx', 3.2e10, [], []), 4e10);
 });
 
-test('figures are told in the unit of their axis, and a little is not nothing', () => {
-  const told = (name: Parameters<typeof unitOf>[0], top: number, value: number | null): string =>
-    `${figureIn(value, unitOf(name, top))} ${unitOf(name, top).name}`;
-  assert.equal(told('memory_used', 140 * GIB, 14.2 * GIB), '14.2 GiB');
-  assert.equal(told('memory_used', 140 * GIB, 1024 ** 2), '<0.1 GiB');
-  assert.equal(told('pcie_tx', 1e6, 5e5), '0.5 MB/s');
-  assert.equal(told('nvlink_rx', 4e10, 3.2e10), '32 GB/s');
-  assert.equal(told('power_w', 800, 612.4), '612 W');
-  assert.equal(told('sm_clock_mhz', 2000, 1980), '1980 MHz');
-  assert.equal(told('utilization', 100, 0), '0 %');
-  assert.equal(told('utilization', 100, null), 'n/a %');
+test('values are written in the unit of the axis, and small values are not 0', () => {
+  const written = (name: Parameters<typeof unitOf>[0], top: number, value: number | null): string =>
+    `${formatIn(value, unitOf(name, top))} ${unitOf(name, top).name}`;
+  assert.equal(written('memory_used', 140 * GIB, 14.2 * GIB), '14.2 GiB');
+  assert.equal(written('memory_used', 140 * GIB, 1024 ** 2), '<0.1 GiB');
+  assert.equal(written('pcie_tx', 1e6, 5e5), '0.5 MB/s');
+  assert.equal(written('nvlink_rx', 4e10, 3.2e10), '32 GB/s');
+  assert.equal(written('power_w', 800, 612.4), '612 W');
+  assert.equal(written('sm_clock_mhz', 2000, 1980), '1980 MHz');
+  assert.equal(written('utilization', 100, 0), '0 %');
+  assert.equal(written('utilization', 100, null), 'n/a %');
 });
 
-test('labels that would cover each other stand together', () => {
-  assert.deepEqual(place([50, 10, 53, 100], 11, 5, 95), [
+test('overlapping labels form a group', () => {
+  assert.deepEqual(groupLabels([50, 10, 53, 100], 11, 5, 95), [
     { y: 10, members: [1] },
     { y: 50, members: [0, 2] },
     { y: 95, members: [3] }
   ]);
-  assert.deepEqual(place([], 11, 0, 9), []);
-  assert.equal(shortened(['10', '2', '0'], 3), '0 2 10');
-  assert.equal(shortened(['3', '2', '1', '0', '10'], 3), '0 1 +3');
+  assert.deepEqual(groupLabels([], 11, 0, 9), []);
+  assert.equal(abbreviate(['10', '2', '0'], 3), '0 2 10');
+  assert.equal(abbreviate(['3', '2', '1', '0', '10'], 3), '0 1 +3');
 });
 
-test('what is known is drawn between the gaps', () => {
-  assert.deepEqual(runs([null, 1, 2, null, 3]), [
+test('runs of known values are separated by gaps', () => {
+  assert.deepEqual(knownRuns([null, 1, 2, null, 3]), [
     [1, 3],
     [4, 5]
   ]);
-  assert.deepEqual(runs([null]), []);
-  assert.deepEqual(runs([0]), [[0, 1]]);
+  assert.deepEqual(knownRuns([null]), []);
+  assert.deepEqual(knownRuns([0]), [[0, 1]]);
 });
 
-test('keys move, zoom, read off and go back', () => {
+test('keys move, zoom, move the cursor and return to live mode', () => {
   const key = (name: string, held: Partial<KeyboardEvent> = {}): unknown =>
     keyAction({ key: name, shiftKey: false, ctrlKey: false, altKey: false, metaKey: false, ...held });
   assert.deepEqual(key('ArrowLeft'), { kind: 'move', share: -0.2 });
@@ -136,55 +152,39 @@ test('keys move, zoom, read off and go back', () => {
   assert.deepEqual([key('a'), key('+', { ctrlKey: true }), key('ArrowUp')], [null, null, null]);
 });
 
-test('a part moves and grows within the hour that is held', () => {
+test('moving and zooming stay within the history', () => {
   const part = { from: 9700, to: 10_000 };
-  const move = (share: number): unknown => after({ kind: 'move', share }, part, 10_000, null);
+  const move = (share: number): unknown => navigate({ kind: 'move', share }, part, 10_000, null);
   assert.deepEqual(move(-0.2), { from: 9640, to: 9940 });
   assert.deepEqual(move(0.2), part);
-  assert.deepEqual(after({ kind: 'move', share: -1 }, { from: 6500, to: 6800 }, 10_000, null), {
+  assert.deepEqual(navigate({ kind: 'move', share: -1 }, { from: 6500, to: 6800 }, 10_000, null), {
     from: 6400,
     to: 6700
   });
-  assert.deepEqual(after({ kind: 'zoom', factor: 0.5 }, part, 10_000, null), { from: 9775, to: 9925 });
-  assert.deepEqual(after({ kind: 'zoom', factor: 0.5 }, part, 10_000, 10_000), { from: 9850, to: 10_000 });
-  assert.deepEqual(after({ kind: 'zoom', factor: 100 }, part, 10_000, null), { from: 6400, to: 10_000 });
-  assert.deepEqual(after({ kind: 'zoom', factor: 0.001 }, part, 10_000, 9850), { from: 9849, to: 9851 });
+  assert.deepEqual(navigate({ kind: 'zoom', factor: 0.5 }, part, 10_000, null), { from: 9775, to: 9925 });
+  assert.deepEqual(navigate({ kind: 'zoom', factor: 0.5 }, part, 10_000, 10_000), { from: 9850, to: 10_000 });
+  assert.deepEqual(navigate({ kind: 'zoom', factor: 100 }, part, 10_000, null), { from: 6400, to: 10_000 });
+  assert.deepEqual(navigate({ kind: 'zoom', factor: 0.001 }, part, 10_000, 9850), { from: 9849, to: 9851 });
 });
 
-test('nothing is drawn more often than it can be read, and no news is lost', async () => {
-  const timers = new FakeTimers();
+test('drawing is limited, and the last change is always drawn', async () => {
+  const clock = new FakeClock();
   let drawn = 0;
-  const pace = new Pace(timers, () => drawn++);
-  pace.seconds = 60;
+  const throttle = new RenderThrottle(clock, () => drawn++);
+  throttle.seconds = 60;
   for (let tick = 0; tick < 50; tick++) {
-    pace.ask();
-    await timers.pass(200);
+    throttle.invoke();
+    await clock.pass(200);
   }
   assert.ok(drawn >= 18 && drawn <= 23, String(drawn));
-  await timers.pass(1000);
+  await clock.pass(1000);
   const before = drawn;
-  await timers.pass(10_000);
+  await clock.pass(10_000);
   assert.equal(drawn, before);
-  pace.ask();
+  throttle.invoke();
   assert.equal(drawn, before + 1);
-  pace.ask();
-  pace.stop();
-  await timers.pass(10_000);
-  assert.deepEqual([drawn, timers.running], [before + 1, 0]);
-});
-
-test('what came of a click is said for ten seconds, or until the next one', async () => {
-  const timers = new FakeTimers();
-  const shown: (string | null)[] = [];
-  const passing: Passing = new Passing(timers, 10_000, () => shown.push(passing.text));
-  passing.say('no table');
-  await timers.pass(9_000);
-  passing.say('no table again');
-  await timers.pass(9_999);
-  assert.equal(passing.text, 'no table again');
-  await timers.pass(1);
-  assert.deepEqual(shown, ['no table', 'no table again', null]);
-  passing.say('x');
-  passing.say(null);
-  assert.deepEqual([passing.text, timers.running], [null, 0]);
+  throttle.invoke();
+  throttle.stop();
+  await clock.pass(10_000);
+  assert.deepEqual([drawn, clock.running], [before + 1, 0]);
 });

@@ -5,7 +5,7 @@ import { Executions, type Header, type StatusMessage } from '../src/kernel/execu
 
 const PAGE = 'this page';
 
-/** A status message whose parent is the request `id`; a cell's unless `parent` says otherwise. */
+/** Return a status message whose parent is the request `id`, an execute request by default. */
 function status(state: string, id: string, parent: Header = {}, session = 'process 1'): StatusMessage {
   return {
     header: { msg_type: 'status', session },
@@ -14,7 +14,7 @@ function status(state: string, id: string, parent: Header = {}, session = 'proce
   };
 }
 
-/** Whether the kernel runs a cell after these messages. */
+/** Return whether the kernel runs a cell after these messages. */
 function after(...messages: StatusMessage[]): boolean | null {
   const executions = new Executions();
   for (const message of messages) {
@@ -34,7 +34,7 @@ test('a cell runs from its busy to its idle, whatever the kernel handles meanwhi
   assert.equal(after(...cell, status('idle', 'cell')), false);
 });
 
-test('cells of other pages and queued ones run too', () => {
+test('cells of other pages and queued cells run too', () => {
   const other = { session: 'another page' };
   const first = [status('busy', '1', other), status('idle', '1', other)];
   assert.equal(after(...first), false);
@@ -49,7 +49,7 @@ test('a cell in a subshell and one in the main shell run at the same time', () =
   assert.equal(after(...both, status('idle', '2'), status('idle', '1', subshell)), false);
 });
 
-test('whether a cell runs that began before this page is unknown until the kernel has handled a request', () => {
+test('it is unknown whether a cell runs that began before this page, until the kernel has handled a request', () => {
   const info = { msg_type: 'kernel_info_request' };
   assert.equal(after(), null);
   // A request that Jupyter Server sends on the control channel.
@@ -79,7 +79,7 @@ test('a restarted kernel runs nothing', () => {
   assert.equal(after(status('busy', '1'), started), false);
 });
 
-test('a kernel that repeats the session of each request is not taken for a restarted one', () => {
+test('a kernel that repeats the session of each request does not look restarted', () => {
   const other = { session: 'another page', msg_type: 'comm_info_request' };
   assert.equal(after(status('busy', '1', {}, PAGE), status('idle', '2', other, 'another page')), true);
 });

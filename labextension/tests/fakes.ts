@@ -1,15 +1,16 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Kernel, Loading } from '../src/kernel/kernel';
-import type { Server, Socket } from '../src/stream/connection';
-import type { Timers } from '../src/timers';
+import type { Kernel, LoadResult } from '../src/kernel/kernel';
+import { parseReply, type ParsedReply } from '../src/kernel/kernelReply';
+import type { Socket, StreamServer } from '../src/stream/connection';
+import type { Clock } from '../src/clock';
 import {
   STREAM_SCHEMA,
   type Gpu,
-  type GpuUsage,
-  type Hello,
+  type GpuMemoryOwnership,
+  type InitialMessage,
   type History,
-  type Holding,
+  type MemoryHolder,
   type KernelGpu,
   type KernelReply,
   type KernelRequest,
@@ -18,13 +19,13 @@ import {
   type Sample,
   type ServerKernel,
   type Switch,
-  type Usage
+  type MemoryOwnership
 } from '../src/wire';
 
 export const GIB = 1024 ** 3;
 
-/** A clock that stands still until it is told to go on. */
-export class FakeTimers implements Timers {
+/** A clock that moves only when the test advances it. */
+export class FakeClock implements Clock {
   private time = 0;
   private last = 0;
   private readonly waiting = new Map<number, { at: number; action: () => void }>();
@@ -43,12 +44,12 @@ export class FakeTimers implements Timers {
     this.waiting.delete(timer);
   }
 
-  /** How many timers run. */
+  /** Number of pending timers. */
   get running(): number {
     return this.waiting.size;
   }
 
-  /** Let so many milliseconds pass, and everything that is due with them. */
+  /** Advance the clock and run all timers that become due. */
   async pass(milliseconds: number): Promise<void> {
     const end = this.time + milliseconds;
     for (;;) {
@@ -67,37 +68,40 @@ export class FakeTimers implements Timers {
   }
 }
 
-/** Return when every promise that can be has been settled. */
+/** Resolve after all promises that can be settled are settled. */
 export function settled(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve));
 }
 
-/** A socket whose other end is the test. */
+/** A websocket whose server is the test. */
 export class FakeSocket implements Socket {
   onmessage: Socket['onmessage'] = null;
   onclose: Socket['onclose'] = null;
   closed = false;
-  readonly said: unknown[] = [];
+  /** The messages sent to the server. */
+  readonly sent: unknown[] = [];
 
   send(message: string): void {
-    this.said.push(JSON.parse(message));
+    this.sent.push(JSON.parse(message));
   }
 
   close(): void {
     this.closed = true;
   }
 
-  say(message: unknown): void {
+  /** Deliver a message from the server. */
+  receive(message: unknown): void {
     this.onmessage?.call(this as unknown as WebSocket, { data: JSON.stringify(message) } as MessageEvent);
   }
 
-  breakOff(): void {
+  /** Close the websocket by the server. */
+  disconnect(): void {
     this.onclose?.call(this as unknown as WebSocket, {} as CloseEvent);
   }
 }
 
-/** A server that answers `code`, or not at all. */
-export class FakeServer implements Server {
+/** A server that replies with the status `code`, or is unreachable if it is null. */
+export class FakeServer implements StreamServer {
   readonly sockets: FakeSocket[] = [];
   code: number | null = 200;
 
@@ -111,57 +115,59 @@ export class FakeServer implements Server {
     return this.code === null ? Promise.reject(new Error('unreachable')) : Promise.resolve(this.code);
   }
 
-  /** The newest socket. */
+  /** The newest websocket. */
   get socket(): FakeSocket {
     const socket = this.sockets.at(-1);
     if (socket === undefined) {
-      throw new Error('Nothing was opened.');
+      throw new Error('No websocket was opened.');
     }
     return socket;
   }
 }
 
-/** A kernel whose answers are the test's. */
+/** A kernel whose replies the test sets, as they would arrive. */
 export class FakeKernel implements Kernel {
-  readonly questions: KernelRequest[] = [];
-  answer: KernelReply | null = null;
-  private held: Promise<KernelReply | null> | null = null;
-  loading: Loading = { outcome: 'loaded', version: '0.1.0' };
-  /** Whether it is dead, and asking it throws. */
+  readonly requests: KernelRequest[] = [];
+  /** The content of the next replies; null for none. */
+  reply: unknown = null;
+  private readonly held: Promise<unknown>[] = [];
+  loadResult: LoadResult = { outcome: 'loaded', version: '0.1.0' };
+  /** Whether it is dead, so that requests throw. */
   gone = false;
 
   constructor(
-    private readonly speaks = 'python',
+    private readonly spec = 'python',
     readonly id = 'kernel-1'
   ) {}
 
-  /** Keep the next question waiting until the function that comes back is called with its answer. */
-  hold(): (answer: KernelReply | null) => void {
-    let settle: (answer: KernelReply | null) => void = () => undefined;
-    this.held = new Promise(resolve => {
-      settle = resolve;
-    });
-    return answer => {
-      settle(answer);
+  /** Hold back the reply to the next request that has none held back yet. Call the result with the reply. */
+  hold(): (reply: unknown) => void {
+    let settle: (reply: unknown) => void = () => undefined;
+    this.held.push(
+      new Promise(resolve => {
+        settle = resolve;
+      })
+    );
+    return reply => {
+      settle(reply);
     };
   }
 
   language(): Promise<string> {
-    return Promise.resolve(this.speaks);
+    return Promise.resolve(this.spec);
   }
 
-  ask(question: KernelRequest): Promise<KernelReply | null> {
+  async request(content: KernelRequest): Promise<ParsedReply | null> {
     if (this.gone) {
       throw new Error('Kernel is dead');
     }
-    this.questions.push(question);
-    const held = this.held;
-    this.held = null;
-    return held ?? Promise.resolve(this.answer);
+    this.requests.push(content);
+    const reply = await (this.held.shift() ?? this.reply);
+    return reply === null ? null : parseReply(reply);
   }
 
-  load(): Promise<Loading> {
-    return Promise.resolve(this.loading);
+  load(): Promise<LoadResult> {
+    return Promise.resolve(this.loadResult);
   }
 }
 
@@ -227,7 +233,7 @@ export function history(t: readonly number[], utilization: readonly (number | nu
   };
 }
 
-export function hello(changes: Partial<Hello> = {}): Hello {
+export function hello(changes: Partial<InitialMessage> = {}): InitialMessage {
   return {
     type: 'hello',
     schema: STREAM_SCHEMA,
@@ -285,7 +291,7 @@ export function torchSwitch(changes: Partial<Switch> = {}): Switch {
   };
 }
 
-/** English, as written. */
+/** A translation bundle that returns the source strings. */
 export const trans = {
   _p: (_: string, text: string) => text,
   __: (text: string, ...values: unknown[]) => filled(text, values),
@@ -315,8 +321,8 @@ export function serverKernel(id: string, changes: Partial<ServerKernel> = {}): S
   };
 }
 
-/** Somebody who holds so many GiB. */
-export function holding(gib: number | null, changes: Partial<Holding> = {}): Holding {
+/** A holder of this many GiB. */
+export function holding(gib: number | null, changes: Partial<MemoryHolder> = {}): MemoryHolder {
   return {
     kernel: null,
     terminal: null,
@@ -332,12 +338,16 @@ export function holding(gib: number | null, changes: Partial<Holding> = {}): Hol
 
 export function gpuUsage(
   index: number,
-  holdings: readonly Holding[],
-  changes: Partial<GpuUsage> = {}
-): GpuUsage {
+  holdings: readonly MemoryHolder[],
+  changes: Partial<GpuMemoryOwnership> = {}
+): GpuMemoryOwnership {
   return { uuid: `GPU-${String(index)}`, holdings, unattributed: 0, reason: null, means: [], ...changes };
 }
 
-export function usage(kernels: readonly ServerKernel[], gpus: readonly GpuUsage[], time = 1000): Usage {
+export function usage(
+  kernels: readonly ServerKernel[],
+  gpus: readonly GpuMemoryOwnership[],
+  time = 1000
+): MemoryOwnership {
   return { type: 'usage', time, kernels, gpus };
 }

@@ -1,6 +1,6 @@
 import { Signal } from '@lumino/signaling';
 
-import type { CellModel, CellModels, Output, Outputs, OutputsChange } from '../src/cells/reader';
+import type { CellModel, CellModels, Output, Outputs, OutputsChange } from '../src/cells/reportReader';
 import { REPORT_MIME } from '../src/cells/report';
 import { GIB } from './fakes';
 
@@ -10,7 +10,7 @@ export function span(start: number | null, end: number | null, peak: number | nu
   return { start, end, peak };
 }
 
-/** A GPU of a report: torch went from 1 to 3 GiB there. */
+/** A GPU of a report, where torch's memory grew from 1 to 3 GiB. */
 export function reportedGpu(index: number, changes: Json = {}): Json {
   return {
     uuid: `GPU-${String(index)}`,
@@ -32,7 +32,7 @@ export function reportedGpu(index: number, changes: Json = {}): Json {
   };
 }
 
-/** A report as the kernel writes it, of In[`count`]. */
+/** A report as the kernel writes it, for the execution count `count`. */
 export function report(count: number | null, changes: Json = {}, cell: Json = {}): Json {
   return {
     schema: 1,
@@ -51,9 +51,9 @@ export function report(count: number | null, changes: Json = {}, cell: Json = {}
   };
 }
 
-/** An output; `looked` counts how often somebody asked for all of it. */
+/** An output that counts how often its JSON was read. */
 export class FakeOutput implements Output {
-  looked = 0;
+  reads = 0;
 
   constructor(
     readonly type: string,
@@ -65,12 +65,12 @@ export class FakeOutput implements Output {
   }
 
   toJSON(): object {
-    this.looked++;
+    this.reads++;
     return this.data === null ? { output_type: this.type } : { output_type: this.type, data: this.data };
   }
 }
 
-/** A cell's outputs, changed by the test. */
+/** The outputs of a cell, which a test changes. */
 export class FakeOutputs implements Outputs {
   readonly changed = new Signal<unknown, OutputsChange>(this);
 
@@ -100,7 +100,7 @@ export class FakeOutputs implements Outputs {
   }
 }
 
-/** A notebook's cells, of which `listeners` of outputs can be counted. */
+/** The cells of a notebook, which a test changes. */
 export class FakeCells implements CellModels {
   readonly changed = new Signal<unknown, unknown>(this);
 
@@ -110,8 +110,8 @@ export class FakeCells implements CellModels {
     return this.models[Symbol.iterator]();
   }
 
-  /** Other cells, or another order. */
-  become(...models: CellModel[]): void {
+  /** Replace or reorder the cells. */
+  replace(...models: CellModel[]): void {
     this.models.splice(0, this.models.length, ...models);
     this.changed.emit(null);
   }

@@ -26,7 +26,7 @@ const GIB = 1024 ** 3;
 const IN_GIB = { name: 'GiB', size: GIB };
 const IN_MIB = { name: 'MiB', size: MIB };
 
-test('memory is read in the unit that fits it', () => {
+test('memory is written in a suitable unit', () => {
   const sizes = [0, 900, 512 * KIB, 3 * MIB, 64 * MIB, 1023.6 * MIB, 15.6 * GIB];
   assert.deepEqual(sizes.map(memory), [
     '0 MiB',
@@ -39,14 +39,14 @@ test('memory is read in the unit that fits it', () => {
   ]);
 });
 
-test('what is not known is n/a and never 0', () => {
+test('an unknown value is n/a and never 0', () => {
   assert.deepEqual(
     [memory(null), memory(NaN), figure(null, IN_GIB), whole(undefined), powerOf(trans, null, 700)],
     ['n/a', 'n/a', 'n/a', 'n/a', 'n/a']
   );
 });
 
-test('figures that stand together have one unit, and a little is not nothing', () => {
+test('a common unit is that of the largest value, and small values are not 0', () => {
   assert.equal(memoryUnit([null, 3 * MIB, 2 * GIB]).name, 'GiB');
   assert.equal(memoryUnit([null]).name, 'MiB');
   assert.deepEqual(
@@ -55,33 +55,33 @@ test('figures that stand together have one unit, and a little is not nothing', (
   );
 });
 
-test('a number that grows a digit begins where it did', () => {
+test('numbers are padded to a fixed width', () => {
   assert.deepEqual([padded('7', 3), padded('97', 3), padded('100', 3)], ['\u2007\u20077', '\u200797', '100']);
 });
 
-test('power names its limit where that is known', () => {
+test('power is written with its limit if that is known', () => {
   assert.deepEqual([powerOf(trans, 611.4, 700), powerOf(trans, 611.4, null)], ['611 of 700 W', '611 W']);
 });
 
-test('what is not known has no unit', () => {
+test('an unknown value has no unit', () => {
   assert.deepEqual([withUnit('51', '°C'), withUnit(padded('n/a', 4), 'MHz')], ['51 °C', '\u2007n/a']);
 });
 
-test('durations are those of the other views', () => {
+test('durations are written as in the Python package', () => {
   assert.deepEqual([0.4, 12, 185, 7440].map(duration), ['0 s', '12 s', '3 min 05 s', '2 h 04 min']);
 });
 
-test('a moment of another day has its date', () => {
+test('a time on another day has a date', () => {
   const noon = new Date(2026, 4, 3, 12, 0, 0).getTime() / 1000;
   assert.equal(moment(noon, noon + 60), '12:00:00');
   assert.equal(moment(noon, noon + 86400), '2026-05-03 12:00:00');
 });
 
-test("a model's name keeps what tells it apart", () => {
+test('the name of a model lacks the vendor', () => {
   assert.equal(model('NVIDIA GeForce RTX 4090 Laptop GPU'), 'GeForce RTX 4090 Laptop GPU');
 });
 
-test('a change has its sign, and none is said to be none', () => {
+test('a change has a sign', () => {
   assert.deepEqual(
     [3.2 * GIB, -3.2 * GIB, 0, 3 * MIB, -3 * MIB, null].map(size => change(size, IN_GIB)),
     ['+3.2', '−3.2', '±0', '+<0.1', '−<0.1', 'n/a']
@@ -89,7 +89,7 @@ test('a change has its sign, and none is said to be none', () => {
   assert.deepEqual([64 * MIB, -3.2 * GIB, 0, null].map(memoryChange), ['+64 MiB', '−3.2 GiB', '±0', 'n/a']);
 });
 
-test('energy and times in the words of the cards', () => {
+test('energy and times are written as in the cards', () => {
   assert.deepEqual([0.44, 850, 2300, 1.25e6, 999.6, 999.6e3, null, NaN].map(energy), [
     '0.4 J',
     '850 J',

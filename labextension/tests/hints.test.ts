@@ -1,31 +1,37 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Hints, type Hint, type Thresholds } from '../src/holders/hints';
+import { HintFinder, type Hint, type Thresholds } from '../src/memory/hints';
 import { GIB, gpuUsage, holding, reading, sample, serverKernel, usage } from './fakes';
-import type { GpuUsage, ServerKernel } from '../src/wire';
+import type { GpuMemoryOwnership, ServerKernel } from '../src/wire';
 
 const HOUR = 3600;
 const NOW = 100_000;
 const THRESHOLDS: Thresholds = { idle: 2 * HOUR, memory: GIB, utilization: 30, window: 1800 };
 
-/** What is said of so many GPUs at `time`. */
+/** Return the hints for this usage at `time`. */
 function hints(
-  said: Hints,
+  finder: HintFinder,
   kernels: readonly ServerKernel[],
-  gpus: readonly GpuUsage[],
+  gpus: readonly GpuMemoryOwnership[],
   time = NOW,
   thresholds = THRESHOLDS
 ): Hint[] {
   const readings = gpus.map((_, index) => reading(index));
-  return said.of(usage(kernels, gpus, time), sample(time, readings), 1, thresholds);
+  return finder.find(usage(kernels, gpus, time), sample(time, readings), 1, thresholds);
 }
 
-/** What is said of one GPU after so many seconds in which the page has looked every five. */
-function watched(said: Hints, kernel: ServerKernel, held: GpuUsage, from: number, seconds: number): Hint[] {
+/** Return the hints for one GPU after `seconds` with a sample every five seconds. */
+function afterSeconds(
+  finder: HintFinder,
+  kernel: ServerKernel,
+  held: GpuMemoryOwnership,
+  from: number,
+  seconds: number
+): Hint[] {
   let found: Hint[] = [];
   for (let time = from; time <= from + seconds; time += 5) {
-    found = hints(said, [kernel], [held], time);
+    found = hints(finder, [kernel], [held], time);
   }
   return found;
 }
@@ -34,16 +40,20 @@ function idle(id: string, hours: number): ServerKernel {
   return serverKernel(id, { idle_since: NOW - hours * HOUR });
 }
 
-/** Means of the last 10, 30 and 60 minutes. */
-function means(...percent: (number | null)[]): Partial<GpuUsage> {
+/** The mean utilization of the last 10, 30 and 60 minutes. */
+function means(...percent: (number | null)[]): Partial<GpuMemoryOwnership> {
   return {
     means: [600, 1800, 3600].map((seconds, place) => ({ seconds, utilization: percent[place] ?? null }))
   };
 }
 
-test('a notebook that has been idle for hours and holds memory is pointed out, once for all its GPUs', () => {
+test('a notebook that is idle for hours and holds memory gives one hint for all its GPUs', () => {
   const mine = [holding(18, { kernel: 'a' })];
-  const found = hints(new Hints(), [idle('a', 3)], [gpuUsage(0, mine), gpuUsage(1, []), gpuUsage(2, mine)]);
+  const found = hints(
+    new HintFinder(),
+    [idle('a', 3)],
+    [gpuUsage(0, mine), gpuUsage(1, []), gpuUsage(2, mine)]
+  );
   assert.equal(found.length, 1);
   const [hint] = found;
   assert.ok(hint?.kind === 'idle');
@@ -54,7 +64,7 @@ test('a notebook that has been idle for hours and holds memory is pointed out, o
   );
 });
 
-test('one that is idle for less, holds less or works is not', () => {
+test('a shorter idle time, less memory or a busy kernel gives no hint', () => {
   const gpus = [
     gpuUsage(0, [
       holding(18, { kernel: 'short' }),
@@ -72,12 +82,12 @@ test('one that is idle for less, holds less or works is not', () => {
     serverKernel('since', { idle_since: null }),
     idle('nothing', 9)
   ];
-  assert.deepEqual(hints(new Hints(), kernels, gpus), []);
+  assert.deepEqual(hints(new HintFinder(), kernels, gpus), []);
 });
 
-test('the most there is to gain comes first', () => {
+test('the hint with the most memory comes first', () => {
   const gpus = [gpuUsage(0, [holding(4, { kernel: 'a' }), holding(9, { kernel: 'b', source: 'torch' })])];
-  const found = hints(new Hints(), [idle('a', 3), idle('b', 3)], gpus);
+  const found = hints(new HintFinder(), [idle('a', 3), idle('b', 3)], gpus);
   assert.deepEqual(
     found.map(({ key }) => key),
     ['idle b', 'idle a']
@@ -88,61 +98,66 @@ test('the most there is to gain comes first', () => {
 const BUSY = serverKernel('job', { state: 'busy', idle_since: null });
 const JOB = [holding(18, { kernel: 'job' })];
 
-/** What hints say of GPUs: percent and seconds. */
-function slack(found: readonly Hint[]): unknown[] {
-  return found.map(hint => hint.kind === 'slack' && [hint.utilization, hint.seconds]);
+/** Return the utilization and the window of hints about GPUs. */
+function underused(found: readonly Hint[]): unknown[] {
+  return found.map(hint => hint.kind === 'underused' && [hint.utilization, hint.seconds]);
 }
 
-test('a GPU that did little for long is told with the longest window that says so and in which the job was seen', () => {
-  const said = new Hints();
-  assert.deepEqual(slack(watched(said, BUSY, gpuUsage(0, JOB, means(11, 12, 13)), NOW, 1800)), [[12, 1800]]);
-  assert.deepEqual(slack(watched(said, BUSY, gpuUsage(0, JOB, means(11, 12, 13)), NOW + 1805, 1795)), [
-    [13, 3600]
-  ]);
-  assert.deepEqual(slack(watched(said, BUSY, gpuUsage(0, JOB, means(11, 12, 50)), NOW + 3605, 5)), [
+test('an underused GPU gives a hint with the longest window in which the job was seen', () => {
+  const finder = new HintFinder();
+  assert.deepEqual(underused(afterSeconds(finder, BUSY, gpuUsage(0, JOB, means(11, 12, 13)), NOW, 1800)), [
     [12, 1800]
   ]);
+  assert.deepEqual(
+    underused(afterSeconds(finder, BUSY, gpuUsage(0, JOB, means(11, 12, 13)), NOW + 1805, 1795)),
+    [[13, 3600]]
+  );
+  assert.deepEqual(
+    underused(afterSeconds(finder, BUSY, gpuUsage(0, JOB, means(11, 12, 50)), NOW + 3605, 5)),
+    [[12, 1800]]
+  );
 });
 
-test('without evidence nothing is said of a GPU', () => {
-  const silent = (held: GpuUsage, kernel = BUSY): Hint[] => watched(new Hints(), kernel, held, NOW, 3600);
-  assert.deepEqual(silent(gpuUsage(0, JOB, means(11, null, null))), []);
-  assert.deepEqual(silent(gpuUsage(0, JOB, means(11, 30, 11))), []);
-  assert.deepEqual(silent(gpuUsage(0, JOB)), []);
-  assert.deepEqual(silent(gpuUsage(0, [], means(0, 0, 0))), []);
-  assert.deepEqual(silent(gpuUsage(0, [], { ...means(0, 0, 0), unattributed: 9 * GIB })), []);
-  assert.deepEqual(silent(gpuUsage(0, JOB, means(0, 0, 0)), idle('job', 0)), []);
+test('without evidence a GPU gives no hint', () => {
+  const noHints = (held: GpuMemoryOwnership, kernel = BUSY): Hint[] =>
+    afterSeconds(new HintFinder(), kernel, held, NOW, 3600);
+  assert.deepEqual(noHints(gpuUsage(0, JOB, means(11, null, null))), []);
+  assert.deepEqual(noHints(gpuUsage(0, JOB, means(11, 30, 11))), []);
+  assert.deepEqual(noHints(gpuUsage(0, JOB)), []);
+  assert.deepEqual(noHints(gpuUsage(0, [], means(0, 0, 0))), []);
+  assert.deepEqual(noHints(gpuUsage(0, [], { ...means(0, 0, 0), unattributed: 9 * GIB })), []);
+  assert.deepEqual(noHints(gpuUsage(0, JOB, means(0, 0, 0)), idle('job', 0)), []);
 });
 
 const LOW = gpuUsage(0, JOB, means(5, 5, 5));
 
-test('a job is not blamed for the time before it came, nor for that before the page looked', () => {
-  const said = new Hints();
-  assert.deepEqual(watched(said, BUSY, gpuUsage(0, [], means(5, 5, 5)), NOW, 3600), []);
-  assert.deepEqual(watched(said, BUSY, LOW, NOW + 3605, 1795), []);
-  assert.deepEqual(slack(watched(said, BUSY, LOW, NOW + 5405, 0)), [[5, 1800]]);
-  assert.deepEqual(hints(new Hints(), [BUSY], [LOW]), []);
+test('the time before a job was seen does not count', () => {
+  const finder = new HintFinder();
+  assert.deepEqual(afterSeconds(finder, BUSY, gpuUsage(0, [], means(5, 5, 5)), NOW, 3600), []);
+  assert.deepEqual(afterSeconds(finder, BUSY, LOW, NOW + 3605, 1795), []);
+  assert.deepEqual(underused(afterSeconds(finder, BUSY, LOW, NOW + 5405, 0)), [[5, 1800]]);
+  assert.deepEqual(hints(new HintFinder(), [BUSY], [LOW]), []);
 });
 
-test('a job is not blamed for an hour in which nobody looked', () => {
-  const said = new Hints();
-  watched(said, BUSY, LOW, NOW, 1800);
-  assert.deepEqual(hints(said, [BUSY], [LOW], NOW + 9000), []);
-  assert.deepEqual(slack(watched(said, BUSY, LOW, NOW + 9005, 1795)), [[5, 1800]]);
+test('a gap in the samples starts the window again', () => {
+  const finder = new HintFinder();
+  afterSeconds(finder, BUSY, LOW, NOW, 1800);
+  assert.deepEqual(hints(finder, [BUSY], [LOW], NOW + 9000), []);
+  assert.deepEqual(underused(afterSeconds(finder, BUSY, LOW, NOW + 9005, 1795)), [[5, 1800]]);
 });
 
-test('a notebook that was idle all hour is not blamed with its next cell', () => {
-  const said = new Hints();
-  watched(said, idle('job', 0), LOW, NOW, 3600);
-  assert.deepEqual(watched(said, BUSY, LOW, NOW + 3605, 1795), []);
-  assert.deepEqual(slack(watched(said, BUSY, LOW, NOW + 5405, 0)), [[5, 1800]]);
+test('the time in which a notebook was idle does not count', () => {
+  const finder = new HintFinder();
+  afterSeconds(finder, idle('job', 0), LOW, NOW, 3600);
+  assert.deepEqual(afterSeconds(finder, BUSY, LOW, NOW + 3605, 1795), []);
+  assert.deepEqual(underused(afterSeconds(finder, BUSY, LOW, NOW + 5405, 0)), [[5, 1800]]);
 });
 
-test('what is said of a GPU stands for a minute, so that no cell and no percent has the panel jump', () => {
-  const said = new Hints();
-  watched(said, BUSY, LOW, NOW, 1800);
-  const after = (seconds: number, kernel: ServerKernel, held: GpuUsage): unknown[] =>
-    slack(hints(said, [kernel], [held], NOW + 1800 + seconds));
+test('a hint about a GPU stays for a minute, so that the panel does not jump', () => {
+  const finder = new HintFinder();
+  afterSeconds(finder, BUSY, LOW, NOW, 1800);
+  const after = (seconds: number, kernel: ServerKernel, held: GpuMemoryOwnership): unknown[] =>
+    underused(hints(finder, [kernel], [held], NOW + 1800 + seconds));
   assert.deepEqual(after(5, BUSY, gpuUsage(0, JOB, means(5, 30.1, 5))), [[5, 1800]]);
   assert.deepEqual(after(10, BUSY, LOW), [[5, 1800]]);
   for (let seconds = 15; seconds < 70; seconds += 5) {
@@ -151,16 +166,16 @@ test('what is said of a GPU stands for a minute, so that no cell and no percent 
   assert.deepEqual(after(70, idle('job', 0), LOW), []);
 });
 
-test('what is said of a job goes with it', () => {
-  const said = new Hints();
-  watched(said, BUSY, LOW, NOW, 1800);
-  assert.deepEqual(hints(said, [], [gpuUsage(0, [], means(5, 5, 5))], NOW + 1805), []);
+test('a hint goes with its holder', () => {
+  const finder = new HintFinder();
+  afterSeconds(finder, BUSY, LOW, NOW, 1800);
+  assert.deepEqual(hints(finder, [], [gpuUsage(0, [], means(5, 5, 5))], NOW + 1805), []);
 });
 
-test('a threshold of 0 % points nothing out', () => {
+test('a threshold of 0 % gives no hint', () => {
   const never = { ...THRESHOLDS, utilization: 0 };
-  const said = new Hints();
+  const finder = new HintFinder();
   const idling = gpuUsage(0, JOB, means(0, 0, 0));
-  assert.equal(watched(said, BUSY, idling, NOW, 1800).length, 1);
-  assert.deepEqual(hints(said, [BUSY], [idling], NOW + 1805, never), []);
+  assert.equal(afterSeconds(finder, BUSY, idling, NOW, 1800).length, 1);
+  assert.deepEqual(hints(finder, [BUSY], [idling], NOW + 1805, never), []);
 });

@@ -1,23 +1,31 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { heldBy, heldWords, losses, targetOf } from '../src/holders/actions';
-import { arranged, holdersOf, type Holder } from '../src/holders/holders';
-import { segments } from '../src/holders/segments';
-import { kernelName, roughly, stateOf, titleOf } from '../src/holders/words';
-import { Model, shares } from '../src/stream/model';
+import {
+  approximateDuration,
+  holderName,
+  holdersOf,
+  kernelName,
+  kernelStateText,
+  sortedHolders,
+  targetOf,
+  type Holder
+} from '../src/memory/holders';
+import { holdingsOf, holdingsText, shutdownLosses } from '../src/memory/kernelMemory';
+import { memorySegments } from '../src/panel/memoryBar';
+import { memoryShares, StreamModel } from '../src/stream/streamModel';
 import { GIB, gpu, gpuUsage, holding, kernelGpu, reading, sample, serverKernel, trans, usage } from './fakes';
-import type { GpuUsage, ServerKernel } from '../src/wire';
+import type { GpuMemoryOwnership, ServerKernel } from '../src/wire';
 
 const TRAIN = serverKernel('train');
 const EVAL = serverKernel('eval');
 
 function holders(
-  said: GpuUsage,
+  reported: GpuMemoryOwnership,
   front: string | null = null,
   kernels: readonly ServerKernel[] = [TRAIN, EVAL]
 ): Holder[] {
-  return holdersOf(said, new Map(kernels.map(each => [each.id, each])), front);
+  return holdersOf(reported, new Map(kernels.map(each => [each.id, each])), front);
 }
 
 function keys(all: readonly Holder[]): string[] {
@@ -25,10 +33,10 @@ function keys(all: readonly Holder[]): string[] {
 }
 
 function titles(all: readonly Holder[], kernels: readonly ServerKernel[]): string[] {
-  return all.map(holder => titleOf(trans, holder, kernels)[0]);
+  return all.map(holder => holderName(trans, holder, kernels)[0]);
 }
 
-test('notebooks, consoles, terminals and other processes are told apart, and named', () => {
+test('notebooks, consoles, terminals and other processes are distinguished and named', () => {
   const kernels = [
     TRAIN,
     serverKernel('c', { kind: 'console', name: 'Console 1' }),
@@ -60,7 +68,7 @@ test('notebooks, consoles, terminals and other processes are told apart, and nam
   ]);
 });
 
-test("only this server's kernels and terminals can be acted on", () => {
+test('only kernels and terminals of this server are targets of actions', () => {
   const all = holders(
     gpuUsage(
       0,
@@ -82,7 +90,7 @@ test("only this server's kernels and terminals can be acted on", () => {
   ]);
 });
 
-test('what cannot be attributed is a line of its own; nothing unattributed is none', () => {
+test('unattributed memory has a line unless it is zero', () => {
   assert.deepEqual(keys(holders(gpuUsage(0, []))), []);
   assert.deepEqual(keys(holders(gpuUsage(0, [], { unattributed: GIB }))), ['unattributed']);
   const unknown = holders(gpuUsage(0, [], { unattributed: null, reason: 'No process list.' }));
@@ -92,7 +100,7 @@ test('what cannot be attributed is a line of its own; nothing unattributed is no
   );
 });
 
-test('notebooks of one name are told apart by their folders', () => {
+test('notebooks with one name are distinguished by their folders', () => {
   const kernels = ['a/run.ipynb', 'b/run.ipynb', 'x/b/run.ipynb', 'other.ipynb', 'run.ipynb'].map(
     (path, place) => serverKernel(String(place), { path, name: path.split('/').pop() ?? null })
   );
@@ -102,8 +110,8 @@ test('notebooks of one name are told apart by their folders', () => {
   );
 });
 
-test('the notebook in front comes first, what is nobody’s last, and between them the largest first', () => {
-  const said = gpuUsage(
+test('the active notebook comes first, unattributed memory last, the others by size', () => {
+  const reported = gpuUsage(
     0,
     [
       holding(30, { pid: 1 }),
@@ -113,7 +121,7 @@ test('the notebook in front comes first, what is nobody’s last, and between th
     ],
     { unattributed: 50 * GIB }
   );
-  assert.deepEqual(keys(arranged(holders(said, 'train'), [])), [
+  assert.deepEqual(keys(sortedHolders(holders(reported, 'train'), [])), [
     'kernel train',
     'pid 1',
     'kernel eval',
@@ -122,28 +130,28 @@ test('the notebook in front comes first, what is nobody’s last, and between th
   ]);
 });
 
-test('two that hold about the same keep their places; one that clearly holds more passes the other', () => {
-  const said = (one: number, two: number): Holder[] =>
+test('holders of about the same size keep their order; a clearly larger one moves up', () => {
+  const reported = (one: number, two: number): Holder[] =>
     holders(
       gpuUsage(
         0,
         [holding(one, { pid: 1 }), holding(two, { pid: 2 })].sort((a, b) => (b.memory ?? 0) - (a.memory ?? 0))
       )
     );
-  let order = keys(arranged(said(10, 9.9), []));
+  let order = keys(sortedHolders(reported(10, 9.9), []));
   assert.deepEqual(order, ['pid 1', 'pid 2']);
-  order = keys(arranged(said(10, 10.9), order));
+  order = keys(sortedHolders(reported(10, 10.9), order));
   assert.deepEqual(order, ['pid 1', 'pid 2']);
-  order = keys(arranged(said(10, 12), order));
+  order = keys(sortedHolders(reported(10, 12), order));
   assert.deepEqual(order, ['pid 2', 'pid 1']);
 });
 
-test('one that is new takes its place by size, and the others keep theirs', () => {
-  const said = gpuUsage(
+test('a new holder is inserted by its size and the others keep their order', () => {
+  const reported = gpuUsage(
     0,
     [5, 4, 3, 2].map((gib, pid) => holding(gib, { pid }))
   );
-  assert.deepEqual(keys(arranged(holders(said), ['pid 0', 'pid 2', 'pid 3'])), [
+  assert.deepEqual(keys(sortedHolders(holders(reported), ['pid 0', 'pid 2', 'pid 3'])), [
     'pid 0',
     'pid 1',
     'pid 2',
@@ -151,9 +159,9 @@ test('one that is new takes its place by size, and the others keep theirs', () =
   ]);
 });
 
-test('idle for a moment has no figure, idle for long one unit', () => {
+test('a short idle time is not shown, a long one in one unit', () => {
   const state = (changes: Partial<ServerKernel>): string =>
-    stateOf(trans, serverKernel('k', changes), 10_000);
+    kernelStateText(trans, serverKernel('k', changes), 10_000);
   assert.deepEqual(
     [
       state({ idle_since: 9990 }),
@@ -161,11 +169,11 @@ test('idle for a moment has no figure, idle for long one unit', () => {
       state({ idle_since: null }),
       state({ state: 'busy', idle_since: null }),
       state({ state: 'unknown', idle_since: null }),
-      stateOf(trans, null, 10_000)
+      kernelStateText(trans, null, 10_000)
     ],
     ['idle', 'idle 16 min', 'idle', 'busy', '', '']
   );
-  assert.deepEqual([59, 60, 3599, 3600, 171_000, 172_800].map(roughly), [
+  assert.deepEqual([59, 60, 3599, 3600, 171_000, 172_800].map(approximateDuration), [
     '59 s',
     '1 min',
     '59 min',
@@ -177,70 +185,73 @@ test('idle for a moment has no figure, idle for long one unit', () => {
 
 const now = { gpu: gpu(0), reading: reading(0), kernel: null };
 
-test('what this notebook holds is what the driver tells the server, though its kernel says nothing', () => {
-  const said = gpuUsage(0, [holding(14, { kernel: 'train' })]);
-  assert.equal(shares({ ...now, usage: said, front: 'train' }).here, 14 * GIB);
-  assert.equal(shares({ ...now, usage: said, front: 'eval' }).here, 0);
-  assert.equal(shares({ ...now, usage: said, front: null }).here, null);
+test('the memory of the active notebook is the driver’s figure, even if its kernel is silent', () => {
+  const reported = gpuUsage(0, [holding(14, { kernel: 'train' })]);
+  assert.equal(memoryShares({ ...now, usage: reported, front: 'train' }).here, 14 * GIB);
+  assert.equal(memoryShares({ ...now, usage: reported, front: 'eval' }).here, 0);
+  assert.equal(memoryShares({ ...now, usage: reported, front: null }).here, null);
 });
 
-test('where some cannot be told apart, a notebook that is not listed may hold it', () => {
-  const said = gpuUsage(0, [], { unattributed: 35 * GIB, reason: 'In a container.' });
-  assert.equal(shares({ ...now, usage: said, front: 'train' }).here, null);
+test('a notebook that is not listed may hold unattributed memory', () => {
+  const reported = gpuUsage(0, [], { unattributed: 35 * GIB, reason: 'In a container.' });
+  assert.equal(memoryShares({ ...now, usage: reported, front: 'train' }).here, null);
 });
 
-test("torch's own number is not subtracted: its context would be laid at other people's door", () => {
-  const said = gpuUsage(0, [holding(14, { kernel: 'train', source: 'torch' })], {
+test('torch’s figure is not subtracted: its context would count as other processes’', () => {
+  const reported = gpuUsage(0, [holding(14, { kernel: 'train', source: 'torch' })], {
     unattributed: null,
     reason: '…'
   });
   assert.deepEqual(
-    [shares({ ...now, usage: said, front: 'train' })].map(({ here, other }) => [here, other]),
+    [memoryShares({ ...now, usage: reported, front: 'train' })].map(({ here, other }) => [here, other]),
     [[null, null]]
   );
-  const asked = { ...now, kernel: kernelGpu(0), usage: said, front: 'train' };
-  assert.equal(shares(asked).here, 14 * GIB);
+  const withKernel = { ...now, kernel: kernelGpu(0), usage: reported, front: 'train' };
+  assert.equal(memoryShares(withKernel).here, 14 * GIB);
 });
 
-test('the bar has this notebook first, then each other, then what is nobody’s', () => {
-  const said = gpuUsage(0, [holding(20, { pid: 1 }), holding(10, { kernel: 'train' })], {
+test('the bar contains the active notebook, each other holder and unattributed memory', () => {
+  const reported = gpuUsage(0, [holding(20, { pid: 1 }), holding(10, { kernel: 'train' })], {
     unattributed: 5 * GIB
   });
-  const parts = shares({ ...now, usage: said, front: 'train' });
-  assert.deepEqual(segments(parts, arranged(holders(said, 'train'), [])), [
+  const parts = memoryShares({ ...now, usage: reported, front: 'train' });
+  assert.deepEqual(memorySegments(parts, sortedHolders(holders(reported, 'train'), [])), [
     { who: 'here', memory: 10 * GIB },
     { who: 'other', memory: 20 * GIB },
     { who: 'unknown', memory: 5 * GIB }
   ]);
 });
 
-test('the bar never shows more than is used, and small ones as one piece', () => {
-  const said = gpuUsage(0, [holding(30, { pid: 1 }), holding(30, { pid: 2 })]);
-  assert.deepEqual(segments(shares({ ...now, usage: said, front: null }), holders(said)), [
-    { who: 'other', memory: 30 * GIB },
-    { who: 'other', memory: 5 * GIB }
-  ]);
+test('the segments never exceed the used memory, and small holders share one', () => {
+  const reported = gpuUsage(0, [holding(30, { pid: 1 }), holding(30, { pid: 2 })]);
+  assert.deepEqual(
+    memorySegments(memoryShares({ ...now, usage: reported, front: null }), holders(reported)),
+    [
+      { who: 'other', memory: 30 * GIB },
+      { who: 'other', memory: 5 * GIB }
+    ]
+  );
   const many = gpuUsage(
     0,
     Array.from({ length: 10 }, (_, pid) => holding(1, { pid }))
   );
-  const pieces = segments(shares({ ...now, usage: many, front: null }), holders(many));
+  const pieces = memorySegments(memoryShares({ ...now, usage: many, front: null }), holders(many));
   assert.deepEqual(
     pieces.map(({ memory }) => memory / GIB),
     [1, 1, 1, 1, 1, 5, 25]
   );
 });
 
-test('before the server has said who holds what, the bar is as the notebook says', () => {
-  const parts = shares({ ...now, kernel: kernelGpu(0), usage: null, front: 'train' });
-  assert.deepEqual(segments(parts, []), [
+test('without the server’s usage the bar shows the kernel’s figures', () => {
+  const parts = memoryShares({ ...now, kernel: kernelGpu(0), usage: null, front: 'train' });
+  assert.deepEqual(memorySegments(parts, []), [
     { who: 'here', memory: 14 * GIB },
     { who: 'other', memory: 21 * GIB }
   ]);
 });
 
-function held(...gpus: readonly GpuUsage[]): Model {
-  const model = new Model();
+function held(...gpus: readonly GpuMemoryOwnership[]): StreamModel {
+  const model = new StreamModel();
   model.take({
     type: 'sample',
     sample: sample(
@@ -252,25 +263,25 @@ function held(...gpus: readonly GpuUsage[]): Model {
   return model;
 }
 
-test('what ending a kernel takes with it is named, per GPU', () => {
+test('the losses of a shutdown are listed with the memory on each GPU', () => {
   const model = held(
     gpuUsage(0, [holding(18, { kernel: 'train' })]),
     gpuUsage(1, [holding(2, { pid: 1 })]),
     gpuUsage(2, [holding(3.1, { kernel: 'train', source: 'torch' })])
   );
-  const words = heldWords(trans, heldBy(model, 'train'));
+  const words = holdingsText(trans, holdingsOf(model, 'train'));
   assert.equal(words, '18.0 GiB on GPU 0, 3.1 GiB on GPU 2 (torch’s own number)');
-  assert.deepEqual(losses(trans, TRAIN, true, words, ['Console 1']), [
+  assert.deepEqual(shutdownLosses(trans, TRAIN, true, words, ['Console 1']), [
     'all its variables',
     'the cell that runs now, and those that wait',
     `what it holds: ${words}`,
     'the kernel of Console 1 too, which is the same'
   ]);
-  assert.deepEqual(losses(trans, null, false, '', []), ['all its variables']);
+  assert.deepEqual(shutdownLosses(trans, null, false, '', []), ['all its variables']);
 });
 
-test('what is held in a MIG slice is told once', () => {
-  const model = new Model();
+test('memory in a MIG slice counts once', () => {
+  const model = new StreamModel();
   const gpus = [gpu(0), gpu(1, { index: 0, mig_index: 2, mig_parent: 'GPU-0' })];
   model.take({ type: 'sample', sample: { ...sample(1), gpus, readings: [reading(0), reading(1)] } });
   model.take(
@@ -279,5 +290,5 @@ test('what is held in a MIG slice is told once', () => {
       [gpuUsage(0, [holding(4, { kernel: 'train' })]), gpuUsage(1, [holding(4, { kernel: 'train' })])]
     )
   );
-  assert.equal(heldWords(trans, heldBy(model, 'train')), '4.0 GiB on GPU 0:2');
+  assert.equal(holdingsText(trans, holdingsOf(model, 'train')), '4.0 GiB on GPU 0:2');
 });

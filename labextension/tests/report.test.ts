@@ -1,35 +1,35 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { readReport, type CellReport } from '../src/cells/report';
+import { parseReport, type CellReport } from '../src/cells/report';
 import { GIB } from './fakes';
 import { report, reportedGpu, span } from './fakes_cells';
 
 function read(value: unknown): CellReport {
-  const found = readReport(value);
+  const found = parseReport(value);
   assert.ok(found);
   return found;
 }
 
-test('what torch allocated is told where torch knows', () => {
+test('the memory is torch’s where torch has figures', () => {
   const { kind, delta, peak, energy, atLeast } = read(report(3));
   assert.deepEqual([kind, delta, peak, energy, atLeast], ['torch', 2 * GIB, 5 * GIB, 100, false]);
 });
 
-test('without torch it is the memory of the process, and without that the whole GPU’s', () => {
+test('without torch it is the process’s, else the whole GPU’s', () => {
   const process = read(report(3, { gpus: [reportedGpu(0, { torch: null })] }));
   assert.deepEqual([process.kind, process.delta, process.peak], ['process', 2 * GIB, 6 * GIB]);
   const device = read(report(3, { gpus: [reportedGpu(0, { torch: null, process_memory: null })] }));
   assert.deepEqual([device.kind, device.delta, device.peak], ['device', 2 * GIB, 30 * GIB]);
 });
 
-test('a torch that was not used tells nothing, and of child processes torch knows nothing', () => {
+test('an unused torch does not count, nor does it for child processes', () => {
   const unused = { allocated: span(0, 0, 0), reserved: span(0, 0, 0), ooms: 0 };
   assert.equal(read(report(3, { gpus: [reportedGpu(0, { torch: unused })] })).kind, 'process');
   assert.equal(read(report(3, { gpus: [reportedGpu(0, { children: ['python worker'] })] })).kind, 'process');
 });
 
-test('of several GPUs changes and energy add up, peaks do not', () => {
+test('the growth and the energy of several GPUs are added, their peaks are not', () => {
   const second = reportedGpu(1, {
     torch: { allocated: span(0, GIB, 9 * GIB), reserved: span(0, GIB, 9 * GIB), ooms: 0 }
   });
@@ -45,12 +45,12 @@ test('of several GPUs changes and energy add up, peaks do not', () => {
 });
 
 test('only the GPUs that the cell used count', () => {
-  const { gpus, delta, energy, seen } = read(report(3, { gpus: [reportedGpu(0, { shown: false })] }));
-  assert.deepEqual([gpus, delta, energy, seen], [[], null, null, true]);
-  assert.equal(read(report(3, { gpus: [] })).seen, false);
+  const { gpus, delta, energy, hasGpus } = read(report(3, { gpus: [reportedGpu(0, { shown: false })] }));
+  assert.deepEqual([gpus, delta, energy, hasGpus], [[], null, null, true]);
+  assert.equal(read(report(3, { gpus: [] })).hasGpus, false);
 });
 
-test('what is not known is null with its reason, and a sum with an unknown part is too', () => {
+test('an unknown figure has its reason, and a sum with an unknown part is unknown', () => {
   const missing = { energy_j: 'too short', process_memory: 'no permission' };
   const unknown = reportedGpu(1, {
     torch: { allocated: span(null, GIB, null), reserved: span(0, GIB, GIB), ooms: 0 },
@@ -67,19 +67,19 @@ test('a MIG slice has its parent’s number before its own', () => {
   assert.equal(read(report(3, { gpus: [reportedGpu(2, { mig_index: 1 })] })).gpus[0]?.number, '2:1');
 });
 
-test('how it ended, and whether memory ran out', () => {
+test('the status and the out-of-memory errors are read', () => {
   const torch = { allocated: span(0, 0, GIB), reserved: span(0, 0, GIB), ooms: 1 };
   const { status, ooms } = read(report(3, { gpus: [reportedGpu(0, { torch })] }, { status: 'error' }));
   assert.deepEqual([status, ooms], ['error', 1]);
 });
 
-test('another version’s report is none, nor is what is no report', () => {
+test('a report of another version, or no report at all, is not read', () => {
   for (const value of [report(3, { schema: 2 }), { schema: 1 }, {}, null, 'text', 7, [report(3)]]) {
-    assert.equal(readReport(value), null);
+    assert.equal(parseReport(value), null);
   }
 });
 
-test('a report that was tampered with breaks nothing: what has another type is not known', () => {
+test('values of another type count as unknown', () => {
   const strange = report(
     3,
     {

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-import { sound } from '../src/overrides';
-import { read } from '../src/settings';
+import { readSettings, withValidSettings, type SettingsValidator } from '../src/settings';
+import { withValidDefaults } from '../src/settingsSchema';
 import { CommandIds, HolderCommandIds } from '../src/tokens';
 
 interface Property {
@@ -41,7 +41,7 @@ function settings(composite: unknown): ISettingRegistry.ISettings {
   return { composite } as unknown as ISettingRegistry.ISettings;
 }
 
-test('each shortcut is a key of its own for a command that there is, wherever the keyboard is', () => {
+test('every shortcut is unique, belongs to a command and works everywhere', () => {
   const commands: readonly string[] = [...Object.values(CommandIds), ...Object.values(HolderCommandIds)];
   const shortcuts = schema['jupyter.lab.shortcuts'];
   assert.deepEqual(
@@ -51,22 +51,22 @@ test('each shortcut is a key of its own for a command that there is, wherever th
   assert.deepEqual([...new Set(shortcuts.map(({ selector }) => selector))], ['body']);
   const keys = shortcuts.map(each => each.keys.join(' | '));
   assert.equal(new Set(keys).size, keys.length);
-  // Alt and Shift with these letters: JupyterLab has only digits there, Chromium A B C I N P R T W X Z.
+  // JupyterLab uses Alt Shift only with digits, Chromium with A B C I N P R T W X Z.
   assert.deepEqual(
     keys.filter(key => !/^Alt Shift [DEFGHV]$/.test(key)),
     []
   );
 });
 
-test('what the settings are before anybody touches them', () => {
-  const { sampleSeconds, units, show, alerts } = read(settings(defaults(schema.properties)));
+test('the default settings', () => {
+  const { sampleSeconds, units, show, alerts } = readSettings(settings(defaults(schema.properties)));
   assert.equal(sampleSeconds, 0);
   assert.deepEqual(units, { memory: 'GiB', temperature: 'C' });
   assert.deepEqual([...new Set(Object.values(show))], [true]);
   assert.equal(alerts.temperature, null);
 });
 
-test('every setting has a name, and each number its limits', () => {
+test('every setting has a title and every number has limits', () => {
   const all = (properties: Record<string, Property>): Property[] =>
     Object.values(properties).flatMap(each => [each, ...all(each.properties ?? {})]);
   const odd = all(schema.properties).filter(
@@ -78,28 +78,28 @@ test('every setting has a name, and each number its limits', () => {
 });
 
 /** The schema with other defaults, as jupyterlab_server makes it of overrides.json. */
-function overridden(values: Record<string, unknown>): Parameters<typeof sound>[0] {
+function overridden(values: Record<string, unknown>): Parameters<typeof withValidDefaults>[0] {
   const properties = Object.fromEntries(
     Object.entries(schema.properties).map(([name, kind]) => [
       name,
       name in values ? { ...kind, default: values[name] } : kind
     ])
   );
-  return { ...schema, properties } as unknown as Parameters<typeof sound>[0];
+  return { ...schema, properties } as unknown as Parameters<typeof withValidDefaults>[0];
 }
 
-function defaultOf(mended: Parameters<typeof sound>[0], name: string): unknown {
+function defaultOf(mended: Parameters<typeof withValidDefaults>[0], name: string): unknown {
   return (mended as unknown as Schema).properties[name]?.default;
 }
 
 test('what an administrator presets holds as it is', () => {
   const preset = overridden({ chartSeconds: 300, units: { memory: 'GB' }, hints: { busyMinutes: 60 } });
-  assert.deepEqual(sound(preset), [preset, []]);
-  assert.deepEqual(sound(overridden({}))[1], []);
+  assert.deepEqual(withValidDefaults(preset), [preset, []]);
+  assert.deepEqual(withValidDefaults(overridden({}))[1], []);
 });
 
 test('a preset that cannot be is told and left out, and the others hold', () => {
-  const [mended, unfit] = sound(
+  const [mended, unfit] = withValidDefaults(
     overridden({
       chartSeconds: 1e6,
       sampleSeconds: 'often',
@@ -133,4 +133,28 @@ test('a preset that cannot be is told and left out, and the others hold', () => 
 test('a setting outside a group is a number: only of those a neighbour can stand in', () => {
   const alone = Object.values(schema.properties).filter(({ properties }) => properties === undefined);
   assert.deepEqual([...new Set(alone.map(({ type }) => type))], ['number']);
+});
+
+/** A validator that allows only `{}`. */
+const STRICT: SettingsValidator = {
+  validateData: ({ raw }) =>
+    raw === '{}'
+      ? null
+      : [{ instancePath: '/units', keyword: 'enum', schemaPath: '', message: 'must be equal to a constant' }]
+};
+
+function plugin(raw: string): ISettingRegistry.IPlugin {
+  return { id: 'p', raw, schema: { type: 'object' }, version: '1', data: { composite: {}, user: {} } };
+}
+
+test('settings that the schema does not allow are replaced by defaults with a warning', () => {
+  const warnings: string[] = [];
+  const warn = (problems: string): void => {
+    warnings.push(problems);
+  };
+  const valid = plugin('{}');
+  assert.equal(withValidSettings(valid, STRICT, warn), valid);
+  assert.deepEqual(warnings, []);
+  assert.equal(withValidSettings(plugin('{"units": 7}'), STRICT, warn).raw, '{}');
+  assert.deepEqual(warnings, ['/units must be equal to a constant']);
 });

@@ -16,10 +16,10 @@ from tests.nvml_standin import Standin, build
 GIB = 1024**3
 PANEL = ".jp-gpuwidget-panel"
 CARD = f"{PANEL} [data-gpu-uuid]"
-NOTICE = f"{PANEL} .jp-gpuwidget-kernel .jp-gpuwidget-notice"
-SERVER_NOTICE = f"{PANEL} .jp-gpuwidget-scroll > .jp-gpuwidget-notice"
-DEVICE = f"{PANEL} .jp-gpuwidget-device"
-LOAD = f"{PANEL} .jp-gpuwidget-kernel .jp-gpuwidget-act"
+NOTICE = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-notice"
+SERVER_NOTICE = f"{PANEL} .jp-gpuwidget-panel-scroll > .jp-gpuwidget-notice"
+DEVICE = f"{PANEL} .jp-gpuwidget-device-dropdown"
+LOAD = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-notice-action"
 
 _UTILIZATION = (97, 11, 100, 0, 94, 12, 0, 88)
 _USED = (57, 16, 129, 1, 60, 15, 1, 99)

@@ -59,7 +59,7 @@ def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Noteb
     show(notebook, 300)
     notebook.run(0)
     notebook.wait_until_done()
-    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-badge", "cuda:7")
+    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", "cuda:7")
     yield notebook, faked[0]
     notebook.close()
 
@@ -75,7 +75,7 @@ def test_before_there_is_a_notebook(eight: tuple[Lab, Standin], browser: Browser
         fold.click()
     assert violations(notebook, PANEL) == []
     notebook.script("await panel.sessionContext.shutdown(); panel.close(); panel.dispose();")
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-notebook:text('(no notebook)')")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-notebook:text('(no notebook)')")
     assert violations(notebook, PANEL) == []
     notebook.page.close(run_before_unload=False)
 
@@ -97,13 +97,13 @@ def test_gpus_and_who_holds_them(eight: tuple[Lab, Standin], opened: tuple[Noteb
     )
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-hint", "eval.ipynb")
     assert violations(notebook, PANEL) == []
-    for row in notebook.page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-row"):
+    for row in notebook.page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-gpu-row"):
         row.click()
     for fold in notebook.page.query_selector_all(f"{PANEL} summary"):
         fold.click()
     notebook.page.select_option(DEVICE, index=1)
     notebook.run(1)
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-busy:text('busy')")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     assert violations(notebook, PANEL) == []
     notebook.page.locator(f"{PANEL} [aria-label='Actions for eval.ipynb']").first.click()
     notebook.page.wait_for_selector(".lm-Menu-item")
@@ -118,14 +118,14 @@ def test_the_dashboard(opened: tuple[Notebook, FakedUsage]) -> None:
     page = notebook.page
     hide(notebook)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
-    page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-course canvas")
+    page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart canvas")
     assert violations(notebook, DASHBOARD) == []
     page.click(f"{DASHBOARD} summary")
     assert violations(notebook, DASHBOARD) == []
     page.keyboard.press("Escape")
-    page.click(f"{DASHBOARD} .jp-gpuwidget-live")
-    page.hover(f"{DASHBOARD} .jp-gpuwidget-course .u-over")
-    page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-readout")
+    page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-live")
+    page.hover(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart .u-over")
+    page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip")
     assert violations(notebook, DASHBOARD) == []
 
 
@@ -201,12 +201,12 @@ def test_a_recording_its_switches_and_the_doctor(open_notebook: Open) -> None:
     for cell in (0, 1):
         notebook.run(cell)
         notebook.wait_until_done()
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch:enabled")
-    for fold in ("switches-fold", "health"):
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
+    for fold in ("settings", "diagnostics"):
         notebook.page.click(f"{PANEL} .jp-gpuwidget-{fold} > summary")
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-link[data-status=broken]")
-    notebook.page.click(f"{PANEL} .jp-gpuwidget-switches-fold label:has-text('cuDNN benchmark') input")
-    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-switch-said", "ran: ")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-diagnostics-check[data-status=broken]")
+    notebook.page.click(f"{PANEL} .jp-gpuwidget-settings label:has-text('cuDNN benchmark') input")
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-settings-log", "ran: ")
     assert violations(notebook, PANEL) == []
 
 

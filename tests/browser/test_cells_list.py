@@ -19,7 +19,7 @@ Open = Callable[..., Notebook]
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 ROW = f"{CELLS} .jp-gpuwidget-cells-rows > [role=row]"
-RUNNING = f"{CELLS} .jp-gpuwidget-running"
+RUNNING = f"{CELLS} .jp-gpuwidget-cells-running"
 STATUS = ".jp-gpuwidget-status"
 MIME = "application/vnd.gpuwidget.report+json"
 WATCHED = "%%gpuwatch --name {label}\n{body}"
@@ -212,10 +212,10 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
     assert names(notebook) == ["[1]"]
     note = f"{CELLS} .jp-gpuwidget-cells-notes"
     assert notebook.page.inner_text(note) == "1 report of another version is left out."
-    notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-fold")
+    notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-toggle")
     notebook.page.wait_for_selector(ROW, state="hidden")
-    assert notebook.page.get_attribute(f"{CELLS} .jp-gpuwidget-cells-fold", "aria-expanded") == "false"
-    notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-fold")
+    assert notebook.page.get_attribute(f"{CELLS} .jp-gpuwidget-cells-toggle", "aria-expanded") == "false"
+    notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-toggle")
     notebook.page.wait_for_selector(ROW)
 
 
@@ -227,7 +227,7 @@ def test_bands_on_the_charts(browser: Browser, tmp_path: Path) -> None:
         notebook = lab.open(browser, saved(lab, "bands.ipynb", [long_ago]))
         show(notebook, 300)
         for uuid, title in ((first, "[7] · 1 min 00 s"), (second, "")):
-            chart = notebook.page.locator(f"[data-gpu-uuid='{uuid}'] .jp-gpuwidget-chart")
+            chart = notebook.page.locator(f"[data-gpu-uuid='{uuid}'] .jp-gpuwidget-gpu-chart")
             chart.locator("canvas").wait_for()
             box = chart.bounding_box()
             assert box is not None

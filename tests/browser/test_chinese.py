@@ -21,7 +21,8 @@ DASHBOARD = ".jp-gpuwidget-dashboard"
 HAN = re.compile(r"[\u4e00-\u9fff]")
 CLIPPED = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
-    .filter(node => node.checkVisibility() && !node.matches('select, option, canvas, .jp-gpuwidget-label'))
+    .filter(node => node.checkVisibility() &&
+            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
     .filter(node => getComputedStyle(node).textOverflow !== 'ellipsis')
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
@@ -82,11 +83,11 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
     path.write_text(json.dumps(content))
     notebook = lab.open(browser, path, height=1700, prepare=lambda page: faked.append(FakedUsage(page)))
     show(notebook, 300)
-    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-kernel", "此内核未加载 gpuwidget。")
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-section", "此内核未加载 gpuwidget。")
     look(notebook.page, "zh-not-loaded")
     notebook.run(0)
     notebook.wait_until_done()
-    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-badge", "cuda:7")
+    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", "cuda:7")
     front = notebook.script("return panel.sessionContext.session.kernel.id;")
     faked[0].say(
         [kernel(front, "train.ipynb", state="busy"), kernel("k2", "eval.ipynb", idle_since=1e9)],
@@ -96,9 +97,9 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
         ],
     )
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-hint", "空闲")
-    for row in notebook.page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-row")[:2]:
+    for row in notebook.page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-gpu-row")[:2]:
         row.click()
-    notebook.page.click(f"{PANEL} .jp-gpuwidget-switches-fold > summary")
+    notebook.page.click(f"{PANEL} .jp-gpuwidget-settings > summary")
     for width in (480, 300, 240):
         show(notebook, width)
         assert notebook.script(CLIPPED) == []
@@ -111,7 +112,7 @@ def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) 
     """Metrics, buttons and commands are Chinese; the launcher has it in JupyterLab's own group."""
     notebook = lab.open(browser, lab.write("board.ipynb", ["1"]), kernel=False)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
-    notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-course canvas")
+    notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart canvas")
     notebook.page.click(f"{DASHBOARD} summary")
     look(notebook.page, "zh-dashboard")
     assert english(notebook, DASHBOARD) == []

@@ -9,12 +9,12 @@ from helpers_panel import lab_with, machine, wait_for_text
 from playwright.sync_api import Browser, Route
 from test_dashboard_view import CHART, CHIP, DASHBOARD, choose, open_dashboard, shown
 
-BLANK = f"{DASHBOARD} .jp-gpuwidget-blank"
-TOOLS = f"{DASHBOARD} .jp-gpuwidget-tools"
-NOTICE = f"{DASHBOARD} > .jp-gpuwidget-notice"
-CSV = f"{DASHBOARD} .jp-gpuwidget-save"
+BLANK = f"{DASHBOARD} .jp-gpuwidget-dashboard-empty"
+TOOLS = f"{DASHBOARD} .jp-gpuwidget-dashboard-toolbar"
+NOTICE = f"{DASHBOARD} > .jp-gpuwidget-dashboard-notice"
+CSV = f"{DASHBOARD} .jp-gpuwidget-dashboard-csv"
 BUTTON = f"{BLANK} button"
-ON_THE_CHARTS = "() => document.activeElement?.matches('.jp-gpuwidget-charts')"
+ON_THE_CHARTS = "() => document.activeElement?.matches('.jp-gpuwidget-dashboard-charts')"
 
 
 def test_without_a_gpu(browser: Browser, tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from helpers_panel import PANEL, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import Browser, Page, Request
 
 DASHBOARD = ".jp-gpuwidget-dashboard"
-CHART = f"{DASHBOARD} .jp-gpuwidget-course"
-CHIP = f"{DASHBOARD} .jp-gpuwidget-chip"
-LIVE = f"{DASHBOARD} .jp-gpuwidget-live"
-PART = f"{DASHBOARD} .jp-gpuwidget-part"
-READOUT = f"{DASHBOARD} .jp-gpuwidget-readout"
+CHART = f"{DASHBOARD} .jp-gpuwidget-dashboard-chart"
+CHIP = f"{DASHBOARD} .jp-gpuwidget-dashboard-chip"
+LIVE = f"{DASHBOARD} .jp-gpuwidget-dashboard-live"
+PART = f"{DASHBOARD} .jp-gpuwidget-dashboard-time-range"
+READOUT = f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip"
 COUNT_DRAWINGS = """
 window.drawings = 0;
 const stroke = CanvasRenderingContext2D.prototype.stroke;
@@ -41,7 +41,7 @@ def open_dashboard(notebook: Notebook) -> None:
 
 def reading(page: Page, metric: str) -> str:
     """The figures above a chart."""
-    return page.inner_text(f"{CHART}[data-metric={metric}] .jp-gpuwidget-reading")
+    return page.inner_text(f"{CHART}[data-metric={metric}] .jp-gpuwidget-dashboard-chart-values")
 
 
 def shown(page: Page) -> list[str]:
@@ -84,7 +84,7 @@ def drag(page: Page, metric: str, start: float, end: float) -> None:
 def choose(page: Page, *metrics: str) -> None:
     """Show these metrics and no other."""
     page.click(f"{DASHBOARD} summary")
-    page.click(f"{DASHBOARD} .jp-gpuwidget-both button:text-is('None')")
+    page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-metric-buttons button:text-is('None')")
     for metric in metrics:
         page.check(f"{DASHBOARD} input[value={metric}]")
     page.keyboard.press("Escape")
@@ -96,7 +96,7 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
         notebook = lab.open(browser, lab.write("open.ipynb", ["1"]), kernel=False)
         page = notebook.page
         show(notebook)
-        page.click(f"{PANEL} .jp-gpuwidget-action")
+        page.click(f"{PANEL} .jp-gpuwidget-panel-action")
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 11 %")
         assert len(shown(page)) == 19
         wait_for_text(notebook, f"{CHART}[data-metric=memory_used]", "57 · 16 GiB")
@@ -112,7 +112,7 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_choose_metrics_gpus_and_range_and_find_them_after_a_reload(browser: Browser, tmp_path: Path) -> None:
-    """What was chosen is shown again, in its place, after the page was loaded anew."""
+    """Metrics, GPUs, time range and zoom are the same after a reload."""
     with lab_with(tmp_path, *busy(4)) as (lab, _):
         notebook = lab.open(browser, lab.write("choose.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -120,7 +120,7 @@ def test_choose_metrics_gpus_and_range_and_find_them_after_a_reload(browser: Bro
         choose(page, "power_w", "utilization")
         page.click(f"{CHIP} >> nth=1")
         page.click(f"{CHIP} >> nth=3")
-        page.click(f"{DASHBOARD} .jp-gpuwidget-ranges button:text-is('15 min')")
+        page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button:text-is('15 min')")
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
         assert shown(page) == ["utilization", "power_w"]
         workspace = page.url.partition("/workspaces/")[2].partition("/")[0].partition("?")[0]
@@ -129,8 +129,15 @@ def test_choose_metrics_gpus_and_range_and_find_them_after_a_reload(browser: Bro
         page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
         assert shown(page) == ["utilization", "power_w"]
-        assert pressed(page, f"{DASHBOARD} .jp-gpuwidget-ranges button") == ["15 min"]
+        assert pressed(page, f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button") == ["15 min"]
         assert pressed(page, CHIP) == ["0 H200", "2 H200"]
+        drag(page, "utilization", 0.5, 0.9)
+        page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
+        zoomed = page.inner_text(PART)
+        page.wait_for_timeout(3000)
+        page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
+        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
+        assert page.inner_text(PART) == zoomed
         page.close(run_before_unload=False)
 
 
@@ -148,7 +155,7 @@ def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
         since, until = (float(asked[-1][name][0]) for name in ("since", "until"))
         assert 100 < until - since < 140
         assert " \N{EN DASH} " in page.inner_text(PART)
-        page.focus(f"{DASHBOARD} .jp-gpuwidget-charts")
+        page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
         page.keyboard.press("+")
         page.wait_for_timeout(300)
         nearer = [float(asked[-1][name][0]) for name in ("since", "until")]
@@ -163,7 +170,7 @@ def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
         # Standing still: the figures stay, whatever happens.
         page.click(LIVE)
         page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
-        page.focus(f"{DASHBOARD} .jp-gpuwidget-charts")
+        page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
         page.keyboard.press("Escape")
         page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
         notebook.close()
@@ -175,7 +182,7 @@ def test_a_shared_cursor_reads_off_every_gpu(browser: Browser, tmp_path: Path) -
         notebook = lab.open(browser, lab.write("cursor.ipynb", ["1"]), kernel=False)
         page = notebook.page
         open_dashboard(notebook)
-        page.click(f"{DASHBOARD} .jp-gpuwidget-ranges button:text-is('1 min')")
+        page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button:text-is('1 min')")
         page.wait_for_timeout(3000)
         box = page.locator(f"{CHART}[data-metric=utilization] .u-over").bounding_box()
         assert box is not None
@@ -190,7 +197,7 @@ def test_a_shared_cursor_reads_off_every_gpu(browser: Browser, tmp_path: Path) -
         page.mouse.move(5, 5)
         page.wait_for_selector(READOUT, state="hidden")
         assert reading(page, "utilization") == "0 \N{EN DASH} 100 %"
-        page.focus(f"{DASHBOARD} .jp-gpuwidget-charts")
+        page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
         page.keyboard.press("Shift+ArrowLeft")
         page.wait_for_selector(READOUT, state="visible")
         notebook.close()
@@ -206,7 +213,7 @@ def test_a_table_of_what_is_shown(browser: Browser, tmp_path: Path) -> None:
         choose(page, "utilization", "power_w")
         page.wait_for_timeout(2000)
         with page.expect_download() as download:
-            page.click(f"{DASHBOARD} .jp-gpuwidget-save")
+            page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-csv")
         assert download.value.suggested_filename.startswith("gpus 20")
         text = Path(download.value.path()).read_text(encoding="utf-8-sig")
         header, *rows = list(csv.reader(io.StringIO(text)))
@@ -280,7 +287,7 @@ def test_what_a_gpu_has_not_says_why(browser: Browser, tmp_path: Path) -> None:
         page = notebook.page
         open_dashboard(notebook)
         page.wait_for_selector(f"{CHART}[data-metric=sm][data-empty]")
-        assert "Hopper" in page.inner_text(f"{CHART}[data-metric=sm] .jp-gpuwidget-why")
+        assert "Hopper" in page.inner_text(f"{CHART}[data-metric=sm] .jp-gpuwidget-dashboard-chart-reason")
         assert page.is_visible(f"{CHART}[data-metric=utilization] canvas")
         notebook.close()
 
@@ -289,7 +296,7 @@ def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
     """What is shown of a recording says that it is one."""
     notebook = lab.open(browser, lab.write("dashboard-recording.ipynb", ["1"]), kernel=False)
     open_dashboard(notebook)
-    wait_for_text(notebook, f"{DASHBOARD} .jp-gpuwidget-recording", "Recording of 4")
+    wait_for_text(notebook, f"{DASHBOARD} .jp-gpuwidget-dashboard-recording", "Recording of 4")
     notebook.close()
 
 
@@ -328,7 +335,7 @@ def test_below_a_notebook_7(browser: Browser, tmp_path: Path) -> None:
             assert 0 <= below < 5
             assert page.locator(".jp-Notebook .jp-Cell").first.is_visible()
             page.click(f"{DASHBOARD} summary")
-            box = page.locator(f"{DASHBOARD} .jp-gpuwidget-list").bounding_box()
+            box = page.locator(f"{DASHBOARD} .jp-gpuwidget-dashboard-metric-list").bounding_box()
             assert box is not None
             assert box["y"] + box["height"] < 700
             page.click("#jp-down-stack .lm-TabBar-tabCloseIcon")

@@ -10,11 +10,11 @@ from helpers_lab import Notebook
 from helpers_panel import NOTICE, PANEL, show, wait_for_text
 
 Open = Callable[..., Notebook]
-HEALTH = f"{PANEL} .jp-gpuwidget-health"
+HEALTH = f"{PANEL} .jp-gpuwidget-diagnostics"
 HEAD = f"{HEALTH} > summary"
-PLACE = f"{HEALTH} .jp-gpuwidget-place"
-LINK = f"{PLACE} .jp-gpuwidget-link"
-AGAIN = f"{HEALTH} .jp-gpuwidget-again"
+PLACE = f"{HEALTH} .jp-gpuwidget-diagnostics-environment"
+LINK = f"{PLACE} .jp-gpuwidget-diagnostics-check"
+AGAIN = f"{HEALTH} .jp-gpuwidget-diagnostics-run"
 
 
 def texts(notebook: Notebook, selector: str) -> list[str]:
@@ -38,7 +38,7 @@ def examined(open_notebook: Open, kernel: dict[str, object], server: object, sta
     answer_server(notebook, (status, server))
     for cell in (0, 1):
         run(notebook, cell)
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch:enabled")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     notebook.page.click(HEAD)
     notebook.page.wait_for_selector(LINK)
     return notebook
@@ -54,7 +54,7 @@ def test_it_asks_nobody_until_it_is_opened(open_notebook: Open) -> None:
     assert asked == []
     notebook.page.click(HEAD)
     wait_for_text(notebook, HEAD, "all links found")
-    assert texts(notebook, f"{PLACE} .jp-gpuwidget-place-sentence") == [
+    assert texts(notebook, f"{PLACE} .jp-gpuwidget-diagnostics-summary") == [
         "gpuwidget is not loaded in this kernel.",
         "All links are found: PyTorch can use 4 GPUs.",
     ]
@@ -70,13 +70,16 @@ def test_the_chain_of_kernel_and_server(open_notebook: Open) -> None:
     """Each link has a sign, its name, what was found and a word; what is broken stands in the first line."""
     notebook = examined(open_notebook, ill(), well())
     wait_for_text(notebook, HEAD, "1 link broken: PyTorch")
-    heads = texts(notebook, f"{PLACE}:first-child .jp-gpuwidget-link-head")
+    heads = texts(notebook, f"{PLACE}:first-child .jp-gpuwidget-diagnostics-check-head")
     assert heads[:2] == ["✕ PyTorch broken", "✓ CUDA runtime 13.0 found"]
     assert heads[6] == "? GPU unknown"
     assert heads[8:10] == ["\N{EN DASH} MIG and sharing MIG off skipped", "▲ Shared memory warning"]
-    found = texts(notebook, f"{PLACE}:first-child .jp-gpuwidget-link[open] .jp-gpuwidget-link-what")
+    found = texts(
+        notebook,
+        f"{PLACE}:first-child .jp-gpuwidget-diagnostics-check[open] .jp-gpuwidget-diagnostics-check-result",
+    )
     assert found == ["2.13.0+cpu, built for the CPU only", "not to be seen", "64 MiB"]
-    assert texts(notebook, f"{PLACE} .jp-gpuwidget-place-title") == [
+    assert texts(notebook, f"{PLACE} .jp-gpuwidget-diagnostics-title") == [
         f"Kernel of {notebook.path.name}",
         "Jupyter server",
     ]
@@ -95,9 +98,11 @@ def test_a_broken_link_is_unfolded_with_its_remedy(open_notebook: Open) -> None:
     broken.get_by_role("button", name="Copy").click()
     assert broken.get_by_role("button").inner_text() == "Copied"
     assert notebook.page.evaluate("navigator.clipboard.readText()") == COMMAND
-    assert not broken.locator(".jp-gpuwidget-link-evidence").is_visible()
-    broken.locator(".jp-gpuwidget-link-read").click()
-    assert "torch <b>2.13.0+cpu</b> (pip)" in broken.locator(".jp-gpuwidget-link-evidence").inner_text()
+    assert not broken.locator(".jp-gpuwidget-diagnostics-evidence").is_visible()
+    broken.locator(".jp-gpuwidget-diagnostics-evidence-head").click()
+    assert (
+        "torch <b>2.13.0+cpu</b> (pip)" in broken.locator(".jp-gpuwidget-diagnostics-evidence").inner_text()
+    )
     assert broken.locator("dd b").count() == 0
     warned = notebook.page.locator(f"{LINK}[data-status=warning]")
     assert "docker run --shm-size=8g …" in warned.inner_text()
@@ -117,8 +122,8 @@ def test_a_server_that_cannot_look(open_notebook: Open) -> None:
     sentence = "The examination came to no end within 60 seconds."
     notebook = examined(open_notebook, well("kernel"), {"message": sentence}, 503)
     wait_for_text(notebook, HEAD, "could not be looked at")
-    assert texts(notebook, f"{PLACE} .jp-gpuwidget-place-sentence")[1] == sentence
-    assert texts(notebook, f"{PLACE}:nth-child(2) .jp-gpuwidget-link") == []
+    assert texts(notebook, f"{PLACE} .jp-gpuwidget-diagnostics-summary")[1] == sentence
+    assert texts(notebook, f"{PLACE}:nth-child(2) .jp-gpuwidget-diagnostics-check") == []
 
 
 def test_an_older_server(open_notebook: Open) -> None:
@@ -133,7 +138,7 @@ def test_the_servers_own_answer(open_notebook: Open) -> None:
     show(notebook, 300)
     notebook.page.click(HEAD)
     notebook.page.wait_for_selector(LINK)
-    titles = texts(notebook, f"{PLACE}:nth-child(2) .jp-gpuwidget-link-title")
+    titles = texts(notebook, f"{PLACE}:nth-child(2) .jp-gpuwidget-diagnostics-check-title")
     assert titles[:4] == ["PyTorch", "CUDA runtime", "cuDNN", "NCCL"]
     assert len(titles) == 14
 

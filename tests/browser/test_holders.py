@@ -24,11 +24,12 @@ NOTIFICATION = "@jupyterlab/apputils-extension/notification"
 LINE = f"{CARD} .jp-gpuwidget-holder"
 MENU = ".lm-Menu-item"
 HINT = f"{PANEL} .jp-gpuwidget-hint"
-OUTCOME = f"{PANEL} .jp-gpuwidget-outcome"
+OUTCOME = f"{PANEL} .jp-gpuwidget-panel-message"
 DIALOG = ".jp-Dialog-content"
 CLIPPED = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
-    .filter(node => node.checkVisibility() && !node.matches('select, option, canvas, .jp-gpuwidget-label'))
+    .filter(node => node.checkVisibility() &&
+            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
     .filter(node => getComputedStyle(node).textOverflow !== 'ellipsis')
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
@@ -171,8 +172,10 @@ def test_each_gpu_says_who_holds_it(desk: Callable[..., Desk]) -> None:
     page = here.notebook.page
     assert page.get_attribute(f"{LINE}:first-child", "aria-current") == "true"
     assert page.locator(f"{LINE} button:enabled").count() == 4
-    wait_for_text(here.notebook, f"{CARD} .jp-gpuwidget-reason", "This container has process ids of its own.")
-    wait_for_text(here.notebook, f"{CARD} .jp-gpuwidget-memory", "14.0 here")
+    wait_for_text(
+        here.notebook, f"{CARD} .jp-gpuwidget-holder-reason", "This container has process ids of its own."
+    )
+    wait_for_text(here.notebook, f"{CARD} .jp-gpuwidget-gpu-memory", "14.0 here")
     title = page.get_attribute(f"{LINE} .jp-gpuwidget-holder-torch:not(:empty)", "title") or ""
     assert "own number: what it has reserved, without the CUDA context" in title
     for width in (240, 300, 480):
@@ -185,8 +188,8 @@ def test_many_holders(desk: Callable[..., Desk]) -> None:
     here = desk()
     many = [holding(12 - 1 * place, pid=place, user="bob", program=f"rank {place}") for place in range(12)]
     here.usage.say([], [gpu(here.gpus[0], *many, unattributed=GIB), gpu(here.gpus[1])])
-    wait_for_text(here.notebook, f"{CARD} .jp-gpuwidget-more", "and 7 more")
-    assert "28.0 GiB" in here.notebook.page.inner_text(f"{CARD} .jp-gpuwidget-more >> nth=0")
+    wait_for_text(here.notebook, f"{CARD} .jp-gpuwidget-panel-more", "and 7 more")
+    assert "28.0 GiB" in here.notebook.page.inner_text(f"{CARD} .jp-gpuwidget-panel-more >> nth=0")
     assert here.lines(0) == [
         *(f"bob: rank {place} {12 - place}.0 GiB" for place in range(5)),
         "unattributed 1.0 GiB",
@@ -194,7 +197,7 @@ def test_many_holders(desk: Callable[..., Desk]) -> None:
     for width in (240, 300, 480):
         show(here.notebook, width)
         assert here.notebook.script(CLIPPED) == []
-    here.notebook.page.focus(f"{CARD} .jp-gpuwidget-more >> nth=0")
+    here.notebook.page.focus(f"{CARD} .jp-gpuwidget-panel-more >> nth=0")
     here.notebook.page.keyboard.press("Enter")
     assert len(here.lines(0)) == 13
 
@@ -213,7 +216,9 @@ def test_nothing_moves_while_they_change(desk: Callable[..., Desk]) -> None:
     say(0)
     wait_for_text(here.notebook, LINE, "b.ipynb")
     # What the panel says of the kernel comes with its first answer, and takes its room then.
-    here.notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-kernel button:text('Load gpuwidget')")
+    here.notebook.page.wait_for_selector(
+        f"{PANEL} .jp-gpuwidget-device-section button:text('Load gpuwidget')"
+    )
     here.notebook.page.wait_for_timeout(3000)
     order = [line.split()[0] for line in here.lines(0)]
     here.notebook.script(WATCH_SHIFTS)

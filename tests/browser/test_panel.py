@@ -37,7 +37,7 @@ def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab) -> None:
     notebook.page.wait_for_selector(f"{CARD} canvas")
     assert [card["uuid"] for card in cards(notebook)] == uuids(lab)
     assert "H200" in cards(notebook)[0]["text"]
-    assert notebook.page.inner_text(f"{PANEL} .jp-gpuwidget-recording") == LABEL
+    assert notebook.page.inner_text(f"{PANEL} .jp-gpuwidget-panel-recording") == LABEL
 
 
 def test_the_chart_starts_with_the_past(open_notebook: Open) -> None:
@@ -87,9 +87,9 @@ def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
     notebook.wait_until_done()
     wait_for_text(notebook, f"{DEVICE} option", "cpu")
     notebook.run(1)
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-busy:text('busy')")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     notebook.page.select_option(DEVICE, "cpu")
-    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-notes", "next cell", seconds=5)
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-notes", "next cell", seconds=5)
     assert not notebook.script("return window.gpuwidgetDone;")
     notebook.wait_until_done()
     notebook.run(2)
@@ -107,9 +107,9 @@ def test_views_stay_in_step(open_notebook: Open) -> None:
         notebook.run(cell)
         notebook.wait_until_done()
     notebook.page.wait_for_function(f"() => document.querySelector('{DEVICE}').value === 'cpu'")
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch[aria-pressed=true]")
-    notebook.page.click(f"{PANEL} .jp-gpuwidget-watch")
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch[aria-pressed=false]")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch[aria-pressed=true]")
+    notebook.page.click(f"{PANEL} .jp-gpuwidget-device-watch")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch[aria-pressed=false]")
 
 
 def test_a_restarted_kernel(open_notebook: Open) -> None:
@@ -195,7 +195,7 @@ def test_nothing_is_done_while_hidden(open_notebook: Open) -> None:
     assert streams == []
     show(notebook)
     notebook.page.wait_for_selector(f"{CARD} canvas")
-    notebook.page.wait_for_selector(".jp-gpuwidget-watch:enabled")
+    notebook.page.wait_for_selector(".jp-gpuwidget-device-watch:enabled")
     hide(notebook)
     notebook.page.wait_for_timeout(500)
     assert streams == ["open", "closed"]
@@ -231,7 +231,7 @@ def test_it_is_reached_by_keyboard(open_notebook: Open) -> None:
     notebook.script("await app.commands.execute('gpuwidget:choose-device');")
     focused = "() => document.activeElement.getAttribute('aria-label')"
     assert notebook.page.evaluate(focused) == "Default torch device"
-    row = notebook.page.locator(f"{CARD} .jp-gpuwidget-row").first
+    row = notebook.page.locator(f"{CARD} .jp-gpuwidget-gpu-row").first
     before = row.get_attribute("aria-expanded")
     row.focus()
     notebook.page.keyboard.press("Enter")

@@ -12,11 +12,12 @@ from playwright.sync_api import Browser, Page
 from test_cells_list import ROW, report, saved
 
 Open = Callable[..., Notebook]
-SCROLL = f"{PANEL} .jp-gpuwidget-scroll"
-SWITCHES = f"{PANEL} .jp-gpuwidget-switches-fold"
-HEALTH = f"{PANEL} .jp-gpuwidget-health"
-CELLS = f"{PANEL} .jp-gpuwidget-cells-fold"
-AGAIN = f"{HEALTH} .jp-gpuwidget-again"
+SCROLL = f"{PANEL} .jp-gpuwidget-panel-scroll"
+SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
+HEALTH = f"{PANEL} .jp-gpuwidget-diagnostics"
+CELLS = f"{PANEL} .jp-gpuwidget-cells-toggle"
+ENERGY = f"{PANEL} .jp-gpuwidget-cells-column:last-child"
+AGAIN = f"{HEALTH} .jp-gpuwidget-diagnostics-run"
 SEEN = """
 ([selector, scroll]) => {
     const view = document.querySelector(scroll).getBoundingClientRect();
@@ -67,10 +68,10 @@ def test_everything_unfolded_in_little_room(open_notebook: Open, lab: Lab) -> No
     show(notebook, 240)
     notebook.run(0)
     notebook.wait_until_done()
-    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch:enabled")
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     for fold in (SWITCHES, HEALTH):
         page.click(f"{fold} > summary")
-    page.wait_for_selector(f"{HEALTH} .jp-gpuwidget-link")
+    page.wait_for_selector(f"{HEALTH} .jp-gpuwidget-diagnostics-check")
     page.wait_for_selector(f"{AGAIN}:enabled")
     assert unfolded(page) == {"switches": True, "health": True, "cells": True}
     box = page.locator(SCROLL).bounding_box()
@@ -80,7 +81,7 @@ def test_everything_unfolded_in_little_room(open_notebook: Open, lab: Lab) -> No
     for fold in (SWITCHES, HEALTH):
         whole = page.eval_on_selector(fold, "node => [node.offsetHeight >= node.scrollHeight, node.open]")
         assert whole == [True, True]
-    for part in (f"{SWITCHES} .jp-gpuwidget-switch", f"{CARD} .jp-gpuwidget-row", AGAIN, ROW):
+    for part in (f"{SWITCHES} .jp-gpuwidget-settings-row", f"{CARD} .jp-gpuwidget-gpu-row", AGAIN, ROW):
         assert reach(page, part), part
     before = page.eval_on_selector(PANEL, SHARES)
     notebook.watch_shifts()
@@ -103,12 +104,12 @@ def test_the_doctor_is_at_hand_below_many_gpus(browser: Browser, tmp_path: Path)
         page.click(f"{HEALTH} > summary")
         wait_for_text(notebook, f"{HEALTH} > summary", "all links found")
         assert seen(page, f"{HEALTH} > summary", SCROLL) == 1
-        assert seen(page, f"{HEALTH} .jp-gpuwidget-place-title", SCROLL) >= 1
+        assert seen(page, f"{HEALTH} .jp-gpuwidget-diagnostics-title", SCROLL) >= 1
         notebook.close()
 
 
-def test_folds_are_found_again_after_a_reload(open_notebook: Open, lab: Lab) -> None:
-    """What was folded and unfolded is so again, and a doctor that is found unfolded asks nobody by itself."""
+def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> None:
+    """Expanded sections and the cells' order are restored; an expanded doctor runs no checks by itself."""
     notebook = open_notebook(saved(lab, "folds.ipynb", [report(1, 1, 1.0)]), kernel=False)
     page = notebook.page
     answer_server(notebook, (200, well()))
@@ -119,11 +120,12 @@ def test_folds_are_found_again_after_a_reload(open_notebook: Open, lab: Lab) -> 
     with page.expect_request(
         lambda request: request.method == "PUT" and uuids(lab)[1] in (request.post_data or "")
     ):
+        page.click(f"{ENERGY} > button")
         for head in (f"{SWITCHES} > summary", f"{HEALTH} > summary", CELLS):
             page.click(head)
         wait_for_text(notebook, f"{HEALTH} > summary", "all links found")
         for place in (0, 1):
-            page.locator(f"{CARD} .jp-gpuwidget-row").nth(place).click()
+            page.locator(f"{CARD} .jp-gpuwidget-gpu-row").nth(place).click()
     page.goto(page.url.split("?")[0])
     notebook.wait_until_open(kernel=False)
     asked = answer_server(notebook, (200, well()))
@@ -131,6 +133,8 @@ def test_folds_are_found_again_after_a_reload(open_notebook: Open, lab: Lab) -> 
     page.wait_for_selector(CARD)
     assert unfolded(page) == {"switches": True, "health": True, "cells": False}
     assert [card["open"] for card in cards(notebook)[:2]] == [not open_before for open_before in before]
+    page.click(CELLS)
+    assert page.get_attribute(ENERGY, "aria-sort") == "descending"
     wait_for_text(notebook, HEALTH, "Not looked at yet.")
     assert asked == []
     page.click(f"{AGAIN}:has-text('Look now')")

@@ -26,7 +26,8 @@ from playwright.sync_api import Browser
 
 CLIPPED = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
-    .filter(node => node.checkVisibility() && !node.matches('select, option, canvas, .jp-gpuwidget-label'))
+    .filter(node => node.checkVisibility() &&
+            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
 """
@@ -52,7 +53,7 @@ def answering(notebook: Notebook, gpus: list[str]) -> None:
     """Have the kernel answer as one whose torch sees these GPUs, and wait until the panel knows."""
     notebook.run(0)
     notebook.wait_until_done()
-    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-badge", f"cuda:{len(gpus) - 1}")
+    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", f"cuda:{len(gpus) - 1}")
 
 
 @pytest.mark.parametrize("gpus", [1, 8, 16])
@@ -99,7 +100,7 @@ def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -
         notebook = lab.open(browser, lab.write("still.ipynb", ["1"]), height=1400)
         show(notebook, 300)
         notebook.page.wait_for_selector(f"{CARD}[data-open=false]")
-        for row in notebook.page.query_selector_all(f"{CARD} .jp-gpuwidget-row")[:4]:
+        for row in notebook.page.query_selector_all(f"{CARD} .jp-gpuwidget-gpu-row")[:4]:
             row.click()
         # What the panel says of the kernel comes with its first answer, and takes its room then.
         notebook.page.wait_for_selector(LOAD)
@@ -120,18 +121,18 @@ def test_a_chart_out_of_sight_is_not_drawn(browser: Browser, tmp_path: Path) -> 
         page = notebook.page
         show(notebook)
         page.wait_for_selector(f"{CARD}[data-open=false]")
-        for row in page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-row"):
+        for row in page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-gpu-row"):
             row.evaluate("row => row.click()")
         page.wait_for_function(
             "chart => document.querySelectorAll(chart).length === 16",
-            arg=f"{CARD} .jp-gpuwidget-chart canvas",
+            arg=f"{CARD} .jp-gpuwidget-gpu-chart canvas",
         )
         notebook.script(COUNT_DRAWINGS)
         for step, watts in ((1, 611), (2, 98)):
             standin.scenario(*machine(16, step))
             page.wait_for_function(
                 "([selector, text]) => document.querySelector(selector).textContent === text",
-                arg=[f"{CARD}[data-gpu-uuid='{last}'] .jp-gpuwidget-power", f"{watts} of 700 W"],
+                arg=[f"{CARD}[data-gpu-uuid='{last}'] .jp-gpuwidget-gpu-power", f"{watts} of 700 W"],
             )
         page.wait_for_function("uuid => window.drawings[uuid] > 4", arg=first)
         assert page.evaluate("uuid => window.drawings[uuid] ?? 0", last) == 0
@@ -217,7 +218,7 @@ def test_another_version_in_the_kernel(
         show(notebook)
         notebook.run(0)
         notebook.wait_until_done()
-        wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-kernel", notice)
+        wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-section", notice)
         assert notebook.page.is_disabled(DEVICE) == disabled
         notebook.close()
 
@@ -244,7 +245,7 @@ def test_a_kernel_is_asked_seldom(browser: Browser, tmp_path: Path) -> None:
         show(notebook)
         notebook.run(0)
         notebook.wait_until_done()
-        notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch:enabled")
+        notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
         notebook.script(COUNT_QUESTIONS)
         notebook.page.wait_for_timeout(7000)
         assert notebook.script("return window.questions;") <= 3
@@ -252,7 +253,7 @@ def test_a_kernel_is_asked_seldom(browser: Browser, tmp_path: Path) -> None:
         notebook.page.wait_for_timeout(500)
         for _ in range(10):
             notebook.page.wait_for_timeout(500)
-            assert notebook.page.inner_text(f"{PANEL} .jp-gpuwidget-busy") == "busy"
+            assert notebook.page.inner_text(f"{PANEL} .jp-gpuwidget-device-busy") == "busy"
         notebook.wait_until_done()
         assert notebook.script("return window.questions;") <= 7
         notebook.close()
@@ -265,7 +266,7 @@ def test_a_kernel_restarted_from_elsewhere(browser: Browser, tmp_path: Path) -> 
         show(notebook)
         notebook.run(0)
         notebook.wait_until_done()
-        notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-watch:enabled")
+        notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
         kernel = notebook.script("return panel.sessionContext.session.kernel.id;")
         request = urllib.request.Request(
             f"{lab.url}/api/kernels/{kernel}/restart?token={lab.token}", data=b"", method="POST"
@@ -287,5 +288,5 @@ def test_notebook_7(browser: Browser, tmp_path: Path) -> None:
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:show-panel')")
         page.wait_for_selector(f"{CARD} canvas", state="visible")
-        page.wait_for_selector(f"{PANEL} .jp-gpuwidget-notebook:text('seven.ipynb')")
+        page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-notebook:text('seven.ipynb')")
         page.close(run_before_unload=False)

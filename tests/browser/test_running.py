@@ -12,8 +12,8 @@ from helpers_panel import CARD, PANEL, lab_with, machine, show, wait_for_text
 from playwright.sync_api import Browser
 
 GIB = 1024**3
-BUSY = f"{PANEL} .jp-gpuwidget-kernel .jp-gpuwidget-busy"
-RUNNING = f"{PANEL} .jp-gpuwidget-running"
+BUSY = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-device-busy"
+RUNNING = f"{PANEL} .jp-gpuwidget-cells-running"
 HOLDER = f"{CARD} .jp-gpuwidget-holder"
 DIALOG = ".jp-Dialog-content"
 LOAD = "%load_ext gpuwidget\nimport os; os.getpid()"
@@ -82,10 +82,10 @@ def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path
         assert page.inner_text(BUSY) == "busy"
         assert page.get_attribute(BUSY, "title") == HOLDS
         wait_for_holder(notebook, "train.ipynb busy 14.0 GiB")
-        box = page.locator(f"{CARD} .jp-gpuwidget-chart").bounding_box()
+        box = page.locator(f"{CARD} .jp-gpuwidget-gpu-chart").bounding_box()
         assert box is not None
         page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 20)
-        assert page.get_attribute(f"{CARD} .jp-gpuwidget-chart", "title") == "[2]"
+        assert page.get_attribute(f"{CARD} .jp-gpuwidget-gpu-chart", "title") == "[2]"
         page.click(f"{PANEL} [aria-label='Actions for train.ipynb']")
         page.click(".lm-Menu-item:has-text('Shut Down Its Kernel')")
         assert "the cell that runs now, and those that wait" in page.inner_text(DIALOG)
@@ -128,7 +128,7 @@ def test_a_cell_that_began_before_the_page(
     wait_for_busy(other, True)
     for each in (notebook, other):
         each.script(USAGE_REQUEST)
-        wait_for_text(each, f"{PANEL} .jp-gpuwidget-kernel", "busy")
+        wait_for_text(each, f"{PANEL} .jp-gpuwidget-device-section", "busy")
     end.touch()
     wait_for_busy(notebook, False)
     wait_for_busy(other, False)
@@ -159,5 +159,5 @@ def test_a_cell_that_ends_behind_another_notebook(
     end.touch()
     notebook.wait_until_done()
     notebook.script("app.shell.activateById(panel.id);")
-    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-notebook", notebook.path.name)
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-notebook", notebook.path.name)
     wait_for_busy(notebook, False)

@@ -18,17 +18,18 @@ from test_chinese import CLIPPED
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 DASHBOARD = ".jp-gpuwidget-dashboard"
-HEALTH = f"{PANEL} .jp-gpuwidget-health"
-RATE = f"{PANEL} .jp-gpuwidget-rate"
+HEALTH = f"{PANEL} .jp-gpuwidget-diagnostics"
+RATE = f"{PANEL} .jp-gpuwidget-panel-rate"
 STATUS = ".jp-gpuwidget-status"
-SWITCHES = f"{PANEL} .jp-gpuwidget-switches-fold"
+SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
 SHORTCUTS = json.loads((Path(__file__).parents[2] / "labextension" / "schema" / "panel.json").read_text())[
     "jupyter.lab.shortcuts"
 ]
 SETTINGS = "jupyterlab-gpuwidget:panel"
 PLACES = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')].filter(node => node.checkVisibility())
-    .filter(node => getComputedStyle(node).display !== 'inline' && !node.matches('.jp-gpuwidget-fold-state'))
+    .filter(node => getComputedStyle(node).display !== 'inline' &&
+            !node.matches('.jp-gpuwidget-section-summary'))
     .map(node => [node.className, Math.round(node.getBoundingClientRect().top)].join(' '));
 """
 
@@ -108,7 +109,7 @@ def test_what_to_show(lab: Lab, browser: Browser) -> None:
     parts = {"switches": SWITCHES, "cells": CELLS, "health": HEALTH, "statusBar": STATUS}
     for part in parts.values():
         page.wait_for_selector(part, state="visible")
-    holders = f"{CARD}[data-open=true] .jp-gpuwidget-holders"
+    holders = f"{CARD}[data-open=true] .jp-gpuwidget-holder-list"
     page.wait_for_selector(holders, state="attached")
     names = [*parts, "holders", "bands", "hints"]
     choose(notebook, show=dict.fromkeys(names, False))
@@ -149,7 +150,7 @@ def test_rate(lab: Lab, browser: Browser) -> None:
 
 
 def test_bad_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    """What can't be is not saved; preset by an administrator it is told, and all else works and holds."""
+    """Invalid values are not saved; invalid presets are reported; invalid saved settings are ignored."""
     notebook = lab.open(browser, lab.write("bad.ipynb", ["1"]), kernel=False)
     for bad in ({"sampleSeconds": -1}, {"units": {"memory": "bits"}}, {"show": {"sun": True}}):
         with pytest.raises(Error, match="failed to validate"):
@@ -158,7 +159,10 @@ def test_bad_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "F"}}}
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "overrides.json").write_text(json.dumps(presets))
-    (tmp_path / "lab").mkdir()
+    # Saved settings that an older version may have allowed. Jupyter's server logs this and sends none.
+    saved = tmp_path / "lab" / "settings" / "jupyterlab-gpuwidget" / "panel.jupyterlab-settings"
+    saved.parent.mkdir(parents=True)
+    saved.write_text(json.dumps({"units": {"temperature": "K"}, "removed": 1}))
     preset = Lab(tmp_path / "lab", "replay", options=[f"--LabApp.app_settings_dir={tmp_path / 'app'}"])
     try:
         preset.wait_until_ready()

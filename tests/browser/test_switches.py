@@ -9,9 +9,9 @@ from helpers_lab import Notebook
 from helpers_panel import PANEL, show, wait_for_text
 
 Open = Callable[..., Notebook]
-FOLD = f"{PANEL} .jp-gpuwidget-switches-fold"
+FOLD = f"{PANEL} .jp-gpuwidget-settings"
 HEAD = f"{FOLD} > summary"
-SAID = f"{FOLD} .jp-gpuwidget-switch-said"
+SAID = f"{FOLD} .jp-gpuwidget-settings-log"
 BENCHMARK = f"{FOLD} label:has-text('cuDNN benchmark') input"
 MATMUL = f"{FOLD} label:has-text('float32 matmul') select"
 LOAD_BOTH = "%load_ext gpuwidget\nimport torch"
@@ -61,7 +61,7 @@ def test_while_a_cell_runs_it_waits(notebook: Notebook) -> None:
     """The running cell is left alone; the panel says so, and what it ran once the next one has begun."""
     height = notebook.page.evaluate(f"document.querySelector('{FOLD}').offsetHeight")
     notebook.run(2)
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-busy:text('busy')")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     notebook.page.click(BENCHMARK)
     wait_for_text(notebook, SAID, "from the next cell: torch.backends.cudnn.benchmark = True", seconds=5)
     wait_for_text(notebook, HEAD, "1 from the next cell")
@@ -77,7 +77,7 @@ def test_what_a_cell_sets_shows(notebook: Notebook) -> None:
     """The panel and %gpu switches are in step."""
     run(notebook, 3)
     notebook.page.wait_for_function(
-        "() => [...document.querySelectorAll('.jp-gpuwidget-switch')]"
+        "() => [...document.querySelectorAll('.jp-gpuwidget-settings-row')]"
         ".some(row => row.innerText.includes('cuDNN benchmark') && row.querySelector('input').checked)"
     )
     assert "ran: torch.backends.cudnn.benchmark = True" in notebook.page.inner_text(SAID)

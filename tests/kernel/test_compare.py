@@ -6,7 +6,7 @@ from helpers_kernel import Kernel, Ran
 
 
 def table(ran: Ran) -> dict[str, str]:
-    """The one output of a comparison."""
+    """Return the only output of a comparison."""
     assert ran.reply["status"] == "ok", ran.reply
     (shown,) = [message for message in ran.messages if message.type == "display_data"]
     data = shown.content["data"]
@@ -16,7 +16,7 @@ def table(ran: Ran) -> dict[str, str]:
 
 
 def test_cells_labels_and_variables(kernel: Kernel) -> None:
-    """A cell's number, a label with blanks and a variable each name a run; text of the user's stays text."""
+    """A cell's number, a label with spaces and a variable select a run; the user's text is escaped."""
     first = kernel.run("%%gpuwatch --name '<b>big</b> one'\n1").reply["execution_count"]
     second = kernel.run("%%gpuwatch\n2").reply["execution_count"]
     kernel.setup("import gpuwidget\nwith gpuwidget.watch() as w: pass\nkept = w.report")
@@ -31,7 +31,7 @@ def test_cells_labels_and_variables(kernel: Kernel) -> None:
 
 
 def test_a_cell_that_was_run_again(kernel: Kernel) -> None:
-    """A number that no watched cell has any more, or that none ever had, is said in one line."""
+    """A number that no watched cell has is a one-line error."""
     for words in ("1 99999", "only-one", "", "1 2 3", "'unclosed 2"):
         ran = kernel.run(f"%gpu compare {words}")
         assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")

@@ -14,12 +14,12 @@ from nvml_standin import Standin, build
 
 NOW = "str(torch.get_default_device())"
 _PANEL_TIMEOUT_S = 2.0
-"""So long the panel waits for an answer."""
+"""Seconds that the panel waits for a reply."""
 
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel of its own with gpuwidget loaded, in which the stand-in can be imported."""
+    """A separate kernel with gpuwidget loaded, in which the fake torch can be imported."""
     made = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     made.ok("%load_ext gpuwidget\nimport gpuwidget, threading")
     return made
@@ -27,13 +27,13 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 @pytest.fixture
 def with_torch(kernel: Kernel) -> Kernel:
-    """The same, with CUDA up."""
+    """The same kernel with CUDA initialized."""
     kernel.ok("import torch\ntorch.cuda.init()")
     return kernel
 
 
 def test_choosing_by_magic(with_torch: Kernel) -> None:
-    """%gpu device cuda:1 holds from the next cell, and for all that means 'the GPU'; none ends it."""
+    """%gpu device cuda:1 takes effect from the next cell, for all that uses 'cuda'; none restores."""
     ran = with_torch.ok(f"%gpu device cuda:1\nprint({NOW})")
     assert ran.text == "cpu\n"
     assert ran.displayed.startswith("Default torch device from the next cell: cuda:1 (full mode, 1 to 2 µs")
@@ -47,7 +47,7 @@ def test_choosing_by_magic(with_torch: Kernel) -> None:
 
 
 def test_listing(with_torch: Kernel) -> None:
-    """%gpu device shows what is chosen and every device there is."""
+    """%gpu device shows the default device and all devices."""
     lines = with_torch.ok("%gpu device").displayed.splitlines()
     assert lines[0] == "No default torch device is chosen. torch says cpu."
     assert [line.split()[0] for line in lines[1:]] == ["cpu", "cuda:0", "cuda:1"]
@@ -55,7 +55,7 @@ def test_listing(with_torch: Kernel) -> None:
 
 
 def test_light_mode(with_torch: Kernel) -> None:
-    """With --light only the current CUDA device moves, and new tensors stay where they were."""
+    """With --light only the current CUDA device changes; new tensors stay on their device."""
     assert "current CUDA device only, no cost" in with_torch.ok("%gpu device cuda:1 --light").displayed
     assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 1)"
 
@@ -74,7 +74,7 @@ def test_light_mode(with_torch: Kernel) -> None:
     ],
 )
 def test_what_is_not_there(with_torch: Kernel, line: str, says: str) -> None:
-    """A device that does not exist is refused in a sentence that says what is there."""
+    """A device that does not exist is an error that lists the devices."""
     ran = with_torch.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert "ran\n" not in ran.text
@@ -82,7 +82,7 @@ def test_what_is_not_there(with_torch: Kernel, line: str, says: str) -> None:
 
 
 def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """Where torch was built without CUDA, that is said, and the CPU can be chosen."""
+    """With a torch built without CUDA a sentence has the reason, and the CPU can be chosen."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none", TORCH_STANDIN_GPUS="0")
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
     reason = "This torch (2.13.0+cpu) was built without CUDA: there is only the CPU."
@@ -94,7 +94,7 @@ def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
-    """A choice is kept, says so, never imports torch, and holds from the cell after the import."""
+    """A choice before the import is stored, imports no torch, and takes effect after the import."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
     kernel.ok("%load_ext gpuwidget\nimport sys")
     assert "torch is not imported yet. The choice holds" in kernel.ok("%gpu device cuda:1").displayed
@@ -119,7 +119,7 @@ def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
     ],
 )
 def test_one_cells_device(with_torch: Kernel, body: str) -> None:
-    """%%gpuwatch --device is for one cell, however it ends."""
+    """%%gpuwatch --device applies to one cell, however it ends."""
     ran = with_torch.run(f"%%gpuwatch --device cuda:1\n{body}".replace("NOW", NOW))
     assert "cuda:1" in ran.text
     assert len(ran.cards) == 1
@@ -128,14 +128,14 @@ def test_one_cells_device(with_torch: Kernel, body: str) -> None:
 
 
 def test_one_cells_device_under_another_magic(with_torch: Kernel) -> None:
-    """It holds too where %%gpuwatch is reached as a registered magic, by run_cell_magic."""
+    """It also applies if %%gpuwatch runs as a registered magic, by run_cell_magic."""
     cell = f"get_ipython().run_cell_magic('gpuwatch', '--device cuda:1', \"print({NOW})\")"
     assert with_torch.ok(cell).text == "cuda:1\n"
     assert with_torch.ok(NOW).result == "'cpu'"
 
 
 def test_one_cells_device_and_an_interrupt(with_torch: Kernel) -> None:
-    """The stop button puts everything back."""
+    """An interrupt restores the previous device."""
     body = "open('on', 'w').close()\nwhile True: threading.Event().wait(0.01)"
     request = with_torch.send(f"%%gpuwatch --device cuda:1\n{body}")
     with_torch.wait_for_file("on")
@@ -145,7 +145,7 @@ def test_one_cells_device_and_an_interrupt(with_torch: Kernel) -> None:
 
 
 def test_a_views_question_while_a_cell_runs(with_torch: Kernel) -> None:
-    """The panel's question is answered meanwhile, and a choice made so holds from the next cell."""
+    """The panel's request is answered during a cell, and its choice takes effect from the next cell."""
     with_torch.ok("import os\ndef stopped(): return os.path.exists('stop')")
     request = with_torch.send(f"open('on', 'w').close()\nwhile not stopped(): pass\n{NOW}")
     with_torch.wait_for_file("on")
@@ -168,7 +168,7 @@ def test_a_views_question_while_a_cell_runs(with_torch: Kernel) -> None:
 
 
 def test_what_a_view_is_told(with_torch: Kernel) -> None:
-    """The state names version, process, torch and choices; what can't be done is said beside it."""
+    """The state has version, process, torch and devices; a failed request has its reason beside it."""
     state = with_torch.answer_to(ask="state")["state"]
     assert state["pid"] == with_torch.process_id
     assert (state["schema"], state["torch"], state["cuda_initialized"]) == (1, "2.13.0", True)
@@ -183,7 +183,7 @@ def test_what_a_view_is_told(with_torch: Kernel) -> None:
 
 
 def test_watching_by_a_view(with_torch: Kernel) -> None:
-    """The panel's toggle is that of %gpu watch."""
+    """The panel's toggle and %gpu watch are the same setting."""
     assert with_torch.answer_to(ask="watch", on=True)["state"]["watching"] is True
     assert len(with_torch.ok("1").cards) == 1
     assert with_torch.answer_to(ask="watch", on=False)["state"]["watching"] is False
@@ -191,7 +191,7 @@ def test_watching_by_a_view(with_torch: Kernel) -> None:
 
 
 def test_a_silent_driver_keeps_no_view_waiting(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
-    """Where the driver's calls do not return, a view still hears in time what torch alone can say."""
+    """If the driver hangs, the panel still gets in time what torch reports."""
     driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
     driver.scenario("gpus=2", "*=hang")
     path = driver.environment()["LD_LIBRARY_PATH"]
@@ -210,7 +210,7 @@ def test_a_silent_driver_keeps_no_view_waiting(start_kernel: Callable[..., Kerne
 
 
 def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
-    """%unload_ext puts torch's defaults back and answers no view any more."""
+    """%unload_ext restores torch's defaults and ends the replies to the panel."""
     with_torch.ok("%gpu device cuda:1")
     with_torch.ok("1")
     with_torch.ok("%unload_ext gpuwidget")
@@ -220,7 +220,7 @@ def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
 
 
 def test_tensors_on_different_devices(with_torch: Kernel) -> None:
-    """Below the traceback stands which variables are where, and the one-line fix; all else is untouched."""
+    """Below the traceback are the devices of the variables and the fix; the traceback is unchanged."""
     plain = "x = torch.empty(3)\ny = torch.empty(3, device='cuda:1')\ndef add(a, b):\n    return a + b"
     with_torch.ok(plain)
     ran = with_torch.run("add(x, y)")

@@ -27,7 +27,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 @pytest.fixture(scope="module")
 def chosen(start_kernel: Callable[..., Kernel]) -> Pair:
-    """A plain kernel and one in which a device was chosen, at the same execution count."""
+    """A plain kernel and one with a default device, at the same execution count."""
     pair = Pair(start_kernel(), start_kernel())
     pair.run("import torch", "import torch\n%load_ext gpuwidget\n%gpu device cpu")
     pair.setup(SETUP)
@@ -36,14 +36,14 @@ def chosen(start_kernel: Callable[..., Kernel]) -> Pair:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_cells_are_the_same_with_a_device_chosen(chosen: Pair, case: Case) -> None:
-    """All that a cell shows, raises and replies is as without gpuwidget."""
+    """The outputs, errors and replies of a cell are the same as without gpuwidget."""
     chosen.both(case.plain or case.body)
     if case.then:
         chosen.both(case.then)
 
 
 def test_choosing_and_back(kernel: Kernel) -> None:
-    """What the user's code had set before comes back with 'none'."""
+    """'none' restores the default that the user's code had set."""
     kernel.ok("torch.set_default_device('meta')")
     kernel.ok("%gpu device cpu")
     assert kernel.ok("torch.empty(3).device, torch.get_default_device()").result == (
@@ -55,7 +55,7 @@ def test_choosing_and_back(kernel: Kernel) -> None:
 
 
 def test_one_cells_device(kernel: Kernel) -> None:
-    """%%gpuwatch --device cpu over the user's own meta: for one cell, an error included."""
+    """%%gpuwatch --device cpu overrides the user's default for one cell, also if it fails."""
     kernel.ok("torch.set_default_device('meta')")
     ran = kernel.run("%%gpuwatch --device cpu\nprint(torch.empty(3).device)\n1 / 0")
     assert "cpu\n" in ran.text
@@ -65,7 +65,7 @@ def test_one_cells_device(kernel: Kernel) -> None:
 
 
 def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
-    """A `with torch.device` entered in one cell and left in another goes undisturbed."""
+    """A `with torch.device` entered in one cell and left in another works undisturbed."""
     kernel.ok("scope = torch.device('meta'); scope.__enter__();")
     kernel.ok("%gpu device cpu")
     assert kernel.ok("torch.empty(3).device").result == "device(type='meta')"
@@ -80,7 +80,7 @@ def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
 
 
 def test_a_build_without_cuda(kernel: Kernel) -> None:
-    """cuda:0 is refused in a sentence, and nothing is initialised to find that out."""
+    """cuda:0 is a one-line error, for which nothing is initialized."""
     if kernel.ok("torch.version.cuda").result is not None:
         pytest.skip("this torch was built with CUDA")
     ran = kernel.run("gpuwidget.set_device(torch.device('cuda:0'))")
@@ -90,7 +90,7 @@ def test_a_build_without_cuda(kernel: Kernel) -> None:
 
 
 def test_new_threads_have_their_own(kernel: Kernel) -> None:
-    """torch gives each new thread its own default: the docs say so, and so it is."""
+    """Each new thread has its own default device in torch, as the docs state."""
     kernel.ok("torch.set_default_device('meta')\nfrom concurrent.futures import ThreadPoolExecutor as Pool")
     kernel.ok("%gpu device cpu")
     cell = "torch.set_default_device('meta')\nPool(1).submit(lambda: torch.empty(1).device).result()"
@@ -130,7 +130,7 @@ TRAPS = {
 
 @pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS.keys())
 def test_known_traps(kernel: Kernel, trap: tuple[str, str, str, str]) -> None:
-    """Below the traceback, which stays as it is, stands what happened and the one-line fix."""
+    """The cause and the fix are below the unchanged traceback."""
     code, name, happened, fix = trap
     kernel.ok("torch.set_default_device('meta'); layer = torch.nn.Linear(2, 2)")
     ran = kernel.run(code)
@@ -144,7 +144,7 @@ def test_known_traps(kernel: Kernel, trap: tuple[str, str, str, str]) -> None:
 
 
 def test_other_errors_have_no_hint(kernel: Kernel) -> None:
-    """A RuntimeError of the user's own, and one whose text can't be had, go without."""
+    """A RuntimeError of the user's code, and one whose str() fails, have no hint."""
     assert kernel.run("raise RuntimeError('mine')").displayed == ""
     kernel.ok("class Odd(RuntimeError):\n    def __str__(self): raise SystemExit")
     assert kernel.run("raise Odd").displayed == ""

@@ -1,4 +1,4 @@
-"""The doctor in a real kernel: the magic, the function, and the panel's question on the control channel."""
+"""The doctor in a real kernel: the magic, the function, and the panel's request on the control channel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIBRARY = "libcudnn.so.9: cannot open shared object file: No such file or direct
 
 @pytest.fixture
 def start(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Callable[[str], Kernel]:
-    """Starts a kernel with gpuwidget loaded, in whose path a torch lies that runs what is given."""
+    """Return a function that starts a kernel with gpuwidget loaded and a torch module with that code."""
 
     def made(torch: str) -> Kernel:
         kernel = start_kernel(GPUWIDGET_SOURCE="none")
@@ -59,7 +59,7 @@ def send(kernel: Kernel) -> str:
 
 
 def answer(kernel: Kernel, question: str) -> dict[str, Any]:
-    """The answer to it."""
+    """Return the reply to it."""
     channel = kernel.client.control_channel
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
@@ -72,7 +72,7 @@ def answer(kernel: Kernel, question: str) -> dict[str, Any]:
 
 
 def test_the_magic_shows_the_chain(start: Callable[[str], Kernel]) -> None:
-    """%gpu doctor tells of a torch whose import raises; the kernel itself imports none, before or after."""
+    """%gpu doctor reports a torch whose import raises; the kernel itself never imports torch."""
     kernel = start(f"raise ImportError({LIBRARY!r})")
     (shown,) = (m.content["data"] for m in run(kernel, "%gpu doctor").messages if m.type == "display_data")
     assert sorted(shown) == ["text/html", "text/plain"]
@@ -84,7 +84,7 @@ def test_the_magic_shows_the_chain(start: Callable[[str], Kernel]) -> None:
 
 
 def test_a_word_too_many_is_a_usage_error(start: Callable[[str], Kernel]) -> None:
-    """In one line, and nothing is examined."""
+    """It is a one-line error, and no check runs."""
     reply = start("").run("%gpu doctor now").reply
     assert (reply["ename"], reply["evalue"]) == (
         "UsageError",
@@ -93,7 +93,7 @@ def test_a_word_too_many_is_a_usage_error(start: Callable[[str], Kernel]) -> Non
 
 
 def test_the_function_displays_itself(start: Callable[[str], Kernel]) -> None:
-    """gpuwidget.doctor() as a cell's last line; its place is the kernel, its cuDNN that of the notebook."""
+    """gpuwidget.doctor() displays as a cell's last line, and has the notebook's cuDNN setting."""
     kernel = start(WORKING)
     (shown,) = (
         m.content["data"]
@@ -130,7 +130,7 @@ def test_the_panels_question_holds_up_nothing(start: Callable[[str], Kernel], tm
 
 
 def test_an_interrupt_ends_the_examination(start: Callable[[str], Kernel], tmp_path: Path) -> None:
-    """Ctrl-C in %gpu doctor is a KeyboardInterrupt at once, and nothing goes on in the background."""
+    """Ctrl-C in %gpu doctor raises KeyboardInterrupt at once, and nothing continues in the background."""
     begun = tmp_path / "begun"
     kernel = start(HANGING.format(begun=str(begun), gate=str(tmp_path / "never")))
     request = kernel.send("%gpu doctor")

@@ -1,4 +1,4 @@
-"""A view's 'free its torch cache', in a real kernel with the real torch on a stand-in for its allocator."""
+"""Freeing torch's cache from the panel, in a real kernel with the real torch and a fake allocator."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Runtime:
 runtime = Runtime()
 s.cuda_runtime = lambda: runtime
 """
-"""Stands for CUDA's runtime."""
+"""A fake of CUDA's runtime."""
 DRIVERS = "Given back to the GPU: 20 MiB by torch's count; the driver's is not known."
 
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget loaded, and a device in use whose CUDA can be asked."""
+    """A kernel with gpuwidget loaded, and a fake device in use."""
     skip_without_torch()
     made = start_kernel(GPUWIDGET_SOURCE="none")
     made.setup(SETUP)
@@ -50,18 +50,18 @@ def run(kernel: Kernel, code: str) -> Ran:
 
 
 def free(kernel: Kernel) -> dict[str, Any]:
-    """The answer to the view."""
+    """Return the reply to the panel."""
     return kernel.answer_to(ask="free_cache")
 
 
 def words(answer: dict[str, Any]) -> str:
-    """What the answer says was done, without how long it took."""
+    """Return what the reply says was done, without the duration."""
     assert answer["status"] == "ok", answer
     return re.sub(r"took [\d.]+ [mµ]?s", "took T", answer["done"])
 
 
 def test_the_cache_goes_back(kernel: Kernel) -> None:
-    """What no tensor uses goes back to the driver; the answer says what ran, how long, and what it gave."""
+    """Unused cache goes back to the driver; the reply has the statement, its duration and the freed bytes."""
     run(kernel, "kept = gpu.empty(1_000_000); gone = gpu.empty(5_000_000)")
     run(kernel, "del gone")
     assert kernel.value("gpu.reserved - gpu.allocated > 20_000_000") == "True"
@@ -72,7 +72,7 @@ def test_the_cache_goes_back(kernel: Kernel) -> None:
 
 
 def test_while_a_cell_runs(kernel: Kernel) -> None:
-    """A busy kernel does it too, at once, and says what that cost; the cell goes on undisturbed."""
+    """A busy kernel frees it at once too, and the reply has the cost; the cell continues undisturbed."""
     run(kernel, "import os\ngone = gpu.empty(5_000_000)\ndel gone")
     request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass\n'done'")
     kernel.wait_for_file("on")
@@ -87,7 +87,7 @@ def test_while_a_cell_runs(kernel: Kernel) -> None:
 
 
 def test_nothing_to_give_back(kernel: Kernel) -> None:
-    """Where nothing would come of it, torch is not called: it would only wait for the GPU."""
+    """If nothing can be freed, torch is not called, since it would wait for the GPU."""
     kernel.setup("calls = []\ntorch.cuda.empty_cache = lambda: calls.append(1)")
     assert words(free(kernel)) == "Nothing was done: torch's cache is empty."
     run(kernel, "kept = gpu.empty(1000)")
@@ -100,7 +100,7 @@ def test_nothing_to_give_back(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("stream", ["None", "7"])
 def test_a_graph_that_is_captured_is_not_spoiled(kernel: Kernel, stream: str) -> None:
-    """While a CUDA graph is captured nothing is given back, and the answer says why."""
+    """While a CUDA graph is captured nothing is freed, and the reply has the reason."""
     run(kernel, "gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup(
         "from types import SimpleNamespace as N\n"
@@ -125,7 +125,7 @@ def test_a_graph_that_is_captured_is_not_spoiled(kernel: Kernel, stream: str) ->
     ],
 )
 def test_what_torch_refuses_is_told(kernel: Kernel, error: str, reason: str) -> None:
-    """Where torch itself raises, the answer says why in a sentence, and the kernel goes on."""
+    """If torch raises, the reply has the reason in a sentence, and the kernel continues."""
     run(kernel, "gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup(f"def fail():\n    raise RuntimeError('{error}')\ntorch.cuda.empty_cache = fail")
     answer = free(kernel)
@@ -137,14 +137,14 @@ def test_what_torch_refuses_is_told(kernel: Kernel, error: str, reason: str) -> 
 
 
 def test_after_an_error_of_cuda(kernel: Kernel) -> None:
-    """A process whose CUDA has failed is not touched: only a restart gives its memory back."""
+    """After a CUDA error nothing is called: only a restart frees the memory."""
     run(kernel, "gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup("runtime.code = 700")
     assert free(kernel)["reason"].startswith("CUDA has reported an error in this process")
 
 
 def test_a_running_cell_is_not_put_at_risk(kernel: Kernel) -> None:
-    """Where captures can't be told, nothing is given back under a running cell; between cells it is."""
+    """If torch can't report captures, nothing is freed during a cell, but between cells."""
     run(kernel, "import os\ns.cuda_runtime = lambda: None\ngone = gpu.empty(5_000_000)\ndel gone")
     request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass")
     kernel.wait_for_file("on")
@@ -156,7 +156,7 @@ def test_a_running_cell_is_not_put_at_risk(kernel: Kernel) -> None:
 
 
 def test_a_gpu_that_keeps_it_waiting_keeps_no_other_question_waiting(kernel: Kernel) -> None:
-    """While the driver waits for the GPU, other questions are answered, and a second of this kind refused."""
+    """While the driver waits for the GPU, other requests are answered, and a second one fails."""
     run(kernel, "import threading\ndone = threading.Event()")
     run(kernel, "gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup(
@@ -180,7 +180,7 @@ def test_a_gpu_that_keeps_it_waiting_keeps_no_other_question_waiting(kernel: Ker
 
 
 def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """Without torch, before CUDA is up or where nobody counts, the answer says so, and starts nothing."""
+    """Without torch, CUDA or counters, the reply has the reason, and nothing is initialized."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none", PYTHONPATH=STANDIN)
     run(kernel, "%load_ext gpuwidget")
     nothing = "There is no cache of torch's to free: "
@@ -199,7 +199,7 @@ def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_a_context_on_another_gpu_is_not_joined_by_one_on_the_first(kernel: Kernel) -> None:
-    """With a context on cuda:1 alone, nothing opens one on cuda:0."""
+    """With a context only on cuda:1, none is created on cuda:0."""
     run(kernel, "gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup(
         "torch.cuda.device_count = lambda: 2\nentered = []\n"
@@ -211,7 +211,7 @@ def test_a_context_on_another_gpu_is_not_joined_by_one_on_the_first(kernel: Kern
 
 
 def test_what_torch_holds_is_told(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
-    """The kernel's state has torch's own number for each GPU, and none before CUDA is up."""
+    """The kernel's state has torch's reserved bytes per GPU, and none before CUDA is initialized."""
     driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
     driver.scenario("gpus=2", *(f"gpu.{n}.uuid=GPU-0000000{n}-aaaa-bbbb-cccc-dddddddddddd" for n in (0, 1)))
     path = driver.environment()["LD_LIBRARY_PATH"]

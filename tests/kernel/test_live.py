@@ -1,4 +1,4 @@
-"""The live view in a real kernel, fed with runs that are made up."""
+"""The live chart in a real kernel, with synthetic runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def left():
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with the live chart's libraries loaded and made-up runs at hand."""
+    """A kernel with the live chart's libraries imported and synthetic runs."""
     made = start_kernel()
     made.setup(SETUP)
     made.setup("live_display.import_libraries(); before = left()")
@@ -63,7 +63,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def shows(ran: Ran) -> list[str]:
-    """What was put into the live outputs, in order, with how it was sent."""
+    """Return the contents of the live outputs in order, with their message types."""
     return [
         f"{message.type} {'chart' if WIDGET in message.content['data'] else 'empty'}"
         for message in ran.messages
@@ -72,17 +72,17 @@ def shows(ran: Ran) -> list[str]:
 
 
 def models(ran: Ran, kind: str) -> list[str]:
-    """Ids of the widget models that were opened, or closed, in order."""
+    """Return the ids of the widget models that were opened, or closed, in order."""
     return [message.content["comm_id"] for message in ran.messages if message.type == kind]
 
 
 def kinds(ran: Ran) -> list[str]:
-    """The messages of the cell by type, widgets' own left out."""
+    """Return the types of the cell's messages, without those of widgets."""
     return [m.type for m in ran.messages if not m.type.startswith("comm_") and m.type != "execute_input"]
 
 
 def test_long_cell_shows_and_empties(kernel: Kernel) -> None:
-    """A cell's chart appears in the place kept for it, moves on, and leaves that place empty."""
+    """A cell's chart appears in its reserved output, is updated, and leaves that output empty."""
     ran = kernel.ok("r = Run(); v = start(r); r.wait(5); v.stop()")
     assert shows(ran) == ["display_data empty", "update_display_data chart", "update_display_data empty"]
     ids = {m.content["transient"]["display_id"] for m in ran.messages if m.is_live}
@@ -92,7 +92,7 @@ def test_long_cell_shows_and_empties(kernel: Kernel) -> None:
 
 
 def test_nothing_left_behind(kernel: Kernel) -> None:
-    """After the cell the kernel holds no widget, thread or hook of ours, and the front end no model."""
+    """After the cell no widget, thread, hook or front-end model of the chart is left."""
     ran = kernel.ok("r = Run(); v = start(r); r.wait(5); v.stop()")
     assert kernel.value("left()") == kernel.value("before")
     assert sorted(models(ran, "comm_open")) == sorted(models(ran, "comm_close"))
@@ -100,7 +100,7 @@ def test_nothing_left_behind(kernel: Kernel) -> None:
 
 
 def test_short_cell_makes_no_widget(kernel: Kernel) -> None:
-    """A cell that ends before the delay keeps an empty place, never looks, and sends nothing else."""
+    """A cell that ends before the delay has an empty output, reads no progress, and sends nothing else."""
     ran = kernel.ok("r = Run(); v = start(r, delay_s=3600); v.stop(); print(r.looks)")
     assert kinds(ran) == ["display_data", "stream"]
     assert shows(ran) == ["display_data empty"]
@@ -110,7 +110,7 @@ def test_short_cell_makes_no_widget(kernel: Kernel) -> None:
 
 
 def test_without_gpu_nothing_shows(kernel: Kernel) -> None:
-    """Without a GPU there is nothing to watch live: the card gives the reason."""
+    """Without a GPU there is no chart: the card has the reason."""
     code = """
 none = replace(progress(0), origin=replace(progress().origin, kind="none", reason="no driver"))
 r = Run(lambda look: none); v = start(r); r.wait(); v.stop()
@@ -119,13 +119,13 @@ r = Run(lambda look: none); v = start(r); r.wait(); v.stop()
 
 
 def test_before_first_sample_nothing_shows(kernel: Kernel) -> None:
-    """As long as no sample has come it isn't known whether there is a GPU at all."""
+    """Before the first sample, whether there is a GPU is unknown, and no chart is shown."""
     code = "r = Run(lambda look: replace(progress(0), origin=None)); v = start(r); r.wait(); v.stop()"
     assert shows(kernel.ok(code)) == ["display_data empty"]
 
 
 def test_gpus_may_join(kernel: Kernel) -> None:
-    """A GPU that the cell begins to use later joins the chart, from few to many."""
+    """A GPU that the cell starts to use later is added to the chart, from few to many."""
     code = """
 seen = (0, 1, 1, 4, 5, 16)
 r = Run(lambda look: progress(seen[min(look, len(seen)) - 1])); v = start(r); r.wait(8); v.stop()
@@ -138,7 +138,7 @@ r = Run(lambda look: progress(seen[min(look, len(seen)) - 1])); v = start(r); r.
 
 
 def test_captured_outputs_are_the_users(kernel: Kernel) -> None:
-    """Under %%capture the user's outputs are captured and ours are not."""
+    """Under %%capture the user's outputs are captured, and those of the chart are not."""
     code = """
 r = Run(); v = start(r)
 with capture_output() as captured:
@@ -152,7 +152,7 @@ print(captured.stdout, len(captured.outputs))
 
 
 def test_shown_again_after_clear(kernel: Kernel) -> None:
-    """clear_output() takes the chart away with everything else; it comes back in a place of its own."""
+    """clear_output() removes the chart with everything else; it comes back in a new output."""
     code = "r = Run(); v = start(r); r.wait(5); clear_output(); r.wait(5); v.stop()"
     ran = kernel.ok(code)
     assert shows(ran) == [
@@ -168,7 +168,7 @@ def test_shown_again_after_clear(kernel: Kernel) -> None:
 
 
 def test_waiting_clear_is_left_to_wait(kernel: Kernel) -> None:
-    """clear_output(wait=True) clears with the user's next output, never with ours."""
+    """clear_output(wait=True) clears with the user's next output, never with the chart's."""
     code = """
 r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 display("next"); r.wait(5); v.stop()
@@ -185,7 +185,7 @@ display("next"); r.wait(5); v.stop()
 
 
 def test_printing_ends_the_wait(kernel: Kernel) -> None:
-    """After clear_output(wait=True) a printed line clears, too: then the chart may come back."""
+    """After clear_output(wait=True) a printed line clears the outputs too, and the chart comes back."""
     code = """
 r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 print("next"); r.wait(5); v.stop()
@@ -196,7 +196,7 @@ print("next"); r.wait(5); v.stop()
 
 
 def test_place_takes_what_must_not_clear(kernel: Kernel) -> None:
-    """Where clear_output(wait=True) still waits at the end, a card in the chart's place clears nothing."""
+    """If clear_output(wait=True) is still pending at the end, a card in the chart's output clears nothing."""
     code = """
 r = Run(); v = start(r); r.wait(5); print("stays"); clear_output(wait=True); v.stop()
 if v.slot.clear_pending: v.slot.fill({"text/plain": "card"})
@@ -208,7 +208,7 @@ if v.slot.clear_pending: v.slot.fill({"text/plain": "card"})
 
 
 def test_output_widget_catches_nothing(kernel: Kernel) -> None:
-    """While an Output widget keeps the cell's outputs the chart waits; then it shows in the cell."""
+    """While an Output widget captures the cell's outputs no chart is shown; then it appears in the cell."""
     code = """
 out = ipywidgets.Output(); inside = threading.Event()
 r = Run(lambda look: progress() if inside.is_set() else replace(progress(0), origin=None)); v = start(r)
@@ -227,7 +227,7 @@ print("after"); r.wait(5); v.stop(); out.layout.close(); out.close()
 
 
 def test_clear_within_output_widget_is_its_own(kernel: Kernel) -> None:
-    """clear_output() inside an Output widget clears that one: our chart stands, and is not doubled."""
+    """clear_output() inside an Output widget clears only that: the chart stays, and is not duplicated."""
     code = """
 out = ipywidgets.Output(); r = Run(); v = start(r); r.wait(5)
 with out:
@@ -242,7 +242,7 @@ r.wait(5); v.stop(); out.layout.close(); out.close()
 
 
 def test_error_ends_quietly(kernel: Kernel) -> None:
-    """An error of ours takes the chart away and shows nothing: the cell goes on."""
+    """An error of the chart removes it and shows nothing: the cell continues."""
     code = """
 def fail(look):
     if look == 3: raise RuntimeError("ours")
@@ -257,7 +257,7 @@ r = Run(fail); v = start(r); v._thread.join(60); v.stop(); print("fine")
 
 
 def test_hung_look_is_left_behind(kernel: Kernel) -> None:
-    """A look that hangs does not hold up the cell; when it comes back it closes what it has shown."""
+    """A progress call that hangs does not delay the cell; when it returns the chart is closed."""
     code = """
 go = threading.Event()
 def hang(look):
@@ -273,7 +273,7 @@ go.set(); v._thread.join(60)
 
 
 def test_not_prepared_nothing_happens(start_kernel: Callable[..., Kernel]) -> None:
-    """Before the libraries are loaded a live view does nothing: no import falls into a cell."""
+    """Before the libraries are imported no chart is shown: a cell never waits for their import."""
     bare = start_kernel()
     code = """
 import sys
@@ -287,7 +287,7 @@ print(live_display.libraries_imported(), "bqplot" in sys.modules, "ipywidgets" i
 
 
 def test_missing_libraries_are_a_sentence(start_kernel: Callable[..., Kernel]) -> None:
-    """Where bqplot can't be imported one sentence says what is missing and what to do."""
+    """If bqplot can't be imported, one sentence has what is missing and the fix."""
     bare = start_kernel()
     code = """
 import sys
@@ -302,7 +302,7 @@ except live_display.LiveUnavailable as error:
 
 
 def test_watched_cell_shows_chart_and_card(start_kernel: Callable[..., Kernel]) -> None:
-    """%%gpuwatch: the chart while the cell runs, then its place empty and the card last."""
+    """%%gpuwatch shows the chart while the cell runs; then its output is empty and the card is last."""
     watching = start_kernel()
     watching.run("%load_ext gpuwidget")
     request = watching.send("%%gpuwatch\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)")

@@ -1,4 +1,4 @@
-"""torch's switches in a real kernel with the real torch: by magic, and by the panel's question."""
+"""torch's switches in a real kernel with the real torch: by magic, and by the panel's request."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def switch(answer: dict[str, Any], name: str = "cudnn.benchmark") -> dict[str, Any]:
-    """One of the switches of an answer's state."""
+    """Return one of the switches in the state of a reply."""
     found: dict[str, Any] = next(one for one in answer["state"]["switches"] if one["name"] == name)
     return found
 
 
-def wish(kernel: Kernel, value: str, name: str = "cudnn.benchmark") -> dict[str, Any]:
-    """The answer to the panel's wish."""
+def request_switch(kernel: Kernel, value: str, name: str = "cudnn.benchmark") -> dict[str, Any]:
+    """Return the reply to the panel's request."""
     return kernel.answer_to(ask="set_switch", name=name, value=value)
 
 
 def test_by_magic(kernel: Kernel) -> None:
-    """%gpu switches sets one in the very cell, says what it ran, and a name that is not known is one line."""
+    """%gpu switches sets one in the running cell and shows the statement; an unknown name is one line."""
     ran = kernel.ok(f"%gpu switches cudnn.benchmark on\nprint({NOW})")
     assert (ran.displayed, ran.text) == (f"Ran: {ON}", "True\n")
     assert "matmul.precision: highest, or high, medium" in kernel.ok("%gpu switches").displayed
@@ -53,8 +53,8 @@ def test_by_magic(kernel: Kernel) -> None:
 
 
 def test_from_the_panel_while_nothing_runs(kernel: Kernel) -> None:
-    """It is done at once, and the answer is the statement that was run and what holds now."""
-    answer = wish(kernel, "on")
+    """A request between cells is applied at once; the reply has the statement and the new state."""
+    answer = request_switch(kernel, "on")
     assert (answer["status"], answer["done"]) == ("ok", ON)
     found = switch(answer)
     assert (found["value"], found["pending"], found["statement"], found["default"]) == ("on", None, ON, "off")
@@ -62,10 +62,10 @@ def test_from_the_panel_while_nothing_runs(kernel: Kernel) -> None:
 
 
 def test_from_the_panel_while_a_cell_runs(kernel: Kernel) -> None:
-    """The running cell is not changed under way; the next one has it from its first line."""
+    """The running cell keeps its value; the next one has the new value from its first line."""
     request = kernel.send(f"{HOLD}print({NOW})")
     kernel.wait_for_file("began")
-    answer = wish(kernel, "on")
+    answer = request_switch(kernel, "on")
     assert (answer["status"], answer["done"]) == ("ok", f"From the next cell: {ON}")
     assert (switch(answer)["value"], switch(answer)["pending"]) == ("off", "on")
     (kernel.folder / "go").touch()
@@ -77,32 +77,32 @@ def test_from_the_panel_while_a_cell_runs(kernel: Kernel) -> None:
 
 
 def test_the_cell_that_loads_gpuwidget_is_not_changed_either(start_kernel: Callable[..., Kernel]) -> None:
-    """Nobody was told of its beginning; it runs all the same."""
+    """It keeps its values although no hook ran at its start."""
     made = start_kernel(GPUWIDGET_SOURCE="none")
     request = made.send(f"import torch\n%load_ext gpuwidget\n{HOLD}print({NOW})")
     made.wait_for_file("began")
-    assert switch(wish(made, "on"))["pending"] == "on"
+    assert switch(request_switch(made, "on"))["pending"] == "on"
     (made.folder / "go").touch()
     assert made.wait(request).text == "False\n"
     assert made.ok(f"print({NOW})").text == "True\n"
-    assert wish(made, "off")["done"] == "torch.backends.cudnn.benchmark = False"
+    assert request_switch(made, "off")["done"] == "torch.backends.cudnn.benchmark = False"
 
 
 def test_a_cell_within_a_cell_does_not_grant_it(kernel: Kernel) -> None:
-    """What %%capture runs is the middle of the outer cell."""
+    """A cell run by %%capture is part of the outer cell: nothing is applied before it."""
     request = kernel.send(f"{HOLD}get_ipython().run_cell('seen = {NOW}')\nprint(seen, {NOW})")
     kernel.wait_for_file("began")
-    wish(kernel, "on")
+    request_switch(kernel, "on")
     (kernel.folder / "go").touch()
     assert kernel.wait(request).text == "False False\n"
     assert kernel.ok(f"print({NOW})").text == "True\n"
 
 
 def test_either_way_of_torch_s_reads_tf32_after_the_panel_has_set_it(kernel: Kernel) -> None:
-    """torch raises where its two ways are mixed: code that uses either goes on."""
+    """torch raises if its two settings are mixed: code that uses either still works."""
     kernel.ok("torch.backends.fp32_precision = 'tf32'")
-    assert wish(kernel, "highest", "matmul.precision")["status"] == "ok"
-    assert switch(wish(kernel, "off", "cudnn.tf32"), "cudnn.tf32")["value"] == "off"
+    assert request_switch(kernel, "highest", "matmul.precision")["status"] == "ok"
+    assert switch(request_switch(kernel, "off", "cudnn.tf32"), "cudnn.tf32")["value"] == "off"
     read = (
         "print(torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32,"
         " torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.allow_tf32,"
@@ -112,14 +112,14 @@ def test_either_way_of_torch_s_reads_tf32_after_the_panel_has_set_it(kernel: Ker
 
 
 def test_refused_with_its_reason(start_kernel: Callable[..., Kernel]) -> None:
-    """Before torch is imported, and what is no switch or no choice of it; nothing is imported for it."""
+    """Requests before torch is imported, and for unknown switches or values, fail."""
     made = start_kernel(GPUWIDGET_SOURCE="none")
     made.ok("%load_ext gpuwidget\nimport sys")
-    answer = wish(made, "on")
+    answer = request_switch(made, "on")
     assert answer["status"] == "error"
     assert answer["reason"].startswith("torch is not imported yet: import it in a cell first.")
     assert switch(answer)["note"] == "torch is not imported yet."
-    assert wish(made, "on", "nothing")["reason"].startswith(
+    assert request_switch(made, "on", "nothing")["reason"].startswith(
         "'nothing' is no switch. There are: cudnn.enabled,"
     )
     assert made.answer_to(ask="set_switch", name="cudnn.enabled", value=True)["reason"].endswith(
@@ -129,10 +129,10 @@ def test_refused_with_its_reason(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_an_interrupted_cell_keeps_what_waits(kernel: Kernel) -> None:
-    """The wish is for the next cell, whatever ends this one."""
+    """The request applies to the next cell, whatever ends the current one."""
     request = kernel.send(HOLD)
     kernel.wait_for_file("began")
-    wish(kernel, "on")
+    request_switch(kernel, "on")
     kernel.interrupt()
     assert kernel.wait(request).reply["status"] == "error"
     assert kernel.ok(f"print({NOW})").text == "True\n"

@@ -1,4 +1,4 @@
-"""A Jupyter server with gpuwidget's extension, whose GPUs and clock a test sets."""
+"""A Jupyter server with gpuwidget's extension, whose GPUs and clock a test controls."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from traitlets.config import Config
 
 import gpuwidget.server
 from gpuwidget.model.clock import Clock
-from gpuwidget.server.hub import Hub
+from gpuwidget.server.sample_hub import SampleHub
 
 pytest_plugins = ["pytest_jupyter.jupyter_server"]
 
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """Stands still until the test advances it."""
+    """A clock that stands still until the test advances it."""
     return FakeClock()
 
 
 @pytest.fixture
 def source() -> FakeSource:
-    """Two GPUs."""
+    """A source with two GPUs."""
     return FakeSource(gpus=2)
 
 
 @pytest.fixture
 def configuration() -> dict[str, object]:
-    """Values of the traits; a test module or parametrization gives others."""
+    """Values of the traits; a test module or parametrization overrides them."""
     return {}
 
 
 @pytest.fixture
 def jp_server_config(configuration: dict[str, object]) -> Config:
-    """Only our extension, as in ``jupyter_server_config.d``."""
+    """Only gpuwidget's extension, as in ``jupyter_server_config.d``."""
     return Config(
         {"ServerApp": {"jpserver_extensions": {"gpuwidget": True}}, "GpuWidget": dict(configuration)}
     )
@@ -51,17 +51,17 @@ def told() -> list[str]:
 
 
 @pytest.fixture
-def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[Hub]]:
-    """The hub of every server that the test starts; ended with the test."""
-    made: list[Hub] = []
+def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[SampleHub]]:
+    """The hub of every server that the test starts; closed after the test."""
+    made: list[SampleHub] = []
     load = gpuwidget.server.load
 
-    def remember(serverapp: Any, clock: Clock) -> Hub:
-        listener = logging.Handler(logging.WARNING)
-        listener.emit = lambda record: told.append(listener.format(record))  # type: ignore[method-assign]
-        serverapp.log.addHandler(listener)
+    def remember(serverapp: Any, clock: Clock) -> SampleHub:
+        client = logging.Handler(logging.WARNING)
+        client.emit = lambda record: told.append(client.format(record))  # type: ignore[method-assign]
+        serverapp.log.addHandler(client)
         made.append(load(serverapp, clock))
-        serverapp.log.removeHandler(listener)
+        serverapp.log.removeHandler(client)
         return made[-1]
 
     monkeypatch.setattr(gpuwidget.server, "load", remember)
@@ -72,9 +72,9 @@ def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[Hub]
 
 @pytest.fixture
 def faked(
-    hubs: list[Hub], clock: FakeClock, source: FakeSource, monkeypatch: pytest.MonkeyPatch
+    hubs: list[SampleHub], clock: FakeClock, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """The server's source and clock are the test's."""
+    """The server uses the test's source and clock."""
     monkeypatch.setattr(gpuwidget.server, "SYSTEM_CLOCK", clock)
     monkeypatch.setattr("gpuwidget.server.settings.open_source", lambda *_: source)
     yield
@@ -89,7 +89,7 @@ def server(
     jp_serverapp: Any,
     jp_fetch: Callable[..., Any],
     jp_ws_fetch: Callable[..., Any],
-    hubs: list[Hub],
+    hubs: list[SampleHub],
     clock: FakeClock,
 ) -> Server:
     """A running server on the test's GPUs and clock."""
@@ -99,8 +99,8 @@ def server(
 
 @pytest.fixture
 def real(
-    hubs: list[Hub], jp_serverapp: Any, jp_fetch: Callable[..., Any], jp_ws_fetch: Callable[..., Any]
+    hubs: list[SampleHub], jp_serverapp: Any, jp_fetch: Callable[..., Any], jp_ws_fetch: Callable[..., Any]
 ) -> Server:
-    """A running server as a user has it: the source by configuration or environment, the system's clock."""
+    """A running server as a user has it: the source by configuration or environment, the system clock."""
     (hub,) = hubs
     return Server(jp_serverapp, jp_fetch, jp_ws_fetch, hub, None)

@@ -19,10 +19,10 @@ _LOOK_S = 0.1
 
 
 class Prometheus:
-    """One that runs, with all that it holds in ``folder``."""
+    """A running Prometheus with its data in ``folder``."""
 
     def __init__(self, program: str, folder: Path, scrape: Mapping[str, Any], rules: Path) -> None:
-        """``scrape`` is one of its scrape configs, as docs/prometheus.md has it."""
+        """Start it; ``scrape`` is one of its scrape configs, as in docs/prometheus.md."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -52,12 +52,12 @@ class Prometheus:
             )
 
     async def api(self, path: str, **query: str) -> Any:
-        """What it answers, once it runs."""
+        """Return its reply, once it runs."""
         address = f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                # On a thread: the server that it scrapes runs in this one.
+                # On a thread, since the server that it scrapes runs in this one.
                 return await asyncio.to_thread(_get, address)
             except (urllib.error.URLError, OSError) as error:
                 if isinstance(error, urllib.error.HTTPError):
@@ -67,7 +67,7 @@ class Prometheus:
                 await asyncio.sleep(_LOOK_S)
 
     async def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """Labels, without the name, and value of each series of the answer."""
+        """Return the labels, without the name, and the value of each series of the reply."""
         result = (await self.api("query", query=expression))["data"]["result"]
         return [
             (
@@ -78,7 +78,7 @@ class Prometheus:
         ]
 
     async def until(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """The answer, once there is one."""
+        """Return the reply, once it is not empty."""
         deadline = time.monotonic() + _PATIENCE_S
         while not (found := await self.query(expression)):
             if time.monotonic() > deadline:
@@ -89,7 +89,7 @@ class Prometheus:
 
     @property
     def log(self) -> str:
-        """What it has logged."""
+        """Return its log."""
         return self._log.read_text(errors="replace")
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""A server under test, asked as a browser asks it."""
+"""A client of the server under test, which sends requests as a browser does."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from fakes import FakeClock
 from tornado.httpclient import HTTPClientError
 
-from gpuwidget.server.hub import Hub
+from gpuwidget.server.sample_hub import SampleHub
 
 TICK_S = 0.2
 USAGE = '{"type":"usage",'
-"""How a message of who holds what begins."""
+"""The beginning of a message with the memory's owners."""
 _PATIENCE_S = 20.0
 _LOOK_S = 0.02
 
 
 class Stream:
-    """One client's websocket."""
+    """The websocket of one client."""
 
     def __init__(self, socket: Any, clock: FakeClock | None) -> None:
         self._socket = socket
@@ -29,9 +29,9 @@ class Stream:
         self._sample: Any = None
 
     async def next(self) -> Any:
-        """The next hello or sample, decoded, with time passing while none comes; None if the server ended.
+        """Return the next initial message or sample, decoded; None if the server closed the stream.
 
-        What is new in a sample comes as the whole of it.
+        Time advances while none comes. Changes are returned as the whole sample.
         """
         text = await self.next_text()
         message = None if text is None else json.loads(text)
@@ -45,7 +45,7 @@ class Stream:
         return message
 
     async def usage(self) -> Any:
-        """The next message of who holds what, decoded."""
+        """Return the next message with the memory's owners, decoded."""
         while True:
             text = await self._next_of_any_kind()
             assert text is not None, "the server ended the stream"
@@ -53,7 +53,7 @@ class Stream:
                 return json.loads(text)
 
     async def next_text(self) -> str | None:
-        """The next hello, sample or changes as it came."""
+        """Return the next initial message, sample or changes as text."""
         while True:
             text = await self._next_of_any_kind()
             if text is None or not text.startswith(USAGE):
@@ -73,12 +73,12 @@ class Stream:
         raise AssertionError("no message came")
 
     async def say(self, message: object) -> None:
-        """Send a message; text and bytes as they are, all else as JSON."""
+        """Send a message: text and bytes unchanged, anything else as JSON."""
         raw = message if isinstance(message, (str, bytes)) else json.dumps(message)
         await self._socket.write_message(raw, binary=isinstance(raw, bytes))
 
     def close(self) -> None:
-        """The tab is closed."""
+        """Close the tab."""
         self._socket.close()
 
 
@@ -90,7 +90,7 @@ class Server:
         app: Any,
         fetch: Callable[..., Awaitable[Any]],
         ws_fetch: Callable[..., Awaitable[Any]],
-        hub: Hub,
+        hub: SampleHub,
         clock: FakeClock | None,
     ) -> None:
         self.app = app
@@ -100,7 +100,7 @@ class Server:
         self.clock = clock
 
     async def get(self, *path: str, **query: object) -> tuple[int, Any]:
-        """Status and decoded answer of ``gpuwidget/api/…``."""
+        """Return status and decoded reply of ``gpuwidget/api/…``."""
         try:
             answer = await self.fetch("gpuwidget", "api", *path, params=query)
         except HTTPClientError as error:
@@ -108,7 +108,7 @@ class Server:
         return answer.code, json.loads(answer.body)
 
     async def post(self, *path: str) -> tuple[int, Any]:
-        """Status and decoded answer of a POST without a body to ``gpuwidget/api/…``."""
+        """Return status and decoded reply of a POST without a body to ``gpuwidget/api/…``."""
         try:
             answer = await self.fetch("gpuwidget", "api", *path, method="POST", body="")
         except HTTPClientError as error:
@@ -116,11 +116,11 @@ class Server:
         return answer.code, json.loads(answer.body)
 
     async def stream(self, **query: object) -> Stream:
-        """A new client."""
+        """Connect a new client."""
         return Stream(await self.ws_fetch("gpuwidget", "api", "stream", params=query), self.clock)
 
     async def refused(self, **query: object) -> tuple[int, Any]:
-        """Status and decoded answer of a stream that is not given."""
+        """Return status and decoded reply of a stream that is refused."""
         try:
             await self.ws_fetch("gpuwidget", "api", "stream", params=query)
         except HTTPClientError as error:
@@ -128,7 +128,7 @@ class Server:
         raise AssertionError("the stream was given")
 
     async def until(self, happened: Callable[[], bool]) -> None:
-        """Let the server and its threads run, and time pass, until something has happened."""
+        """Let the server and its threads run, and time advance, until the condition holds."""
         for _ in range(int(_PATIENCE_S / _LOOK_S)):
             if happened():
                 return

@@ -1,4 +1,4 @@
-"""``POST gpuwidget/api/doctor``: the server's own environment, one examination at a time."""
+"""``POST gpuwidget/api/doctor``: the server's own environment, one run of the checks at a time."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 from fakes import FakeClock
-from helpers_doctor import facts
+from helpers_doctor import results
 from helpers_server import Server
 
 import gpuwidget.server
 from gpuwidget.diagnostics import isolated_run
-from gpuwidget.diagnostics.run_checks import diagnosis
-from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.diagnostics.run_checks import diagnose
+from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import to_json
-from gpuwidget.server.cached_diagnosis import Consultation
+from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 
-FOUND = diagnosis(facts(place="server"))
+FOUND = diagnose(results(place="server"))
 
 
 class Examinations:
-    """Counts them; each waits until it may end."""
+    """Counts the runs; each waits until it may end."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -35,7 +35,7 @@ class Examinations:
         self.may_end.set()
         self.fails = False
 
-    def __call__(self) -> Doctor:
+    def __call__(self) -> Diagnosis:
         self.count += 1
         assert self.may_end.wait(20.0)
         if self.fails:
@@ -45,16 +45,16 @@ class Examinations:
 
 @pytest.fixture
 def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
-    """In place of those that start processes."""
+    """Runs without processes."""
     made = Examinations()
     monkeypatch.setattr(
-        gpuwidget.server, "Consultation", lambda clock: Consultation(clock, made), raising=True
+        gpuwidget.server, "CachedDiagnosis", lambda clock: CachedDiagnosis(clock, made), raising=True
     )
     return made
 
 
 async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: Server) -> None:
-    """All of it, as JSON; asked again within a moment it costs nothing, later it is made anew."""
+    """The whole diagnosis is returned as JSON; for a moment it is cached, later it is made again."""
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert examinations.count == 1
@@ -64,8 +64,8 @@ async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: S
     assert examinations.count == 2
 
 
-async def test_who_asks_meanwhile_gets_the_same(examinations: Examinations, server: Server) -> None:
-    """One at a time, however many ask; other requests are answered meanwhile."""
+async def test_concurrent_requests_share_one_run(examinations: Examinations, server: Server) -> None:
+    """Several requests share one run; other requests are answered meanwhile."""
     examinations.may_end.clear()
     asked = [asyncio.ensure_future(server.post("doctor")) for _ in range(3)]
     await server.until(lambda: examinations.count == 1)
@@ -75,8 +75,8 @@ async def test_who_asks_meanwhile_gets_the_same(examinations: Examinations, serv
     assert examinations.count == 1
 
 
-async def test_an_examination_that_fails_says_why(examinations: Examinations, server: Server) -> None:
-    """503 with a sentence, which is not kept: the next one may go well."""
+async def test_a_failed_run_returns_its_reason(examinations: Examinations, server: Server) -> None:
+    """A failed run returns 503 with a sentence, and is not cached: the next one may succeed."""
     examinations.fails = True
     status, answer = await server.post("doctor")
     assert (status, answer["message"]) == (
@@ -87,23 +87,23 @@ async def test_an_examination_that_fails_says_why(examinations: Examinations, se
     assert (await server.post("doctor"))[0] == 200
 
 
-async def test_looking_is_no_activity(examinations: Examinations, server: Server) -> None:
+async def test_requests_are_no_activity(examinations: Examinations, server: Server) -> None:
     """The route keeps no idle server from being culled."""
     before = server.app.web_app.last_activity()
     assert (await server.post("doctor"))[0] == 200
     assert server.app.web_app.last_activity() == before
 
 
-async def test_a_link_to_it_examines_nothing(examinations: Examinations, server: Server) -> None:
+async def test_a_link_starts_no_run(examinations: Examinations, server: Server) -> None:
     """A GET, which any page can trigger by an image or a link, is refused."""
     assert (await server.get("doctor"))[0] == 405
     assert examinations.count == 0
 
 
-async def test_a_page_of_another_site_examines_nothing(
+async def test_a_page_of_another_site_starts_no_run(
     examinations: Examinations, server: Server, jp_auth_header: dict[str, str]
 ) -> None:
-    """The user's cookie alone does not do: the XSRF token that only Jupyter's own pages have is asked for."""
+    """The user's cookie is not enough: the XSRF token that only Jupyter's own pages have is required."""
     answer = await server.fetch("api", "status")
     cookies = [one.partition(";")[0] for one in answer.headers.get_list("Set-Cookie")]
     jp_auth_header.clear()
@@ -116,7 +116,7 @@ async def test_a_page_of_another_site_examines_nothing(
 
 
 async def test_the_right_to_read_is_not_enough(examinations: Examinations, server: Server) -> None:
-    """Examining runs code, so an authorizer is asked for the right to execute."""
+    """The checks run code, so an authorizer is called for the action execute."""
 
     async def only_read(handler: Any, user: Any, action: str, resource: str) -> bool:
         return action == "read"
@@ -127,10 +127,10 @@ async def test_the_right_to_read_is_not_enough(examinations: Examinations, serve
     assert examinations.count == 0
 
 
-async def test_the_folder_of_the_server_runs_nothing(
+async def test_files_in_the_servers_folder_do_not_run(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server is started in a folder where others can write: their torch.py there is not run."""
+    """A server may be started in a folder where others can write: their torch.py there does not run."""
     ran = tmp_path / "ran"
     for name in ("torch", "pynvml", "packaging", "sitecustomize"):
         (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})\n")
@@ -145,20 +145,20 @@ async def test_the_folder_of_the_server_runs_nothing(
 
 
 async def test_the_servers_own_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real examination, in processes of its own: the server is named as its place."""
+    """A real run in a subprocess: the diagnosis is of the server's environment."""
     status, doctor = await server.post("doctor")
     assert (status, doctor["place"], len(doctor["links"])) == (200, "server", 14)
 
 
-def test_the_examination_is_the_servers(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
-    """What is examined without a test's own."""
+def test_the_checks_run_for_the_server(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    """Without a replacement, the checks run for the server."""
     asked: list[Any] = []
 
-    def visited(place: str, version: str, environment: object) -> Doctor:
+    def run(place: str, version: str, environment: object) -> Diagnosis:
         asked.append((place, version))
         return FOUND
 
-    monkeypatch.setattr(isolated_run, "visit", visited)
-    run: Callable[[], Any] = Consultation(clock).doctor
-    asyncio.run(run())
+    monkeypatch.setattr(isolated_run, "run_in_subprocess", run)
+    diagnose_server: Callable[[], Any] = CachedDiagnosis(clock).diagnosis
+    asyncio.run(diagnose_server())
     assert asked == [("server", gpuwidget.__version__)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from helpers_channels import ANSWERING, Channels
+from helpers_kernel_channels import ANSWERING, Channels
 from helpers_server import Server
 
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
@@ -13,7 +13,7 @@ SUBSHELLS = ("create_subshell", "list_subshell", "delete_subshell")
 
 
 async def test_requests_on_the_control_channel_change_neither_state_nor_last_activity(server: Server) -> None:
-    """A busy kernel still reads busy while the panel asks it, or JupyterLab gives a live chart a subshell.
+    """A busy kernel stays busy while the panel queries it, or JupyterLab opens a subshell for a live chart.
 
     An idle kernel may still be culled.
     """
@@ -36,7 +36,7 @@ async def test_requests_on_the_control_channel_change_neither_state_nor_last_act
     try:
         loaded = await channels.send("shell", "execute_request", {"code": ANSWERING, "silent": False})
         await channels.until("status", loaded, execution_state="idle")
-        # After a first question the server has heard all that the cell itself said.
+        # After a first request the server has received all messages of the cell.
         await ask()
         idle = await shown()
         assert idle[0] == "idle"
@@ -48,7 +48,7 @@ async def test_requests_on_the_control_channel_change_neither_state_nor_last_act
         await channels.until("stream", runs, text="it runs\n")
         assert (await shown())[0] == "busy"
         await ask()
-        # Its last activity is now in any case: Jupyter takes every message of a busy kernel for one.
+        # Its last activity is now in any case: Jupyter counts every message of a busy kernel.
         assert (await shown())[0] == "busy"
     finally:
         channels.close()
@@ -56,7 +56,7 @@ async def test_requests_on_the_control_channel_change_neither_state_nor_last_act
 
 
 def test_the_list_of_untracked_messages_grows_by_eight(server: Server) -> None:
-    """What the server left untracked before, it leaves untracked still; JupyterLab reads the same list."""
+    """Messages that the server did not track before stay untracked; JupyterLab reads the same list."""
     manager = server.app.kernel_manager
     added = [REQUEST, REPLY, *(f"{name}_{end}" for name in SUBSHELLS for end in ("request", "reply"))]
     before = type(manager)().untracked_message_types

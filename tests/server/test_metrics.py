@@ -1,4 +1,4 @@
-"""The route that a Prometheus scrapes: who may, what is there without a viewer, what goes on afterwards."""
+"""The route that a Prometheus scrapes: permissions, values without clients, and sampling afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fakes import FakeSource, gpu
 from helpers_samples import GIB, process
 from helpers_server import Server
 from prometheus_client.parser import text_string_to_metric_families
-from test_usage import pid_of, start_kernel, start_session
+from test_memory_ownership import pid_of, start_kernel, start_session
 from tornado.httpclient import HTTPClientError
 
 from gpuwidget.server import handlers
@@ -21,19 +21,19 @@ KEPT_S = 150.0
 
 
 async def scrape(server: Server) -> Any:
-    """The answer, while time passes."""
+    """Return the reply, while time advances."""
     asked = asyncio.ensure_future(server.fetch("gpuwidget", "metrics"))
     await server.until(asked.done)
     return asked.result()
 
 
 async def values(server: Server) -> dict[str, list[float]]:
-    """The values of each metric, in the order of GPUs."""
+    """Return the values of each metric, in the order of GPUs."""
     return values_of(await scrape(server))
 
 
 def values_of(answer: Any) -> dict[str, list[float]]:
-    """Those of one answer."""
+    """Return the values in one reply."""
     text = answer.body.decode()
     found: dict[str, list[float]] = {}
     for family in text_string_to_metric_families(text):
@@ -43,7 +43,7 @@ def values_of(answer: Any) -> dict[str, list[float]]:
 
 
 async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> None:
-    """Without a viewer, the first scrape has what is read slowly too, and is in Prometheus' text format."""
+    """Without clients, the first scrape contains the slow readings, in Prometheus' text format."""
     answer = await scrape(server)
     assert (answer.code, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
     found = values_of(answer)
@@ -54,8 +54,8 @@ async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> 
     assert found["gpuwidget_gpu_temperature_celsius"] == [40.0, 40.0]
 
 
-async def test_memory_by_notebook_without_a_viewer(server: Server, source: FakeSource) -> None:
-    """A scrape alone tells which notebook holds what, with its name, the first time already."""
+async def test_memory_by_notebook_without_clients(server: Server, source: FakeSource) -> None:
+    """A first scrape already contains which notebook holds what, with its name."""
     session = await start_session(server, "work/train.ipynb")
     kernel = session["kernel"]["id"]
     await server.until(
@@ -74,7 +74,7 @@ async def test_memory_by_notebook_without_a_viewer(server: Server, source: FakeS
     ) in text
 
 
-async def test_two_that_scrape_at_once(server: Server, source: FakeSource) -> None:
+async def test_two_concurrent_scrapes(server: Server, source: FakeSource) -> None:
     """A pair of Prometheus servers costs the driver no more than one."""
     both = asyncio.gather(scrape(server), scrape(server))
     answers = await both
@@ -85,14 +85,14 @@ async def test_two_that_scrape_at_once(server: Server, source: FakeSource) -> No
 
 
 async def test_a_machine_without_a_gpu(server: Server, source: FakeSource) -> None:
-    """The scrape succeeds, and says that there is none."""
+    """Without a driver the scrape succeeds, and reports no GPUs."""
     source.gpus, source.present, source.kind, source.reason = [], [], "none", "No driver."
     found = await values(server)
     assert found["gpuwidget_gpus"] == [0.0]
     assert "gpuwidget_gpu_up" not in found
 
 
-async def test_what_is_never_there_is_not_waited_for_twice(server: Server, source: FakeSource) -> None:
+async def test_missing_values_are_waited_for_once(server: Server, source: FakeSource) -> None:
     """A kernel without a session delays the first scrape, and no other."""
     kernel = await start_kernel(server)
     source.processes[0] = (process(pid_of(server, kernel), GIB),)
@@ -102,7 +102,7 @@ async def test_what_is_never_there_is_not_waited_for_twice(server: Server, sourc
 
 
 async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, source: FakeSource) -> None:
-    """The next scrape finds the driver open and a sample there; nothing is encoded for nobody."""
+    """The next scrape finds the driver open and a sample; nothing is encoded without clients."""
     await scrape(server)
     subscription = server.hub._subscription
     assert subscription is not None
@@ -115,20 +115,20 @@ async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, so
     assert (await server.get("history"))[1]["t"] == []
 
 
-async def test_it_ends_when_nobody_scrapes_any_more(server: Server) -> None:
-    """Some minutes after the last scrape the driver is left alone."""
+async def test_sampling_ends_after_the_last_scrape(server: Server) -> None:
+    """Some minutes after the last scrape the driver is closed."""
     await scrape(server)
     clock = server.clock
     assert clock is not None
     begun = clock.monotonic()
     await server.until(lambda: not server.hub._sampler.wanted)
     assert KEPT_S <= clock.monotonic() - begun <= KEPT_S + 3
-    assert not server.hub._usage._listening
+    assert not server.hub._ownership._enabled
     assert (await values(server))["gpuwidget_gpu_up"] == [1.0, 1.0]
 
 
-async def test_a_viewer_between_scrapes(server: Server) -> None:
-    """A panel that is opened while a Prometheus scrapes has its own rate; closed, the scrapes' is left."""
+async def test_a_client_between_scrapes(server: Server) -> None:
+    """A panel has its own rate while a Prometheus scrapes; after it is closed, the scrapes' rate is left."""
     await scrape(server)
     stream = await server.stream()
     assert (await stream.next())["type"] == "hello"
@@ -137,7 +137,7 @@ async def test_a_viewer_between_scrapes(server: Server) -> None:
     assert server.hub._subscription.interval_s == 0.2
     assert (await values(server))["gpuwidget_gpus"] == [2.0]
     stream.close()
-    await server.until(lambda: not server.hub._listeners)
+    await server.until(lambda: not server.hub._clients)
     assert server.hub._subscription is not None
     assert server.hub._subscription.interval_s == 2.0
     look = asyncio.ensure_future(server.get("sample"))
@@ -147,12 +147,12 @@ async def test_a_viewer_between_scrapes(server: Server) -> None:
 
 
 @pytest.mark.parametrize("configuration", [{"always_on": True, "interval": 30.0}])
-async def test_where_sampling_is_slow_the_newest_sample_is_told(
+async def test_slow_sampling_returns_the_newest_sample(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a minute between samples is not taken for a driver that is silent, by the first scrape either."""
+    """Half a minute between samples is not mistaken for a silent driver, not even by the first scrape."""
     await server.until(lambda: server.hub._newest is not None)
-    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     answer = await server.fetch("gpuwidget", "metrics")
     assert values_of(answer)["gpuwidget_gpu_up"] == [1.0, 1.0]
 
@@ -160,9 +160,9 @@ async def test_where_sampling_is_slow_the_newest_sample_is_told(
 async def test_a_driver_that_hangs_gives_503(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prometheus sees the scrape as failed and its log says why; nothing goes on afterwards."""
+    """A hung driver fails the scrape with a reason in Prometheus' log; no sampling continues."""
     source.hang_in_open = threading.Event()
-    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     with pytest.raises(HTTPClientError) as failed:
         await server.fetch("gpuwidget", "metrics")
     assert failed.value.code == 503
@@ -172,10 +172,10 @@ async def test_a_driver_that_hangs_gives_503(
 async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no sample has come for long, the last one is not told again and again."""
+    """If no sample has come for long, the last one is not returned again and again."""
     await scrape(server)
-    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
-    monkeypatch.setattr(server.hub, "_take", lambda: None)
+    monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(server.hub, "_process_arrived", lambda: None)
     assert server.clock is not None
     server.clock.advance(11.0)
     with pytest.raises(HTTPClientError) as failed:
@@ -184,7 +184,7 @@ async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
 
 
 async def test_a_gpu_that_hangs_is_not_up(server: Server, source: FakeSource) -> None:
-    """The others' numbers come all the same."""
+    """A GPU without numbers does not affect the others'."""
     await scrape(server)
     source.hanging[0] = threading.Event()
     await server.until(lambda: source.calls["fast 1"] > 4)
@@ -195,8 +195,8 @@ async def test_a_gpu_that_hangs_is_not_up(server: Server, source: FakeSource) ->
     assert found["gpuwidget_gpu_memory_used_bytes"] == [1_000_000.0]
 
 
-async def test_no_metrics_for_strangers(server: Server, jp_auth_header: dict[str, str]) -> None:
-    """Nobody without the token reads which notebooks there are; a token as Prometheus sends it does."""
+async def test_no_metrics_without_the_token(server: Server, jp_auth_header: dict[str, str]) -> None:
+    """Nobody without the token can read the metrics; the token as Prometheus sends it works."""
     token = jp_auth_header["Authorization"].partition(" ")[2]
     for header in ("", "Bearer wrong", "token wrong"):
         jp_auth_header["Authorization"] = header
@@ -208,8 +208,8 @@ async def test_no_metrics_for_strangers(server: Server, jp_auth_header: dict[str
     assert (await scrape(server)).code == 200
 
 
-async def test_who_may_not_read_gets_no_metrics(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An authorizer is asked for gpuwidget, and its no holds."""
+async def test_no_metrics_without_permission(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An authorizer is called for gpuwidget, and its denial holds."""
     asked: list[tuple[str, str]] = []
 
     def refuse(handler: object, user: object, action: str, resource: str) -> bool:
@@ -231,6 +231,6 @@ async def test_scraping_is_no_activity(server: Server) -> None:
 
 
 @pytest.mark.parametrize("jp_base_url", ["/user/a.b+c/"])
-async def test_behind_a_hub(server: Server, jp_base_url: str) -> None:
+async def test_behind_jupyterhub(server: Server, jp_base_url: str) -> None:
     """The route is under the server's base URL."""
     assert (await scrape(server)).code == 200

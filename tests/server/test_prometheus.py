@@ -1,4 +1,4 @@
-"""A real Prometheus (Debian's) scrapes a real server, and finds what docs/prometheus.md promises there."""
+"""A real Prometheus (Debian's) scrapes a real server, and stores what docs/prometheus.md promises."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from helpers_prometheus import Prometheus
 from helpers_recordings import meta, tick, values, write
 from helpers_samples import GIB, process
 from helpers_server import Server
-from test_exposition import whole
-from test_usage import connected, pid_of, start_session
+from test_memory_ownership import connected, pid_of, start_session
+from test_prometheus_text import whole
 
 from gpuwidget.sources.xids import APPLICATION_XIDS
 from gpuwidget.system import processes
@@ -45,7 +45,7 @@ Scrape = Callable[[Server], Prometheus]
 
 @pytest.fixture
 def scrape(programs: dict[str, str], tmp_path: Path) -> Iterator[Scrape]:
-    """Have a server scraped every second, with its token in a file, as the documentation says."""
+    """Scrape a server every second, with its token in a file, as the documentation describes."""
     started: list[Prometheus] = []
 
     def scrape(server: Server) -> Prometheus:
@@ -67,7 +67,7 @@ def scrape(programs: dict[str, str], tmp_path: Path) -> Iterator[Scrape]:
 
 
 def at(index: int, uuid: str, **labels: str) -> dict[str, str]:
-    """The labels of a GPU's series, as Prometheus holds them: an empty one is none."""
+    """Return the labels of a GPU's series as Prometheus stores them: without empty ones."""
     return {
         "job": "gpuwidget",
         "instance": "lab",
@@ -79,12 +79,12 @@ def at(index: int, uuid: str, **labels: str) -> dict[str, str]:
 
 
 def metrics_of(text: str) -> set[str]:
-    """The metrics of ours that a text names."""
+    """Return gpuwidget's metrics that a text names."""
     return set(re.findall(r"\bgpuwidget_[a-z0-9_]+\b", text))
 
 
 def expressions() -> list[str]:
-    """What the dashboard's panels ask."""
+    """Return the queries of the dashboard's panels."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
     found: list[str] = [target["expr"] for panel in panels for target in panel["targets"]]
     for name, value in VARIABLES.items():
@@ -94,18 +94,18 @@ def expressions() -> list[str]:
 
 @pytest.mark.parametrize("jp_base_url", ["/user/anna/"])
 class TestOnARecording:
-    """The server plays a recording that stands still."""
+    """A server that plays a recording that stands still."""
 
     @pytest.fixture(autouse=True)
     def recording(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Two GPUs, of which the second is held back by its power limit and says nothing of its clock."""
+        """Two GPUs, of which the second is throttled by its power limit and has no clock reading."""
         busy = values(util=97, mem_used=60 * GIB, power_mw=612_400, temp_c=51, throttle=4)
         quiet = values(util=0, mem_used=0, power_mw=75_000, sm_mhz=None)
         path = write(tmp_path / "still.jsonl", meta(2), tick(0, busy, quiet), tick(1, busy, quiet))
         monkeypatch.setenv("GPUWIDGET_SOURCE", f"replay:{path}")
 
     async def test_series_have_the_values_of_the_sample(self, real: Server, scrape: Scrape) -> None:
-        """Every value that the server's sample has is in Prometheus, in base units, and no other."""
+        """Every value of the server's sample is in Prometheus, in base units, and no other."""
         there = scrape(real)
         await there.until('up{job="gpuwidget"} == 1')
         uuids = [one["uuid"] for one in (await real.get("sample"))[1]["gpus"]]
@@ -141,7 +141,7 @@ class TestOnARecording:
         assert age < 30
 
     async def test_the_dashboard_and_the_rules_are_understood(self, real: Server, scrape: Scrape) -> None:
-        """Prometheus takes the rules in, and answers whatever the dashboard asks."""
+        """Prometheus accepts the rules, and answers every query of the dashboard."""
         there = scrape(real)
         await there.until("gpuwidget_gpu_up")
         asked = expressions()
@@ -163,7 +163,7 @@ def on_a_gpu(source: FakeSource, hubs: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("jp_base_url", ["/user/a%2Bb%40c/"])
 async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSource, scrape: Scrape) -> None:
-    """Which notebook holds what is in Prometheus by the notebook's name, whatever that and the user's are."""
+    """Prometheus stores which notebook holds what, whatever the names of notebook and user are."""
     name = 'a "b"\\c é.ipynb'
     kernel = (await start_session(real, f"work/{name}"))["kernel"]["id"]
     channels = await connected(real, kernel)
@@ -194,7 +194,7 @@ async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSour
     assert await there.query(by_notebook) == [
         ({"instance": "lab", "kernel": kernel, "name": name}, 20.0 * GIB)
     ]
-    # Idle for ten minutes is too long for a test: any time at all will do.
+    # Ten minutes of idle time are too long for a test: any time will do.
     await there.until("gpuwidget_kernel_idle_since_timestamp_seconds")
     idle = [one.replace("> 600", ">= 0") for one in expressions() if "> 600" in one]
     rows = [await there.query(expression) for expression in idle]
@@ -205,18 +205,18 @@ async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSour
 
 
 def run(*command: str, told: bytes | None = None) -> str:
-    """What promtool has to object to; nothing where it objects to nothing."""
+    """Return promtool's complaints; empty if it has none."""
     done = subprocess.run(command, input=told, capture_output=True, check=False, timeout=60)
     return "" if done.returncode == 0 and not done.stderr else (done.stdout + done.stderr).decode()
 
 
 def test_promtool_objects_to_no_metric(programs: dict[str, str]) -> None:
-    """Names, units, types and help are as Prometheus' own conventions have them."""
+    """Names, units, types and help texts follow Prometheus' conventions."""
     assert run(programs["promtool"], "check", "metrics", told=whole()) == ""
 
 
-def test_the_rules_tell_what_they_are_for(programs: dict[str, str], tmp_path: Path) -> None:
-    """Each alert comes when it should, says what to do, and leaves a healthy machine alone."""
+def test_the_alerts_fire_when_they_should(programs: dict[str, str], tmp_path: Path) -> None:
+    """Each alert fires when it should, says what to do, and leaves a healthy machine alone."""
     assert run(programs["promtool"], "check", "rules", str(ALERTS)) == ""
     path = tmp_path / "test.yml"
     path.write_text(ALERTS_TEST.read_text(encoding="utf-8").replace("ALERTS", str(ALERTS)))
@@ -227,14 +227,14 @@ def test_the_rules_tell_what_they_are_for(programs: dict[str, str], tmp_path: Pa
 
 
 def test_errors_of_users_programs_are_no_alert() -> None:
-    """The rule leaves out the very XIDs that the panel and the doctor do."""
+    """The rule excludes the same XIDs as the panel and the doctor."""
     (line,) = re.findall(r"gpuwidget_gpu_xid (!= .*)", ALERTS.read_text())
     assert [int(number) for number in re.findall(r"!= (\d+)", line)] == list(APPLICATION_XIDS)
 
 
 @pytest.mark.parametrize("path", [ALERTS, DASHBOARD, DOCS / "prometheus.md"], ids=lambda path: path.name)
 def test_every_metric_that_is_named_exists(path: Path) -> None:
-    """No rule, no panel and no line of the documentation asks for a metric that is never there."""
+    """No rule, panel or line of the documentation uses a metric that does not exist."""
     there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
     named = metrics_of(path.read_text(encoding="utf-8"))
     assert named
@@ -242,13 +242,13 @@ def test_every_metric_that_is_named_exists(path: Path) -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    """The documentation's tables have all of them."""
+    """The documentation's tables contain all metrics."""
     there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
     assert there - metrics_of((DOCS / "prometheus.md").read_text(encoding="utf-8")) == set()
 
 
-def test_the_dashboard_is_one_that_grafana_takes() -> None:
-    """The data source is a variable, panels have numbers of their own and overlap nowhere."""
+def test_the_dashboard_is_valid_for_grafana() -> None:
+    """The data source is a variable; panels have unique numbers and do not overlap."""
     dashboard = json.loads(DASHBOARD.read_text())
     assert [one["name"] for one in dashboard["templating"]["list"]] == ["datasource", "instance"]
     panels = dashboard["panels"]

@@ -1,4 +1,4 @@
-"""The routes: who may ask, what they answer, and that asking counts as nobody's activity."""
+"""The routes: permissions, replies, and that no request counts as activity."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ALLOWED = {
     ("SampleHandler", "GET"): "read",
     ("StreamHandler", "GET"): "read",
 }
-"""Each method of each handler, with what an authorizer is asked for. Those with GET change nothing and run no
-code: whoever adds one here has made sure of that."""
+"""Each method of each handler, with the action that an authorizer is called for. A GET must change nothing
+and run no code: check that before you add one here."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:
-    """One look at the GPUs, also where nobody streams, and nothing goes on afterwards."""
+    """Without a stream the GPUs are read once, and no sampling continues."""
     status, sample = await server.get("sample")
     assert status == 200
     assert (sample["schema"], sample["origin"]["kind"]) == (1, "nvml")
@@ -38,8 +38,8 @@ async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:
     assert not server.hub._sampler.wanted
 
 
-async def test_sample_reads_nothing_anew_while_somebody_streams(server: Server, source: FakeSource) -> None:
-    """A thousand looks cost the driver no more than the stream that runs."""
+async def test_sample_reads_nothing_while_a_stream_runs(server: Server, source: FakeSource) -> None:
+    """A thousand requests cost the driver no more than the running stream."""
     stream = await server.stream()
     await stream.next()
     await stream.next()
@@ -47,23 +47,23 @@ async def test_sample_reads_nothing_anew_while_somebody_streams(server: Server, 
     calls = source.calls["fast"]
     samples = [await server.get("sample") for _ in range(5)]
     assert {status for status, _ in samples} == {200}
-    assert source.calls["fast"] - calls in (0, 2)  # One pass over both may have been under way.
+    assert source.calls["fast"] - calls in (0, 2)  # one poll of both may have been in progress
 
 
 async def test_a_driver_that_hangs_gives_503(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no sample can be had in time the answer says so, and what to do."""
+    """If no sample comes in time, the reply gives the reason and what to do."""
     source.hang_in_open = threading.Event()
-    monkeypatch.setattr(handlers, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     status, answer = await server.get("sample")
     assert status == 503
-    assert answer["message"] == handlers._SILENT
+    assert answer["message"] == handlers._NO_SAMPLE
     assert not server.hub._sampler.wanted
 
 
-async def test_history_is_what_was_read(server: Server) -> None:
-    """All that is held, or the last seconds of it."""
+async def test_history(server: Server) -> None:
+    """All of the history, or the last seconds of it."""
     stream = await server.stream()
     await stream.next()
     times = [round((await stream.next())["sample"]["time"], 3) for _ in range(3)]
@@ -78,16 +78,16 @@ async def test_history_is_what_was_read(server: Server) -> None:
 
 @pytest.mark.parametrize("seconds", ["601", "-0.1", "nan", "1e999", "ten", ""])
 async def test_seconds_out_of_range_are_refused(server: Server, seconds: str) -> None:
-    """A query that makes no sense gets 400 with a sentence."""
+    """An invalid query gets 400 with a sentence."""
     status, answer = await server.get("history", seconds=seconds)
     assert (status, answer["message"]) == (400, "seconds must be a number of seconds from 0 to 600.")
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_every_route_asks_who_you_are(
+async def test_every_route_requires_authentication(
     server: Server, jp_auth_header: dict[str, str], route: str
 ) -> None:
-    """Nobody without the token sees which GPUs there are and whose processes run on them."""
+    """Nobody without the token can see the GPUs and whose processes run on them."""
     fetch = server.ws_fetch if route == "stream" else server.fetch
     jp_auth_header.clear()
     with pytest.raises(HTTPClientError) as refused:
@@ -99,7 +99,7 @@ async def test_every_route_asks_who_you_are(
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_every_route_asks_what_you_may(server: Server, route: str) -> None:
+async def test_every_route_requires_authorization(server: Server, route: str) -> None:
     """An authorizer that denies reading ``gpuwidget`` is obeyed."""
     asked = []
 
@@ -116,7 +116,7 @@ async def test_every_route_asks_what_you_may(server: Server, route: str) -> None
 
 
 def registered(server: Server) -> list[tuple[str, type[RequestHandler]]]:
-    """Each of our handlers that the server has, with an address that leads to it."""
+    """Return each of gpuwidget's handlers in the server, with an address that leads to it."""
     rules = [rule for group in server.app.web_app.default_router.rules for rule in group.target.rules]
     rules += server.app.web_app.wildcard_router.rules
     found = {
@@ -128,13 +128,13 @@ def registered(server: Server) -> list[tuple[str, type[RequestHandler]]]:
 
 
 def implemented(handler: type[RequestHandler]) -> list[str]:
-    """The methods that a handler of ours defines itself, or takes from Tornado's websocket."""
+    """Return the methods that a handler defines itself, or inherits from Tornado's websocket."""
     own = [one for one in handler.__mro__ if one.__module__.startswith("gpuwidget.")]
     return [method for method in METHODS if any(method.lower() in vars(one) for one in own)]
 
 
 async def request(server: Server, path: str, handler: type[RequestHandler], method: str) -> int:
-    """Status of a request to that address."""
+    """Return the status of a request to that address."""
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     headers = {**upgrade, "Sec-WebSocket-Key": "AAAA"} if issubclass(handler, WebSocketHandler) else {}
     body = None if method in ("GET", "HEAD", "OPTIONS") else ""
@@ -148,15 +148,16 @@ async def request(server: Server, path: str, handler: type[RequestHandler], meth
 
 
 async def test_every_handler_is_in_the_table(server: Server) -> None:
-    """A new route, or a new method of one, is one whose rights were thought of."""
+    """A new route, or a new method of one, must be listed here with its permissions."""
     found = {(one.__name__, method) for _, one in registered(server) for method in implemented(one)}
     assert found == set(ALLOWED)
 
 
-async def test_every_method_asks_who_you_are_and_what_you_may(
+async def test_every_method_requires_authentication_and_authorization(
     server: Server, jp_auth_header: dict[str, str]
 ) -> None:
-    """Without a login nothing is answered, nor against an authorizer, which is asked for the right action."""
+    """Without a login nothing is answered, nor against an authorizer, which is called for the right
+    action."""
     asked: list[tuple[str, str]] = []
 
     async def deny(handler: Any, user: Any, action: str, resource: str) -> bool:
@@ -177,7 +178,7 @@ async def test_every_method_asks_who_you_are_and_what_you_may(
 
 
 async def test_every_other_method_is_refused(server: Server) -> None:
-    """What a handler does not define answers 405, and Tornado's answer to OPTIONS gives nothing away."""
+    """An undefined method returns 405, and Tornado's reply to OPTIONS reveals nothing."""
     for path, handler in registered(server):
         for method in set(METHODS) - set(implemented(handler)) - {"OPTIONS"}:
             assert await request(server, path, handler, method) == 405, (handler, method)
@@ -186,7 +187,7 @@ async def test_every_other_method_is_refused(server: Server) -> None:
 async def test_a_page_of_another_site_gets_no_stream(
     server: Server, jp_auth_header: dict[str, str], jp_http_port: int
 ) -> None:
-    """The user's cookie alone opens the stream to Jupyter's own pages, and to those of no other site."""
+    """The user's cookie opens the stream to Jupyter's own pages, and to those of no other site."""
     answer = await server.fetch("api", "status", headers={"Host": f"localhost:{jp_http_port}"})
     jp_auth_header.clear()
     jp_auth_header["Cookie"] = "; ".join(
@@ -201,12 +202,12 @@ async def test_a_page_of_another_site_gets_no_stream(
 
 @pytest.mark.parametrize("jp_base_url", ["/", "/user/a.b+c/", "/a%40b/lab-1/"])
 async def test_the_base_url_is_kept(server: Server, jp_base_url: str) -> None:
-    """The routes are where the server's other routes are, behind a hub too."""
+    """The routes are under the server's base URL, as behind JupyterHub."""
     assert (await server.get("sample"))[0] == 200
     assert (await (await server.stream()).next())["type"] == "hello"
 
 
-async def test_looking_is_no_activity(server: Server) -> None:
+async def test_requests_are_no_activity(server: Server) -> None:
     """An open panel does not keep an idle server from being culled."""
     before = server.app.web_app.last_activity()
     stream = await server.stream()
@@ -227,7 +228,7 @@ async def test_no_token_in_the_log(
     query: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A refused or failed request leaves no line with the token that came with it."""
+    """A refused or failed request leaves no log line with its token."""
     token = server.app.identity_provider.token
     jp_auth_header.clear()
 

@@ -1,4 +1,4 @@
-"""The configuration: limits, what is said of a value that can't be, and that the server starts."""
+"""The configuration: limits, invalid values, and that the server starts anyway."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers_server import Server
 from gpuwidget import __version__ as VERSION
 from gpuwidget.model import installation
 from gpuwidget.server import settings
-from gpuwidget.server.hub import Hub
+from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.sources import SOURCE_VARIABLE
 
 INTERVAL = "give a number of seconds from 0.05 to 60. Its default, 0.2, is used."
@@ -25,7 +25,7 @@ INSTALL = (
 
 @pytest.fixture
 def variable(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Where the server writes GPUWIDGET_INSTALL_REQUIREMENT, and where it is taken back after the test."""
+    """Restores GPUWIDGET_INSTALL_REQUIREMENT after the test, since the server writes it."""
     monkeypatch.setenv(installation.REQUIREMENT_VARIABLE, "")
     return monkeypatch
 
@@ -34,7 +34,8 @@ def variable(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 async def test_rate_and_length_are_the_configured_ones(
     server: Server, configuration: dict[str, object], told: list[str]
 ) -> None:
-    """``c.GpuWidget.interval`` and ``.history`` hold, and hello tells them to the panel."""
+    """``c.GpuWidget.interval`` and ``.history`` take effect, and the initial message has them for the
+    panel."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (1.0, 30.0)
     assert await server.refused(history=31) == (
@@ -87,10 +88,10 @@ async def test_rate_and_length_are_the_configured_ones(
         ),
     ],
 )
-async def test_a_value_that_cannot_be_is_told_in_a_sentence(
+async def test_an_invalid_value_is_logged_in_a_sentence(
     server: Server, configuration: dict[str, object], said: list[str], told: list[str]
 ) -> None:
-    """The server starts with the default, and its log says which value, what it may be and what is used."""
+    """The server starts with the default, and logs the value, what is allowed and what is used."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.2, 600.0)
     assert sorted(told) == said
@@ -98,7 +99,7 @@ async def test_a_value_that_cannot_be_is_told_in_a_sentence(
 
 @pytest.mark.parametrize("jp_argv", [["--GpuWidget.interval=0.5", "--GpuWidget.history=soon"]])
 async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], told: list[str]) -> None:
-    """``--GpuWidget.interval=0.5`` holds, and a bad value on a command line ends no server either."""
+    """``--GpuWidget.interval=0.5`` takes effect, and a bad value on a command line ends no server either."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.5, 600.0)
     assert told == [f"GpuWidget.history can't be 'soon': {HISTORY}"]
@@ -121,11 +122,11 @@ async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], 
         ({"install_requirement": "https://example.org/a;b.whl"}, "pip install 'https://example.org/a;b.whl'"),
     ],
 )
-async def test_how_gpuwidget_is_installed_here(
+async def test_the_configured_install_command(
     variable: pytest.MonkeyPatch, server: Server, configuration: dict[str, str], command: str | None
 ) -> None:
-    """What the administrator configured reaches the panel quoted, with the server's version for a bare name,
-    and the kernels and terminals of this server by their environment."""
+    """The configured requirement reaches the panel as a quoted command, with the server's version for a bare
+    name, and the server's kernels and terminals through their environment."""
     hello = await (await server.stream()).next()
     assert (hello["install"], hello["documentation"]) == (command, installation.documentation())
     requirement = configuration.get("install_requirement")
@@ -133,12 +134,12 @@ async def test_how_gpuwidget_is_installed_here(
 
 
 def test_the_variable_wins(variable: pytest.MonkeyPatch) -> None:
-    """As with the source, GPUWIDGET_INSTALL_REQUIREMENT wins over the configuration."""
+    """As with the source, GPUWIDGET_INSTALL_REQUIREMENT takes precedence over the configuration."""
     variable.setenv(installation.REQUIREMENT_VARIABLE, "/srv/b.whl")
     log = logging.getLogger("test")
-    assert settings.chosen_install_command("/srv/a.whl", log) == "pip install /srv/b.whl"
+    assert settings.install_command("/srv/a.whl", log) == "pip install /srv/b.whl"
     variable.setenv(installation.REQUIREMENT_VARIABLE, "'no end")
-    assert settings.chosen_install_command("/srv/a.whl", log) is None
+    assert settings.install_command("/srv/a.whl", log) is None
 
 
 @pytest.mark.parametrize("configuration", [{"source": "replay"}])
@@ -151,7 +152,7 @@ async def test_a_recording_by_the_trait(real: Server, configuration: dict[str, o
 
 @pytest.mark.parametrize("configuration", [{"source": "none"}])
 async def test_no_gpus_by_the_trait(real: Server, configuration: dict[str, object]) -> None:
-    """``c.GpuWidget.source = 'none'`` shows no GPU and says where that was chosen."""
+    """``c.GpuWidget.source = 'none'`` shows no GPU and where that was configured."""
     _, sample = await real.get("sample")
     assert (sample["gpus"], sample["origin"]["reason"]) == (
         [],
@@ -160,7 +161,7 @@ async def test_no_gpus_by_the_trait(real: Server, configuration: dict[str, objec
 
 
 class TestWithTheVariable:
-    """GPUWIDGET_SOURCE is set where the server runs."""
+    """GPUWIDGET_SOURCE is set for the server."""
 
     @pytest.fixture(autouse=True)
     def variable(self, monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
@@ -170,7 +171,7 @@ class TestWithTheVariable:
     async def test_the_variable_wins(
         self, variable: None, real: Server, configuration: dict[str, object]
     ) -> None:
-        """What kernels and command line show, the panel shows too, whatever the trait says."""
+        """The panel shows the same source as kernels and the command line, whatever the trait says."""
         _, sample = await real.get("sample")
         assert sample["origin"]["reason"] == (
             "GPUWIDGET_SOURCE is 'none': unset it to see this machine's GPUs."
@@ -180,7 +181,7 @@ class TestWithTheVariable:
     async def test_a_source_that_is_none_shows_no_gpus(
         self, variable: None, real: Server, told: list[str]
     ) -> None:
-        """A misspelt source is told in the log and in the panel; no other is shown in its place."""
+        """A misspelt source is reported in the log and in the panel; no other is used in its place."""
         reason = (
             "GPUWIDGET_SOURCE can't be used. 'nvidia' names no source of GPU readings. "
             "Use auto, nvml, replay, replay:PATH, replay-once:PATH or none."
@@ -191,16 +192,16 @@ class TestWithTheVariable:
 
 
 class TestWithABrokenDriver:
-    """Whatever opening the source does."""
+    """Opening the source may fail in any way."""
 
-    async def test_the_start_does_not_touch_it(
-        self, faked: None, source: FakeSource, jp_serverapp: Any, hubs: list[Hub]
+    async def test_the_start_does_not_wait_for_it(
+        self, faked: None, source: FakeSource, jp_serverapp: Any, hubs: list[SampleHub]
     ) -> None:
-        """A server starts without a look at the driver."""
+        """A server starts without waiting for the driver."""
         assert source.calls == {}
         assert not hubs[0]._sampler.running
 
-    async def test_it_is_told_and_nothing_else(
+    async def test_the_reason_is_sent_and_nothing_else(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A driver that can't be opened leaves no GPU and the reason; the stream goes on."""

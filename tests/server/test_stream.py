@@ -1,4 +1,4 @@
-"""The stream: what a client sees, when sampling runs, and what becomes of a client that is too slow."""
+"""The stream: what a client receives, when sampling runs, and what happens to a slow client."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gpuwidget.model.to_json import to_json
 from gpuwidget.server import wire
 
 
-async def test_hello_comes_first_then_every_sample(server: Server) -> None:
-    """A client learns versions, rate and past at once, and then gets one message a sample."""
+async def test_the_initial_message_comes_first_then_every_sample(server: Server) -> None:
+    """A client gets versions, rate and history at once, and then one message per sample."""
     stream = await server.stream()
     hello = await stream.next()
     assert hello == {
@@ -32,14 +32,14 @@ async def test_hello_comes_first_then_every_sample(server: Server) -> None:
         "history": {"t": [], "gpus": []},
     }
     tick = await stream.next()
-    assert set(tick) == {field.name for field in fields(wire.Tick)}
+    assert set(tick) == {field.name for field in fields(wire.SampleMessage)}
     assert tick["type"] == "sample"
     assert [one["index"] for one in tick["sample"]["gpus"]] == [0, 1]
     assert [one["utilization"] for one in tick["sample"]["readings"]] == [50.0, 50.0]
 
 
 async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -> None:
-    """After one whole sample a client is sent what changed, and that is enough to have the newest sample."""
+    """After one whole sample, the changes are enough for a client to have the newest sample."""
     stream = await server.stream()
     types = [json.loads(str(await stream.next_text()))["type"] for _ in range(4)]
     assert types == ["hello", "sample", "changes", "changes"]
@@ -56,8 +56,8 @@ async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -
     assert sample == to_json(newest.sample)
 
 
-async def test_a_late_client_starts_with_the_past(server: Server, source: FakeSource) -> None:
-    """Who opens the panel later sees the course since the first one did, up to the newest sample."""
+async def test_a_late_client_starts_with_the_history(server: Server, source: FakeSource) -> None:
+    """A client that connects later gets the history from the first one on, up to the newest sample."""
     first = await server.stream()
     await first.next()
     seen = [(await first.next())["sample"]]
@@ -66,7 +66,7 @@ async def test_a_late_client_starts_with_the_past(server: Server, source: FakeSo
     while seen[-1]["readings"][0]["utilization"] != 90.0:
         seen.append((await first.next())["sample"])
     late = await (await server.stream()).next()
-    assert set(late) == {field.name for field in fields(wire.Hello)}
+    assert set(late) == {field.name for field in fields(wire.InitialMessage)}
     assert late["sample"] == seen[-1]
     assert late["history"] == {
         "t": [round(one["time"], 3) for one in seen],
@@ -83,7 +83,7 @@ async def test_a_late_client_starts_with_the_past(server: Server, source: FakeSo
     assert late["history"]["gpus"][1]["power_w"][-1] is None
 
 
-async def test_no_past_where_none_is_asked_for(server: Server) -> None:
+async def test_no_history_unless_requested(server: Server) -> None:
     """``history=0`` gives the newest sample alone."""
     first = await server.stream()
     await first.next()
@@ -97,26 +97,26 @@ async def test_no_past_where_none_is_asked_for(server: Server) -> None:
 
 
 async def test_all_clients_get_the_same_tick(server: Server) -> None:
-    """Two tabs show the same numbers, read once from the driver and encoded once."""
+    """Two tabs show the same numbers, read from the driver once and encoded once."""
     one, other = await server.stream(), await server.stream()
     await one.next()
     await other.next()
     ticks = [await other.next_text() for _ in range(3)]
     first = await one.next_text()
-    while first != ticks[0]:  # It came earlier, and has seen more.
+    while first != ticks[0]:  # It connected earlier, and has more samples.
         first = await one.next_text()
     assert [first, await one.next_text(), await one.next_text()] == ticks
 
 
-async def test_sampling_runs_while_somebody_looks(server: Server, source: FakeSource) -> None:
-    """Without a client the driver is not asked; the last to leave ends the sampling, a new one begins it."""
+async def test_sampling_runs_while_there_are_clients(server: Server, source: FakeSource) -> None:
+    """Without a client the driver is not read; the last to leave ends the sampling, a new one starts it."""
     sampler = server.hub._sampler
     assert (sampler.running, source.calls["open"]) == (False, 0)
     one, other = await server.stream(), await server.stream()
     await one.next()
     await one.next()
     one.close()
-    await server.until(lambda: len(server.hub._listeners) == 1)
+    await server.until(lambda: len(server.hub._clients) == 1)
     assert sampler.wanted
     other.close()
     await server.until(lambda: not sampler.wanted)
@@ -132,7 +132,7 @@ async def test_sampling_runs_while_somebody_looks(server: Server, source: FakeSo
     assert (await again.next())["type"] == "sample"
 
 
-async def test_a_lost_gpu_is_told_and_spoils_no_other(server: Server, source: FakeSource) -> None:
+async def test_a_lost_gpu_does_not_affect_others(server: Server, source: FakeSource) -> None:
     """A GPU that fell off the bus has no numbers from then on, with the reason; the other one goes on."""
     stream = await server.stream()
     await stream.next()
@@ -149,13 +149,13 @@ async def test_a_lost_gpu_is_told_and_spoils_no_other(server: Server, source: Fa
 
 
 def time_of(message: bytes) -> float:
-    """When the sample was put together that a message brings, whole or as changes."""
+    """Return the time of the sample in a message, whole or as changes."""
     said = json.loads(message)
     return float(said["time"] if said["type"] == "changes" else said["sample"]["time"])
 
 
 class Slow:
-    """A client whose network takes so many messages and no more."""
+    """A client whose network accepts a limited number of messages."""
 
     def __init__(self, takes: int) -> None:
         self.left = takes
@@ -174,8 +174,8 @@ class Slow:
         self.dropped += 1
 
 
-async def test_a_slow_client_is_dropped_and_nobody_waits_for_it(server: Server) -> None:
-    """A tab behind a stalled network is let go of; the others get every sample all the while."""
+async def test_a_slow_client_is_dropped(server: Server) -> None:
+    """A tab behind a stalled network is disconnected; the others get every sample all the while."""
     slow = Slow(takes=3)
     quick = await server.stream()
     await quick.next()
@@ -194,7 +194,7 @@ async def test_a_slow_client_is_dropped_and_nobody_waits_for_it(server: Server) 
 
 
 async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -> None:
-    """However many tabs are open, each has all samples since its hello, in the order they were read."""
+    """However many tabs are open, each gets all samples after its initial message, in order."""
     many = [Slow(takes=10_000) for _ in range(100)]
     for one in many:
         server.hub.join(one, 0.0)
@@ -210,7 +210,7 @@ async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -
 
 
 async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSource) -> None:
-    """Samples that came while the server did something else are sent in order, and in bounded number."""
+    """Samples that came while the server was busy are sent in order, and in limited number."""
     late = Slow(takes=10_000)
     server.hub.join(late, 0.0)
     await server.until(lambda: len(late.got) >= 2)
@@ -223,16 +223,16 @@ async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSou
     assert 60 < len(times) < 80
 
 
-async def test_a_client_that_is_gone_before_hello_leaves_nothing_running(server: Server) -> None:
-    """A tab that closes while it connects starts no sampling for nobody."""
+async def test_a_client_that_closes_while_connecting(server: Server) -> None:
+    """A tab that closes while it connects starts no sampling."""
     gone = Slow(takes=0)
     server.hub.join(gone, 0.0)
     assert (gone.dropped, server.hub._sampler.wanted) == (1, False)
 
 
 @pytest.mark.parametrize("history", ["601", "-1", "nan", "inf", "x", ""])
-async def test_a_past_out_of_range_is_refused(server: Server, history: str) -> None:
-    """A query that makes no sense gets 400 with a sentence, and starts nothing."""
+async def test_a_history_out_of_range_is_refused(server: Server, history: str) -> None:
+    """An invalid query gets 400 with a sentence, and starts nothing."""
     assert await server.refused(history=history) == (
         400,
         {"message": "history must be a number of seconds from 0 to 600."},

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuwidget.diagnostics import isolated_run
-from gpuwidget.diagnostics.probe_process import Environment
-from gpuwidget.diagnostics.target import Notebook
-from gpuwidget.model.diagnosis import Doctor, Place
+from gpuwidget.diagnostics.probe_process import ProbeEnvironment
+from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.model.diagnosis import Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch import cuda_state, torch_switches
@@ -25,10 +25,10 @@ _WIDTH = 100
 _USAGE = "%gpu doctor: why torch does not use the GPU, link by link. It takes no words."
 
 
-class Diagnosis:
+class DiagnosisDisplay:
     """A diagnosis that displays as text and as HTML; its JSON is that of ``gpuwidget doctor --json``."""
 
-    def __init__(self, doctor: Doctor) -> None:
+    def __init__(self, doctor: Diagnosis) -> None:
         self.doctor = doctor
         """The results of all checks."""
 
@@ -53,12 +53,12 @@ class Diagnosis:
         return {"text/plain": repr(self), "text/html": diagnosis_view.html(self.doctor)}
 
 
-def doctor() -> Diagnosis:
+def doctor() -> DiagnosisDisplay:
     """Check this environment and machine, from PyTorch down to the GPU; takes some seconds, at most 20.
 
     Raises DoctorError if the checks do not finish.
     """
-    return Diagnosis(_run_checks())
+    return DiagnosisDisplay(_run_checks())
 
 
 def command(shell: Any, words: Sequence[str]) -> None:
@@ -72,26 +72,26 @@ class SharedDiagnosis:
     """Runs the checks for the panel, one run at a time: concurrent requests share its result."""
 
     def __init__(self) -> None:
-        self._task: asyncio.Task[Doctor] | None = None
+        self._task: asyncio.Task[Diagnosis] | None = None
 
-    async def doctor(self) -> Doctor:
+    async def diagnosis(self) -> Diagnosis:
         """Return the diagnosis without blocking the event loop. Raises DoctorError."""
         if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(isolated_run.in_thread(_run_checks))
+            self._task = asyncio.ensure_future(isolated_run.run_in_thread(_run_checks))
         # A cancelled request does not cancel the run of the others.
         return await asyncio.shield(self._task)
 
 
-def _run_checks() -> Doctor:
+def _run_checks() -> Diagnosis:
     torch, switches = cuda_state.loaded_torch(), torch_switches.compute_switches()
     version = getattr(torch, "__version__", None)
-    notebook = Notebook(
+    notebook = NotebookState(
         torch=None if version is None else str(version),
         cudnn_off=switches is not None and switches.cudnn is False,
         devices=_devices(),
     )
-    place: Place = "kernel" if "ipykernel" in sys.modules else "shell"
-    return isolated_run.visit(place, __version__, Environment.own(), notebook=notebook)
+    place: EnvironmentKind = "kernel" if "ipykernel" in sys.modules else "shell"
+    return isolated_run.run_in_subprocess(place, __version__, ProbeEnvironment.current(), notebook=notebook)
 
 
 def _devices() -> list[str | None] | None:

@@ -1,20 +1,20 @@
-/** Reports as gpuwidget/measure/report.py writes them into a notebook's outputs: what the list of cells reads of them. */
+/** Parses the reports in a notebook's outputs, which the kernel writes as JSON of the dataclass `Report`. */
 
-/** Mime type of a report among a cell's outputs. */
+/** The MIME type of a report in a cell's outputs. */
 export const REPORT_MIME = 'application/vnd.gpuwidget.report+json';
 const REPORT_SCHEMA = 1;
-const LONGEST_TEXT = 200;
-const MOST_GPUS = 64;
+const MAX_TEXT_LENGTH = 200;
+const MAX_GPUS = 64;
 
-/** Whose memory is told: what torch has allocated, this process's, or the whole GPU's. */
+/** Which memory the figures are of: what torch has allocated, the process's, or the whole GPU's. */
 export type MemoryKind = 'torch' | 'process' | 'device';
 
 export type Status = 'ok' | 'error' | 'interrupted';
 
-/** One GPU that the cell used. Bytes and joules; null where nobody knows. */
+/** One GPU that the cell used. Bytes and joules; null if unknown. */
 export interface GpuPart {
   readonly uuid: string;
-  /** As `0`, or `0:1` for a MIG slice. */
+  /** Such as `0`, or `0:1` for a MIG slice. */
   readonly number: string;
   readonly torchDevice: string | null;
   readonly delta: number | null;
@@ -22,48 +22,48 @@ export interface GpuPart {
   readonly energy: number | null;
 }
 
-/** What one run did. */
+/** What one run of a cell did. */
 export interface CellReport {
   readonly executionCount: number | null;
   readonly label: string | null;
-  /** Epoch seconds of the kernel's machine. */
+  /** Epoch seconds by the clock of the kernel's machine. */
   readonly started: number | null;
   /** Seconds. */
   readonly duration: number | null;
   readonly status: Status;
   /** Out-of-memory errors during the run. */
   readonly ooms: number;
-  /** The words that label a recording, null for live GPUs. */
+  /** The label of a recording, null for live GPUs. */
   readonly recording: string | null;
-  /** Whether any GPU was there at all. */
-  readonly seen: boolean;
-  /** Those that the cell used, or all where nobody can say which. */
+  /** Whether there was any GPU. */
+  readonly hasGpus: boolean;
+  /** The GPUs that the cell used, or all if that is unknown. */
   readonly gpus: readonly GpuPart[];
-  /** The same for all of `gpus`: sums of different things are no figure. */
+  /** The same for all `gpus`: a sum of different quantities would be meaningless. */
   readonly kind: MemoryKind;
-  /** Whether child processes of the kernel held some of it. */
+  /** Whether child processes of the kernel held some of the memory. */
   readonly children: boolean;
-  /** Of all `gpus` together; null where a part of it is not known. */
+  /** The sum over all `gpus`, null if one of them is unknown. */
   readonly delta: number | null;
-  /** The highest of any one GPU: peaks at different moments add up to nothing. */
+  /** The highest peak of any GPU: peaks at different times must not be added. */
   readonly peak: number | null;
-  /** Of those GPUs of which it is known. */
+  /** The sum over the GPUs whose energy is known. */
   readonly energy: number | null;
-  /** Whether the energy of some GPU is not known. */
+  /** Whether the energy of some GPU is unknown. */
   readonly atLeast: boolean;
-  /** Why a figure is not known, by the report's name of it. */
+  /** Reasons for unknown figures, by the report's field. */
   readonly missing: Readonly<Record<string, string>>;
 }
 
-/** Read `value`; null where it is no report that this version understands. */
-export function readReport(value: unknown): CellReport | null {
+/** Parse the JSON of a report. Return null if this version cannot read it. */
+export function parseReport(value: unknown): CellReport | null {
   const report = fields(value);
   const cell = fields(report.cell);
   if (report.schema !== REPORT_SCHEMA || report.cell === undefined) {
     return null;
   }
-  const all = list(report.gpus).slice(0, MOST_GPUS).map(fields);
-  // Of a report without the mark nobody said which it used.
+  const all = list(report.gpus).slice(0, MAX_GPUS).map(fields);
+  // Without the field it is unknown which GPUs the cell used.
   const used = all.filter(gpu => typeof gpu.uuid === 'string' && gpu.shown !== false);
   const kind = memoryKind(used);
   const gpus = used.map(gpu => part(gpu, kind));
@@ -77,7 +77,7 @@ export function readReport(value: unknown): CellReport | null {
     status: cell.status === 'error' || cell.status === 'interrupted' ? cell.status : 'ok',
     ooms: used.reduce((sum, gpu) => sum + (number(fields(gpu.torch).ooms) ?? 0), 0),
     recording: text(fields(report.source).recording),
-    seen: all.length > 0,
+    hasGpus: all.length > 0,
     gpus,
     kind,
     children: used.some(gpu => list(gpu.children).length > 0),
@@ -89,14 +89,14 @@ export function readReport(value: unknown): CellReport | null {
   };
 }
 
-/** torch's where its allocator was used, else this process's, else whole GPUs', as the card has it. */
+/** Return torch's memory if its allocator was used, else the process's, else the GPU's, as the card does. */
 function memoryKind(gpus: readonly Fields[]): MemoryKind {
   const processes = gpus.map(gpu => fields(gpu.process_memory));
   const process =
     gpus.length > 0 &&
     gpus.every(gpu => isObject(gpu.process_memory)) &&
     processes.some(span => number(span.peak) !== null);
-  // Of what child processes hold, torch here knows nothing.
+  // The kernel's torch has no figures of child processes.
   if (process && gpus.some(gpu => list(gpu.children).length > 0)) {
     return 'process';
   }
@@ -128,7 +128,7 @@ function part(gpu: Fields, kind: MemoryKind): GpuPart {
   };
 }
 
-/** The first GPU's reason for each: later ones refer to it. */
+/** Return the first GPU's reason for each field; those of later GPUs refer to it. */
 function reasons(gpus: readonly Fields[]): Record<string, string> {
   const found: Record<string, string> = {};
   for (const gpu of gpus) {
@@ -152,7 +152,7 @@ function sum(values: readonly (number | null)[]): number | null {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-// A notebook may come from anywhere: whatever has another type is not known.
+// A notebook may come from anywhere: a value of another type counts as unknown.
 function isObject(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
@@ -170,5 +170,5 @@ function number(value: unknown): number | null {
 }
 
 function text(value: unknown): string | null {
-  return typeof value === 'string' && value !== '' ? value.slice(0, LONGEST_TEXT) : null;
+  return typeof value === 'string' && value !== '' ? value.slice(0, MAX_TEXT_LENGTH) : null;
 }

@@ -1,88 +1,88 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { gpuName, trouble } from '../panel/words';
+import { gpuName, unavailability } from '../panel/panelMessages';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber } from '../ui/format';
 import type { Gpu, Sample } from '../wire';
-import { swatch } from './swatch';
+import { legendSwatch } from './gpuColors';
 
-/** Up to so many GPUs are told with their model, more by their number. */
-const FEW = 4;
+/** With more GPUs than this the chips show only their indices. */
+const MAX_NAMED = 4;
 
 interface Chip {
   readonly node: HTMLButtonElement;
   readonly name: Text;
-  readonly away: Text;
+  readonly trouble: Text;
 }
 
-/** What the legend tells. */
-export interface LegendPorts {
+/** The dependencies of the legend. */
+export interface LegendOptions {
   readonly trans: TranslationBundle;
-  /** The user shows or hides a GPU. */
-  readonly toggled: (uuid: string) => void;
-  /** The user wants to see this one alone. */
-  readonly only: (uuid: string) => void;
+  /** Called when the user shows or hides a GPU. */
+  readonly toggle: (uuid: string) => void;
+  /** Called when the user wants to see only one GPU. */
+  readonly showOnly: (uuid: string) => void;
+  /** Called when the pointer or the keyboard focus enters a chip, and with null when it leaves. */
   readonly focus: (uuid: string | null) => void;
 }
 
-/** All GPUs, each a button that shows or hides its lines. */
+/** All GPUs as toggle buttons that show and hide their lines. */
 export class Legend {
   readonly node: HTMLElement;
   private readonly chips = new Map<string, Chip>();
 
-  constructor(private readonly ports: LegendPorts) {
-    this.node = element('div', 'legend');
+  constructor(private readonly options: LegendOptions) {
+    this.node = element('div', 'dashboard-legend');
     setAttribute(this.node, 'role', 'group');
-    setAttribute(this.node, 'aria-label', ports.trans.__('GPUs'));
+    setAttribute(this.node, 'aria-label', options.trans.__('GPUs'));
   }
 
-  /** Show the GPUs of `sample`, those `hidden` as such. */
+  /** Show the GPUs of `sample` and which of them are `hidden`. */
   update(sample: Sample | null, hidden: readonly string[]): void {
     const gpus = sample?.gpus ?? [];
-    this.reconcile(gpus);
-    gpus.forEach((gpu, place) => {
+    this.updateChips(gpus);
+    gpus.forEach((gpu, index) => {
       const chip = this.chips.get(gpu.uuid);
-      const reading = sample?.readings[place];
+      const reading = sample?.readings[index];
       if (chip === undefined || reading === undefined) {
         return;
       }
-      const { trans } = this.ports;
-      const shown = !hidden.includes(gpu.uuid);
+      const { trans } = this.options;
       const name = gpuName(trans, gpu);
-      setAttribute(chip.node, 'aria-pressed', String(shown));
-      chip.name.set(gpus.length <= FEW ? `${gpuNumber(gpu)} ${name}` : gpuNumber(gpu));
-      const [short, long] = trouble(trans, reading, sample?.time ?? NaN) ?? ['', ''];
-      chip.away.set(short);
+      setAttribute(chip.node, 'aria-pressed', String(!hidden.includes(gpu.uuid)));
+      chip.name.set(gpus.length <= MAX_NAMED ? `${gpuNumber(gpu)} ${name}` : gpuNumber(gpu));
+      const [short, long] = unavailability(trans, reading, sample?.time ?? NaN) ?? ['', ''];
+      chip.trouble.set(short);
       setAttribute(
         chip.node,
         'title',
         [trans.__('GPU %1, %2', gpuNumber(gpu), name), long, trans.__('Shift: this one alone')]
-          .filter(words => words !== '')
+          .filter(line => line !== '')
           .join('\n')
       );
     });
   }
 
-  private reconcile(gpus: readonly Gpu[]): void {
-    const order = gpus.map(gpu => gpu.uuid);
-    if (order.join() === [...this.chips.keys()].join()) {
+  private updateChips(gpus: readonly Gpu[]): void {
+    const uuids = gpus.map(gpu => gpu.uuid);
+    if (uuids.join() === [...this.chips.keys()].join()) {
       return;
     }
     this.chips.clear();
-    gpus.forEach(({ uuid }, place) => {
-      this.chips.set(uuid, this.chip(uuid, place));
+    gpus.forEach(({ uuid }, position) => {
+      this.chips.set(uuid, this.createChip(uuid, position));
     });
     this.node.replaceChildren(...[...this.chips.values()].map(chip => chip.node));
   }
 
-  private chip(uuid: string, place: number): Chip {
-    const [name, away] = [new Text('name'), new Text('away')];
-    const node = element('button', 'chip', swatch(place), name.node, away.node);
+  private createChip(uuid: string, position: number): Chip {
+    const [name, trouble] = [new Text(''), new Text('dashboard-chip-trouble')];
+    const node = element('button', 'dashboard-chip', legendSwatch(position), name.node, trouble.node);
     node.type = 'button';
     node.dataset.gpuUuid = uuid;
-    const { toggled, only, focus } = this.ports;
+    const { toggle, showOnly, focus } = this.options;
     node.onclick = event => {
-      (event.shiftKey ? only : toggled)(uuid);
+      (event.shiftKey ? showOnly : toggle)(uuid);
     };
     node.onmouseenter = node.onfocus = () => {
       focus(uuid);
@@ -90,6 +90,6 @@ export class Legend {
     node.onmouseleave = node.onblur = () => {
       focus(null);
     };
-    return { node, name, away };
+    return { node, name, trouble };
   }
 }

@@ -1,142 +1,48 @@
-import type { TranslationBundle } from '@jupyterlab/translation';
-
 import { memoryUnit, UNKNOWN } from '../ui/format';
 import { temperatureUnit } from '../ui/units';
-import type { Activity, Gpu, Reading } from '../wire';
+import { METRIC_TABLE, type MetricKind, type MetricName } from '../metricTable';
+import type { Gpu, Reading } from '../wire';
 
-const FROM_READING = [
-  'utilization',
-  'memory_utilization',
-  'memory_used',
-  'power_w',
-  'temperature_c',
-  'memory_temperature_c',
-  'sm_clock_mhz'
-] as const;
-const FROM_ACTIVITY = [
-  'graphics',
-  'sm',
-  'sm_occupancy',
-  'tensor',
-  'dram',
-  'fp64',
-  'fp32',
-  'fp16',
-  'pcie_tx',
-  'pcie_rx',
-  'nvlink_tx',
-  'nvlink_rx'
-] as const;
+/** All metrics with a chart, in display order. */
+export const METRICS: readonly MetricName[] = METRIC_TABLE.map(({ name }) => name);
 
-type FromReading = (typeof FROM_READING)[number] & keyof Reading;
-type FromActivity = (typeof FROM_ACTIVITY)[number] & keyof Activity;
-
-/** What is charted, by the server's name of it. */
-export type MetricName = FromReading | FromActivity;
-
-/** All of them, in the order in which they are shown. */
-export const METRICS: readonly MetricName[] = [...FROM_READING, ...FROM_ACTIVITY];
-
-const OF_READING: ReadonlySet<string> = new Set(FROM_READING);
+const ROWS = new Map<MetricName, (typeof METRIC_TABLE)[number]>(METRIC_TABLE.map(row => [row.name, row]));
 const MIB = 1024 ** 2;
 
-/** A unit: so many of the server's make one of it; 0 of the server's is `zero` of it, 0 where it says nothing. */
+/** A display unit: `value / size + zero` converts the server's value to it. */
 export interface Unit {
   readonly name: string;
   readonly size: number;
   readonly zero?: number;
 }
 
-/** What kind of number a metric is: decides its unit and the height of its axis. */
-export type Kind = 'percent' | 'memory' | 'power' | 'temperature' | 'clock' | 'rate';
-
-export function kindOf(name: MetricName): Kind {
-  switch (name) {
-    case 'memory_used':
-      return 'memory';
-    case 'power_w':
-      return 'power';
-    case 'temperature_c':
-    case 'memory_temperature_c':
-      return 'temperature';
-    case 'sm_clock_mhz':
-      return 'clock';
-    case 'pcie_tx':
-    case 'pcie_rx':
-    case 'nvlink_tx':
-    case 'nvlink_rx':
-      return 'rate';
-    default:
-      return 'percent';
-  }
+/** Return the kind of quantity of a metric. */
+export function kindOf(name: MetricName): MetricKind {
+  return ROWS.get(name)?.kind ?? 'percent';
 }
 
+/** Return whether `name` is a metric of this version. */
 export function isMetric(name: unknown): name is MetricName {
   return (METRICS as readonly unknown[]).includes(name);
 }
 
-/** Whether the hardware's counters tell it, which not every GPU has. */
-export function isCounted(name: MetricName): boolean {
-  return !OF_READING.has(name);
+/** Return whether a metric comes from the hardware counters, which not every GPU has. */
+export function isCounter(name: MetricName): boolean {
+  return ROWS.get(name)?.counter === true;
 }
 
-/** The value of one reading; null where it is not known. */
+/** Return the value of a metric; null is unknown. */
 export function valueOf(reading: Reading, name: MetricName): number | null {
-  return OF_READING.has(name)
-    ? reading[name as FromReading]
-    : (reading.activity?.[name as FromActivity] ?? null);
+  const values = isCounter(name) ? reading.activity : reading;
+  return (values as Partial<Record<MetricName, number | null>> | null)?.[name] ?? null;
 }
 
-/** Why it is not known, empty where nobody says. */
+/** Return why the value of a metric is unknown; empty if the server gives no reason. */
 export function reasonOf(reading: Reading, name: MetricName): string {
-  return reading.missing[name] ?? (isCounted(name) ? reading.missing.activity : undefined) ?? '';
+  return reading.missing[name] ?? (isCounter(name) ? reading.missing.activity : undefined) ?? '';
 }
 
-/** What it is called, and in a sentence what it says. */
-export function wordsOf(trans: TranslationBundle, name: MetricName): readonly [string, string] {
-  switch (name) {
-    case 'utilization':
-      return [trans.__('Utilization'), trans.__('Time in which any kernel ran, as the driver says it')];
-    case 'memory_utilization':
-      return [trans.__('Memory utilization'), trans.__('Time in which device memory was read or written')];
-    case 'memory_used':
-      return [trans.__('Memory'), trans.__('Memory in use, without what the driver keeps for itself')];
-    case 'power_w':
-      return [trans.__('Power'), trans.__('Power drawn at the moment')];
-    case 'temperature_c':
-      return [trans.__('Temperature'), trans.__('Temperature of the core')];
-    case 'memory_temperature_c':
-      return [trans.__('Memory temperature'), trans.__('Temperature of the memory')];
-    case 'sm_clock_mhz':
-      return [trans.__('SM clock'), trans.__('Clock of the multiprocessors')];
-    case 'graphics':
-      return [trans.__('Engine'), trans.__('Time in which a graphics or compute engine was active')];
-    case 'sm':
-      return [trans.__('SM active'), trans.__('Share of the multiprocessors with work in them')];
-    case 'sm_occupancy':
-      return [trans.__('SM occupancy'), trans.__('Warps resident over warps possible')];
-    case 'tensor':
-      return [trans.__('Tensor cores'), trans.__('Use of the tensor-core pipes')];
-    case 'dram':
-      return [trans.__('Memory bandwidth'), trans.__('Use of the memory bandwidth')];
-    case 'fp64':
-      return [trans.__('FP64'), trans.__('Use of the double-precision pipes')];
-    case 'fp32':
-      return [trans.__('FP32'), trans.__('Use of the single-precision pipes')];
-    case 'fp16':
-      return [trans.__('FP16'), trans.__('Use of the half-precision pipes')];
-    case 'pcie_tx':
-      return [trans.__('PCIe sent'), trans.__('Sent by the GPU over PCIe')];
-    case 'pcie_rx':
-      return [trans.__('PCIe received'), trans.__('Received by the GPU over PCIe')];
-    case 'nvlink_tx':
-      return [trans.__('NVLink sent'), trans.__('Sent by the GPU over all NVLinks')];
-    case 'nvlink_rx':
-      return [trans.__('NVLink received'), trans.__('Received by the GPU over all NVLinks')];
-  }
-}
-
-/** The unit in which values up to `top` are read best. */
+/** Return the unit for an axis that ends at `top`. */
 export function unitOf(name: MetricName, top: number): Unit {
   switch (kindOf(name)) {
     case 'percent':
@@ -154,47 +60,47 @@ export function unitOf(name: MetricName, top: number): Unit {
   }
 }
 
-/** A value in `unit`, without its name: whole, or with one decimal where there are few digits and it has some. */
-export function figureIn(value: number | null, unit: Unit): string {
+/** Return a value as a number of `unit` without its name, with one decimal place if it is small and not an integer. */
+export function formatIn(value: number | null, unit: Unit): string {
   if (value === null || Number.isNaN(value)) {
     return UNKNOWN;
   }
-  const figure = value / unit.size + (unit.zero ?? 0);
-  if (figure > 0 && figure < 0.05) {
+  const number = value / unit.size + (unit.zero ?? 0);
+  if (number > 0 && number < 0.05) {
     return '<0.1';
   }
-  return figure < 99.95 && unit.name !== 'MHz' && !Number.isInteger(figure)
-    ? figure.toFixed(1)
-    : figure.toFixed(0);
+  return number < 99.95 && unit.name !== 'MHz' && !Number.isInteger(number)
+    ? number.toFixed(1)
+    : number.toFixed(0);
 }
 
-/** How high the axis is where the highest value is `highest`: a round number that seldom changes, never too low. */
-export function topOf(
+/** Return the end of the axis for values up to `highest`: a round number, so that it seldom changes. */
+export function axisTop(
   name: MetricName,
   highest: number,
   gpus: readonly Gpu[],
-  limits: readonly number[]
+  powerLimits: readonly number[]
 ): number {
-  const seen = Number.isFinite(highest) ? highest : 0;
+  const value = Number.isFinite(highest) ? highest : 0;
   switch (kindOf(name)) {
     case 'percent':
-      return Math.max(100, seen);
+      return Math.max(100, value);
     case 'temperature':
-      return Math.max(100, round(seen, 1));
+      return Math.max(100, roundUp(value, 1));
     case 'memory':
-      return Math.max(MIB, seen, ...gpus.map(gpu => gpu.memory_total ?? 0));
+      return Math.max(MIB, value, ...gpus.map(gpu => gpu.memory_total ?? 0));
     case 'power':
-      return Math.max(100, round(Math.max(seen, ...limits), 1));
+      return Math.max(100, roundUp(Math.max(value, ...powerLimits), 1));
     case 'clock':
-      return Math.max(500, round(seen, 1));
+      return Math.max(500, roundUp(value, 1));
     case 'rate':
-      return Math.max(1e6, round(seen, 1));
+      return Math.max(1e6, roundUp(value, 1));
   }
 }
 
-/** The next number that is 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten. */
-function round(value: number, least: number): number {
-  const power = 10 ** Math.floor(Math.log10(Math.max(least, value)));
-  const factor = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find(one => one * power >= value) ?? 10;
+/** Return the next number that is 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten. */
+function roundUp(value: number, minimum: number): number {
+  const power = 10 ** Math.floor(Math.log10(Math.max(minimum, value)));
+  const factor = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find(step => step * power >= value) ?? 10;
   return factor * power;
 }

@@ -1,33 +1,71 @@
-import type { KeyAction } from './keys';
-import type { Part } from './state';
+import { HISTORY_S, type TimeRange } from './dashboardState';
 
-/** No more than that is held, in seconds. */
-const HELD_S = 3600;
 const SHORTEST_S = 2;
 
-/** The part after moving along it or zooming; the newest sample is of `end`, the cursor at `at` if anywhere. */
-export function after(
-  action: Extract<KeyAction, { kind: 'move' | 'zoom' }>,
-  part: Part,
-  end: number,
-  at: number | null
-): Part {
-  const limits = { from: Math.min(part.from, end - HELD_S), to: Math.max(part.to, end) };
-  return action.kind === 'move'
-    ? moved(part, action.share, limits)
-    : zoomed(part, action.factor, at ?? (part.from + part.to) / 2, limits);
+/** What a key does on the charts. Shares are of the visible time range. */
+export type KeyAction =
+  | { readonly kind: 'reset' }
+  | { readonly kind: 'move'; readonly share: number }
+  | { readonly kind: 'zoom'; readonly factor: number }
+  | { readonly kind: 'point'; readonly share: number };
+
+const MOVE_SHARE = 0.2;
+const POINT_SHARE = 0.01;
+const ZOOM_FACTOR = 0.5;
+
+/** Return the action of a key, or null. */
+export function keyAction(
+  event: Pick<KeyboardEvent, 'key' | 'shiftKey' | 'ctrlKey' | 'altKey' | 'metaKey'>
+): KeyAction | null {
+  if (event.ctrlKey || event.altKey || event.metaKey) {
+    return null;
+  }
+  const horizontal = (sign: number): KeyAction =>
+    event.shiftKey
+      ? { kind: 'point', share: sign * POINT_SHARE }
+      : { kind: 'move', share: sign * MOVE_SHARE };
+  switch (event.key) {
+    case 'Escape':
+    case '0':
+      return { kind: 'reset' };
+    case 'ArrowLeft':
+      return horizontal(-1);
+    case 'ArrowRight':
+      return horizontal(1);
+    case '+':
+    case '=':
+      return { kind: 'zoom', factor: ZOOM_FACTOR };
+    case '-':
+      return { kind: 'zoom', factor: 1 / ZOOM_FACTOR };
+    default:
+      return null;
+  }
 }
 
-/** Moved by `share` of its length, within `limits`. */
-function moved({ from, to }: Part, share: number, limits: Part): Part {
+/**
+ * Return the time range after moving or zooming, within the history that the server keeps. `newest` is the time of the
+ * newest sample; zooming keeps `cursor` in place, or the center if it is null.
+ */
+export function navigate(
+  action: Extract<KeyAction, { kind: 'move' | 'zoom' }>,
+  range: TimeRange,
+  newest: number,
+  cursor: number | null
+): TimeRange {
+  const limits = { from: Math.min(range.from, newest - HISTORY_S), to: Math.max(range.to, newest) };
+  return action.kind === 'move'
+    ? move(range, action.share, limits)
+    : zoom(range, action.factor, cursor ?? (range.from + range.to) / 2, limits);
+}
+
+function move({ from, to }: TimeRange, share: number, limits: TimeRange): TimeRange {
   const by = Math.min(Math.max(share * (to - from), limits.from - from), limits.to - to);
   return { from: from + by, to: to + by };
 }
 
-/** Made longer or shorter around `centre`, within `limits`. */
-function zoomed({ from, to }: Part, factor: number, centre: number, limits: Part): Part {
+function zoom({ from, to }: TimeRange, factor: number, center: number, limits: TimeRange): TimeRange {
   const length = Math.min(Math.max((to - from) * factor, SHORTEST_S), limits.to - limits.from);
-  const begin = centre - ((centre - from) / (to - from)) * length;
+  const begin = center - ((center - from) / (to - from)) * length;
   const start = Math.min(Math.max(begin, limits.from), limits.to - length);
   return { from: start, to: start + length };
 }

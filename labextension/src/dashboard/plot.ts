@@ -1,150 +1,152 @@
 import uPlot from 'uplot';
 
 import type { Gpu } from '../wire';
-import { paintBand } from './bands';
-import { dashOf, hueOf, type Colours } from './colours';
-import type { Line } from './course';
-import { place, shortened } from './labels';
-import { figureIn, type Unit } from './metrics';
-import type { Part } from './state';
+import type { TimeRange } from './dashboardState';
+import { colorIndex, dashPattern, type ChartColors } from './gpuColors';
+import { formatIn, type Unit } from './metrics';
+import { abbreviate, groupLabels, paintSpan } from './plotPainting';
+import type { Line } from './timeSeries';
 
-/** Pixels, of CSS. */
-export const HEIGHT = 118;
+// Lengths are in CSS pixels.
+const HEIGHT = 118;
 const AXIS_WIDTH = 40;
 const LABEL_HEIGHT = 11;
-/** Between the end of a line and the number beside it, and beyond that. */
+/** Space on both sides of the labels at the ends of the lines. */
 const LABEL_GAP = 4;
-/** So many numbers stand beside each other, the rest is counted. */
-const MOST_LABELS = 3;
-const FADED = 0.15;
-const SMALLEST_DRAG = 6;
-/** A pointer so near to a line, in pixels, means that GPU. */
-const NEAR = 14;
-const AWAY = -10;
+/** Maximum number of GPU indices in one label. */
+const MAX_INDICES = 3;
+/** Opacity of the lines that do not have the focus. */
+const UNFOCUSED_ALPHA = 0.15;
+const MIN_DRAG = 6;
+/** The pointer focuses a line that is at most this far away. */
+const FOCUS_DISTANCE = 14;
+/** A cursor position that uPlot treats as outside of the plot. */
+const OUTSIDE = -10;
 
-/** One line of a plot. */
-export interface Drawn {
+/** The line of one GPU. */
+export interface GpuLine {
   readonly gpu: Gpu;
-  /** Its place in the driver's list, which decides its colour. */
-  readonly place: number;
-  /** Its number in `nvidia-smi`. */
+  /** Position in the driver's list, which determines the color. */
+  readonly position: number;
+  /** Index in `nvidia-smi`. */
   readonly number: string;
   readonly line: Line;
 }
 
-/** What all plots share, and what each tells. */
-export interface PlotPorts {
-  readonly colours: () => Colours;
-  /** Plots with the same key share their cursor. */
+/** The dependencies of a plot. */
+export interface PlotOptions {
+  readonly colors: () => ChartColors;
+  /** Plots with the same key share a cursor. */
   readonly key: string;
-  readonly zoom: (part: Part) => void;
+  /** Called when the user selects a time range. */
+  readonly zoom: (range: TimeRange) => void;
+  /** Called for a double click. */
   readonly reset: () => void;
-  /** The shared cursor is at that row; `under`: the pointer is here, near the line of `uuid` if any. */
-  readonly pointed: (row: number | null, under: boolean, uuid: string | null) => void;
+  /**
+   * Called when the shared cursor moves to `row`, or leaves for null. `isHovered` is whether the pointer is on this plot,
+   * and `uuid` the GPU whose line is close to it.
+   */
+  readonly cursorMoved: (row: number | null, isHovered: boolean, uuid: string | null) => void;
 }
 
-/** The canvas of one chart: uPlot with the spans behind the lines, and the GPUs' numbers at their ends. */
+/** The plot of one metric: a line per GPU, the spans behind the lines and the GPUs' indices at their ends. */
 export class Plot {
   private readonly u: uPlot;
   private focused: string | null = null;
   private top = 1;
   private unit: Unit = { name: '', size: 1 };
 
-  /** Put it into `node`, so wide; `times` and the lines of `drawn` are written anew for each `draw`. */
+  /** Add the plot to `node`. `times` and the contents of `lines` change between calls of `draw`. */
   constructor(
     node: HTMLElement,
     width: number,
-    private readonly drawn: readonly Drawn[],
+    private readonly lines: readonly GpuLine[],
     private readonly times: number[],
-    private readonly ports: PlotPorts
+    private readonly options: PlotOptions
   ) {
-    this.u = new uPlot(this.options(width), this.data, node);
+    this.u = new uPlot(this.uPlotOptions(width), this.data, node);
   }
 
-  /** The row under the shared cursor, null where there is none. */
+  /** The row at the shared cursor; null without a cursor. */
   get row(): number | null {
-    return (this.u.cursor.left ?? AWAY) < 0 ? null : (this.u.cursor.idx ?? null);
+    return cursorRow(this.u);
   }
 
-  /** Draw that part, up to `top`. */
-  draw(part: Part, top: number, unit: Unit): void {
-    const other = unit.name !== this.unit.name;
+  /** Draw a time range up to the value `top`. */
+  draw(range: TimeRange, top: number, unit: Unit): void {
+    const unitChanged = unit.name !== this.unit.name;
     this.top = top;
     this.unit = unit;
     this.u.batch(() => {
       this.u.setData(this.data, false);
-      this.u.setScale('x', { min: part.from, max: part.to });
+      this.u.setScale('x', { min: range.from, max: range.to });
       this.u.setScale('y', { min: 0, max: top });
     });
-    if (other) {
-      this.u.redraw(false, true); // The same scale as before, in other numbers.
+    if (unitChanged) {
+      this.u.redraw(false, true); // The scale may be unchanged, but its labels are not.
     }
   }
 
-  /** Put one GPU before the others, or none. */
+  /** Focus the line of one GPU, or of none. */
   focus(uuid: string | null): void {
     this.focused = uuid;
-    this.drawn.forEach(({ gpu }, number) => {
-      const series = this.u.series[number + 1];
-      if (series !== undefined) {
-        series.alpha = this.alpha(gpu.uuid);
-      }
-    });
-    this.u.redraw(false);
+    const index = this.lines.findIndex(({ gpu }) => gpu.uuid === uuid);
+    this.u.setSeries(index < 0 ? null : index + 1, { focus: true }, false);
   }
 
-  /** Put the cursor at a moment, or take it away. */
-  point(time: number | null): void {
-    const left = time === null ? AWAY : this.u.valToPos(time, 'x');
-    this.u.setCursor({ left, top: time === null ? AWAY : HEIGHT / 2 });
+  /** Move the cursor to a time, or remove it. */
+  setCursor(time: number | null): void {
+    const left = time === null ? OUTSIDE : this.u.valToPos(time, 'x');
+    this.u.setCursor({ left, top: time === null ? OUTSIDE : HEIGHT / 2 });
   }
 
-  /** Draw it again, as in another theme's colours. */
+  /** Draw again after a change of the theme. */
   redraw(): void {
     this.u.redraw(false);
   }
 
-  /** Make it so wide. */
+  /** Set the width. */
   resize(width: number): void {
     this.u.setSize({ width, height: HEIGHT });
   }
 
-  /** Forget the canvas. */
+  /** Remove the plot. */
   dispose(): void {
     this.u.destroy();
   }
 
   private get data(): uPlot.AlignedData {
-    return [this.times, ...this.drawn.map(({ line }) => line.mean)] as uPlot.AlignedData;
+    return [this.times, ...this.lines.map(({ line }) => line.mean)] as uPlot.AlignedData;
   }
 
   private alpha(uuid: string): number {
-    return this.focused === null || this.focused === uuid ? 1 : FADED;
+    return this.focused === null || this.focused === uuid ? 1 : UNFOCUSED_ALPHA;
   }
 
-  private colour(place: number): string {
-    return this.ports.colours().gpus[hueOf(place)] ?? '';
+  private color(position: number): string {
+    return this.options.colors().gpus[colorIndex(position)] ?? '';
   }
 
-  private options(width: number): uPlot.Options {
-    const { colours, key, reset } = this.ports;
+  private uPlotOptions(width: number): uPlot.Options {
+    const { colors, key, reset } = this.options;
     const hidden = { show: false };
     const axis = {
-      stroke: () => colours().text,
-      font: `10px ${colours().font}`,
-      grid: { stroke: () => colours().grid, width: 1 },
+      stroke: () => colors().text,
+      font: `10px ${colors().font}`,
+      grid: { stroke: () => colors().grid, width: 1 },
       ticks: hidden
     };
     return {
       width,
       height: HEIGHT,
-      padding: [6, this.labelRoom(), 0, 0],
+      padding: [6, this.labelWidth(), 0, 0],
       legend: hidden,
+      focus: { alpha: UNFOCUSED_ALPHA },
       cursor: {
         y: false,
         points: hidden,
-        drag: { x: true, y: false, setScale: false, dist: SMALLEST_DRAG },
-        // Of a drag the others hear nothing: a part is chosen once.
+        drag: { x: true, y: false, setScale: false, dist: MIN_DRAG },
+        // Drags are not shared with the other plots, so that a time range is selected only once.
         sync: {
           key,
           setSeries: false,
@@ -164,21 +166,21 @@ export class Plot {
           size: 18,
           gap: 3,
           space: 64,
-          values: (_, splits, __, ___, step) => splits.map(time => clock(time, step))
+          values: (_, splits, __, ___, step) => splits.map(time => timeOfDay(time, step))
         },
         {
           ...axis,
           size: AXIS_WIDTH,
           gap: 4,
           splits: () => [0, this.top / 2, this.top],
-          values: (_, splits) => splits.map(value => figureIn(value, this.unit))
+          values: (_, splits) => splits.map(value => formatIn(value, this.unit))
         }
       ],
       series: [
         {},
-        ...this.drawn.map(({ place }) => ({
-          stroke: () => this.colour(place),
-          dash: [...dashOf(place)],
+        ...this.lines.map(({ position }) => ({
+          stroke: () => this.color(position),
+          dash: [...dashPattern(position)],
           width: 1.25,
           points: hidden
         }))
@@ -186,8 +188,8 @@ export class Plot {
       hooks: {
         drawAxes: [
           (u: uPlot) => {
-            for (const { gpu, place, line } of this.drawn) {
-              paintBand(u, this.times, line, this.colour(place), this.alpha(gpu.uuid));
+            for (const { gpu, position, line } of this.lines) {
+              paintSpan(u, this.times, line, this.color(position), this.alpha(gpu.uuid));
             }
           }
         ],
@@ -198,71 +200,77 @@ export class Plot {
         ],
         setCursor: [
           (u: uPlot) => {
-            this.tell(u);
+            this.handleCursor(u);
           }
         ],
         setSelect: [
           (u: uPlot) => {
-            this.select(u);
+            this.handleSelection(u);
           }
         ]
       }
     };
   }
 
-  /** Room for the numbers beside the ends of the lines, were they the longest ones and all in one place. */
-  private labelRoom(): number {
+  /** Return the width of the widest label that may occur. */
+  private labelWidth(): number {
     const context = document.createElement('canvas').getContext('2d');
-    if (this.drawn.length < 2 || context === null) {
+    if (this.lines.length < 2 || context === null) {
       return 2 * LABEL_GAP;
     }
-    context.font = `10px ${this.ports.colours().font}`;
-    const numbers = this.drawn.map(({ number }) => number).sort((one, other) => other.length - one.length);
-    const shown = numbers.slice(0, numbers.length > MOST_LABELS ? MOST_LABELS - 1 : MOST_LABELS);
-    const rest = numbers.length - shown.length;
-    const longest = [...shown, ...(rest === 0 ? [] : [`+${String(rest)}`])].join(' ');
-    return Math.ceil(context.measureText(longest).width) + 2 * LABEL_GAP;
+    context.font = `10px ${this.options.colors().font}`;
+    const indices = this.lines.map(({ number }) => number).sort((a, b) => b.length - a.length);
+    const shown = indices.slice(0, indices.length > MAX_INDICES ? MAX_INDICES - 1 : MAX_INDICES);
+    const rest = indices.length - shown.length;
+    const widest = [...shown, ...(rest === 0 ? [] : [`+${String(rest)}`])].join(' ');
+    return Math.ceil(context.measureText(widest).width) + 2 * LABEL_GAP;
   }
 
-  private tell(u: uPlot): void {
-    const row = (u.cursor.left ?? AWAY) < 0 ? null : (u.cursor.idx ?? null);
-    const under = u.over.matches(':hover');
-    this.ports.pointed(row, under, under && row !== null ? this.nearest(u, row) : null);
+  private handleCursor(u: uPlot): void {
+    const row = cursorRow(u);
+    const isHovered = u.over.matches(':hover');
+    this.options.cursorMoved(row, isHovered, isHovered && row !== null ? this.nearestGpu(u, row) : null);
   }
 
-  private select(u: uPlot): void {
+  private handleSelection(u: uPlot): void {
     const { left, width } = u.select;
-    if (width >= SMALLEST_DRAG) {
+    if (width >= MIN_DRAG) {
       u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-      this.ports.zoom({ from: u.posToVal(left, 'x'), to: u.posToVal(left + width, 'x') });
+      this.options.zoom({ from: u.posToVal(left, 'x'), to: u.posToVal(left + width, 'x') });
     }
   }
 
-  private nearest(u: uPlot, row: number): string | null {
+  /**
+   * Return the GPU whose line is nearest to the pointer, if it is close.
+   *
+   * uPlot's `cursor.focus` would also focus lines of the plots that only share the cursor, whose y axis differs, and end
+   * the legend's focus with every drawing.
+   */
+  private nearestGpu(u: uPlot, row: number): string | null {
     const pointer = u.cursor.top ?? 0;
-    let found: string | null = null;
-    let least = NEAR;
-    for (const { gpu, line } of this.drawn) {
+    let nearest: string | null = null;
+    let minimum = FOCUS_DISTANCE;
+    for (const { gpu, line } of this.lines) {
       const value = line.mean[row] ?? null;
       const distance = value === null ? Infinity : Math.abs(u.valToPos(value, 'y') - pointer);
-      if (distance < least) {
-        least = distance;
-        found = gpu.uuid;
+      if (distance < minimum) {
+        minimum = distance;
+        nearest = gpu.uuid;
       }
     }
-    return found;
+    return nearest;
   }
 
-  /** The GPUs' numbers beside the ends of their lines: colour is not the only way to tell them. */
+  /** Paint the GPUs' indices at the ends of their lines, because color alone must not distinguish them. */
   private paintLabels(u: uPlot): void {
-    if (this.drawn.length < 2) {
+    if (this.lines.length < 2) {
       return;
     }
     const { ctx, bbox } = u;
-    const { text, font } = this.ports.colours();
-    const ended = this.drawn.flatMap(drawn => {
-      const value = drawn.line.mean.at(-1) ?? drawn.line.mean.at(-2) ?? null;
-      return value === null ? [] : [{ drawn, y: u.valToPos(value, 'y', true) }];
+    const { text, font } = this.options.colors();
+    const ends = this.lines.flatMap(gpuLine => {
+      const value = gpuLine.line.mean.at(-1) ?? gpuLine.line.mean.at(-2) ?? null;
+      return value === null ? [] : [{ gpuLine, y: u.valToPos(value, 'y', true) }];
     });
     const height = LABEL_HEIGHT * devicePixelRatio;
     const left = bbox.left + bbox.width + LABEL_GAP * devicePixelRatio;
@@ -270,29 +278,29 @@ export class Plot {
     ctx.font = `${String(10 * devicePixelRatio)}px ${font}`;
     ctx.textAlign = 'left';
     ctx.textBaseline = 'middle';
-    const heights = ended.map(({ y }) => y);
-    for (const { y, members } of place(heights, height, bbox.top + height / 3, bbox.top + bbox.height)) {
-      const all = members.flatMap(member => ended[member]?.drawn ?? []);
-      const one = all.find(({ gpu }) => gpu.uuid === this.focused) ?? (all.length === 1 ? all[0] : undefined);
-      ctx.globalAlpha = one === undefined ? this.alpha('') : this.alpha(one.gpu.uuid);
-      ctx.fillStyle = one === undefined ? text : this.colour(one.place);
-      ctx.fillText(
-        one?.number ??
-          shortened(
-            all.map(({ number }) => number),
-            MOST_LABELS
-          ),
-        left,
-        y
-      );
+    const positions = ends.map(({ y }) => y);
+    const [top, bottom] = [bbox.top + height / 3, bbox.top + bbox.height];
+    for (const { y, members } of groupLabels(positions, height, top, bottom)) {
+      const group = members.flatMap(member => ends[member]?.gpuLine ?? []);
+      const focused = group.find(({ gpu }) => gpu.uuid === this.focused);
+      const single = focused ?? (group.length === 1 ? group[0] : undefined);
+      const indices = group.map(({ number }) => number);
+      ctx.globalAlpha = this.alpha(single?.gpu.uuid ?? '');
+      ctx.fillStyle = single === undefined ? text : this.color(single.position);
+      ctx.fillText(single?.number ?? abbreviate(indices, MAX_INDICES), left, y);
     }
     ctx.restore();
   }
 }
 
-function clock(time: number, step: number): string {
-  const then = new Date(1000 * time);
+function cursorRow(u: uPlot): number | null {
+  return (u.cursor.left ?? OUTSIDE) < 0 ? null : (u.cursor.idx ?? null);
+}
+
+/** Return a time in epoch seconds as local time of day, with seconds if the axis labels are close together. */
+function timeOfDay(time: number, step: number): string {
+  const date = new Date(1000 * time);
   const two = (value: number): string => String(value).padStart(2, '0');
-  const parts = [then.getHours(), then.getMinutes(), ...(step < 60 ? [then.getSeconds()] : [])];
+  const parts = [date.getHours(), date.getMinutes(), ...(step < 60 ? [date.getSeconds()] : [])];
   return parts.map(two).join(':');
 }

@@ -2,82 +2,169 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute, Text } from '../ui/dom';
 import { moment } from '../ui/format';
-import type { Chooser } from './chooser';
-import { RANGES, type DashboardState, type Part } from './state';
+import { RANGES, type DashboardState } from './dashboardState';
+import { metricTexts, type MetricName } from '../metricTable';
+import { isCounter, kindOf, METRICS } from './metrics';
 
-/** What the user asks for. */
-export interface ToolbarPorts {
+/** The dependencies of the toolbar. */
+export interface ToolbarOptions {
   readonly trans: TranslationBundle;
-  readonly range: (seconds: number) => void;
-  /** Follow what happens now, or stand still. */
-  readonly live: (live: boolean) => void;
-  readonly save: () => void;
+  /** Called when the user selects a time range. */
+  readonly setRange: (seconds: number) => void;
+  /** Called when the user resumes or pauses live mode. */
+  readonly setLive: (live: boolean) => void;
+  /** Called when the user selects or deselects a metric. */
+  readonly setMetric: (name: MetricName, shown: boolean) => void;
+  /** Called when the user selects all metrics or none. */
+  readonly setAllMetrics: (shown: boolean) => void;
+  readonly exportCsv: () => void;
 }
 
-/** Above the charts: how much of the past, whether it goes on, what is shown, and the table of it. */
+/** The dashboard's toolbar: time range, live mode, metrics and CSV export. */
 export class Toolbar {
   readonly node: HTMLElement;
   private readonly ranges = new Map<number, HTMLButtonElement>();
   private readonly live: HTMLButtonElement;
-  private readonly save: HTMLButtonElement;
-  private readonly part = new Text('part');
-  private making = false;
-  private nothing = true;
+  private readonly csv: HTMLButtonElement;
+  private readonly timeRange = new Text('dashboard-time-range');
+  private readonly metricPicker: MetricPicker;
+  private exporting = false;
+  private empty = true;
 
-  constructor(ports: ToolbarPorts, chooser: Chooser) {
-    const { trans } = ports;
-    const button = (words: string, title: string, act: () => void): HTMLButtonElement => {
-      const made = element('button', 'act', words);
-      made.type = 'button';
-      made.title = title;
-      made.onclick = act;
-      return made;
-    };
-    const group = element('div', 'ranges');
+  constructor(options: ToolbarOptions) {
+    const { trans, setRange, setLive, exportCsv } = options;
+    const group = element('div', 'dashboard-ranges');
     setAttribute(group, 'role', 'group');
     setAttribute(group, 'aria-label', trans.__('How much of the past'));
     for (const seconds of RANGES) {
-      const words = seconds < 3600 ? trans.__('%1 min', seconds / 60) : trans.__('%1 h', seconds / 3600);
-      const made = button(words, trans.__('Show the last %1', words), () => {
-        ports.range(seconds);
+      const label = seconds < 3600 ? trans.__('%1 min', seconds / 60) : trans.__('%1 h', seconds / 3600);
+      const node = button(label, trans.__('Show the last %1', label), () => {
+        setRange(seconds);
       });
-      this.ranges.set(seconds, made);
-      group.append(made);
+      this.ranges.set(seconds, node);
+      group.append(node);
     }
     this.live = button(trans.__('Live'), trans.__('Follow what happens now, or stand still'), () => {
-      ports.live(this.live.getAttribute('aria-pressed') !== 'true');
+      setLive(this.live.getAttribute('aria-pressed') !== 'true');
     });
-    this.live.classList.add('jp-gpuwidget-live');
-    this.save = button(trans.__('CSV'), trans.__('Save what is shown as a table (CSV)'), ports.save);
-    this.save.classList.add('jp-gpuwidget-save');
-    this.node = element('div', 'tools', group, this.live, this.part.node, chooser.node, this.save);
+    this.live.classList.add('jp-gpuwidget-dashboard-live');
+    this.csv = button(trans.__('CSV'), trans.__('Save what is shown as a table (CSV)'), exportCsv);
+    this.csv.classList.add('jp-gpuwidget-dashboard-csv');
+    this.metricPicker = new MetricPicker(options);
+    this.node = element(
+      'div',
+      'dashboard-toolbar',
+      group,
+      this.live,
+      this.timeRange.node,
+      this.metricPicker.node,
+      this.csv
+    );
     setAttribute(this.node, 'role', 'toolbar');
     setAttribute(this.node, 'aria-label', trans.__('GPU dashboard'));
   }
 
-  /** Show the range that is chosen, and the part that stands still if one does. */
-  update({ range }: DashboardState, still: Part | null): void {
-    for (const [seconds, button] of this.ranges) {
-      setAttribute(button, 'aria-pressed', String(still === null && seconds === range));
+  /** Show the state of the dashboard. */
+  update({ range, zoom, metrics }: DashboardState): void {
+    for (const [seconds, node] of this.ranges) {
+      setAttribute(node, 'aria-pressed', String(zoom === null && seconds === range));
     }
-    setAttribute(this.live, 'aria-pressed', String(still === null));
+    setAttribute(this.live, 'aria-pressed', String(zoom === null));
     const now = Date.now() / 1000;
-    this.part.set(still === null ? '' : `${moment(still.from, now)} – ${moment(still.to, now)}`);
+    this.timeRange.set(zoom === null ? '' : `${moment(zoom.from, now)} – ${moment(zoom.to, now)}`);
+    this.metricPicker.update(metrics);
   }
 
-  /** Whether there is nothing to make a table of. */
-  set empty(empty: boolean) {
-    this.nothing = empty;
-    this.enable();
+  /** Set whether there is nothing to export. */
+  setEmpty(empty: boolean): void {
+    this.empty = empty;
+    this.updateCsv();
   }
 
-  /** Whether a table is being made. */
-  saving(saving: boolean): void {
-    this.making = saving;
-    this.enable();
+  /** Set whether an export is under way. */
+  setExporting(exporting: boolean): void {
+    this.exporting = exporting;
+    this.updateCsv();
   }
 
-  private enable(): void {
-    this.save.disabled = this.making || this.nothing;
+  private updateCsv(): void {
+    this.csv.disabled = this.exporting || this.empty;
   }
+}
+
+/** A dropdown with a checkbox for each metric. */
+class MetricPicker {
+  readonly node: HTMLDetailsElement;
+  private readonly count = new Text('dashboard-metric-count');
+  private readonly boxes = new Map<MetricName, HTMLInputElement>();
+
+  constructor(private readonly options: ToolbarOptions) {
+    const { trans, setAllMetrics } = options;
+    const summary = element('summary', 'dashboard-button', trans.__('Metrics'), this.count.node);
+    const all = button(trans.__('All'), '', () => {
+      setAllMetrics(true);
+    });
+    const none = button(trans.__('None'), '', () => {
+      setAllMetrics(false);
+    });
+    const list = element(
+      'div',
+      'dashboard-metric-list',
+      this.group(trans.__('Driver'), name => !isCounter(name)),
+      this.group(trans.__('Hardware counters'), name => isCounter(name) && kindOf(name) !== 'rate'),
+      this.group(trans.__('Traffic'), name => kindOf(name) === 'rate'),
+      element('div', 'dashboard-metric-buttons', all, none)
+    );
+    this.node = element('details', 'dashboard-metric-picker', summary, list);
+    this.node.onkeydown = event => {
+      if (event.key === 'Escape' && this.node.open) {
+        this.node.open = false;
+        summary.focus();
+        event.stopPropagation();
+      }
+    };
+    this.node.addEventListener('focusout', ({ relatedTarget }) => {
+      if (relatedTarget instanceof Node && !this.node.contains(relatedTarget)) {
+        this.node.open = false;
+      }
+    });
+  }
+
+  /** Check the boxes of the selected metrics. */
+  update(selected: readonly MetricName[]): void {
+    for (const [name, box] of this.boxes) {
+      box.checked = selected.includes(name);
+    }
+    this.count.set(
+      selected.length === METRICS.length ? '' : `${String(selected.length)}/${String(METRICS.length)}`
+    );
+  }
+
+  private group(title: string, contains: (name: MetricName) => boolean): HTMLFieldSetElement {
+    const boxes = METRICS.filter(contains).map(name => this.checkbox(name));
+    return element('fieldset', 'dashboard-metric-group', element('legend', '', title), ...boxes);
+  }
+
+  private checkbox(name: MetricName): HTMLLabelElement {
+    const { trans, setMetric } = this.options;
+    const box = element('input', '');
+    box.type = 'checkbox';
+    box.value = name;
+    box.onchange = () => {
+      setMetric(name, box.checked);
+    };
+    this.boxes.set(name, box);
+    const [label, description] = metricTexts(trans, name);
+    const node = element('label', '', box, label);
+    node.title = description;
+    return node;
+  }
+}
+
+function button(label: string, title: string, onclick: () => void): HTMLButtonElement {
+  const node = element('button', 'dashboard-button', label);
+  node.type = 'button';
+  setAttribute(node, 'title', title);
+  node.onclick = onclick;
+  return node;
 }

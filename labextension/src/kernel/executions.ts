@@ -16,28 +16,28 @@ export interface StatusMessage {
 const MAIN_SHELL = '';
 
 /**
- * The execute requests that one kernel has begun and not finished, whoever sent them.
+ * The execute requests that one kernel has begun and not finished, from any client.
  *
- * A kernel publishes `busy` and `idle` for every message that it handles. The `idle` of one that it handles on its
- * control channel or in a subshell says nothing about the cell that runs.
+ * A kernel publishes `busy` and `idle` for every message that it handles. The `idle` of a message that it handles on its
+ * control channel or in a subshell does not mean that the running cell has ended.
  */
 export class Executions {
   private session: string | undefined;
   private known = false;
   /**
-   * Message id by subshell. Each shell handles one request at a time, so that the next request ends the previous one
-   * even if its `idle` was lost.
+   * Message ids by subshell. Each shell handles one request at a time, so the next request ends the previous one even if
+   * its `idle` was lost.
    */
   private readonly requests = new Map<string, string>();
 
-  /** Whether there are any; null until a message has shown it. */
+  /** Whether any request runs; null until a message has shown it. */
   get running(): boolean | null {
     return this.known ? this.requests.size > 0 : null;
   }
 
-  /** Take a status message; `client` is the session of this page's own requests. */
+  /** Process a status message; `client` is the session that this page sends its requests with. */
   receive({ header, parent_header: parent, content }: StatusMessage, client: string): void {
-    // A restarted kernel has another session. Some kernels (IRkernel) have none: they repeat that of the request.
+    // A restarted kernel has a new session. Some kernels (IRkernel) have none: they repeat that of the request.
     if (header.session !== this.session && header.session !== parent.session) {
       this.session = header.session;
       this.requests.clear();
@@ -55,13 +55,13 @@ export class Executions {
       parent.session === client &&
       shell === MAIN_SHELL
     ) {
-      // JupyterLab sends it to the main shell when it connects, which handles it when no cell runs.
+      // JupyterLab sends it to the main shell when it connects. The shell handles it only when no cell runs.
       this.known = true;
       this.requests.delete(MAIN_SHELL);
     }
   }
 
-  /** The kernel's process has ended. */
+  /** Forget all requests, since the kernel's process has ended. */
   reset(): void {
     this.known = true;
     this.requests.clear();

@@ -1,17 +1,17 @@
 import { KernelMessage, type Kernel as JupyterKernel } from '@jupyterlab/services';
 
-import type { Kernel, Loading } from './kernel';
-import { checkedReply } from './reply';
-import { KERNEL_REPLY, KERNEL_REQUEST, type KernelReply, type KernelRequest } from '../wire';
+import type { Kernel, LoadResult } from './kernel';
+import { parseReply, type ParsedReply } from './kernelReply';
+import { KERNEL_REPLY, KERNEL_REQUEST, type KernelRequest } from '../wire';
 
-const ANSWER_WITHIN_MS = 2000;
-/** Evaluated one after the other, outside the history; an error in one is its value and shown nowhere. */
-const LOAD = {
+const REPLY_TIMEOUT_MS = 2000;
+/** Expressions that the kernel evaluates in this order, outside the history. An error in one becomes its value. */
+const LOAD_EXPRESSIONS = {
   version: "__import__('importlib').import_module('gpuwidget').__version__",
   loaded: "get_ipython().extension_manager.load_extension('gpuwidget')"
 };
 
-/** A kernel as JupyterLab is connected to it. */
+/** A kernel behind JupyterLab's connection. */
 export class ConnectedKernel implements Kernel {
   constructor(private readonly connection: JupyterKernel.IKernelConnection) {}
 
@@ -19,35 +19,34 @@ export class ConnectedKernel implements Kernel {
     return this.connection.id;
   }
 
-  /** The language of its kernelspec; what the kernel itself says would have to wait for a running cell. */
+  /** Return the language of its kernelspec; the kernel's own info would have to wait for a running cell. */
   async language(): Promise<string> {
     const spec = await this.connection.spec;
     return spec?.language ?? (await this.connection.info).language_info.name;
   }
 
-  /** Ask on the control channel; null where no answer came `within` milliseconds. */
-  ask(question: KernelRequest, within = ANSWER_WITHIN_MS): Promise<KernelReply | null> {
-    // The types know Jupyter's own messages only; the protocol leaves room for others.
+  request(content: KernelRequest, timeoutMs = REPLY_TIMEOUT_MS): Promise<ParsedReply | null> {
+    // JupyterLab's types only have Jupyter's own messages; the protocol allows others.
     const message = KernelMessage.createMessage({
       channel: 'control',
       msgType: KERNEL_REQUEST as 'debug_request',
       session: this.connection.clientId,
       username: this.connection.username,
-      content: question as unknown as KernelMessage.IDebugRequestMsg['content']
+      content: content as unknown as KernelMessage.IDebugRequestMsg['content']
     });
     const future = this.connection.sendControlMessage(message, true, true);
     return new Promise(resolve => {
-      const settle = (answer: KernelReply | null): void => {
+      const settle = (reply: ParsedReply | null): void => {
         window.clearTimeout(timer);
-        resolve(answer);
+        resolve(reply);
         future.dispose();
       };
       const timer = window.setTimeout(() => {
         settle(null);
-      }, within);
+      }, timeoutMs);
       future.onReply = reply => {
         const type: string = reply.header.msg_type;
-        settle(type === KERNEL_REPLY ? checkedReply(reply.content as unknown as KernelReply) : null);
+        settle(type === KERNEL_REPLY ? parseReply(reply.content) : null);
       };
       // Rejected when it is disposed of, and when the kernel goes away.
       future.done.catch(() => {
@@ -56,33 +55,36 @@ export class ConnectedKernel implements Kernel {
     });
   }
 
-  /** Load gpuwidget there: silent, in no history, and leaving no name behind. */
-  async load(): Promise<Loading> {
+  /** Load gpuwidget: silently, in no history, and without leaving a name behind. */
+  async load(): Promise<LoadResult> {
     const future = this.connection.requestExecute({
       code: '',
       silent: true,
       store_history: false,
       allow_stdin: false,
-      user_expressions: LOAD
+      user_expressions: LOAD_EXPRESSIONS
     });
     try {
       const { content } = await future.done;
       if (content.status !== 'ok') {
         return { outcome: 'failed', reason: content.status === 'error' ? content.evalue : content.status };
       }
-      const { version, loaded } = content.user_expressions as unknown as Record<keyof typeof LOAD, Value>;
-      return outcome(version, loaded);
+      const { version, loaded } = content.user_expressions as unknown as Record<
+        keyof typeof LOAD_EXPRESSIONS,
+        ExpressionValue
+      >;
+      return loadResult(version, loaded);
     } catch (error) {
       return { outcome: 'failed', reason: error instanceof Error ? error.message : String(error) };
     }
   }
 }
 
-type Value =
+type ExpressionValue =
   | { readonly status: 'ok'; readonly data: { readonly 'text/plain': string } }
   | { readonly status: 'error'; readonly ename: string; readonly evalue: string };
 
-function outcome(version: Value, loaded: Value): Loading {
+function loadResult(version: ExpressionValue, loaded: ExpressionValue): LoadResult {
   if (version.status === 'error' && version.ename === 'ModuleNotFoundError') {
     return { outcome: 'not-installed' };
   }

@@ -1,35 +1,36 @@
-import type { KernelReply, KernelRequest } from '../wire';
+import type { ParsedReply } from './kernelReply';
+import type { KernelRequest } from '../wire';
 
 /** What a kernel is doing. */
 export type Phase = 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unreachable';
 
-/** How loading gpuwidget in a kernel went. */
-export type Loading =
+/** The result of loading gpuwidget in a kernel. */
+export type LoadResult =
   | { readonly outcome: 'loaded'; readonly version: string | null }
   | { readonly outcome: 'not-installed' }
   | { readonly outcome: 'other-package' }
   | { readonly outcome: 'failed'; readonly reason: string };
 
-/** One notebook's kernel. */
+/** The kernel of one notebook. */
 export interface Kernel {
-  /** Jupyter's id of it, as in `GET api/kernels`. */
+  /** The id in `GET api/kernels`. */
   readonly id: string;
-  /** The language of its kernelspec, as `python`. */
+  /** Return the language of its kernelspec, such as `python`. */
   language(): Promise<string>;
   /**
-   * Ask on the control channel, where a busy kernel answers too; null where no answer came within two seconds, or
-   * within as many milliseconds as are given.
+   * Send a request on the control channel, where a busy kernel replies too. Resolve to null if no reply comes within
+   * `timeoutMs`, two seconds by default.
    */
-  ask(question: KernelRequest, within?: number): Promise<KernelReply | null>;
-  /** Load gpuwidget there without a trace in history, outputs or names. */
-  load(): Promise<Loading>;
+  request(content: KernelRequest, timeoutMs?: number): Promise<ParsedReply | null>;
+  /** Load gpuwidget without a trace in history, outputs or names. */
+  load(): Promise<LoadResult>;
 }
 
-/** The notebook in front. */
-export interface Front {
-  /** Its file's name, null where there is none. */
-  readonly notebook: string | null;
+/** The active notebook, that is the one that the tracker has as its current widget. */
+export interface ActiveNotebook {
+  /** The name of its file, null if no notebook is open. */
+  readonly name: string | null;
   readonly kernel: Kernel | null;
-  /** What its kernel does, null where there is none. */
+  /** What its kernel is doing, null if it has none. */
   readonly phase: Phase | null;
 }

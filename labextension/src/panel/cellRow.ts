@@ -1,59 +1,64 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Running } from '../cells/cells';
-import type { CellReport } from '../cells/report';
-import type { Row } from '../cells/rows';
+import { runName, type RunningCell } from '../cells/cellRuns';
+import type { CellReport, GpuPart } from '../cells/report';
+import type { CellRun, Totals } from '../cells/runTable';
 import { element, setAttribute, Text } from '../ui/dom';
-import { change, duration, figure, tookShort, type MemoryUnit } from '../ui/format';
 import {
-  cellName,
-  ending,
-  energyText,
-  energyTitle,
-  memoryTitle,
-  NONE,
-  runningTitle,
-  timeTitle,
-  WHOLE
-} from './cellWords';
+  change,
+  duration,
+  energy,
+  figure,
+  memory,
+  memoryChange,
+  moment,
+  took,
+  tookShort,
+  UNKNOWN,
+  type MemoryUnit
+} from '../ui/format';
 
-/** A line of the list: a button with the cell's name, and its figures. */
-class Line {
+/** The figure of a cell that used no GPU, where nothing is unknown. */
+const NONE = '–';
+/** Follows a figure that is of the whole GPU. */
+const WHOLE_GPU = '*';
+
+/** A row of the list of cells: a button with the cell's name, and its figures. */
+class Row {
   readonly node: HTMLElement;
-  readonly button = element('button', 'cell-name');
-  protected readonly name = new Text('cell-label');
-  protected readonly mark = new Text('cell-mark');
-  protected readonly delta = new Text('cell-figure');
-  protected readonly peak = new Text('cell-figure');
-  protected readonly time = new Text('cell-figure');
-  protected readonly energy = new Text('cell-figure');
+  protected readonly button = element('button', 'cells-name');
+  protected readonly name = new Text('cells-label');
+  protected readonly mark = new Text('cells-mark');
+  protected readonly delta = new Text('');
+  protected readonly peak = new Text('');
+  protected readonly time = new Text('');
+  protected readonly energy = new Text('');
 
   constructor(reveal: () => void) {
     this.button.type = 'button';
     this.button.tabIndex = -1;
     this.button.append(this.name.node, this.mark.node);
-    const first = element('div', 'cell-first', this.button);
-    first.setAttribute('role', 'rowheader');
+    const header = element('div', 'cells-row-header', this.button);
+    header.setAttribute('role', 'rowheader');
     const figures = [this.delta, this.peak, this.time, this.energy].map(({ node }) => node);
     for (const node of figures) {
       node.setAttribute('role', 'cell');
     }
-    this.node = element('div', 'cell-row', first, ...figures);
+    this.node = element('div', 'cells-row', header, ...figures);
     this.node.setAttribute('role', 'row');
     this.node.onclick = reveal;
   }
 }
 
-/** A run that has ended. Its report does not change: only the unit of its column does. */
-export class CellRow extends Line {
+/** The row of a run that has ended. Its report never changes, only the unit of its memory does. */
+export class RunRow extends Row {
   private readonly report: CellReport;
 
-  constructor(trans: TranslationBundle, row: Row, now: number, reveal: () => void) {
+  constructor(trans: TranslationBundle, { report, cellId }: CellRun, now: number, reveal: () => void) {
     super(reveal);
-    const { report } = row;
     this.report = report;
-    this.node.dataset.cellId = row.cellId;
-    const [mark, meaning] = ending(trans, report) ?? ['', ''];
+    this.node.dataset.cellId = cellId;
+    const [mark, meaning] = outcomeMark(trans, report) ?? ['', ''];
     const name = cellName(trans, report);
     this.name.set(name);
     this.mark.set(mark);
@@ -67,30 +72,27 @@ export class CellRow extends Line {
     this.button.title = [meaning === '' ? name : `${name}: ${meaning}`, trans.__('Go to the cell')].join(
       '\n'
     );
-    const unknown = report.gpus.length === 0 ? NONE : null;
     const memory = memoryTitle(trans, report);
     this.delta.set('', memory);
     this.peak.set('', memory);
     this.time.set(tookShort(report.duration), timeTitle(trans, report, now));
-    this.energy.set(
-      unknown ?? energyText({ joules: report.energy, atLeast: report.atLeast }),
-      energyTitle(trans, report)
-    );
+    const joules = { joules: report.energy, atLeast: report.atLeast };
+    this.energy.set(report.gpus.length === 0 ? NONE : energyText(joules), energyTitle(trans, report));
   }
 
-  /** Tell its memory in `unit`. */
-  measure(unit: MemoryUnit): void {
+  /** Show the memory in `unit`. */
+  setUnit(unit: MemoryUnit): void {
     const { gpus, kind, delta, peak } = this.report;
-    const whole = kind === 'device' ? WHOLE : '';
-    const words = (size: number | null, text: string): string =>
-      gpus.length === 0 ? NONE : size === null ? text : `${text}${whole}`;
-    this.delta.set(words(delta, change(delta, unit)), this.delta.node.title);
-    this.peak.set(words(peak, figure(peak, unit)), this.peak.node.title);
+    const suffix = kind === 'device' ? WHOLE_GPU : '';
+    const text = (size: number | null, shown: string): string =>
+      gpus.length === 0 ? NONE : size === null ? shown : `${shown}${suffix}`;
+    this.delta.set(text(delta, change(delta, unit)), this.delta.node.title);
+    this.peak.set(text(peak, figure(peak, unit)), this.peak.node.title);
   }
 }
 
-/** The cell that runs now. */
-export class RunningRow extends Line {
+/** The row of the running cell. */
+export class RunningRow extends Row {
   private cellId = '';
 
   constructor(
@@ -100,7 +102,7 @@ export class RunningRow extends Line {
     super(() => {
       reveal(this.cellId);
     });
-    this.node.classList.add('jp-gpuwidget-running');
+    this.node.classList.add('jp-gpuwidget-cells-running');
     this.button.tabIndex = 0;
     this.button.title = trans.__('It runs now. Go to the cell');
     this.mark.set('▸');
@@ -108,9 +110,8 @@ export class RunningRow extends Line {
     setAttribute(this.mark.node, 'aria-label', trans.__('running'));
   }
 
-  /** Show it, or nothing. */
-  update(running: Running | null, unit: MemoryUnit): void {
-    // Its place is kept, so that nothing moves when a cell begins or ends.
+  /** Show the running cell; without one the row is blank but keeps its place, so that nothing moves. */
+  update(running: RunningCell | null, unit: MemoryUnit): void {
     setAttribute(this.node, 'data-idle', running === null ? 'true' : '');
     if (running === null) {
       return;
@@ -121,4 +122,100 @@ export class RunningRow extends Line {
     this.delta.set(change(running.delta, unit), runningTitle(this.trans, running));
     this.time.set(running.seconds < 60 ? duration(running.seconds) : tookShort(running.seconds));
   }
+}
+
+/** Return a run's number and label; a text if it has neither. */
+export function cellName(trans: TranslationBundle, report: CellReport): string {
+  return runName(report) || trans.__('(no number)');
+}
+
+/** Return a mark and its meaning for a run that failed, null for one that succeeded. */
+export function outcomeMark(trans: TranslationBundle, report: CellReport): [string, string] | null {
+  const outOfMemory =
+    report.ooms === 0 ? '' : trans._n('%1 out-of-memory error', '%1 out-of-memory errors', report.ooms);
+  if (report.status === 'error') {
+    return ['✕', [trans.__('stopped by an error'), outOfMemory].filter(part => part !== '').join(', ')];
+  }
+  if (report.status === 'interrupted') {
+    return ['■', trans.__('interrupted')];
+  }
+  return outOfMemory === '' ? null : ['▲', outOfMemory];
+}
+
+/** Return the tooltip of the memory figures: what they measure, each GPU's part, and why one is unknown. */
+export function memoryTitle(trans: TranslationBundle, report: CellReport): string {
+  const { gpus, kind, delta, peak, missing } = report;
+  if (gpus.length === 0) {
+    return report.hasGpus ? trans.__('It used no GPU') : trans.__('There was no GPU');
+  }
+  const what = {
+    torch: trans.__('Allocated by torch'),
+    process: report.children
+      ? trans.__('Held by this notebook and its child processes')
+      : trans.__('Held by this notebook'),
+    device: trans.__('Whole GPU: whose memory it is could not be told')
+  }[kind];
+  const field = { torch: 'torch', process: 'process_memory', device: 'device_memory' }[kind];
+  const lines = [
+    trans.__('%1: %2, peak %3', what, memoryChange(delta), memory(peak)),
+    ...(gpus.length > 1 || delta === null || peak === null
+      ? gpus.map(gpu =>
+          trans.__('%1: %2, peak %3', gpuText(trans, gpu), memoryChange(gpu.delta), memory(gpu.peak))
+        )
+      : [gpus.map(gpu => gpuText(trans, gpu)).join(', ')])
+  ];
+  const reason = delta === null || peak === null ? (missing[field] ?? '') : '';
+  return [...lines, reason, report.recording ?? ''].filter(line => line !== '').join('\n');
+}
+
+/** Return the tooltip of the time: its exact value, and when the run began. `now` is in epoch seconds. */
+export function timeTitle(trans: TranslationBundle, report: CellReport, now: number): string {
+  const { started, duration } = report;
+  const began = started === null ? '' : trans.__('began %1', moment(started, now));
+  return [took(duration), began].filter(part => part !== '').join(', ');
+}
+
+/** Return the energy for its column, with `≥` if that of some GPU is unknown. */
+export function energyText({ joules, atLeast }: { joules: number | null; atLeast: boolean }): string {
+  return joules === null ? UNKNOWN : `${atLeast ? '≥' : ''}${energy(joules)}`;
+}
+
+/** Return the tooltip of the energy: that of each GPU, and why one is unknown. */
+export function energyTitle(trans: TranslationBundle, report: CellReport): string {
+  const { gpus, atLeast, missing } = report;
+  if (gpus.length === 0) {
+    return memoryTitle(trans, report);
+  }
+  const parts = gpus.map(gpu => `${gpuText(trans, gpu)}: ${energy(gpu.energy)}`);
+  return [...parts, atLeast ? (missing.energy_j ?? '') : ''].filter(line => line !== '').join('\n');
+}
+
+/** Return the sums over all runs on one line. */
+export function totalsText(trans: TranslationBundle, count: number, totals: Totals): string {
+  return count === 0
+    ? ''
+    : [
+        trans._n('%1 run', '%1 runs', count),
+        ...(totals.seconds === null ? [] : [took(totals.seconds)]),
+        ...(totals.joules === null ? [] : [energyText(totals)])
+      ].join(' · ');
+}
+
+/** Return the tooltip of the running cell's memory: what it measures, or why it is unknown. */
+export function runningTitle(trans: TranslationBundle, running: RunningCell): string {
+  if (running.delta === null) {
+    return trans.__('Not known: the kernel did not say what it held before this cell, or does not answer');
+  }
+  const parts = running.gpus.filter(({ bytes }) => bytes !== 0);
+  const torch = running.gpus.some(gpu => gpu.torch);
+  return [
+    torch
+      ? trans.__('Reserved by torch since the cell began: %1', memoryChange(running.delta))
+      : trans.__('Held by this notebook since the cell began: %1', memoryChange(running.delta)),
+    ...parts.map(({ uuid, torchDevice, bytes }) => `${torchDevice ?? uuid}: ${memoryChange(bytes)}`)
+  ].join('\n');
+}
+
+function gpuText(trans: TranslationBundle, { number, torchDevice }: GpuPart): string {
+  return torchDevice === null ? trans.__('GPU %1', number) : trans.__('GPU %1 (%2)', number, torchDevice);
 }

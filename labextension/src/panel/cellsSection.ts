@@ -1,69 +1,69 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { caretRightIcon } from '@jupyterlab/ui-components';
 
-import { CellRow, RunningRow } from './cellRow';
-import { totalsText } from './cellWords';
-import type { Cells } from '../cells/cells';
-import { pressed, sorted, totals, type Column, type Row, type Sort } from '../cells/rows';
+import { RunningRow, RunRow, totalsText } from './cellRow';
+import type { PanelState } from './panelState';
+import type { ICellRuns } from '../tokens';
+import { sortedRuns, toggledSort, totals, type CellRun, type Column, type Sort } from '../cells/runTable';
 import { element, setAttribute, Text } from '../ui/dom';
-import type { Folds } from './folds';
 import { memoryUnit, type MemoryUnit } from '../ui/format';
 import { memoryScale } from '../ui/units';
 
-interface Head {
+/** The section's name in the panel's state. */
+const NAME = 'cells';
+
+interface ColumnHeader {
   readonly node: HTMLElement;
   readonly text: Text;
   readonly arrow: Text;
 }
 
-/** What each cell of the notebook in front did, from the reports in its outputs. */
+/** The list of the active notebook's runs, from the reports in its outputs. */
 export class CellsSection {
   readonly node: HTMLElement;
-  private readonly fold = element('button', 'cells-fold');
+  private readonly toggle = element('button', 'cells-toggle');
   private readonly totals = new Text('cells-totals');
-  private readonly heads = new Map<Column, Head>();
-  private readonly body: HTMLElement;
+  private readonly headers = new Map<Column, ColumnHeader>();
   private readonly list = element('div', 'cells-rows');
-  private readonly table: HTMLElement;
   private readonly header: HTMLElement;
   private readonly empty = new Text('cells-empty', 'div');
   private readonly notes = new Text('cells-notes', 'div');
   private readonly running: RunningRow;
-  private readonly lines = new Map<string, CellRow>();
-  private shown: readonly Row[] | null = null;
-  private sortedBy: Sort | null = null;
+  private readonly rows = new Map<string, RunRow>();
+  private shownRuns: readonly CellRun[] | null = null;
+  private shownSort: Sort | null = null;
   private unit: MemoryUnit | null = null;
   private scale = memoryScale();
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly cells: Cells,
-    private readonly folds: Folds
+    private readonly cells: ICellRuns,
+    private readonly panelState: PanelState
   ) {
-    const caret = caretRightIcon.element({ tag: 'span', className: 'jp-gpuwidget-caret' });
-    this.fold.type = 'button';
-    this.fold.append(caret, element('b', '', trans.__('Cells')), this.totals.node);
-    this.fold.onclick = () => {
-      folds.set('cells', !this.open);
+    const caret = caretRightIcon.element({ tag: 'span', className: 'jp-gpuwidget-panel-caret' });
+    this.toggle.type = 'button';
+    this.toggle.append(caret, element('b', '', trans.__('Cells')), this.totals.node);
+    this.toggle.onclick = () => {
+      panelState.setExpanded(NAME, !this.expanded);
     };
     this.running = new RunningRow(trans, cellId => {
       cells.reveal(cellId);
     });
     this.list.setAttribute('role', 'rowgroup');
-    const foot = element('div', 'cells-foot', this.running.node);
-    foot.setAttribute('role', 'rowgroup');
-    this.header = element('div', 'cells-header', this.headRow());
+    const footer = element('div', 'cells-footer', this.running.node);
+    footer.setAttribute('role', 'rowgroup');
+    this.header = element('div', 'cells-header', this.headerRow());
     this.header.setAttribute('role', 'rowgroup');
-    this.table = element('div', 'cells-table', this.header, this.list, foot);
-    this.table.setAttribute('role', 'table');
-    this.table.setAttribute('aria-label', trans.__('What the cells did'));
-    this.table.onkeydown = event => {
-      this.move(event);
+    const table = element('div', 'cells-table', this.header, this.list, footer);
+    table.setAttribute('role', 'table');
+    table.setAttribute('aria-label', trans.__('What the cells did'));
+    table.onkeydown = event => {
+      this.onKeyDown(event);
     };
-    this.body = element('div', 'cells-body', this.empty.node, this.notes.node, this.table);
-    this.body.id = 'jp-gpuwidget-cells';
-    setAttribute(this.fold, 'aria-controls', this.body.id);
-    this.node = element('section', 'cells', this.fold, this.body);
+    const body = element('div', 'cells-body', this.empty.node, this.notes.node, table);
+    body.id = 'jp-gpuwidget-cells';
+    setAttribute(this.toggle, 'aria-controls', body.id);
+    this.node = element('section', 'cells', this.toggle, body);
     this.node.setAttribute('aria-label', trans.__('Cells of the notebook in front'));
     this.empty.set(
       trans.__(
@@ -73,84 +73,84 @@ export class CellsSection {
     );
   }
 
-  /** Show what is known now. */
+  /** Show the runs and the running cell. */
   update(): void {
-    const { rows, running } = this.cells;
-    const { open } = this;
-    this.node.hidden = !this.cells.present;
-    setAttribute(this.fold, 'aria-expanded', String(open));
-    setAttribute(this.node, 'data-open', String(open));
-    if (rows !== this.shown) {
+    const { runs, running, incompatible } = this.cells;
+    const { expanded } = this;
+    this.node.hidden = !this.cells.hasNotebook;
+    setAttribute(this.toggle, 'aria-expanded', String(expanded));
+    setAttribute(this.node, 'data-open', String(expanded));
+    if (runs !== this.shownRuns) {
       this.totals.set(
-        totalsText(this.trans, rows.length, totals(rows)),
+        totalsText(this.trans, runs.length, totals(runs)),
         this.trans.__('Time and energy of all runs that left a report; runs within runs count once')
       );
     }
-    if (!open) {
-      this.shown = rows;
-      this.sortedBy = null;
+    if (!expanded) {
+      this.shownRuns = runs;
+      this.shownSort = null;
       return;
     }
-    this.writeRows(rows);
-    this.header.hidden = rows.length === 0;
-    this.empty.node.hidden = rows.length > 0 || this.cells.foreign > 0;
+    this.updateRows(runs);
+    this.header.hidden = runs.length === 0;
+    this.empty.node.hidden = runs.length > 0 || incompatible > 0;
     this.running.update(running, this.unit ?? memoryUnit([]));
-    this.writeNotes(rows);
+    this.updateNotes(runs);
   }
 
-  private get open(): boolean {
-    return this.folds.wish('cells') ?? true;
+  private get expanded(): boolean {
+    return this.panelState.isExpanded(NAME) ?? true;
   }
 
-  private writeRows(rows: readonly Row[]): void {
-    const { sort } = this.cells.preferences.now;
+  private updateRows(runs: readonly CellRun[]): void {
+    const { sort } = this.panelState;
     if (this.scale !== memoryScale()) {
-      // Their titles have figures too.
+      // All rows are created again, since their tooltips contain memory too.
       this.scale = memoryScale();
       this.reconcile([], memoryUnit([]));
-      this.shown = null;
+      this.shownRuns = null;
     }
-    if (rows === this.shown && sort === this.sortedBy) {
+    if (runs === this.shownRuns && sort === this.shownSort) {
       return;
     }
-    const unit = memoryUnit(rows.flatMap(({ report }) => [report.peak, Math.abs(report.delta ?? 0)]));
-    this.reconcile(rows, unit);
-    this.writeHeads(sort, unit);
-    this.shown = rows;
-    this.sortedBy = sort;
+    const unit = memoryUnit(runs.flatMap(({ report }) => [report.peak, Math.abs(report.delta ?? 0)]));
+    this.reconcile(runs, unit);
+    this.updateHeader(sort, unit);
+    this.shownRuns = runs;
+    this.shownSort = sort;
     this.unit = unit;
-    this.arrange(sorted(rows, sort).flatMap(({ key }) => this.lines.get(key) ?? []));
+    this.arrange(sortedRuns(runs, sort).flatMap(({ key }) => this.rows.get(key) ?? []));
   }
 
-  private reconcile(rows: readonly Row[], unit: MemoryUnit): void {
-    const wanted = new Set(rows.map(({ key }) => key));
-    for (const [key, line] of this.lines) {
+  private reconcile(runs: readonly CellRun[], unit: MemoryUnit): void {
+    const wanted = new Set(runs.map(({ key }) => key));
+    for (const [key, row] of this.rows) {
       if (!wanted.has(key)) {
-        line.node.remove();
-        this.lines.delete(key);
+        row.node.remove();
+        this.rows.delete(key);
       }
     }
     const now = Date.now() / 1000;
-    for (const row of rows) {
-      let line = this.lines.get(row.key);
-      if (line?.node.dataset.cellId !== row.cellId) {
-        line?.node.remove();
-        line = new CellRow(this.trans, row, now, () => {
-          this.cells.reveal(row.cellId);
+    for (const run of runs) {
+      let row = this.rows.get(run.key);
+      if (row?.node.dataset.cellId !== run.cellId) {
+        row?.node.remove();
+        row = new RunRow(this.trans, run, now, () => {
+          this.cells.reveal(run.cellId);
         });
-        this.lines.set(row.key, line);
-        line.measure(unit);
+        this.rows.set(run.key, row);
+        row.setUnit(unit);
       } else if (unit !== this.unit) {
-        line.measure(unit);
+        row.setUnit(unit);
       }
     }
   }
 
-  /** In this order, moving only what has another place: the keyboard stays where it is. */
-  private arrange(lines: readonly CellRow[]): void {
+  /** Put the rows in this order. Only rows that change place are moved, so that the focus stays. */
+  private arrange(rows: readonly RunRow[]): void {
     const focused = document.activeElement;
     let at = this.list.firstChild;
-    for (const { node } of lines) {
+    for (const { node } of rows) {
       if (node === at) {
         at = at.nextSibling;
       } else {
@@ -160,11 +160,11 @@ export class CellsSection {
     if (focused instanceof HTMLElement && this.list.contains(focused)) {
       focused.focus({ preventScroll: true });
     }
-    this.keepOneStop();
+    this.updateTabStop();
   }
 
-  private headRow(): HTMLElement {
-    const row = element('div', 'cell-row cells-head');
+  private headerRow(): HTMLElement {
+    const row = element('div', 'cells-row jp-gpuwidget-cells-header-row');
     row.setAttribute('role', 'row');
     const columns: readonly [Column, string, string][] = [
       ['cell', this.trans.__('cell'), this.trans.__('In the order of the notebook')],
@@ -173,64 +173,63 @@ export class CellsSection {
       ['time', this.trans.__('time'), this.trans.__('How long the code ran')],
       ['energy', this.trans.__('energy'), this.trans.__('Drawn by the GPUs that the cell used')]
     ];
-    for (const [column, words, title] of columns) {
+    for (const [column, label, title] of columns) {
       const text = new Text('');
-      text.set(words);
+      text.set(label);
       const arrow = new Text('cells-arrow');
       const button = element('button', 'cells-sort', text.node, arrow.node);
       button.type = 'button';
       button.title = this.trans.__('%1. Sort by it', title);
       button.onclick = () => {
-        const { preferences } = this.cells;
-        preferences.set({ sort: pressed(preferences.now.sort, column) });
+        this.panelState.sort = toggledSort(this.panelState.sort, column);
       };
       const node = element('div', 'cells-column', button);
       node.setAttribute('role', 'columnheader');
       row.append(node);
-      this.heads.set(column, { node, text, arrow });
+      this.headers.set(column, { node, text, arrow });
     }
     return row;
   }
 
-  private writeHeads(sort: Sort, unit: MemoryUnit): void {
-    for (const [column, { node, text, arrow }] of this.heads) {
-      const by = column === sort.column;
-      setAttribute(node, 'aria-sort', by ? (sort.descending ? 'descending' : 'ascending') : 'none');
-      arrow.set(by ? (sort.descending ? '▾' : '▴') : '');
+  private updateHeader(sort: Sort, unit: MemoryUnit): void {
+    for (const [column, { node, text, arrow }] of this.headers) {
+      const sorted = column === sort.column;
+      setAttribute(node, 'aria-sort', sorted ? (sort.descending ? 'descending' : 'ascending') : 'none');
+      arrow.set(sorted ? (sort.descending ? '▾' : '▴') : '');
       if (column === 'delta') {
         text.set(`Δ ${unit.name}`);
       }
     }
   }
 
-  private writeNotes(rows: readonly Row[]): void {
-    const { foreign } = this.cells;
+  private updateNotes(runs: readonly CellRun[]): void {
+    const { incompatible } = this.cells;
     const notes = [
-      rows.some(({ report }) => report.kind === 'device' && report.gpus.length > 0)
+      runs.some(({ report }) => report.kind === 'device' && report.gpus.length > 0)
         ? this.trans.__('* the whole GPU’s, whoever used it.')
         : '',
-      rows.some(({ report }) => report.recording !== null)
+      runs.some(({ report }) => report.recording !== null)
         ? this.trans.__('Figures of a recording are not the notebook’s.')
         : '',
-      foreign === 0
+      incompatible === 0
         ? ''
         : this.trans._n(
             '%1 report of another version is left out.',
             '%1 reports of another version are left out.',
-            foreign
+            incompatible
           )
     ];
     this.notes.set(notes.filter(note => note !== '').join(' '));
     this.notes.node.hidden = this.notes.value === '';
   }
 
-  // -- the keyboard: one stop for all rows, arrows between them -----------------------------------------
+  // Keyboard: all rows are one tab stop, and arrow keys move between them.
 
   private get buttons(): HTMLElement[] {
-    return [...this.list.querySelectorAll<HTMLElement>('.jp-gpuwidget-cell-name')];
+    return [...this.list.querySelectorAll<HTMLElement>('.jp-gpuwidget-cells-name')];
   }
 
-  private keepOneStop(): void {
+  private updateTabStop(): void {
     const { buttons } = this;
     const stop = buttons.find(button => button === document.activeElement) ?? buttons[0];
     for (const button of buttons) {
@@ -238,15 +237,15 @@ export class CellsSection {
     }
   }
 
-  private move(event: KeyboardEvent): void {
+  private onKeyDown(event: KeyboardEvent): void {
     const { buttons } = this;
-    const place = buttons.findIndex(button => button === document.activeElement);
-    const next = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: buttons.length - 1 }[event.key];
-    const target = place < 0 || next === undefined ? undefined : buttons[next];
+    const index = buttons.findIndex(button => button === document.activeElement);
+    const next = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: buttons.length - 1 }[event.key];
+    const target = index < 0 || next === undefined ? undefined : buttons[next];
     if (target !== undefined) {
       event.preventDefault();
       target.focus();
-      this.keepOneStop();
+      this.updateTabStop();
     }
   }
 }

@@ -1,163 +1,175 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { caretRightIcon } from '@jupyterlab/ui-components';
 
-import { Chart, type Span } from './chart';
+import { PANEL_METRICS, type MetricKind } from '../metricTable';
+import { GpuChart, type ChartData } from './gpuChart';
+import { HolderList, type HolderContext, type OpenHolder } from './holderList';
+import { MemoryBar, memorySegments, type Segment } from './memoryBar';
+import { EXPECTED_THROTTLES, gpuName, unavailability } from './panelMessages';
+import type { PanelState } from './panelState';
+import { memoryShares, type GpuNow, type MemoryShares } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
-import { figure, gpuNumber, memoryUnit, powerOf, temperature, UNKNOWN, whole, withUnit } from '../ui/format';
-import type { HolderPorts } from '../holders/ports';
-import { segments, type Segment } from '../holders/segments';
-import { GpuRow } from './gpuRow';
-import type { Surroundings } from './holderLine';
-import { HolderList } from './holderList';
-import { MemoryBar } from './memoryBar';
-import { shares, type GpuNow, type Shares } from '../stream/model';
-import type { Palette } from '../ui/palette';
-import { throttleWords } from '../ui/throttle';
-import { gpuName, QUIET_THROTTLES, trouble } from './words';
+import {
+  figure,
+  gpuNumber,
+  memoryUnit,
+  padded,
+  powerOf,
+  temperature,
+  UNKNOWN,
+  whole,
+  withUnit
+} from '../ui/format';
+import type { Palette } from '../ui/chartBands';
+import { throttleReasons } from '../ui/format';
+import type { Reading } from '../wire';
 
 const CHART_HEIGHT = 44;
-const SPARK_HEIGHT = 18;
+const SPARKLINE_HEIGHT = 18;
 
 /** What all cards share. */
-export interface CardPorts {
+export interface CardContext {
   readonly trans: TranslationBundle;
   readonly palette: () => Palette;
-  readonly holders: HolderPorts;
-  /** The user folds or unfolds a card. */
-  readonly toggled: (uuid: string, open: boolean) => void;
+  readonly holders: OpenHolder;
+  readonly panelState: PanelState;
 }
 
-/** What was last told to a card. */
-interface Shown {
+/** What a card was last updated with. */
+interface CardContent {
   readonly now: GpuNow;
-  readonly around: Surroundings;
-  readonly pieces: readonly Segment[];
-  /** How the memory is shared out, in words. */
-  readonly words: string;
+  readonly context: HolderContext;
+  readonly segments: readonly Segment[];
+  /** How the memory is shared, as text. */
+  readonly memory: string;
 }
 
-/** One GPU: a row that unfolds into a card. */
+/** One GPU: a row that expands to a card. */
 export class GpuCard {
   readonly node: HTMLElement;
   private readonly row: GpuRow;
-  private readonly spark: Chart;
-  private readonly chart: Chart;
+  private readonly sparkline: GpuChart;
+  private readonly chart: GpuChart;
   private readonly rowBar = new MemoryBar();
   private readonly bar = new MemoryBar();
-  private readonly memory = [new Text('here-text'), new Text('other-text'), new Text('free-text')] as const;
+  private readonly memory = [new Text(''), new Text(''), new Text('')] as const;
   private readonly holders: HolderList;
-  private readonly facts = [new Text('power'), new Text('temperature'), new Text('clock')] as const;
-  private readonly state = new Text('state', 'div');
+  private readonly facts = PANEL_METRICS.map(
+    metric => [metric, new Text(metric.kind === 'power' ? 'gpu-power' : '')] as const
+  );
+  private readonly state = new Text('gpu-state', 'div');
   private readonly trans: TranslationBundle;
-  private open = false;
-  private shown: Shown | null = null;
+  private expanded = false;
+  private content: CardContent | null = null;
 
   constructor(
     private readonly uuid: string,
-    ports: CardPorts
+    { trans, palette, holders, panelState }: CardContext
   ) {
-    this.trans = ports.trans;
-    this.spark = new Chart('jp-gpuwidget-spark', SPARK_HEIGHT, ports.palette);
-    this.chart = new Chart('jp-gpuwidget-chart', CHART_HEIGHT, ports.palette);
-    this.row = new GpuRow(ports.trans, this.spark, this.rowBar);
-    this.holders = new HolderList(ports.trans, ports.holders);
+    this.trans = trans;
+    this.sparkline = new GpuChart('jp-gpuwidget-gpu-sparkline', SPARKLINE_HEIGHT, palette);
+    this.chart = new GpuChart('jp-gpuwidget-gpu-chart', CHART_HEIGHT, palette);
+    this.row = new GpuRow(trans, this.sparkline, this.rowBar);
+    this.holders = new HolderList(trans, holders, panelState, `holders ${uuid}`);
     this.row.node.onclick = () => {
-      this.unfold(!this.open);
-      ports.toggled(uuid, this.open);
+      this.setExpanded(!this.expanded);
+      panelState.setExpanded(uuid, this.expanded);
     };
     const nodes = (texts: readonly Text[]): HTMLElement[] => texts.map(text => text.node);
     const body = element(
       'div',
-      'body',
+      'gpu-body',
       this.chart.node,
       this.bar.node,
-      element('div', 'memory', ...nodes(this.memory)),
+      element('div', 'gpu-memory', ...nodes(this.memory)),
       this.holders.node,
-      element('div', 'facts', ...nodes(this.facts)),
+      element('div', 'gpu-facts', ...this.facts.map(([, text]) => text.node)),
       this.state.node
     );
-    body.id = `jp-gpuwidget-${uuid}`;
+    body.id = `jp-gpuwidget-gpu-${uuid}`;
     setAttribute(this.row.node, 'aria-controls', body.id);
-    this.node = element('section', 'gpu', this.row.node, body);
+    this.node = element('section', 'gpu-card', this.row.node, body);
     this.node.dataset.gpuUuid = uuid;
-    this.holders.onToggle(() => {
-      this.writeWhatIsOpen();
-    });
-    this.unfold(false);
+    this.setExpanded(false);
   }
 
   /** Show or hide what is below the row. */
-  unfold(open: boolean): void {
-    this.open = open;
-    setAttribute(this.node, 'data-open', String(open));
-    this.row.open(open);
-    this.writeWhatIsOpen();
+  setExpanded(expanded: boolean): void {
+    this.expanded = expanded;
+    setAttribute(this.node, 'data-open', String(expanded));
+    this.row.setExpanded(expanded);
+    this.updateExpandedPart();
   }
 
-  /** Show `now` with what is `around` it. The charts are drawn from `span` while the card is `inSight`. */
-  update(now: GpuNow, around: Surroundings, span: Omit<Span, 'uuid' | 'total'>, inSight: boolean): void {
+  /** Show `now`. The charts are drawn from `data` if the card is `visible`. */
+  update(
+    now: GpuNow,
+    context: HolderContext,
+    data: Omit<ChartData, 'uuid' | 'total'>,
+    visible: boolean
+  ): void {
     const { gpu, reading } = now;
-    const { time } = around;
-    const away = trouble(this.trans, reading, time);
-    const worries = throttleWords(
+    const unavailable = unavailability(this.trans, reading, context.time);
+    const warnings = throttleReasons(
       this.trans,
-      (reading.throttle ?? []).filter(word => !QUIET_THROTTLES.has(word))
+      (reading.throttle ?? []).filter(reason => !EXPECTED_THROTTLES.has(reason))
     );
     setAttribute(
       this.node,
       'aria-label',
       this.trans.__('GPU %1, %2', gpuNumber(gpu), gpuName(this.trans, gpu))
     );
-    this.row.update(now, time, worries);
-    const parts = shares(now);
-    const words = this.writeMemory(parts, now);
-    const pieces = segments(parts, this.holders.arrange(now, around.kernels));
-    this.shown = { now, around, pieces, words };
-    this.writeWhatIsOpen();
-    this.writeFacts(now);
-    this.writeState(now, away, worries);
-    const all = { ...span, uuid: this.uuid, total: gpu.memory_total };
-    this.spark.update(all, inSight);
-    this.chart.update(all, inSight);
+    this.row.update(now, unavailable, warnings);
+    const parts = memoryShares(now);
+    const memory = this.updateMemory(parts, now);
+    const segments = memorySegments(parts, this.holders.sort(now, context.kernels));
+    this.content = { now, context, segments, memory };
+    this.updateExpandedPart();
+    this.updateFacts(now);
+    this.updateState(now, unavailable, warnings);
+    const chartData = { ...data, uuid: this.uuid, total: gpu.memory_total };
+    this.sparkline.update(chartData, visible);
+    this.chart.update(chartData, visible);
     setAttribute(
       this.chart.node,
       'aria-label',
-      this.trans.__('Utilization and memory of the last %1 seconds', span.seconds)
+      this.trans.__('Utilization and memory of the last %1 seconds', data.seconds)
     );
   }
 
-  /** Draw the charts in another theme's colours. */
-  recolour(): void {
-    this.spark.recolour();
-    this.chart.recolour();
+  /** Redraw the charts in the colors of the current theme. */
+  redraw(): void {
+    this.sparkline.redraw();
+    this.chart.redraw();
   }
 
-  /** Take it away. */
+  /** Remove the card. */
   dispose(): void {
-    this.spark.dispose();
+    this.sparkline.dispose();
     this.chart.dispose();
     this.node.remove();
   }
 
-  /** One of the two bars is seen, and the list only where the card is unfolded. */
-  private writeWhatIsOpen(): void {
-    if (this.shown === null) {
+  /** Update the bar that is visible, and the list of holders only if the card is expanded. */
+  private updateExpandedPart(): void {
+    if (this.content === null) {
       return;
     }
-    const { now, around, pieces, words } = this.shown;
-    (this.open ? this.bar : this.rowBar).update(pieces, now.gpu.memory_total, words);
-    this.holders.node.hidden = !around.listed;
-    if (this.open && around.listed) {
-      this.holders.update(now, around);
+    const { now, context, segments, memory } = this.content;
+    (this.expanded ? this.bar : this.rowBar).update(segments, now.gpu.memory_total, memory);
+    this.holders.node.hidden = !context.listed;
+    if (this.expanded && context.listed) {
+      this.holders.update(now, context);
     }
   }
 
-  private writeMemory(parts: Shares, { gpu, reading }: GpuNow): string {
+  /** Update how the memory is shared, and return it as text. */
+  private updateMemory(parts: MemoryShares, { gpu, reading }: GpuNow): string {
     const { here, other, used, free } = parts;
     const unit = memoryUnit([gpu.memory_total, used]);
     const [hereText, otherText, freeText] = this.memory;
-    const why = reading.missing.memory_used ?? '';
     if (used === null) {
-      hereText.set(this.trans.__('memory %1', UNKNOWN), why);
+      hereText.set(this.trans.__('memory %1', UNKNOWN), reading.missing.memory_used ?? '');
       otherText.set('');
     } else if (here === null) {
       hereText.set(
@@ -176,26 +188,102 @@ export class GpuCard {
       .join(', ');
   }
 
-  private writeFacts({ reading }: GpuNow): void {
-    const [power, heat, clock] = this.facts;
-    const fact = (text: Text, value: number | null, words: string, field: string): void => {
-      text.set(words, value === null ? (reading.missing[field] ?? '') : '');
-    };
-    fact(power, reading.power_w, powerOf(this.trans, reading.power_w, reading.power_limit_w), 'power_w');
-    fact(heat, reading.temperature_c, temperature(reading.temperature_c), 'temperature_c');
-    fact(clock, reading.sm_clock_mhz, withUnit(whole(reading.sm_clock_mhz), 'MHz'), 'sm_clock_mhz');
+  private updateFacts({ reading }: GpuNow): void {
+    for (const [metric, text] of this.facts) {
+      const value = reading[metric.name];
+      text.set(
+        this.factText(metric.kind, value, reading),
+        value === null ? (reading.missing[metric.name] ?? '') : ''
+      );
+    }
   }
 
-  /** The line at the foot keeps its height, so that nothing moves when a clock is held down. */
-  private writeState(now: GpuNow, away: [string, string] | null, worries: readonly string[]): void {
-    const quiet = throttleWords(
+  private factText(kind: MetricKind, value: number | null, reading: Reading): string {
+    switch (kind) {
+      case 'power':
+        return powerOf(this.trans, value, reading.power_limit_w);
+      case 'temperature':
+        return temperature(value);
+      case 'clock':
+        return withUnit(whole(value), 'MHz');
+      default:
+        return withUnit(whole(value), '%');
+    }
+  }
+
+  /** Update the line at the bottom. It keeps its height, so that nothing moves when a GPU is throttled. */
+  private updateState(
+    now: GpuNow,
+    unavailable: readonly [string, string] | null,
+    warnings: readonly string[]
+  ): void {
+    const expected = throttleReasons(
       this.trans,
-      (now.reading.throttle ?? []).filter(word => QUIET_THROTTLES.has(word) && word !== 'idle')
+      (now.reading.throttle ?? []).filter(reason => EXPECTED_THROTTLES.has(reason) && reason !== 'idle')
     );
-    const warm = away === null ? worries : [away[1]];
-    const words = warm.length > 0 ? warm : quiet;
-    this.state.set(words.join(', '), words.join(', '));
+    const warm = unavailable === null ? warnings : [unavailable[1]];
+    const text = (warm.length > 0 ? warm : expected).join(', ');
+    this.state.set(text, text);
     setAttribute(this.state.node, 'data-warm', warm.length > 0 ? 'true' : '');
-    setAttribute(this.node, 'data-away', away === null ? '' : 'true');
+    setAttribute(this.node, 'data-away', unavailable === null ? '' : 'true');
+  }
+}
+
+/** The row of a GPU, a button that expands and collapses its card. */
+class GpuRow {
+  readonly node: HTMLButtonElement;
+  private readonly number = new Text('gpu-number');
+  private readonly name = new Text('');
+  private readonly badge = new Text('gpu-badge');
+  private readonly warning = new Text('gpu-warning');
+  private readonly utilization = new Text('gpu-utilization');
+  private readonly unavailable = new Text('gpu-unavailable');
+
+  constructor(
+    private readonly trans: TranslationBundle,
+    sparkline: GpuChart,
+    bar: MemoryBar
+  ) {
+    const caret = caretRightIcon.element({ tag: 'span', className: 'jp-gpuwidget-panel-caret' });
+    this.node = element(
+      'button',
+      'gpu-row',
+      caret,
+      this.number.node,
+      element('span', 'gpu-name', this.name.node, this.badge.node),
+      sparkline.node,
+      element('span', 'gpu-now', this.warning.node, this.utilization.node),
+      bar.node,
+      this.unavailable.node
+    );
+    this.node.type = 'button';
+  }
+
+  setExpanded(expanded: boolean): void {
+    setAttribute(this.node, 'aria-expanded', String(expanded));
+  }
+
+  update(
+    { gpu, reading, kernel }: GpuNow,
+    unavailable: readonly [string, string] | null,
+    warnings: readonly string[]
+  ): void {
+    this.number.set(gpuNumber(gpu), gpu.uuid);
+    this.name.set(gpuName(this.trans, gpu), gpu.name);
+    const device = kernel?.torch_device ?? '';
+    const context = kernel?.context === true;
+    const title = context
+      ? this.trans.__('This notebook has a CUDA context here')
+      : this.trans.__("This notebook's name for it");
+    this.badge.set(device, device === '' ? '' : title);
+    setAttribute(this.badge.node, 'data-context', context ? 'true' : '');
+    const [short, long] = unavailable ?? ['', ''];
+    this.unavailable.set(short, long);
+    setAttribute(this.node, 'data-away', short === '' ? '' : 'true');
+    this.utilization.set(
+      withUnit(padded(whole(reading.utilization), 3), '%'),
+      reading.utilization === null ? (reading.missing.utilization ?? '') : ''
+    );
+    this.warning.set(warnings.length > 0 ? '▲' : '', warnings.join(', '));
   }
 }

@@ -1,59 +1,53 @@
-import type { Band } from '../ui/bands';
+import { GpuCard, type CardContext } from './gpuCard';
+import { kernelsOf } from '../memory/holders';
+import { gpusOpenByDefault, type GpuNow, type StreamModel } from '../stream/streamModel';
+import type { Band } from '../ui/chartBands';
 import { element } from '../ui/dom';
-import { Sight } from '../ui/sight';
-import type { Folds } from './folds';
-import { GpuCard, type CardPorts } from './gpuCard';
-import { kernelsOf } from '../holders/holders';
-import { openByThemselves, type GpuNow, type Model } from '../stream/model';
+import { VisibilityTracker } from '../ui/visibilityTracker';
 import type { KernelState } from '../wire';
 
-/** What is shown of GPUs beside their samples. */
-export interface Beside {
-  /** Id of the kernel in front, null without one. */
-  readonly front: string | null;
-  /** Ids of the kernels that are pointed out. */
-  readonly warm: ReadonlySet<string>;
-  /** When cells used a GPU, by its UUID. */
+/** What the list shows in addition to the samples. */
+export interface GpuListContext {
+  /** The id of the active notebook's kernel, null if it has none. */
+  readonly activeKernel: string | null;
+  /** Ids of the kernels that a hint is about. */
+  readonly hinted: ReadonlySet<string>;
+  /** Return when cells used a GPU, by its UUID. */
   readonly bands: (uuid: string) => readonly Band[];
-  /** Whether it is told who holds the memory. */
+  /** Whether the settings show holders. */
   readonly holders: boolean;
 }
 
-/** Seconds after which a card that is scrolled out of sight is written too: somebody may have it read out. */
-const OUT_OF_SIGHT_S = 10;
+/** Seconds after which a card that is scrolled out of view is updated too, for screen readers. */
+const HIDDEN_UPDATE_S = 10;
 
-/** All GPUs, one below the other. Text that is out of sight is written every ten seconds, and charts are not drawn. */
+/** All GPUs, one below the other. Cards out of view are updated every ten seconds, without their charts. */
 export class GpuList {
-  readonly node = element('div', 'gpus');
+  readonly node = element('div', 'gpu-list');
   private readonly cards = new Map<string, GpuCard>();
-  /** For which GPUs, and which hold of the notebook on them, cards were last folded and unfolded by themselves. */
-  private decidedFor = '';
-  /** The time of the sample that each card was last written with. */
-  private readonly written = new Map<string, number>();
-  private again: (() => void) | null = null;
-  private readonly sight = new Sight(() => this.again?.());
+  /** The state in which cards were last expanded and collapsed automatically. */
+  private expandedFor = '';
+  /** The time of the sample that each card shows. */
+  private readonly updated = new Map<string, number>();
+  private repeatUpdate: (() => void) | null = null;
+  private readonly visibility = new VisibilityTracker(() => this.repeatUpdate?.());
 
-  constructor(
-    private readonly ports: Omit<CardPorts, 'toggled'>,
-    private readonly folds: Folds
-  ) {}
+  constructor(private readonly context: CardContext) {}
 
-  /**
-   * Show the newest sample of `model` and its past, with what `state` says of them and what is `beside` them.
-   */
-  update(model: Model, state: KernelState | null, beside: Beside): void {
-    const gpus = model.gpus(state, beside.front);
+  /** Show the newest sample of `model`, its history, and what the kernel's `state` contains about each GPU. */
+  update(model: StreamModel, state: KernelState | null, context: GpuListContext): void {
+    const gpus = model.gpus(state, context.activeKernel);
     this.reconcile(gpus);
-    this.decide(gpus, state);
-    const span = { past: model.past, seconds: model.seconds, gap: model.gap };
-    const around = {
+    this.expandAutomatically(gpus, state);
+    const data = { past: model.past, seconds: model.seconds, gap: model.gap };
+    const holderContext = {
       kernels: kernelsOf(model.usage),
       time: model.sample?.time ?? NaN,
-      warm: beside.warm,
-      listed: beside.holders
+      hinted: context.hinted,
+      listed: context.holders
     };
-    this.again = () => {
-      this.update(model, state, beside);
+    this.repeatUpdate = () => {
+      this.update(model, state, context);
     };
     for (const now of gpus) {
       const { uuid } = now.gpu;
@@ -61,75 +55,74 @@ export class GpuList {
       if (card === undefined) {
         continue;
       }
-      const inSight = this.sight.has(card.node);
-      if (inSight || this.isDue(uuid, around.time)) {
-        this.written.set(uuid, around.time);
-        card.update(now, around, { ...span, bands: beside.bands(uuid) }, inSight);
+      const visible = this.visibility.has(card.node);
+      if (visible || this.isDue(uuid, holderContext.time)) {
+        this.updated.set(uuid, holderContext.time);
+        card.update(now, holderContext, { ...data, bands: context.bands(uuid) }, visible);
       }
     }
   }
 
-  /** Draw all charts in another theme's colours. */
-  recolour(): void {
+  /** Redraw all charts in the colors of the current theme. */
+  redraw(): void {
     for (const card of this.cards.values()) {
-      card.recolour();
+      card.redraw();
     }
   }
 
-  /** Take all cards away. */
+  /** Remove all cards. */
   dispose(): void {
-    this.again = null;
+    this.repeatUpdate = null;
     this.reconcile([]);
-    this.sight.dispose();
+    this.visibility.dispose();
   }
 
   private isDue(uuid: string, time: number): boolean {
-    // Also where either time is not known, and where a server's clock was set back.
-    const since = Math.abs(time - (this.written.get(uuid) ?? NaN));
-    return !(since < OUT_OF_SIGHT_S);
+    // Negated, so that an unknown time counts as due; absolute, since a server's clock may be set back.
+    const since = Math.abs(time - (this.updated.get(uuid) ?? NaN));
+    return !(since < HIDDEN_UPDATE_S);
   }
 
   private reconcile(gpus: readonly GpuNow[]): void {
     const wanted = new Set(gpus.map(({ gpu }) => gpu.uuid));
     for (const [uuid, card] of this.cards) {
       if (!wanted.has(uuid)) {
-        this.sight.forget(card.node);
+        this.visibility.unobserve(card.node);
         card.dispose();
         this.cards.delete(uuid);
-        this.written.delete(uuid);
+        this.updated.delete(uuid);
       }
     }
     if (this.cards.size === wanted.size) {
       return;
     }
-    const toggled = (uuid: string, open: boolean): void => {
-      this.folds.set(uuid, open);
-    };
     for (const uuid of wanted) {
       if (!this.cards.has(uuid)) {
-        const card = new GpuCard(uuid, { ...this.ports, toggled });
+        const card = new GpuCard(uuid, this.context);
         this.cards.set(uuid, card);
-        this.sight.watch(card.node);
+        this.visibility.observe(card.node);
       }
     }
     this.node.replaceChildren(...[...wanted].flatMap(uuid => this.cards.get(uuid)?.node ?? []));
   }
 
-  private decide(gpus: readonly GpuNow[], state: KernelState | null): void {
+  /** Expand the cards that the user never touched when GPUs appear or the notebook's use of them changes. */
+  private expandAutomatically(gpus: readonly GpuNow[], state: KernelState | null): void {
+    const { panelState } = this.context;
     const chosen = state?.device.chosen ?? null;
-    const seen = gpus.map(({ gpu, reading, kernel }) => [
+    const uses = gpus.map(({ gpu, reading, kernel }) => [
       gpu.uuid,
       reading.answered !== null,
       kernel?.context ?? false
     ]);
-    const decision = JSON.stringify([seen, chosen, this.folds.restored]);
-    if (decision === this.decidedFor) {
+    const decision = JSON.stringify([uses, chosen, panelState.restored]);
+    if (decision === this.expandedFor) {
       return;
     }
-    this.decidedFor = decision;
-    const open = openByThemselves(gpus, chosen);
+    this.expandedFor = decision;
+    const expanded = gpusOpenByDefault(gpus, chosen);
     for (const [uuid, card] of this.cards) {
-      card.unfold(this.folds.wish(uuid) ?? open.has(uuid));
+      card.setExpanded(panelState.isExpanded(uuid) ?? expanded.has(uuid));
     }
   }
 }

@@ -1,83 +1,93 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { targetOf, type Target } from '../holders/actions';
-import type { Hint } from '../holders/hints';
-import type { HolderPorts } from '../holders/ports';
-import { gpuNumbers, kernelName, kernelPath, roughly, titleOf } from '../holders/words';
+import type { OpenHolder } from './holderList';
+import type { PanelState } from './panelState';
+import type { Hint } from '../memory/hints';
+import {
+  approximateDuration,
+  gpuNumbers,
+  holderName,
+  kernelName,
+  kernelPath,
+  targetOf,
+  type ActionTarget
+} from '../memory/holders';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber, memory, whole } from '../ui/format';
-import { KeyedList } from '../ui/keyedList';
+import { KeyedList } from '../ui/dom';
 import type { ServerKernel } from '../wire';
 
-/** So many are said; the rest unfold. */
-const MOST = 3;
+/** How many hints are shown in the collapsed list. */
+const MAX_COLLAPSED = 3;
+/** The list's name in the panel's state. */
+const NAME = 'hints';
 
 type Kernels = ReadonlyMap<string, ServerKernel>;
 
-/** What a person may want to act on, a calm line each; takes no room while there is nothing. */
+/** The hints, one per line; hidden while there are none. */
 export class HintList {
   readonly node: HTMLElement;
   private readonly list: KeyedList<HintLine>;
-  private readonly more = new Text('more-count');
+  private readonly more = new Text('');
   private readonly button: HTMLButtonElement;
-  private all = false;
 
   constructor(
     private readonly trans: TranslationBundle,
-    ports: HolderPorts
+    actions: OpenHolder,
+    private readonly panelState: PanelState
   ) {
-    this.list = new KeyedList('hint-lines', () => new HintLine(trans, ports));
+    this.list = new KeyedList('hint-lines', () => new HintLine(trans, actions));
     this.list.node.setAttribute('aria-label', trans.__('Worth a look'));
-    this.button = element('button', 'more', this.more.node);
+    this.button = element('button', 'panel-more', this.more.node);
     this.button.type = 'button';
-    this.node = element('section', 'hints', this.list.node, this.button);
-  }
-
-  /** What the list does when its button is pressed: `redraw` it. */
-  onToggle(redraw: () => void): void {
     this.button.onclick = () => {
-      this.all = !this.all;
-      redraw();
+      panelState.setExpanded(NAME, !this.expanded);
     };
+    this.node = element('section', 'hint-list', this.list.node, this.button);
   }
 
-  /** Say these. */
+  private get expanded(): boolean {
+    return this.panelState.isExpanded(NAME) ?? false;
+  }
+
+  /** Show `hints`. */
   update(hints: readonly Hint[], kernels: Kernels): void {
+    const { expanded } = this;
     this.node.hidden = hints.length === 0;
-    const many = hints.length > MOST + 1;
-    const shown = many && !this.all ? hints.slice(0, MOST) : hints;
-    this.list.arrange(shown.map(({ key }) => key)).forEach((line, place) => {
-      const hint = shown[place];
+    const collapsible = hints.length > MAX_COLLAPSED + 1;
+    const shown = collapsible && !expanded ? hints.slice(0, MAX_COLLAPSED) : hints;
+    this.list.arrange(shown.map(({ key }) => key)).forEach((line, index) => {
+      const hint = shown[index];
       if (hint !== undefined) {
         line.update(hint, kernels);
       }
     });
-    this.button.hidden = !many;
-    setAttribute(this.button, 'aria-expanded', String(this.all));
-    const left = hints.length - MOST;
+    this.button.hidden = !collapsible;
+    setAttribute(this.button, 'aria-expanded', String(expanded));
+    const left = hints.length - MAX_COLLAPSED;
     this.more.set(
-      this.all ? this.trans.__('Show the first only') : this.trans._n('and %1 more', 'and %1 more', left)
+      expanded ? this.trans.__('Show the first only') : this.trans._n('and %1 more', 'and %1 more', left)
     );
   }
 }
 
-/** One hint: whom it is about, what was seen, and a way to act. */
+/** One hint: whom it is about, what was found, and a button for the menu of actions. */
 class HintLine {
   readonly node: HTMLElement;
   private readonly name = new Text('hint-name');
   private readonly chip = new Text('hint-chip');
-  private readonly button = element('button', 'hint-act jp-Button jp-mod-styled');
-  private target: Target | null = null;
+  private readonly button = element('button', 'hint-action jp-Button jp-mod-styled');
+  private target: ActionTarget | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,
-    ports: HolderPorts
+    actions: OpenHolder
   ) {
     this.button.type = 'button';
     this.button.setAttribute('aria-haspopup', 'menu');
     this.button.onclick = () => {
       if (this.target !== null) {
-        ports.open(this.target, this.button);
+        actions.openMenu(this.target, this.button);
       }
     };
     this.node = element('li', 'hint', this.name.node, this.chip.node, this.button);
@@ -86,31 +96,33 @@ class HintLine {
   update(hint: Hint, kernels: Kernels): void {
     const { trans } = this;
     let name: string;
-    let about: string;
+    let title: string;
     if (hint.kind === 'idle') {
       const { kernel, idle, torch, gpus } = hint;
       name = kernelName(trans, kernel, kernels.values());
-      about = kernelPath(trans, kernel);
-      const held = trans.__('idle %1, holds %2', roughly(idle), memory(hint.memory));
+      title = kernelPath(trans, kernel);
       const where = trans.__('on %1', gpuNumbers(trans, gpus.map(gpuNumber)));
-      this.chip.set(held, torch ? trans.__('%1, torch’s own number', where) : where);
+      this.chip.set(
+        trans.__('idle %1, holds %2', approximateDuration(idle), memory(hint.memory)),
+        torch ? trans.__('%1, torch’s own number', where) : where
+      );
       this.target = { kernel: kernel.id, terminal: null };
       this.button.textContent = trans.__('Free…');
     } else {
       const { gpu, utilization, seconds, holders } = hint;
-      const titles = holders.map(holder => titleOf(trans, holder, kernels.values()));
-      const [first = ['', '']] = titles;
-      name = titles.length > 1 ? trans.__('%1 and others', first[0]) : first[0];
-      about = titles.map(([short, long]) => (long === '' ? short : long)).join('\n');
+      const names = holders.map(holder => holderName(trans, holder, kernels.values()));
+      const [first = ['', '']] = names;
+      name = names.length > 1 ? trans.__('%1 and others', first[0]) : first[0];
+      title = names.map(([short, long]) => (long === '' ? short : long)).join('\n');
       this.chip.set(
-        trans.__('GPU %1 at %2 % over %3', gpuNumber(gpu), whole(utilization), roughly(seconds)),
+        trans.__('GPU %1 at %2 % over %3', gpuNumber(gpu), whole(utilization), approximateDuration(seconds)),
         trans.__('On average; they were on it all that time, as far as was seen')
       );
       const [only] = holders;
       this.target = holders.length === 1 && only !== undefined ? targetOf(only) : null;
       this.button.textContent = trans.__('See…');
     }
-    this.name.set(name, about);
+    this.name.set(name, title);
     this.button.hidden = this.target === null;
     setAttribute(this.button, 'aria-label', trans.__('Actions for %1', name));
   }

@@ -1,103 +1,205 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { ellipsesIcon } from '@jupyterlab/ui-components';
 
-import { arranged, holdersOf, type Holder } from '../holders/holders';
-import type { HolderPorts } from '../holders/ports';
-import type { GpuNow } from '../stream/model';
+import type { PanelState } from './panelState';
+import {
+  holderName,
+  holdersOf,
+  kernelStateText,
+  sortedHolders,
+  targetOf,
+  type ActionTarget,
+  type Holder
+} from '../memory/holders';
+import type { GpuNow } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
-import { KeyedList } from '../ui/keyedList';
-import type { GpuUsage } from '../wire';
-import { HolderLine, type Surroundings } from './holderLine';
+import { KeyedList } from '../ui/dom';
+import type { GpuMemoryOwnership, ServerKernel } from '../wire';
 
-/** So many have a line; the rest unfold. */
-const MOST = 5;
+/** How many holders are shown in the collapsed list. */
+const MAX_COLLAPSED = 5;
 
-/** Who holds the memory of one GPU, a line each. */
+/** The actions that a holder's line offers. */
+export interface OpenHolder {
+  /** Open the menu of actions below the button. */
+  readonly openMenu: (target: ActionTarget, button: HTMLElement) => void;
+  /** Activate the holder's tab. */
+  readonly goTo: (target: ActionTarget) => void;
+}
+
+/** What the lines of all holders share. */
+export interface HolderContext {
+  readonly kernels: ReadonlyMap<string, ServerKernel>;
+  /** The server's time in epoch seconds. */
+  readonly time: number;
+  /** Ids of the kernels that a hint is about. */
+  readonly hinted: ReadonlySet<string>;
+  /** Whether the settings show holders at all. */
+  readonly listed: boolean;
+}
+
+/** The holders of memory on one GPU, one per line. */
 export class HolderList {
   readonly node: HTMLElement;
   private readonly list: KeyedList<HolderLine>;
-  /** What is nobody's stands below the button, folded or not. */
-  private readonly rest: KeyedList<HolderLine>;
-  private readonly reason = new Text('reason', 'div');
-  private readonly count = new Text('more-count');
+  /** Unattributed memory, below the button that expands the list. */
+  private readonly unattributed: KeyedList<HolderLine>;
+  private readonly reason = new Text('holder-reason', 'div');
+  private readonly count = new Text('');
   private readonly sum = new Text('holder-memory');
   private readonly more: HTMLButtonElement;
-  private all = false;
   private holders: readonly Holder[] = [];
-  private madeFor: { readonly usage: GpuUsage | null; readonly front: string | null } | null = null;
+  private sortedFor: { readonly usage: GpuMemoryOwnership | null; readonly front: string | null } | null =
+    null;
 
+  /** `name` is the list's name in the panel's state. */
   constructor(
     private readonly trans: TranslationBundle,
-    ports: HolderPorts
+    actions: OpenHolder,
+    private readonly panelState: PanelState,
+    private readonly name: string
   ) {
-    const line = (): HolderLine => new HolderLine(trans, ports);
+    const line = (): HolderLine => new HolderLine(trans, actions);
     this.list = new KeyedList('holder-lines', line);
-    this.rest = new KeyedList('holder-lines', line);
-    this.more = element('button', 'more', this.count.node, this.sum.node);
+    this.unattributed = new KeyedList('holder-lines', line);
+    this.more = element('button', 'panel-more', this.count.node, this.sum.node);
     this.more.type = 'button';
-    this.node = element('div', 'holders', this.list.node, this.more, this.rest.node, this.reason.node);
-  }
-
-  /** What the list does when its button is pressed: `redraw` it. */
-  onToggle(redraw: () => void): void {
     this.more.onclick = () => {
-      this.all = !this.all;
-      redraw();
+      panelState.setExpanded(name, !this.expanded);
     };
+    this.node = element(
+      'div',
+      'holder-list',
+      this.list.node,
+      this.more,
+      this.unattributed.node,
+      this.reason.node
+    );
   }
 
-  /** All who hold memory of `now`, in the order of their lines. */
-  arrange({ usage, front }: GpuNow, kernels: Surroundings['kernels']): readonly Holder[] {
-    if (this.madeFor?.usage !== usage || this.madeFor.front !== front) {
-      this.madeFor = { usage, front };
+  private get expanded(): boolean {
+    return this.panelState.isExpanded(this.name) ?? false;
+  }
+
+  /** Return the holders of `now` in the order of their lines. */
+  sort({ usage, front }: GpuNow, kernels: HolderContext['kernels']): readonly Holder[] {
+    if (this.sortedFor?.usage !== usage || this.sortedFor.front !== front) {
+      this.sortedFor = { usage, front };
       const before = this.holders.map(({ key }) => key);
-      this.holders = usage === null ? [] : arranged(holdersOf(usage, kernels, front), before);
+      this.holders = usage === null ? [] : sortedHolders(holdersOf(usage, kernels, front), before);
     }
     return this.holders;
   }
 
-  /** Write the lines. */
-  update({ gpu, usage }: GpuNow, around: Surroundings): void {
-    const { trans } = this;
+  /** Update the lines. */
+  update({ gpu, usage }: GpuNow, context: HolderContext): void {
+    const { trans, expanded } = this;
     const number = gpuNumber(gpu);
     setAttribute(this.list.node, 'aria-label', trans.__('Who holds the memory of GPU %1', number));
-    setAttribute(this.rest.node, 'aria-label', trans.__('Memory of GPU %1 that is nobody’s', number));
+    setAttribute(this.unattributed.node, 'aria-label', trans.__('Memory of GPU %1 that is nobody’s', number));
     const known = this.holders.filter(({ kind }) => kind !== 'unattributed');
-    // A button for a single line would take its place.
-    const many = known.length > MOST + 1;
-    const shown = many && !this.all ? known.slice(0, MOST) : known;
-    this.write(this.list, shown, around);
-    this.write(
-      this.rest,
+    // A button in place of a single line would save no room.
+    const collapsible = known.length > MAX_COLLAPSED + 1;
+    const shown = collapsible && !expanded ? known.slice(0, MAX_COLLAPSED) : known;
+    updateLines(this.list, shown, context);
+    updateLines(
+      this.unattributed,
       this.holders.filter(({ kind }) => kind === 'unattributed'),
-      around
+      context
     );
-    this.more.hidden = !many;
-    setAttribute(this.more, 'aria-expanded', String(this.all));
+    this.more.hidden = !collapsible;
+    setAttribute(this.more, 'aria-expanded', String(expanded));
     const hidden = known.slice(shown.length);
     this.count.set(
-      this.all ? trans.__('Show the largest only') : trans._n('and %1 more', 'and %1 more', hidden.length)
+      expanded ? trans.__('Show the largest only') : trans._n('and %1 more', 'and %1 more', hidden.length)
     );
-    this.sum.set(hidden.length === 0 ? '' : sumOf(hidden));
+    this.sum.set(hidden.length === 0 ? '' : sumText(hidden));
     this.reason.set(usage?.reason ?? '');
-  }
-
-  private write(list: KeyedList<HolderLine>, holders: readonly Holder[], around: Surroundings): void {
-    list.node.hidden = holders.length === 0;
-    list.arrange(holders.map(({ key }) => key)).forEach((line, place) => {
-      const holder = holders[place];
-      if (holder !== undefined) {
-        line.update(holder, around);
-      }
-    });
   }
 }
 
-/** What they hold together; at least that much where of some it is not known. */
-function sumOf(holders: readonly Holder[]): string {
+function updateLines(list: KeyedList<HolderLine>, holders: readonly Holder[], context: HolderContext): void {
+  list.node.hidden = holders.length === 0;
+  list.arrange(holders.map(({ key }) => key)).forEach((line, index) => {
+    const holder = holders[index];
+    if (holder !== undefined) {
+      line.update(holder, context);
+    }
+  });
+}
+
+/** Return the sum of what the holders hold, with `≥` if the memory of some is unknown. */
+function sumText(holders: readonly Holder[]): string {
   const known = holders.flatMap(holder => holder.memory ?? []);
   const sum = known.reduce((all, each) => all + each, 0);
   const exact =
     known.length === holders.length && holders.every(({ holding }) => holding?.source !== 'torch');
   return known.length === 0 ? memory(null) : `${exact ? '' : '≥ '}${memory(sum)}`;
+}
+
+/** One holder with its memory and a button for its menu. */
+class HolderLine {
+  readonly node: HTMLElement;
+  private readonly name = new Text('holder-name');
+  private readonly state = new Text('holder-state');
+  private readonly torch = new Text('holder-torch');
+  private readonly memory = new Text('holder-memory');
+  private readonly button = element('button', 'holder-menu', ellipsesIcon.element({ tag: 'span' }));
+  private target: ActionTarget | null = null;
+
+  constructor(
+    private readonly trans: TranslationBundle,
+    actions: OpenHolder
+  ) {
+    this.button.type = 'button';
+    this.button.setAttribute('aria-haspopup', 'menu');
+    this.button.onclick = () => {
+      if (this.target !== null) {
+        actions.openMenu(this.target, this.button);
+      }
+    };
+    // Only for the mouse: with the keyboard, the menu's first item does the same.
+    this.name.node.onclick = () => {
+      if (this.target !== null) {
+        actions.goTo(this.target);
+      }
+    };
+    this.node = element(
+      'li',
+      'holder',
+      element('i', 'holder-swatch'),
+      this.name.node,
+      this.torch.node,
+      this.state.node,
+      this.memory.node,
+      this.button
+    );
+  }
+
+  update(holder: Holder, { kernels, time, hinted }: HolderContext): void {
+    const { trans } = this;
+    const { kernel, active, kind, holding } = holder;
+    const [name, fullName] = holderName(trans, holder, kernels.values());
+    setAttribute(this.node, 'data-who', active ? 'here' : kind === 'unattributed' ? 'unknown' : 'other');
+    setAttribute(this.node, 'aria-current', active ? 'true' : '');
+    this.name.set(name, active ? trans.__('%1 · the notebook in front', fullName) : fullName);
+    const state = kernelStateText(trans, kernel, time);
+    this.state.set(state);
+    setAttribute(this.node, 'data-state', state === '' ? '' : 'true');
+    setAttribute(this.state.node, 'data-warm', kernel !== null && hinted.has(kernel.id) ? 'true' : '');
+    const torch = holding?.source === 'torch';
+    this.torch.set(
+      torch ? trans.__('torch') : '',
+      torch ? trans.__('torch’s own number: what it has reserved, without the CUDA context') : ''
+    );
+    this.memory.set(memory(holder.memory));
+    this.target = targetOf(holder);
+    setAttribute(this.node, 'data-torch', torch ? 'true' : '');
+    setAttribute(this.node, 'data-act', this.target === null ? '' : 'true');
+    this.button.disabled = this.target === null;
+    const label = this.target === null ? '' : trans.__('Actions for %1', name);
+    setAttribute(this.button, 'aria-label', label);
+    setAttribute(this.button, 'title', label);
+  }
 }

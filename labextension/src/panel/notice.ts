@@ -1,34 +1,36 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { closeIcon } from '@jupyterlab/ui-components';
 
+import type { Notice } from './panelMessages';
+import type { StatusMessage } from '../memory/statusMessage';
 import { element, setAttribute, Text } from '../ui/dom';
-import type { Notice } from './words';
 
-/** A sentence with its command and its button; takes no room while there is nothing to say. */
+/** A sentence with a command, a link or a button; hidden while there is none. */
 export class NoticeView {
   readonly node: HTMLElement;
   private readonly text = new Text('', 'div');
-  private readonly command = new Text('command', 'code');
+  private readonly command = new Text('notice-command', 'code');
   private readonly link = element('a', 'notice-link');
-  private readonly button = element('button', 'act jp-Button jp-mod-styled jp-mod-accept');
+  private readonly button = element('button', 'notice-action jp-Button jp-mod-styled jp-mod-accept');
 
-  constructor(trans: TranslationBundle, act: () => void) {
+  constructor(trans: TranslationBundle, load: () => void) {
     this.button.type = 'button';
     this.button.textContent = trans.__('Load gpuwidget');
     this.button.title = trans.__(
       'Loads it in this kernel, silently and outside the history (%load_ext gpuwidget)'
     );
-    this.button.onclick = act;
+    this.button.onclick = load;
     this.link.target = '_blank';
     this.link.rel = 'noopener';
     this.node = element('div', 'notice', this.text.node, this.command.node, this.link, this.button);
     this.show(null);
   }
 
-  /** Say `notice`, or nothing. */
+  /** Show `notice`, or hide the view. */
   show(notice: Notice | null): void {
     this.node.hidden = notice === null;
-    // Read out when it is another; one that counts seconds would be read out every second.
-    setAttribute(this.node, 'aria-live', notice?.counts === true ? 'off' : 'polite');
+    // A live region announces each change, so a sentence that counts seconds would be read out every second.
+    setAttribute(this.node, 'aria-live', notice?.countsSeconds === true ? 'off' : 'polite');
     this.text.set(notice?.text ?? '');
     this.command.set(notice?.command ?? '');
     this.command.node.hidden = notice?.command === undefined;
@@ -38,5 +40,50 @@ export class NoticeView {
       this.link.textContent = notice.link;
     }
     this.button.hidden = notice?.action === undefined;
+  }
+
+  /** Focus the button. Return whether it is shown. */
+  focus(): boolean {
+    const shown = !this.node.hidden && !this.button.hidden;
+    if (shown) {
+      this.button.focus();
+    }
+    return shown;
+  }
+}
+
+/** The result of the last action, at the bottom of the panel. Screen readers announce it. */
+export class StatusMessageView {
+  readonly node: HTMLElement;
+  private readonly close = element('button', 'panel-close', closeIcon.element({ tag: 'span' }));
+  private readonly text = new Text('panel-message-text');
+
+  constructor(
+    trans: TranslationBundle,
+    private readonly message: StatusMessage
+  ) {
+    this.close.type = 'button';
+    this.close.title = trans.__('Put this away');
+    this.close.setAttribute('aria-label', this.close.title);
+    this.close.onclick = () => {
+      message.set('');
+    };
+    // Never hidden: a live region must exist before its text changes.
+    this.text.node.setAttribute('role', 'status');
+    this.node = element('div', 'panel-message', this.text.node, this.close);
+    message.changed.connect(this.update, this);
+    this.update();
+  }
+
+  /** Disconnect from the message. */
+  dispose(): void {
+    this.message.changed.disconnect(this.update, this);
+  }
+
+  private update(): void {
+    const { text } = this.message;
+    this.text.set(text);
+    this.close.hidden = text === '';
+    setAttribute(this.node, 'data-empty', text === '' ? 'true' : '');
   }
 }

@@ -3,36 +3,35 @@ import { Notification } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { Alerts, type Memory } from '../alerts/alerts';
-import type { AlertKind } from '../alerts/rules';
-import { alertText } from '../alerts/words';
-import { read, SETTINGS } from '../settings';
-import type { Monitor } from '../stream/monitor';
+import { alertText } from '../alerts/alertMessages';
+import type { AlertKind } from '../alerts/alertRules';
+import { AlertTracker, type AlertStore } from '../alerts/alertTracker';
+import { readSettings, SETTINGS_ID } from '../settings';
 import { CommandIds, DOMAIN, IMonitor } from '../tokens';
 
 const KEY = 'gpuwidget:alerts';
-/** What needs somebody soon; the others are only to be known. */
-const GRAVE: ReadonlySet<AlertKind> = new Set(['lost', 'errors', 'xid']);
+/** Kinds that need action soon, shown as errors instead of warnings. */
+const SEVERE: ReadonlySet<AlertKind> = new Set(['lost', 'errors', 'xid']);
 
-/** Of this tab, so that a reload repeats nothing; where the browser keeps nothing for a page, it does. */
-const SESSION: Memory = {
-  recall: () => {
+/** Storage of this browser tab. Without it, alerts are raised again after a reload. */
+const SESSION_STORE: AlertStore = {
+  load: () => {
     try {
       return window.sessionStorage.getItem(KEY);
     } catch {
       return null;
     }
   },
-  keep: text => {
+  save: text => {
     try {
       window.sessionStorage.setItem(KEY, text);
     } catch {
-      // What was told is known until the next reload.
+      // The browser forbids storage for this page.
     }
   }
 };
 
-/** Notifications of what the user wants to be told. */
+/** Notifications about GPUs. */
 export const alerts: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:alerts',
   description: 'Notifications of lost GPUs, errors and limits, once each.',
@@ -41,31 +40,32 @@ export const alerts: JupyterFrontEndPlugin<void> = {
   optional: [ITranslator],
   activate: async (
     app: JupyterFrontEnd,
-    source: Monitor,
+    monitor: IMonitor,
     registry: ISettingRegistry,
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const settings = await registry.load(SETTINGS);
-    const found = new Alerts(SESSION);
-    let wanted = read(settings).alerts;
-    const listen = (): void => {
-      // A page that is in nobody's sight costs the server nothing; what happened meanwhile is told when it is seen.
-      source.overhear(wanted.when === 'always' && document.visibilityState === 'visible');
+    const settings = await registry.load(SETTINGS_ID);
+    let wanted = readSettings(settings).alerts;
+    const tracker = new AlertTracker(SESSION_STORE, wanted);
+    const updateMonitor = (): void => {
+      // A hidden page needs no samples; alerts about what happened meanwhile are raised when it is visible again.
+      monitor.setBackground(wanted.when === 'always' && document.visibilityState === 'visible');
     };
     settings.changed.connect(changed => {
-      wanted = read(changed).alerts;
-      listen();
+      wanted = readSettings(changed).alerts;
+      tracker.configure(wanted);
+      updateMonitor();
     });
-    document.addEventListener('visibilitychange', listen);
-    source.changed.connect(({ model }) => {
+    document.addEventListener('visibilitychange', updateMonitor);
+    monitor.changed.connect(({ model }) => {
       const { sample, server } = model;
       if (sample === null) {
         return;
       }
-      for (const alert of found.take(sample, server?.interval ?? 0, wanted)) {
-        const tell = GRAVE.has(alert.kind) ? Notification.error : Notification.warning;
-        tell(alertText(trans, alert, sample.time), {
+      for (const alert of tracker.take(sample, server?.interval ?? 0)) {
+        const notify = SEVERE.has(alert.kind) ? Notification.error : Notification.warning;
+        notify(alertText(trans, alert, sample.time), {
           autoClose: false,
           actions: [
             { label: trans.__('Show GPUs'), callback: () => void app.commands.execute(CommandIds.show) }
@@ -73,6 +73,6 @@ export const alerts: JupyterFrontEndPlugin<void> = {
         });
       }
     });
-    listen();
+    updateMonitor();
   }
 };

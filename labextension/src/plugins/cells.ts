@@ -1,37 +1,26 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
-import { IStateDB } from '@jupyterlab/statedb';
 
-import { Cells } from '../cells/cells';
-import { NotebookCells } from '../cells/jupyter';
-import { Preferences } from '../cells/preferences';
-import { Reader } from '../cells/reader';
-import { Runs } from '../cells/runs';
-import type { Monitor } from '../stream/monitor';
-import { storeIn } from '../store';
-import { BROWSER } from '../timers';
-import { ICells, IMonitor } from '../tokens';
+import { CellRuns, RunningCells } from '../cells/cellRuns';
+import { CellTracker } from '../cells/cellTracker';
+import { ReportReader } from '../cells/reportReader';
+import { BROWSER_CLOCK } from '../clock';
+import { ICellRuns, IMonitor } from '../tokens';
 
-/** What the cells of the notebook in front did, from the reports in its outputs. */
-export const cells: JupyterFrontEndPlugin<Cells> = {
+/** The runs of the active notebook's cells. */
+export const cells: JupyterFrontEndPlugin<ICellRuns> = {
   id: 'jupyterlab-gpuwidget:cells',
-  description: 'What the cells of the notebook in front did to the GPUs, and which one runs.',
+  description: 'The runs of the active notebook’s cells and what they did to the GPUs.',
   autoStart: true,
-  provides: ICells,
+  provides: ICellRuns,
   requires: [IMonitor],
-  optional: [INotebookTracker, IStateDB],
-  activate: (
-    app: JupyterFrontEnd,
-    source: Monitor,
-    tracker: INotebookTracker | null,
-    database: IStateDB | null
-  ) => {
-    const preferences = new Preferences(storeIn(database, cells.id));
-    const runs = new Runs();
-    const made = new Cells(source, new Reader(BROWSER), runs, preferences, BROWSER);
+  optional: [INotebookTracker],
+  activate: ({ shell }: JupyterFrontEnd, monitor: IMonitor, tracker: INotebookTracker | null) => {
+    const runningCells = new RunningCells();
+    const runs = new CellRuns(monitor, new ReportReader(BROWSER_CLOCK), runningCells, BROWSER_CLOCK);
     if (tracker !== null) {
-      new NotebookCells(tracker, app.shell, made, runs, BROWSER);
+      new CellTracker(tracker, shell, runs, runningCells, BROWSER_CLOCK);
     }
-    return made;
+    return runs;
   }
 };

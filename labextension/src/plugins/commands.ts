@@ -1,26 +1,109 @@
-import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILabShell, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { addCommands } from '../commands';
-import type { GpuPanel } from '../panel/panel';
-import type { Monitor } from '../stream/monitor';
-import { DOMAIN, IGpuPanel, IMonitor } from '../tokens';
+import type { ActiveKernel } from '../kernel/activeKernel';
+import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
+import { gpuIcon } from '../ui/icon';
 
-/** The panel's commands. */
+/** The methods that collapse a sidebar. */
+type Sidebars = Pick<ILabShell, 'collapseLeft' | 'collapseRight'>;
+
+const NO_ARGUMENTS = { args: { type: 'object', properties: {} } } as const;
+
+/** The commands of the panel. */
 export const commands: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:commands',
   description: 'Commands for the GPU panel and the default torch device.',
   autoStart: true,
   requires: [IMonitor, IGpuPanel],
-  optional: [ICommandPalette, ITranslator],
+  optional: [ILabShell, ICommandPalette, ITranslator],
   activate: (
-    app: JupyterFrontEnd,
-    source: Monitor,
-    widget: GpuPanel,
+    { commands, shell }: JupyterFrontEnd,
+    { kernels }: IMonitor,
+    panel: IGpuPanel,
+    labShell: ILabShell | null,
     palette: ICommandPalette | null,
     translator: ITranslator | null
   ) => {
-    addCommands(app, widget, source.kernels, (translator ?? nullTranslator).load(DOMAIN), palette);
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const isReady = (): boolean => kernels.state !== null;
+    commands.addCommand(CommandIds.show, {
+      label: trans.__('Show GPUs'),
+      caption: trans.__('Show the GPU panel in the sidebar'),
+      icon: gpuIcon,
+      describedBy: NO_ARGUMENTS,
+      execute: () => {
+        shell.activateById(panel.id);
+      }
+    });
+    commands.addCommand(CommandIds.toggle, {
+      label: trans.__('Show or Hide GPUs'),
+      caption: trans.__('Show the GPU panel in the sidebar, or put it away'),
+      icon: gpuIcon,
+      describedBy: NO_ARGUMENTS,
+      execute: () => {
+        if (panel.isVisible) {
+          // Notebook 7's shell has the same methods, but its token is in a package that JupyterLab does not have.
+          hide(shell, labShell ?? (shell as Partial<Sidebars>), panel);
+        } else {
+          shell.activateById(panel.id);
+        }
+      }
+    });
+    commands.addCommand(CommandIds.device, {
+      label: trans.__('Choose the Default Torch Device'),
+      caption: trans.__('Go to the device dropdown of the notebook in front'),
+      describedBy: NO_ARGUMENTS,
+      execute: () => {
+        shell.activateById(panel.id);
+        panel.focusDevice();
+      }
+    });
+    commands.addCommand(CommandIds.watch, {
+      label: trans.__('Watch Every Cell of This Notebook'),
+      caption: trans.__('Annotate every cell with what it did to the GPU (%gpu watch on)'),
+      describedBy: NO_ARGUMENTS,
+      isEnabled: () => mayHavePython(kernels),
+      isToggled: () => kernels.watching,
+      execute: async () => {
+        await kernels.toggleWatching();
+        if (!isReady()) {
+          shell.activateById(panel.id); // The panel shows why not.
+        }
+      }
+    });
+    commands.addCommand(CommandIds.load, {
+      label: trans.__('Load gpuwidget in This Kernel'),
+      caption: trans.__('Load it silently, outside the history (%load_ext gpuwidget)'),
+      describedBy: NO_ARGUMENTS,
+      isEnabled: () => !isReady() && mayHavePython(kernels),
+      execute: () => kernels.load()
+    });
+    kernels.changed.connect(() => {
+      commands.notifyCommandChanged(CommandIds.watch);
+      commands.notifyCommandChanged(CommandIds.load);
+    });
+    for (const command of [CommandIds.toggle, CommandIds.device, CommandIds.watch, CommandIds.load]) {
+      palette?.addItem({ command, category: trans.__('GPU') });
+    }
   }
 };
+
+/** Whether there is a kernel that is not known to be another language's. */
+function mayHavePython({ view }: ActiveKernel): boolean {
+  return !['no-notebook', 'no-kernel', 'not-python'].includes(view.condition.kind);
+}
+
+/** Collapse the sidebar that contains the panel, which the user may have moved. The focus returns to the document. */
+function hide(shell: JupyterFrontEnd.IShell, sidebars: Partial<Sidebars>, panel: IGpuPanel): void {
+  const focused = panel.node.contains(document.activeElement);
+  if ([...shell.widgets('left')].includes(panel)) {
+    sidebars.collapseLeft?.();
+  } else {
+    sidebars.collapseRight?.();
+  }
+  if (focused && shell.currentWidget !== null) {
+    shell.activateById(shell.currentWidget.id);
+  }
+}

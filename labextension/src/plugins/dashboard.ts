@@ -1,19 +1,25 @@
-import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ICommandPalette, IThemeManager, WidgetTracker } from '@jupyterlab/apputils';
+import {
+  ILabShell,
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { ICommandPalette, IThemeManager, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { SplitPanel, type Widget } from '@lumino/widgets';
 
-import { GpuDashboard } from '../dashboard/dashboard';
-import { giveRoom } from '../dashboard/room';
-import { restored, type DashboardState } from '../dashboard/state';
-import type { GpuPanel } from '../panel/panel';
-import type { Monitor } from '../stream/monitor';
-import { JupyterServer } from '../stream/server';
-import { BROWSER } from '../timers';
+import { BROWSER_CLOCK } from '../clock';
+import { restoreState, type DashboardState } from '../dashboard/dashboardState';
+import { GpuDashboard } from '../dashboard/gpuDashboard';
+import { ServerApi } from '../stream/serverApi';
 import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
 
 const RANK = 9;
+/** Below a smaller share of the height the dashboard in Notebook 7 is enlarged to `DOWN_SHARE`. */
+const MIN_DOWN_SHARE = 0.3;
+const DOWN_SHARE = 0.5;
 
 /** The dashboard of the main area. */
 export const dashboard: JupyterFrontEndPlugin<void> = {
@@ -21,37 +27,46 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
   description: 'Every metric of every GPU over time, in the main area.',
   autoStart: true,
   requires: [IMonitor, IGpuPanel],
-  optional: [ICommandPalette, ILauncher, ILayoutRestorer, IThemeManager, ITranslator],
+  optional: [ICommandPalette, ILabShell, ILauncher, ILayoutRestorer, IThemeManager, ITranslator],
   activate: (
     app: JupyterFrontEnd,
-    monitor: Monitor,
-    panel: GpuPanel,
+    monitor: IMonitor,
+    panel: IGpuPanel,
     palette: ICommandPalette | null,
+    labShell: ILabShell | null,
     launcher: ILauncher | null,
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    // The launcher's groups have JupyterLab's own names.
-    const lab = (translator ?? nullTranslator).load('jupyterlab');
-    const { commands, shell } = app;
-    const tracker = new WidgetTracker<GpuDashboard>({ namespace: 'gpuwidget-dashboard' });
-    // It tells the server's past only while it is looked at, and asks for no more than the routes of the stream.
-    const server = new JupyterServer(() => 0);
-    let last: DashboardState | undefined;
-    const add = (kept: unknown): GpuDashboard => {
-      const widget = new GpuDashboard({ trans, monitor, server, timers: BROWSER }, restored(kept));
-      last = widget.state; // For when it is closed and opened again.
-      widget.stateChanged.connect(() => {
-        last = widget.state;
+    // The launcher's categories are named in JupyterLab's own catalog.
+    const labTrans = (translator ?? nullTranslator).load('jupyterlab');
+    const { commands, serviceManager, shell } = app;
+    const tracker = new WidgetTracker<MainAreaWidget<GpuDashboard>>({ namespace: 'gpuwidget-dashboard' });
+    const server = new ServerApi(serviceManager.serverSettings, () => 0);
+    /** The state of the last dashboard, for the next one after it was closed. */
+    let lastState: DashboardState | undefined;
+    const open = (state: unknown): MainAreaWidget<GpuDashboard> => {
+      const content = new GpuDashboard(
+        { trans, monitor, server, clock: BROWSER_CLOCK },
+        restoreState(state, Date.now() / 1000)
+      );
+      const widget = new MainAreaWidget({ content });
+      widget.id = 'gpuwidget-dashboard';
+      // The dashboard's toolbar contains a dropdown that must be inside of the content.
+      widget.toolbar.hide();
+      lastState = content.state;
+      content.stateChanged.connect(() => {
+        lastState = { ...content.state, zoom: null };
         void tracker.save(widget);
       });
-      shell.add(widget, 'main', { type: 'GPUs' });
-      if (!widget.isAttached) {
-        // Notebook 7 has its notebook alone in the main area; below it there is room.
+      if (labShell === null) {
+        // The main area of Notebook 7 holds only the notebook.
         shell.add(widget, 'down', { type: 'GPUs' });
-        giveRoom(widget);
+        enlarge(widget);
+      } else {
+        shell.add(widget, 'main', { type: 'GPUs' });
       }
       void tracker.add(widget);
       return widget;
@@ -67,24 +82,42 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
         }
       },
       execute: args => {
-        const widget = tracker.currentWidget ?? add(args.state ?? last);
+        const widget = tracker.currentWidget ?? open(args.state ?? lastState);
         shell.activateById(widget.id);
       }
     });
     themes?.themeChanged.connect(() => {
-      tracker.forEach(widget => {
-        widget.recolour();
+      tracker.forEach(({ content }) => {
+        content.handleThemeChange();
       });
     });
     palette?.addItem({ command: CommandIds.dashboard, category: trans.__('GPU') });
-    launcher?.add({ command: CommandIds.dashboard, category: lab.__('Other'), rank: RANK });
+    launcher?.add({ command: CommandIds.dashboard, category: labTrans.__('Other'), rank: RANK });
     panel.addAction(trans.__('Dashboard'), trans.__('Every metric of every GPU over time'), () => {
       void commands.execute(CommandIds.dashboard);
     });
     void restorer?.restore(tracker, {
       command: CommandIds.dashboard,
-      args: widget => ({ state: { ...widget.state } }),
+      args: ({ content: { state } }) => ({ state: { ...state, zoom: state.zoom && { ...state.zoom } } }),
       name: () => 'dashboard'
     });
   }
 };
+
+/** Enlarge a widget in the area below Notebook 7's notebook, which gives a new widget no height of its own. */
+function enlarge(widget: Widget): void {
+  for (let child = widget; child.parent !== null; child = child.parent) {
+    const panel = child.parent;
+    if (!(panel instanceof SplitPanel) || panel.orientation !== 'vertical') {
+      continue;
+    }
+    const index = panel.widgets.indexOf(child);
+    const sizes = panel.relativeSizes();
+    const share = sizes[index] ?? 0;
+    if (share < MIN_DOWN_SHARE) {
+      const scale = (1 - DOWN_SHARE) / (1 - share);
+      panel.setRelativeSizes(sizes.map((size, at) => (at === index ? DOWN_SHARE : size * scale)));
+    }
+    return;
+  }
+}

@@ -4,47 +4,48 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { translateSettings } from '../language';
-import { Kernels } from '../kernel/kernels';
-import { Notebooks } from '../kernel/notebooks';
+import { BROWSER_CLOCK } from '../clock';
+import { ActiveKernel } from '../kernel/activeKernel';
+import { ActiveNotebookTracker } from '../kernel/activeNotebook';
+import { transformSettingsSchema } from '../settingsSchema';
 import { Connection } from '../stream/connection';
-import { Model } from '../stream/model';
-import { Monitor } from '../stream/monitor';
-import { JupyterServer } from '../stream/server';
-import { BROWSER } from '../timers';
+import { GpuMonitor } from '../stream/gpuMonitor';
+import { ServerApi } from '../stream/serverApi';
+import { StreamModel } from '../stream/streamModel';
 import { DOMAIN, IMonitor } from '../tokens';
-import { speak } from '../ui/format';
+import { translateUnknown } from '../ui/format';
 
-/** What everything else reads: the stream of samples and the kernel of the notebook in front. */
-export const monitor: JupyterFrontEndPlugin<Monitor> = {
+/** The live data that all views display. */
+export const monitor: JupyterFrontEndPlugin<IMonitor> = {
   id: 'jupyterlab-gpuwidget:monitor',
   description: 'Live GPU samples of the server and the default torch device of the notebook in front.',
   autoStart: true,
   provides: IMonitor,
   optional: [INotebookTracker, ISettingRegistry, ITranslator],
   activate: (
-    _: JupyterFrontEnd,
+    app: JupyterFrontEnd,
     tracker: INotebookTracker | null,
     registry: ISettingRegistry | null,
     translator: ITranslator | null
   ) => {
-    // All views lean on this plugin: none has written anything or loaded the settings yet.
+    // Every view requires this plugin, so none has written text or loaded the settings before.
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    speak(trans);
+    translateUnknown(trans);
     if (registry !== null) {
-      translateSettings(registry, trans, sentence => {
+      transformSettingsSchema(registry, trans, sentence => {
         Notification.warning(sentence, { autoClose: false });
       });
     }
-    const model = new Model();
-    const connection = new Connection(new JupyterServer(() => model.seconds), BROWSER, Math.random);
-    const kernels = new Kernels(BROWSER);
+    const model = new StreamModel();
+    const server = new ServerApi(app.serviceManager.serverSettings, () => model.seconds);
+    const connection = new Connection(server, BROWSER_CLOCK, Math.random);
+    const kernels = new ActiveKernel(BROWSER_CLOCK);
     if (tracker !== null) {
-      const notebooks = new Notebooks(tracker, kernels);
+      const notebooks = new ActiveNotebookTracker(tracker, kernels);
       connection.received.connect((_, message) => {
-        notebooks.take(message);
+        notebooks.receive(message);
       });
     }
-    return new Monitor(model, kernels, connection, BROWSER);
+    return new GpuMonitor(model, kernels, connection, BROWSER_CLOCK);
   }
 };

@@ -4,67 +4,64 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import type { Cells } from '../cells/cells';
-import { Folds } from '../panel/folds';
-import { GpuPanel } from '../panel/panel';
-import type { HolderPorts } from '../holders/ports';
-import { read, SETTINGS, type Settings } from '../settings';
-import type { Monitor } from '../stream/monitor';
-import { storeIn } from '../store';
-import { DOMAIN, ICells, IGpuPanel, IHolders, IMonitor } from '../tokens';
-import { measureIn } from '../ui/units';
+import { GpuPanel } from '../panel/gpuPanel';
+import { PanelState } from '../panel/panelState';
+import { readSettings, SETTINGS_ID, type Settings } from '../settings';
+import { stateStore } from '../stateStore';
+import { DOMAIN, ICellRuns, IGpuPanel, IHolderActions, IMonitor } from '../tokens';
+import { setUnits } from '../ui/units';
 
 const RANK = 700;
 
 /** The panel of the right sidebar. */
-export const panel: JupyterFrontEndPlugin<GpuPanel> = {
-  id: SETTINGS,
+export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
+  id: SETTINGS_ID,
   description: 'The GPU panel of the right sidebar.',
   autoStart: true,
   provides: IGpuPanel,
-  requires: [IMonitor, ICells, IHolders, ISettingRegistry],
+  requires: [IMonitor, ICellRuns, IHolderActions, ISettingRegistry],
   optional: [ILayoutRestorer, IThemeManager, ITranslator, IStateDB],
   activate: async (
-    app: JupyterFrontEnd,
-    source: Monitor,
-    cells: Cells,
-    holders: HolderPorts,
+    { shell }: JupyterFrontEnd,
+    monitor: IMonitor,
+    cells: ICellRuns,
+    holders: IHolderActions,
     registry: ISettingRegistry,
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
     translator: ITranslator | null,
     database: IStateDB | null
   ) => {
-    const settings = await registry.load(SETTINGS);
-    const first = read(settings);
-    const measure = ({ chartSeconds, sampleSeconds, units }: Settings): void => {
-      source.keep(chartSeconds);
-      source.pace(sampleSeconds);
-      measureIn(units);
+    const settings = await registry.load(SETTINGS_ID);
+    const initial = readSettings(settings);
+    const apply = ({ chartSeconds, sampleSeconds, units }: Settings): void => {
+      monitor.setHistorySeconds(chartSeconds);
+      monitor.setSampleInterval(sampleSeconds);
+      setUnits(units);
     };
-    measure(first);
-    const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), source, {
+    apply(initial);
+    const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), monitor, {
       cells,
-      folds: new Folds(storeIn(database, SETTINGS)),
+      panelState: new PanelState(stateStore(database, SETTINGS_ID)),
       holders,
-      thresholds: first.hints,
-      show: first.show
+      thresholds: initial.hints,
+      shown: initial.show
     });
-    settings.changed.connect(changed => {
-      const now = read(changed);
-      measure(now);
-      widget.settle(now.hints, now.show);
+    settings.changed.connect(() => {
+      const current = readSettings(settings);
+      apply(current);
+      widget.configure(current.hints, current.show);
     });
-    // An action of the palette's would end without a word: what came of it stands at the panel's foot.
-    holders.outcome.changed.connect(({ sentence }) => {
-      if (sentence !== '' && !widget.isVisible) {
-        app.shell.activateById(widget.id);
+    // The panel shows the result of an action that was started elsewhere, as from the command palette.
+    holders.message.changed.connect(({ text }) => {
+      if (text !== '' && !widget.isVisible) {
+        shell.activateById(widget.id);
       }
     });
     themes?.themeChanged.connect(() => {
-      widget.recolour();
+      widget.redraw();
     });
-    app.shell.add(widget, 'right', { rank: RANK, type: 'GPUs' });
+    shell.add(widget, 'right', { rank: RANK, type: 'GPUs' });
     restorer?.add(widget, widget.id);
     return widget;
   }

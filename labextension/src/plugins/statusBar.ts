@@ -1,60 +1,66 @@
-import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILabShell, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { panel } from './panel';
-import { read } from '../settings';
-import { StatusItem } from '../status/item';
-import type { Monitor } from '../stream/monitor';
-import { BROWSER } from '../timers';
+import { BROWSER_CLOCK } from '../clock';
+import { readSettings, SETTINGS_ID } from '../settings';
+import { StatusItem } from '../status/statusItem';
+import { StatusModel } from '../status/statusModel';
 import { CommandIds, DOMAIN, IMonitor } from '../tokens';
 
 const RANK = 40;
-/** Left of the kernel's own indicator, which stands at the end of Notebook 7's menu bar. */
+/** Left of the kernel status, which is at the end of Notebook 7's menu bar. */
 const MENU_RANK = 9000;
 
-/** The notebook's GPU and memory in the status bar; Notebook 7 has none, there it is in the line of the menus. */
+/** The active notebook's device and memory in the status bar; in Notebook 7, which has none, in the menu bar. */
 export const statusBar: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:status-bar',
   description: 'The GPU and the memory of the notebook in front in the status bar.',
   autoStart: true,
   requires: [IMonitor, ISettingRegistry],
-  optional: [IStatusBar, ITranslator],
+  optional: [ILabShell, IStatusBar, ITranslator],
   activate: async (
     app: JupyterFrontEnd,
-    source: Monitor,
+    monitor: IMonitor,
     registry: ISettingRegistry,
+    labShell: ILabShell | null,
     bar: IStatusBar | null,
     translator: ITranslator | null
   ) => {
-    const inMenu = bar === null && app.name === 'Jupyter Notebook';
-    if (bar === null && !inMenu) {
-      return;
+    if (bar === null && labShell !== null) {
+      return; // The user has disabled JupyterLab's status bar.
     }
-    const settings = await registry.load(panel.id);
+    const settings = await registry.load(SETTINGS_ID);
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const item = new StatusItem(trans, source.kernels, BROWSER, () => {
+    const model = new StatusModel(trans, monitor.kernels, BROWSER_CLOCK);
+    const item = new StatusItem(trans, model, () => {
       void app.commands.execute(CommandIds.show);
     });
-    if (inMenu) {
+    if (bar === null) {
       item.hide();
-      item.activeChanged.connect(() => {
-        item.setHidden(!item.active);
+      model.activeChanged.connect(() => {
+        item.setHidden(model.text === null);
       });
       app.shell.add(item, 'menu', { rank: MENU_RANK });
     } else {
-      bar?.registerStatusItem(statusBar.id, {
+      bar.registerStatusItem(statusBar.id, {
         item,
         align: 'right',
         rank: RANK,
-        isActive: () => item.active,
-        activeStateChanged: item.activeChanged
+        isActive: () => model.text !== null,
+        activeStateChanged: model.activeChanged
       });
     }
-    item.want(read(settings).show.statusBar);
-    settings.changed.connect(changed => {
-      item.want(read(changed).show.statusBar);
+    const update = (): void => {
+      model.setWanted(readSettings(settings).show.statusBar, document.visibilityState === 'visible');
+    };
+    update();
+    settings.changed.connect(update);
+    document.addEventListener('visibilitychange', update);
+    item.disposed.connect(() => {
+      settings.changed.disconnect(update);
+      document.removeEventListener('visibilitychange', update);
     });
   }
 };

@@ -1,158 +1,171 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
-import type { Timers } from '../timers';
+import type { Clock } from '../clock';
 import {
   STREAM_SCHEMA,
   type ActivityRequest,
-  type Changes,
+  type SampleChanges,
   type RateRequest,
   type ReceivedMessage,
   type Sample,
   type StreamMessage
 } from '../wire';
 
-const FIRST_WAIT_MS = 500;
-const LONGEST_WAIT_MS = 10_000;
-/** A connection that is dead without a close would leave a request waiting for minutes. */
-const STATUS_WITHIN_MS = 10_000;
+const FIRST_RETRY_MS = 500;
+const MAX_RETRY_MS = 10_000;
+/** Without a limit of its own, a request on a dead connection would be pending for minutes. */
+const STATUS_TIMEOUT_MS = 10_000;
+/** A proxy may accept a websocket and never complete its handshake. */
+const HANDSHAKE_TIMEOUT_MS = 15_000;
+/** After this many failed attempts with a reachable server, something between the two blocks websockets. */
+const MAX_UNEXPLAINED_FAILURES = 3;
 
 /**
- * How it stands with the server:
- * `off` nobody looks, `opening` not yet, `open` samples come, `lost` it was there and is tried again,
- * `absent` its extension is not enabled, `refused` the login is over, `blocked` it answers but a websocket does
- * not come through, `foreign` it speaks another version.
+ * The state of the connection to the server:
+ * `off` not wanted, `opening` first attempt, `open` samples arrive, `lost` was open and is being retried,
+ * `absent` the server extension is not enabled, `refused` the login has expired, `blocked` the server answers but
+ * websockets do not get through, `foreign` the server has another version.
  */
-export type Link = 'off' | 'opening' | 'open' | 'lost' | 'absent' | 'refused' | 'blocked' | 'foreign';
+export type ConnectionState =
+  'off' | 'opening' | 'open' | 'lost' | 'absent' | 'refused' | 'blocked' | 'foreign';
 
-/** What is needed of a WebSocket. */
+/** The part of a WebSocket that is used here. */
 export type Socket = Pick<WebSocket, 'onmessage' | 'onclose' | 'close' | 'send'>;
 
-/** How the server is reached. */
-export interface Server {
-  /** Open the stream. */
+/** Access to the server. */
+export interface StreamServer {
+  /** Open the websocket. */
   stream(): Socket;
-  /** The HTTP status of a route beside it: a browser hides why a websocket failed. Rejects when unreachable. */
+  /**
+   * Return the HTTP status of a route of the same extension: a browser does not report why a websocket failed.
+   * Rejects if the server is unreachable.
+   */
   status(): Promise<number>;
 }
 
-/** The stream of samples: opened while somebody looks, opened again when it broke off. */
+/** The stream of samples. Opens the websocket while it is wanted and reopens it after a failure. */
 export class Connection {
-  private link: Link = 'off';
+  private currentState: ConnectionState = 'off';
   private socket: Socket | null = null;
+  /** The timer of the next attempt or, while a websocket is opening, of its handshake. */
   private timer: number | null = null;
   private attempts = 0;
-  private activity = false;
-  private interval = 0;
-  private readonly stateChanges = new Signal<this, Link>(this);
-  /** The newest sample of this stream, which the next message may change. */
+  private wantsActivity = false;
+  private minInterval = 0;
+  private readonly stateChanges = new Signal<this, ConnectionState>(this);
+  /** The newest sample of this websocket; the next `changes` message is relative to it. */
   private sample: Sample | null = null;
   private readonly messages = new Signal<this, ReceivedMessage>(this);
 
   constructor(
-    private readonly server: Server,
-    private readonly timers: Timers,
+    private readonly server: StreamServer,
+    private readonly clock: Clock,
     private readonly random: () => number
   ) {}
 
-  /** How it stands with the server. */
-  get state(): Link {
-    return this.link;
+  /** The current state. */
+  get state(): ConnectionState {
+    return this.currentState;
   }
 
-  /** Emitted when that changes. */
-  get changed(): ISignal<this, Link> {
+  /** Emitted when the state changes. */
+  get changed(): ISignal<this, ConnectionState> {
     return this.stateChanges;
   }
 
-  /** Every message of the stream, with changes applied: samples are whole. */
+  /** Emitted for every message of the stream. Changes are already applied, so every sample is complete. */
   get received(): ISignal<this, ReceivedMessage> {
     return this.messages;
   }
 
-  /** Somebody looks: open the stream. */
+  /** Open the stream. */
   start(): void {
-    if (this.link === 'off') {
+    if (this.currentState === 'off') {
       this.attempts = 0;
-      this.become('opening');
+      this.setState('opening');
       this.open();
     }
   }
 
-  /** Nobody looks: close it, and forget every timer. */
+  /** Close the stream and cancel all timers. */
   stop(): void {
     this.release();
-    this.become('off');
+    this.setState('off');
   }
 
-  /** Close it and open it anew, as after a change of what is asked for. */
+  /** Reopen the stream if it is wanted, for example after a change of its parameters. */
   restart(): void {
-    if (this.link !== 'off') {
+    if (this.currentState !== 'off') {
       this.stop();
       this.start();
     }
   }
 
-  /** Whether somebody looks at the hardware's counters: the server reads them only then. */
-  wantActivity(wanted: boolean): void {
-    if (wanted !== this.activity) {
-      this.activity = wanted;
-      if (this.link === 'open') {
-        this.sayActivity();
+  /** Set whether the server shall read the hardware counters for this client. */
+  setActivity(wanted: boolean): void {
+    if (wanted !== this.wantsActivity) {
+      this.wantsActivity = wanted;
+      if (this.currentState === 'open') {
+        this.sendActivity();
       }
     }
   }
 
-  /** So many seconds are to lie between two samples at least; 0 for as few as the server's. */
-  wantInterval(seconds: number): void {
-    if (seconds !== this.interval) {
-      this.interval = seconds;
-      if (this.link === 'open') {
-        this.sayInterval();
+  /** Set the minimum number of seconds between two samples; 0 for the server's own rate. */
+  setInterval(seconds: number): void {
+    if (seconds !== this.minInterval) {
+      this.minInterval = seconds;
+      if (this.currentState === 'open') {
+        this.sendInterval();
       }
     }
   }
 
-  private sayActivity(): void {
-    const request: ActivityRequest = { type: 'activity', wanted: this.activity };
+  private sendActivity(): void {
+    const request: ActivityRequest = { type: 'activity', wanted: this.wantsActivity };
     this.socket?.send(JSON.stringify(request));
   }
 
-  private sayInterval(): void {
-    const request: RateRequest = { type: 'rate', interval_s: this.interval };
+  private sendInterval(): void {
+    const request: RateRequest = { type: 'rate', interval_s: this.minInterval };
     this.socket?.send(JSON.stringify(request));
   }
 
   private open(): void {
-    this.timer = null;
     this.sample = null;
     const socket = this.server.stream();
     this.socket = socket;
     socket.onmessage = event => {
-      this.read(event.data);
+      this.handleMessage(event.data);
     };
     socket.onclose = () => {
-      this.closed();
+      this.handleClose();
     };
+    this.timer = this.clock.after(HANDSHAKE_TIMEOUT_MS, () => {
+      this.release();
+      this.handleClose();
+    });
   }
 
-  private read(data: unknown): void {
+  private handleMessage(data: unknown): void {
     const message = JSON.parse(String(data)) as StreamMessage;
     if (message.type === 'hello') {
+      this.cancelTimer();
       if (message.schema !== STREAM_SCHEMA) {
         this.release();
-        this.become('foreign');
+        this.setState('foreign');
         return;
       }
       this.attempts = 0;
       this.sample = message.sample;
-      if (this.activity) {
-        this.sayActivity();
+      if (this.wantsActivity) {
+        this.sendActivity();
       }
-      if (this.interval > 0) {
-        this.sayInterval();
+      if (this.minInterval > 0) {
+        this.sendInterval();
       }
       this.messages.emit(message);
-      this.become('open');
+      this.setState('open');
     } else if (message.type === 'changes') {
       if (this.sample !== null) {
         this.sample = applyChanges(this.sample, message);
@@ -166,64 +179,66 @@ export class Connection {
     }
   }
 
-  private closed(): void {
+  private handleClose(): void {
+    this.cancelTimer();
     this.socket = null;
-    if (this.link === 'open') {
-      this.become('lost');
+    if (this.currentState === 'open') {
+      this.setState('lost');
     }
-    const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.attempts);
+    const wait = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** this.attempts);
     this.attempts++;
-    // Spread, so that a server that comes back does not meet all its tabs at once.
-    this.timer = this.timers.after(wait * (0.5 + this.random() / 2), () => {
+    // Random jitter, so that not all open pages reconnect at once when the server is back.
+    this.timer = this.clock.after(wait * (0.5 + this.random() / 2), () => {
       void this.retry();
     });
   }
 
   private async retry(): Promise<void> {
-    // The timer's own number marks this attempt: stop() in between makes it another's.
-    const mine = this.timer;
-    const answer = await this.status();
-    if (mine === null || this.timer !== mine) {
+    // The id of the timer identifies this attempt: stop() clears it, and a later attempt has another one.
+    const attempt = this.timer;
+    const status = await this.requestStatus();
+    if (attempt === null || this.timer !== attempt) {
       return;
     }
-    this.become(this.meaning(answer));
+    this.setState(this.stateFor(status));
     this.open();
   }
 
-  private status(): Promise<number | null> {
+  private requestStatus(): Promise<number | null> {
     return new Promise(resolve => {
-      const timer = this.timers.after(STATUS_WITHIN_MS, () => {
+      const timer = this.clock.after(STATUS_TIMEOUT_MS, () => {
         resolve(null);
       });
       void this.server
         .status()
         .catch(() => null)
         .then(status => {
-          this.timers.cancel(timer);
+          this.clock.cancel(timer);
           resolve(status);
         });
     });
   }
 
-  private meaning(status: number | null): Link {
+  private stateFor(status: number | null): ConnectionState {
     if (status === 404) {
       return 'absent';
     }
     if (status === 401 || status === 403) {
       return 'refused';
     }
-    // The server is back and the stream has failed more than once since: it is what stands between.
-    if (status !== null && status < 500 && this.attempts > 3) {
-      return 'blocked';
+    const reachable = status !== null && status < 500;
+    return reachable && this.attempts > MAX_UNEXPLAINED_FAILURES ? 'blocked' : 'lost';
+  }
+
+  private cancelTimer(): void {
+    if (this.timer !== null) {
+      this.clock.cancel(this.timer);
+      this.timer = null;
     }
-    return 'lost';
   }
 
   private release(): void {
-    if (this.timer !== null) {
-      this.timers.cancel(this.timer);
-      this.timer = null;
-    }
+    this.cancelTimer();
     if (this.socket !== null) {
       this.socket.onmessage = null;
       this.socket.onclose = null;
@@ -232,15 +247,15 @@ export class Connection {
     }
   }
 
-  private become(link: Link): void {
-    if (link !== this.link) {
-      this.link = link;
-      this.stateChanges.emit(link);
+  private setState(state: ConnectionState): void {
+    if (state !== this.currentState) {
+      this.currentState = state;
+      this.stateChanges.emit(state);
     }
   }
 }
 
-function applyChanges(before: Sample, { time, readings: changes }: Changes): Sample {
+function applyChanges(before: Sample, { time, readings: changes }: SampleChanges): Sample {
   const readings = before.readings.map((reading, index) => ({ ...reading, ...changes[index] }));
   return { ...before, time, readings };
 }

@@ -1,18 +1,18 @@
-/** An element with its class and children; text is text and never markup. */
+/** Return an element with the class `jp-gpuwidget-<className>` and `children`. Strings become text, never markup. */
 export function element<Name extends keyof HTMLElementTagNameMap>(
   name: Name,
   className: string,
   ...children: (Node | string)[]
 ): HTMLElementTagNameMap[Name] {
-  const made = document.createElement(name);
+  const node = document.createElement(name);
   if (className !== '') {
-    made.className = `jp-gpuwidget-${className}`;
+    node.className = `jp-gpuwidget-${className}`;
   }
-  made.append(...children);
-  return made;
+  node.append(...children);
+  return node;
 }
 
-/** A text that is written in place: only when it differs, and without a new node, so that nothing is laid out. */
+/** Text that is updated in place: writing the same value again causes no layout. */
 export class Text {
   readonly node: HTMLElement;
   private readonly text = document.createTextNode('');
@@ -21,12 +21,12 @@ export class Text {
     this.node = element(name, className, this.text);
   }
 
-  /** What stands there. */
+  /** The current text. */
   get value(): string {
     return this.text.data;
   }
 
-  /** Write `value`, with the whole of it or a reason to hover. */
+  /** Set the text and its tooltip. */
   set(value: string, title = ''): void {
     if (this.text.data !== value) {
       this.text.data = value;
@@ -35,7 +35,7 @@ export class Text {
   }
 }
 
-/** Set an attribute when it differs; an empty one is taken away. */
+/** Set an attribute if its value differs. An empty value removes it. */
 export function setAttribute(node: Element, name: string, value: string): void {
   if ((node.getAttribute(name) ?? '') === value) {
     return;
@@ -45,4 +45,89 @@ export function setAttribute(node: Element, name: string, value: string): void {
   } else {
     node.setAttribute(name, value);
   }
+}
+
+/** An item of a `KeyedList`. */
+export interface ListItem {
+  readonly node: HTMLElement;
+}
+
+/** A list that keeps the node of each item for as long as its key is in the list. */
+export class KeyedList<Item extends ListItem> {
+  readonly node: HTMLUListElement;
+  private readonly items = new Map<string, Item>();
+  private keys: readonly string[] = [];
+
+  constructor(
+    className: string,
+    private readonly create: (key: string) => Item
+  ) {
+    this.node = element('ul', className);
+  }
+
+  /** Show the items of `keys` in this order and remove all others. Return the items. */
+  arrange(keys: readonly string[]): Item[] {
+    const items = keys.map(key => {
+      const item = this.items.get(key) ?? this.create(key);
+      this.items.set(key, item);
+      return item;
+    });
+    if (keys.length !== this.keys.length || keys.some((key, index) => key !== this.keys[index])) {
+      this.keys = [...keys];
+      this.updateNodes(new Set(keys), items);
+    }
+    return items;
+  }
+
+  private updateNodes(keys: ReadonlySet<string>, items: readonly Item[]): void {
+    for (const [key, item] of this.items) {
+      if (!keys.has(key)) {
+        item.node.remove();
+        this.items.delete(key);
+      }
+    }
+    const focused = document.activeElement;
+    items.forEach(({ node }, index) => {
+      const present = this.node.children[index] ?? null;
+      if (present !== node) {
+        this.node.insertBefore(node, present);
+      }
+    });
+    // Moving a node in the document removes the focus from it.
+    if (focused instanceof HTMLElement && focused !== document.activeElement && this.node.contains(focused)) {
+      focused.focus();
+    }
+  }
+}
+
+/** The keys that select another option of a closed `select` at once, beside letters. */
+const SELECTING_KEYS: ReadonlySet<string> = new Set([
+  'ArrowUp',
+  'ArrowDown',
+  'ArrowLeft',
+  'ArrowRight',
+  'Home',
+  'End',
+  'PageUp',
+  'PageDown'
+]);
+
+/**
+ * Have keys that would select another option of the closed `select` open its list instead, as on macOS: each option on
+ * the way would be chosen otherwise.
+ */
+export function openListOnKeys(select: HTMLSelectElement): void {
+  select.onkeydown = event => {
+    const modified = event.altKey || event.ctrlKey || event.metaKey;
+    const letter = event.key.length === 1 && event.key !== ' ';
+    if (modified || !(letter || SELECTING_KEYS.has(event.key))) {
+      return;
+    }
+    event.preventDefault();
+    try {
+      select.showPicker();
+    } catch {
+      // Older browsers have no such method and others forbid it in frames; Space and Alt with an arrow open the list.
+    }
+  };
 }

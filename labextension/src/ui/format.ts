@@ -1,39 +1,34 @@
-/** Numbers in the units that people read, in the same words as gpuwidget/units.py. */
+/** Formatting of values, identical to that of the Python package. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { memoryScale, temperatureUnit } from './units';
+import { memoryScale, temperatureUnit, type MemoryUnit } from './units';
 import type { Gpu } from '../wire';
 
-/** What would be rounded to a thousand of one unit is told in the next; of 1024 in binary units. */
+/** A value that would round to 1000 (or 1024) of one unit is written in the next larger one. */
 const ROUNDED = 0.5;
 
-/** What stands for a value that is not known. */
+/** The text of an unknown value. */
 export let UNKNOWN = 'n/a';
 const MINUS = '\u2212';
-/** As wide as a digit where digits are tabular: keeps a number's start in its place. */
+/** A space as wide as a digit in fonts with tabular digits. */
 const FIGURE_SPACE = '\u2007';
 
-/** Say it in the language of the page, which is the same for all of it until it is loaded anew. */
-export function speak(trans: TranslationBundle): void {
+/** Translate `UNKNOWN` to the language of the page, which does not change until a reload. */
+export function translateUnknown(trans: TranslationBundle): void {
   UNKNOWN = trans.__('n/a');
 }
 
-/** A unit that figures share: `GiB`, `MiB`, `GB` or `MB`. */
-export interface MemoryUnit {
-  readonly name: string;
-  /** Bytes. */
-  readonly size: number;
-}
+export type { MemoryUnit };
 
-type Unsure = number | null | undefined;
+type Optional = number | null | undefined;
 
-function known(value: Unsure): value is number {
+function known(value: Optional): value is number {
   return value !== null && value !== undefined && Number.isFinite(value);
 }
 
-/** Bytes as `15.6 GiB`, `64 MiB` below 1 GiB, `512 KiB` below 1 MiB; `n/a` for what is not known. */
-export function memory(size: Unsure): string {
+/** Return bytes as `15.6 GiB`, as `64 MiB` below 1 GiB and as `512 KiB` below 1 MiB. */
+export function memory(size: Optional): string {
   if (!known(size)) {
     return UNKNOWN;
   }
@@ -52,14 +47,14 @@ export function memory(size: Unsure): string {
     : `${size.toFixed(0)} B`;
 }
 
-/** The one unit for figures that stand together: that of the largest, MiB at least. */
-export function memoryUnit(sizes: readonly Unsure[]): MemoryUnit {
+/** Return a common unit for several sizes: that of the largest, MiB at least. */
+export function memoryUnit(sizes: readonly Optional[]): MemoryUnit {
   const [giga, mega] = memoryScale();
   return Math.max(0, ...sizes.filter(known)) >= giga.size - ROUNDED * mega.size ? giga : mega;
 }
 
-/** Bytes as a bare number of `unit`, `<0.1` for what would round to nothing: a little memory is not none. */
-export function figure(size: Unsure, unit: MemoryUnit): string {
+/** Return bytes as a number of `unit` without its name; `<0.1` for a value that would round to zero. */
+export function figure(size: Optional, unit: MemoryUnit): string {
   if (!known(size)) {
     return UNKNOWN;
   }
@@ -73,53 +68,53 @@ export function figure(size: Unsure, unit: MemoryUnit): string {
   return (size / unit.size).toFixed(unit.size < giga.size && size >= 9.95 * unit.size ? 0 : 1);
 }
 
-/** Degrees Celsius as `51 °C`, or as the settings have it. */
-export function temperature(celsius: Unsure): string {
+/** Return degrees Celsius as `51 °C`, or in the unit of the settings. */
+export function temperature(celsius: Optional): string {
   const { name, size, zero } = temperatureUnit();
   return known(celsius) ? `${whole(celsius / size + zero)} ${name}` : UNKNOWN;
 }
 
-/** A whole number, `n/a` for what is not known. */
-export function whole(value: Unsure): string {
+/** Return a number rounded to an integer. */
+export function whole(value: Optional): string {
   return known(value) ? value.toFixed(0) : UNKNOWN;
 }
 
-/** As wide as `digits` characters, so that what is flush right does not begin elsewhere when it grows. */
+/** Pad `text` on the left to the width of `digits` digits, so that right-aligned numbers do not move. */
 export function padded(text: string, digits: number): string {
   return text.padStart(digits, FIGURE_SPACE);
 }
 
-/** A number with its unit; what is not known has none. */
+/** Append a unit to a number; an unknown value gets none. */
 export function withUnit(text: string, unit: string): string {
   return text.endsWith(UNKNOWN) ? text : `${text} ${unit}`;
 }
 
-/** A part of a whole with the unit once, `611 of 700 W`; the part alone where the whole is not known. */
-export function powerOf(trans: TranslationBundle, watts: Unsure, limit: Unsure): string {
+/** Return power and its limit as `611 of 700 W`, or the power alone if the limit is unknown. */
+export function powerOf(trans: TranslationBundle, watts: Optional, limit: Optional): string {
   if (!known(watts)) {
     return UNKNOWN;
   }
   return known(limit) ? trans.__('%1 of %2 W', whole(watts), whole(limit)) : `${whole(watts)} W`;
 }
 
-/** A change of bytes as a bare number of `unit` with its sign, `±0` for none. */
-export function change(size: Unsure, unit: MemoryUnit): string {
+/** Return a signed change in bytes as a number of `unit` without its name, `±0` for none. */
+export function change(size: Optional, unit: MemoryUnit): string {
   if (!known(size)) {
     return UNKNOWN;
   }
   return size === 0 ? '±0' : `${size < 0 ? MINUS : '+'}${figure(Math.abs(size), unit)}`;
 }
 
-/** A change of bytes as `+3.2 GiB`, `±0` for none. */
-export function memoryChange(size: Unsure): string {
+/** Return a signed change in bytes as `+3.2 GiB`, `±0` for none. */
+export function memoryChange(size: Optional): string {
   if (!known(size)) {
     return UNKNOWN;
   }
   return size === 0 ? '±0' : `${size < 0 ? MINUS : '+'}${memory(Math.abs(size))}`;
 }
 
-/** Joules as `0.4 J`, `850 J`, `2.3 kJ` or `1.25 MJ`. */
-export function energy(joules: Unsure): string {
+/** Return joules as `0.4 J`, `850 J`, `2.3 kJ` or `1.25 MJ`. */
+export function energy(joules: Optional): string {
   if (!known(joules)) {
     return UNKNOWN;
   }
@@ -129,8 +124,8 @@ export function energy(joules: Unsure): string {
   return joules >= 999.5 ? `${(joules / 1e3).toFixed(1)} kJ` : `${joules.toFixed(joules < 9.95 ? 1 : 0)} J`;
 }
 
-/** Seconds that something took, as `380 µs`, `2.1 ms`, `14.0 s`, `3 min 05 s` or `2 h 04 min`. */
-export function took(seconds: Unsure): string {
+/** Return a measured time in seconds as `380 µs`, `2.1 ms`, `14.0 s`, `3 min 05 s` or `2 h 04 min`. */
+export function took(seconds: Optional): string {
   if (!known(seconds)) {
     return UNKNOWN;
   }
@@ -143,8 +138,8 @@ export function took(seconds: Unsure): string {
   return seconds < 59.95 ? `${seconds.toFixed(1)} s` : duration(seconds);
 }
 
-/** The same for a narrow column: from a minute on as `3:05 min`, from an hour on as `2:04 h`. */
-export function tookShort(seconds: Unsure): string {
+/** Like `took`, but for a narrow column: `3:05 min` from a minute on, `2:04 h` from an hour on. */
+export function tookShort(seconds: Optional): string {
   const whole = known(seconds) ? Math.round(seconds) : 0;
   if (!known(seconds) || seconds < 59.95) {
     return took(seconds);
@@ -156,7 +151,7 @@ export function tookShort(seconds: Unsure): string {
   return `${String(large)}:${String(small).padStart(2, '0')} ${unit}`;
 }
 
-/** Whole seconds as `12 s`, `3 min 05 s` or `2 h 04 min`. */
+/** Return seconds, rounded, as `12 s`, `3 min 05 s` or `2 h 04 min`. */
 export function duration(seconds: number): string {
   const all = Math.max(0, Math.round(seconds));
   if (all < 60) {
@@ -170,7 +165,7 @@ export function duration(seconds: number): string {
   return `${String(Math.floor(minutes / 60))} h ${two(minutes % 60)} min`;
 }
 
-/** A time of the day as `14:03:20`, with the date unless it is that of `now`; both in epoch seconds. */
+/** Return a time of day as `14:03:20`, preceded by the date unless it is that of `now`. Both are epoch seconds. */
 export function moment(epoch: number, now: number): string {
   const then = new Date(epoch * 1000);
   const two = (value: number): string => String(value).padStart(2, '0');
@@ -181,12 +176,17 @@ export function moment(epoch: number, now: number): string {
   return `${String(then.getFullYear())}-${two(then.getMonth() + 1)}-${two(then.getDate())} ${time}`;
 }
 
-/** A model's name without its maker, whose end tells more: `H200`, `GeForce RTX 4090 Laptop GPU`. */
+/** Return the name of a GPU model without its vendor: `H200`, `GeForce RTX 4090 Laptop GPU`. */
 export function model(name: string): string {
   return name.replace(/^NVIDIA /, '');
 }
 
-/** The number of a GPU, that of `nvidia-smi`; a slice has its parent's before it. */
+/** Return the index of a GPU in `nvidia-smi`, and that of a MIG slice as `parent:slice`. */
 export function gpuNumber({ index, mig_index: slice }: Pick<Gpu, 'index' | 'mig_index'>): string {
   return slice === null ? String(index) : `${String(index)}:${String(slice)}`;
+}
+
+/** Return the translated reasons that hold a GPU's clock down. The server sends them in English. */
+export function throttleReasons(trans: TranslationBundle, reasons: readonly string[]): string[] {
+  return reasons.map(reason => trans.__(reason));
 }

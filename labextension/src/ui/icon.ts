@@ -1,6 +1,6 @@
 import { LabIcon } from '@jupyterlab/ui-components';
 
-/** A graphics card seen from its side, in the colours of JupyterLab's own icons. */
+/** A graphics card in the colors of JupyterLab's icons. */
 export const gpuIcon = new LabIcon({
   name: 'gpuwidget:gpu',
   svgstr:

@@ -1,21 +1,32 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
-/** In which units figures are read; what is sent and saved is in bytes and degrees Celsius in any case. */
+/** The units in which values are displayed. Transfers and CSV files always use bytes and degrees Celsius. */
 export interface Units {
-  /** GiB are 1024³ bytes, GB 1000³. */
+  /** GiB is 1024³ bytes, GB is 1000³ bytes. */
   readonly memory: 'GiB' | 'GB';
   readonly temperature: 'C' | 'F';
 }
 
-/** Units of memory, the largest first: bytes, and name. */
-export type MemoryScale = readonly [giga: MemoryStep, mega: MemoryStep, kilo: MemoryStep];
-
-interface MemoryStep {
+/** A unit of memory. */
+export interface MemoryUnit {
   readonly name: string;
+  /** Size in bytes. */
   readonly size: number;
 }
 
-const SCALES: Readonly<Record<Units['memory'], MemoryScale>> = {
+/** The units of memory, largest first. */
+export type MemoryScale = readonly [giga: MemoryUnit, mega: MemoryUnit, kilo: MemoryUnit];
+
+/** A unit of temperature: `celsius / size + zero` converts to it. */
+export interface TemperatureUnit {
+  readonly name: string;
+  /** One degree of this unit in degrees Celsius. */
+  readonly size: number;
+  /** 0 °C in this unit. */
+  readonly zero: number;
+}
+
+const MEMORY_SCALES: Readonly<Record<Units['memory'], MemoryScale>> = {
   GiB: [
     { name: 'GiB', size: 1024 ** 3 },
     { name: 'MiB', size: 1024 ** 2 },
@@ -27,28 +38,32 @@ const SCALES: Readonly<Record<Units['memory'], MemoryScale>> = {
     { name: 'kB', size: 1e3 }
   ]
 };
+const TEMPERATURE_UNITS: Readonly<Record<Units['temperature'], TemperatureUnit>> = {
+  C: { name: '°C', size: 1, zero: 0 },
+  F: { name: '°F', size: 5 / 9, zero: 32 }
+};
 
 let units: Units = { memory: 'GiB', temperature: 'C' };
-const anyone = {};
-const changes = new Signal<object, void>(anyone);
+const sender = {};
+const changes = new Signal<object, void>(sender);
 
-/** Emitted when figures are to be written in other units. */
+/** Emitted after the units have changed. */
 export const unitsChanged: ISignal<object, void> = changes;
 
-/** Read all figures of the page in these from now on. */
-export function measureIn({ memory, temperature }: Units): void {
+/** Display all values of the page in these units. */
+export function setUnits({ memory, temperature }: Units): void {
   if (memory !== units.memory || temperature !== units.temperature) {
     units = { memory, temperature };
     changes.emit();
   }
 }
 
-/** The units of memory now: the same object until they are others. */
+/** Return the current units of memory: the same object until the units change. */
 export function memoryScale(): MemoryScale {
-  return SCALES[units.memory];
+  return MEMORY_SCALES[units.memory];
 }
 
-/** The unit of temperature now: a degree of it in degrees Celsius, and what it calls the freezing point. */
-export function temperatureUnit(): { readonly name: string; readonly size: number; readonly zero: number } {
-  return units.temperature === 'C' ? { name: '°C', size: 1, zero: 0 } : { name: '°F', size: 5 / 9, zero: 32 };
+/** Return the current unit of temperature. */
+export function temperatureUnit(): TemperatureUnit {
+  return TEMPERATURE_UNITS[units.temperature];
 }

@@ -1,4 +1,4 @@
-"""The doctor's links around the chain: the machine, the packages and the notebook, word by word."""
+"""The checks of the machine's condition, the packages and the summary, word by word."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from helpers_doctor import (
     NO_GPUS,
     PIP,
     TORCH,
-    facts,
+    check_of,
     h200,
-    link,
     nvml,
+    results,
     told,
 )
 
-from gpuwidget.diagnostics.run_checks import diagnosis
+from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.sources.nvml_diagnostics import GpuHealth
 from gpuwidget.system.host_limits import SharedMemory
 
 
-def test_where_all_is_found_nothing_is_to_do() -> None:
-    """Every link says what it found, in the chain's order."""
-    doctor = diagnosis(facts())
+def test_a_healthy_machine_has_no_issues() -> None:
+    """Every check has a result, in a fixed order."""
+    doctor = diagnose(results())
     assert (doctor.status, doctor.summary) == ("ok", "All links were found, from PyTorch to the GPU.")
     assert [(one.id, one.status, one.found) for one in doctor.links] == [
         ("torch", "ok", "2.13.0, built for CUDA 13.0"),
@@ -46,44 +46,44 @@ def test_where_all_is_found_nothing_is_to_do() -> None:
 
 
 def test_no_toolkit_is_no_fault() -> None:
-    """PyTorch brings its own CUDA: nvcc is neither needed nor missed."""
-    assert link("cuda", facts()).evidence["CUDA toolkit (nvcc)"] == "none, and none is needed"
-    with_it = facts(machine={"nvcc": "/usr/local/cuda/bin/nvcc"})
-    assert link("cuda", with_it).evidence["CUDA toolkit (nvcc)"] == "/usr/local/cuda/bin/nvcc"
+    """PyTorch contains its own CUDA: nvcc is neither needed nor reported as missing."""
+    assert check_of("cuda", results()).evidence["CUDA toolkit (nvcc)"] == "none, and none is needed"
+    with_it = results(machine={"nvcc": "/usr/local/cuda/bin/nvcc"})
+    assert check_of("cuda", with_it).evidence["CUDA toolkit (nvcc)"] == "/usr/local/cuda/bin/nvcc"
 
 
 def test_small_shared_memory() -> None:
-    """Docker's 64 MiB are too few for a DataLoader's workers."""
+    """Docker's default of 64 MiB is too small for a DataLoader's workers."""
     small = {"shm": SharedMemory(64 * 1024**2, 64 * 1024**2)}
-    docker = link("shm", facts(machine={**small, "container": "/.dockerenv"}))
+    docker = check_of("shm", results(machine={**small, "container": "/.dockerenv"}))
     assert told(docker) == (
         "warning",
         "/dev/shm has 64 MiB: workers of a DataLoader die with a bus error when it is full.",
         "Start the container with more: docker run --shm-size=8g … (Kubernetes: an "
         "emptyDir with medium Memory).",
     )
-    assert told(link("shm", facts(machine=small)))[2] == (
+    assert told(check_of("shm", results(machine=small)))[2] == (
         "Make it larger: sudo mount -o remount,size=50% /dev/shm."
     )
-    full = link("shm", facts(machine={"shm": SharedMemory(8 * GIB, 0)}))
+    full = check_of("shm", results(machine={"shm": SharedMemory(8 * GIB, 0)}))
     assert full.reason == "/dev/shm is full: 0 MiB of 8.0 GiB are free."
-    assert link("shm", facts(machine={"shm": None})).status == "skipped"
+    assert check_of("shm", results(machine={"shm": None})).status == "skipped"
 
 
 def test_another_packages_files_over_ours() -> None:
-    """PyPI's older gpuwidget has our import name: what it overwrote is named, and how to get it back."""
+    """PyPI's older gpuwidget has our import name: the files that it overwrote are named, with the fix."""
     anew = (
         "Uninstall gpuwidget if it is there, then install jupyterlab-gpuwidget again "
         '(see "Install it" in gpuwidget\'s README).'
     )
-    over = facts(packages={"other": "0.0.3", "changed": ("gpuwidget/__init__.py",)})
-    assert told(link("package", over)) == (
+    over = results(packages={"other": "0.0.3", "changed": ("gpuwidget/__init__.py",)})
+    assert told(check_of("package", over)) == (
         "warning",
         "1 file of gpuwidget's was overwritten by the package gpuwidget 0.0.3.",
         anew,
     )
-    beside = facts(packages={"other": "0.0.3"})
-    assert told(link("package", beside))[1:] == (
+    beside = results(packages={"other": "0.0.3"})
+    assert told(check_of("package", beside))[1:] == (
         "The package gpuwidget 0.0.3, somebody else's, is installed beside "
         "jupyterlab-gpuwidget: both have the import "
         "name gpuwidget.",
@@ -92,42 +92,44 @@ def test_another_packages_files_over_ours() -> None:
 
 
 def test_how_the_administrator_has_gpuwidget_installed() -> None:
-    """Where the server's configuration names a wheel or an index, the command installs that; where it can't
-    be read, the documentation is named and no command is offered."""
+    """If the server's configuration names a wheel or an index, the command installs that; if it is invalid,
+    the documentation is named and no command is offered."""
     again = f"{PIP} install --force-reinstall --no-deps '/srv/my wheels/x.whl[lab]'"
     wheel = {"GPUWIDGET_INSTALL_REQUIREMENT": "'/srv/my wheels/x.whl[lab]'"}
     changed = {"changed": ("gpuwidget/__init__.py",)}
-    assert link("package", facts(packages=changed, variables=wheel)).command == again
-    both = facts(packages={**changed, "other": "0.0.3"}, variables=wheel)
-    assert link("package", both).command == (f"{again} --dry-run && {PIP} uninstall -y gpuwidget && {again}")
+    assert check_of("package", results(packages=changed, variables=wheel)).command == again
+    both = results(packages={**changed, "other": "0.0.3"}, variables=wheel)
+    assert check_of("package", both).command == (
+        f"{again} --dry-run && {PIP} uninstall -y gpuwidget && {again}"
+    )
     named = {
         "GPUWIDGET_INSTALL_REQUIREMENT": "jupyterlab-gpuwidget --index-url https://pypi.example.org/simple"
     }
-    assert link("package", facts(packages=changed, variables=named)).command == (
+    assert check_of("package", results(packages=changed, variables=named)).command == (
         f"{PIP} install --force-reinstall --no-deps jupyterlab-gpuwidget==0.1.0 "
         "--index-url https://pypi.example.org/simple"
     )
     wrong = {"GPUWIDGET_INSTALL_REQUIREMENT": "'no end"}
-    assert link("package", facts(packages=changed, variables=wrong)).command is None
+    assert check_of("package", results(packages=changed, variables=wrong)).command is None
 
 
 def test_a_recording_is_not_this_machine() -> None:
-    """Where charts play a recording, the doctor says that it looked at the machine."""
-    assert told(link("package", facts(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
+    """If charts play a recording, the doctor reports that it checked the machine's own GPUs."""
+    assert told(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
         "warning",
         "GPUWIDGET_SOURCE is 'replay': charts do not show this machine's GPUs. The doctor looked at those.",
         "Unset GPUWIDGET_SOURCE to see this machine's GPUs.",
     )
 
 
-def test_the_summary_names_what_to_mend_first() -> None:
-    """The first broken link with its reason, and how many more."""
-    broken = diagnosis(facts(machine={"container": "/.dockerenv", "devices": ()}, **NO_GPUS))
+def test_the_summary_names_what_to_fix_first() -> None:
+    """The summary has the first broken check with its reason, and the number of others."""
+    broken = diagnose(results(machine={"container": "/.dockerenv", "devices": ()}, **NO_GPUS))
     assert (broken.status, broken.summary) == (
         "broken",
         "Broken: Driver. This container was started without the machine's GPUs. 1 other link is broken too.",
     )
-    doubtful = diagnosis(facts(nvml=nvml(h200(pcie_width=8))))
+    doubtful = diagnose(results(nvml=nvml(h200(pcie_width=8))))
     assert (doubtful.status, doubtful.summary) == (
         "warning",
         "Nothing is broken; 1 link to look at: PCIe first.",
@@ -135,18 +137,18 @@ def test_the_summary_names_what_to_mend_first() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    """Of the environment's variables only those on the list are looked at."""
+    """Only the environment variables on the list are read."""
     variables = {"AWS_SECRET_ACCESS_KEY": "s3cret", "CUDA_VISIBLE_DEVICES": "0", "HF_TOKEN": "s3cret"}
-    doctor = diagnosis(facts(variables=variables))
+    doctor = diagnose(results(variables=variables))
     assert doctor.variables == {"CUDA_VISIBLE_DEVICES": "0"}
     assert "s3cret" not in repr(doctor)
 
 
-def test_a_fact_that_nobody_knows_breaks_no_link() -> None:
-    """With nothing known of anything, every link says something, and none is called broken for that alone."""
+def test_an_unknown_value_breaks_no_check() -> None:
+    """If nothing is known, every check has a result, and none is broken for that alone."""
     unknown: dict[str, Any] = {
         field.name: None for field in fields(GpuHealth) if str(field.type).endswith("| None")
     }
-    blank = facts(torch=dict.fromkeys(TORCH), nvml=nvml(h200(**unknown)))
-    statuses = {one.id: one.status for one in diagnosis(blank).links}
+    blank = results(torch=dict.fromkeys(TORCH), nvml=nvml(h200(**unknown)))
+    statuses = {one.id: one.status for one in diagnose(blank).links}
     assert [which for which, status in statuses.items() if status == "broken"] == ["torch"]

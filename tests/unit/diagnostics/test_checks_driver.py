@@ -1,4 +1,4 @@
-"""The doctor's links of the driver and its device files: the reason and the one remedy, word by word."""
+"""The checks of the driver and its device files: reason and fix, word by word."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from helpers_doctor import (
     PIP,
     WHEELS,
     build,
+    check_of,
     devices,
-    facts,
     h200,
-    link,
     no_driver,
     nvml,
+    results,
     told,
 )
 
-from gpuwidget.diagnostics.packages import Installed
-from gpuwidget.diagnostics.probe_process import Said
+from gpuwidget.diagnostics.packages import InstalledPackage
+from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import NO_BINDING
 
 OLDER = "'torch>=2.0,<2.8'"
-"""The versions that come in the build for CUDA 11.8."""
+"""The versions that have the build for CUDA 11.8."""
 
 # -- the driver ------------------------------------------------------------------------------------------
 
@@ -41,8 +41,8 @@ OLDER = "'torch>=2.0,<2.8'"
     ],
 )
 def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
-    """Which is needed, and the two ways out of it."""
-    one = facts(
+    """The required version is named, with both ways to fix it."""
+    one = results(
         torch={
             "cuda": cuda,
             "available": False,
@@ -50,137 +50,144 @@ def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, ol
         },
         nvml=nvml(h200(), driver=driver, cuda_driver="12.8"),
     )
-    assert link("gpu", one).status == "ok"
-    assert told(link("driver", one)) == (
+    assert check_of("gpu", one).status == "ok"
+    assert told(check_of("driver", one)) == (
         "broken",
         f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer.",
         f"Update the driver to {least} or newer, or install a PyTorch built with CUDA {older}",
     )
 
 
-def test_where_no_build_runs_only_the_driver_is_named() -> None:
-    """A driver before CUDA 11's, or one that is too old for a new GPU's only builds."""
+def test_without_a_matching_build_only_the_driver_is_named() -> None:
+    """A driver from before CUDA 11, or one that is too old for a new GPU's only builds."""
     for driver, capability in (("440.33", "8.0"), ("515.65.01", "12.0")):
         there = nvml(h200(compute_capability=capability), driver=driver)
-        too_old = facts(torch={"cuda": "12.8", "available": False}, nvml=there)
-        assert told(link("driver", too_old))[2] == "Update the driver to 525 or newer."
-        assert told(link("torch", facts(torch={"cuda": None}, nvml=there)))[2] == (
+        too_old = results(torch={"cuda": "12.8", "available": False}, nvml=there)
+        assert told(check_of("driver", too_old))[2] == "Update the driver to 525 or newer."
+        assert told(check_of("torch", results(torch={"cuda": None}, nvml=there)))[2] == (
             f"Update the driver to 580 or newer first: no build of PyTorch runs with {driver}."
         )
-    old = facts(torch={"cuda": None}, nvml=nvml(h200(compute_capability="7.0"), driver="440.33"))
-    assert told(link("torch", old))[2] == (
+    old = results(torch={"cuda": None}, nvml=nvml(h200(compute_capability="7.0"), driver="440.33"))
+    assert told(check_of("torch", old))[2] == (
         "Update the driver to 525 or newer first: no build of PyTorch runs with 440.33."
     )
-    ancient = facts(torch={"cuda": None}, nvml=nvml(h200(compute_capability="3.7")))
-    assert told(link("torch", ancient))[2] == (
+    ancient = results(torch={"cuda": None}, nvml=nvml(h200(compute_capability="3.7")))
+    assert told(check_of("torch", ancient))[2] == (
         "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
     )
 
 
 def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
-    """A Volta with a PyTorch for CUDA 13: a newer driver would run that, but it has no code for the GPU."""
+    """A Volta with a PyTorch for CUDA 13: a newer driver supports that CUDA, but it has no code for the
+    GPU."""
     there = nvml(h200(compute_capability="7.0"), driver="570.86")
-    one = facts(torch={"cuda": "13.2", "available": False}, nvml=there)
-    assert told(link("driver", one)) == (
+    one = results(torch={"cuda": "13.2", "available": False}, nvml=there)
+    assert told(check_of("driver", one)) == (
         "broken",
         "Driver 570.86 is too old for a PyTorch built with CUDA 13.2, which needs 580 or newer.",
         f"Install a PyTorch built with CUDA 12.6: {build('cu126')}. PyTorch 2.14 {LAST}",
     )
 
 
-def test_on_arm_the_builds_are_others() -> None:
-    """None of them is for a GPU before Ampere."""
+def test_arm_has_other_builds() -> None:
+    """No ARM build supports a GPU before Ampere."""
     there, arm = nvml(h200(compute_capability="7.5"), driver="580.95.05"), {"architecture": "aarch64"}
-    assert told(link("torch", facts(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
+    assert told(check_of("torch", results(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
         "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
     )
 
 
 @pytest.mark.parametrize("machine", [{"architecture": "aarch64"}, {"system": "win32"}])
-def test_where_the_build_without_an_address_is_for_the_cpu(machine: dict[str, Any]) -> None:
-    """On a GH200, and on Windows, pip needs the address also for the newest build."""
-    one = facts(machine=machine, **NOT_INSTALLED)
-    assert told(link("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
+def test_systems_whose_default_build_is_for_the_cpu(machine: dict[str, Any]) -> None:
+    """On a GH200, and on Windows, pip needs the index address for the newest build too."""
+    one = results(machine=machine, **NOT_INSTALLED)
+    assert told(check_of("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
 
 
-def test_an_installation_brings_a_build_that_runs_here() -> None:
-    """Without an address pip takes the newest one, for which a driver may be too old."""
+def test_the_installed_build_works_here() -> None:
+    """Without an index address pip installs the newest build, for which a driver may be too old."""
     there = nvml(h200(), driver="535.183.01")
-    assert told(link("torch", facts(nvml=there, **NOT_INSTALLED)))[2] == (
+    assert told(check_of("torch", results(nvml=there, **NOT_INSTALLED)))[2] == (
         f"Install it: {build('cu126', 'torch')}. PyTorch 2.14 {LAST}"
     )
 
 
-def test_one_driver_runs_all_minor_versions_of_its_cuda() -> None:
-    """CUDA 12.9 runs with driver 525, though nvidia-smi then says 12.0."""
-    one = facts(torch={"cuda": "12.9"}, nvml=nvml(h200(), driver="525.60.13", cuda_driver="12.0"))
-    assert told(link("driver", one)) == ("ok", None, None)
+def test_a_driver_supports_all_minor_versions_of_its_cuda() -> None:
+    """CUDA 12.9 works with driver 525, although nvidia-smi then shows 12.0."""
+    one = results(torch={"cuda": "12.9"}, nvml=nvml(h200(), driver="525.60.13", cuda_driver="12.0"))
+    assert told(check_of("driver", one)) == ("ok", None, None)
 
 
-def test_what_cuda_gets_along_with_is_not_broken() -> None:
-    """Where CUDA starts and shows a GPU, a trouble of NVML's or of files is a warning; and an old driver that
-    a forward-compatibility package makes do is none."""
+def test_issues_that_cuda_works_with_are_warnings() -> None:
+    """If CUDA works and shows a GPU, issues of NVML or of device files are warnings; an old driver with a
+    forward-compatibility package is no issue."""
     odd: dict[str, Any] = {
         "nvml": no_driver(999, nvml_messages.start_error(999, "")),
         "machine": {"devices": ()},
     }
-    one = facts(**odd)
-    assert [link(which, one).status for which in ("driver", "device_files")] == ["warning", "warning"]
-    broken = facts(torch={"cu_init": None, "cu_count": None}, **odd)
-    assert [link(which, broken).status for which in ("driver", "device_files")] == ["broken", "broken"]
-    compatible = facts(nvml=nvml(h200(), driver="535.183.01"))
-    assert link("driver", compatible).status == "ok"
-    unasked = facts(nvml=nvml(h200(), driver="535.183.01"), variables={"PYTORCH_NVML_BASED_CUDA_CHECK": "1"})
-    assert link("driver", unasked).status == "broken"
+    one = results(**odd)
+    assert [check_of(which, one).status for which in ("driver", "device_files")] == ["warning", "warning"]
+    broken = results(torch={"cu_init": None, "cu_count": None}, **odd)
+    assert [check_of(which, broken).status for which in ("driver", "device_files")] == ["broken", "broken"]
+    compatible = results(nvml=nvml(h200(), driver="535.183.01"))
+    assert check_of("driver", compatible).status == "ok"
+    unasked = results(
+        nvml=nvml(h200(), driver="535.183.01"), variables={"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    )
+    assert check_of("driver", unasked).status == "broken"
 
 
 def test_libraries_and_kernel_module_that_do_not_fit() -> None:
-    """After an update without a restart; the module that is still loaded is named."""
+    """After a driver update without a restart, the version of the loaded module is named."""
     broken = no_driver(18, nvml_messages.start_error(18, ""))
-    one = facts(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
-    assert told(link("driver", one)) == (
+    one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
+    assert told(check_of("driver", one)) == (
         "broken",
         "The driver's libraries were updated while the old kernel module runs (570.86.15 is still loaded).",
         "Restart the machine, or reload the driver's modules; a container must be started anew after that.",
     )
-    assert link("gpu", one).status == "unknown"
+    assert check_of("gpu", one).status == "unknown"
 
 
 @pytest.mark.parametrize("code", [4, 9, 12, 15, 17, 999, 77])
-def test_every_other_error_of_nvml_has_its_remedy(code: int) -> None:
-    """The words are those that every view has for it, as reason and remedy."""
-    one = link("driver", facts(torch=NO_CUDA, nvml=no_driver(code, nvml_messages.start_error(code, "odd"))))
+def test_every_other_error_of_nvml_has_its_fix(code: int) -> None:
+    """The messages are the same as in every other view, as reason and fix."""
+    one = check_of(
+        "driver", results(torch=NO_CUDA, nvml=no_driver(code, nvml_messages.start_error(code, "odd")))
+    )
     assert one.status == "broken"
     assert f"{one.reason} {one.remedy}" == nvml_messages.start_error(code, "odd")
 
 
 def test_a_missing_binding_is_not_a_broken_driver() -> None:
     """Without nvidia-ml-py torch works; the driver's version is the kernel module's."""
-    one = link("driver", facts(nvml=no_driver(NO_BINDING, nvml_messages.NO_PYNVML), packages={"binding": ()}))
+    one = check_of(
+        "driver", results(nvml=no_driver(NO_BINDING, nvml_messages.NO_PYNVML), packages={"binding": ()})
+    )
     assert (one.status, one.found) == ("unknown", "580.95.05, for CUDA up to 13.0")
     assert one.remedy == f"Install it: {PIP} install --force-reinstall --no-deps nvidia-ml-py."
 
 
 def test_another_module_pynvml() -> None:
-    """The old fork is replaced only after it is certain that NVIDIA's own package can be had."""
-    both = (Installed("nvidia-ml-py", "13.580.65", "pip"), Installed("pynvml", "11.4.1", "pip"))
+    """The old fork is replaced only after a dry run has found NVIDIA's own package."""
+    both = (InstalledPackage("nvidia-ml-py", "13.580.65", "pip"), InstalledPackage("pynvml", "11.4.1", "pip"))
     foreign = no_driver(NO_BINDING, nvml_messages.FOREIGN_PYNVML)
     again = f"{PIP} install --force-reinstall --no-deps nvidia-ml-py==13.580.65"
-    assert link("driver", facts(nvml=foreign, packages={"binding": both})).command == (
+    assert check_of("driver", results(nvml=foreign, packages={"binding": both})).command == (
         f"{again} --dry-run && {PIP} uninstall -y pynvml && {again}"
     )
     needed = {"binding": both, "required_by": {"pynvml": ("dask-cuda",)}}
-    assert link("driver", facts(nvml=foreign, packages=needed)).command is None
+    assert check_of("driver", results(nvml=foreign, packages=needed)).command is None
 
 
 def test_a_driver_that_hangs() -> None:
-    """It is said how long it was waited for; the links beside it are examined all the same."""
-    one = facts(torch=NO_CUDA, nvml=None, nvml_said=Said("hung", "", {"step": "nvmlInit"}))
-    assert told(link("driver", one))[:2] == (
+    """The reason has the timeout; the other checks still run."""
+    one = results(torch=NO_CUDA, nvml=None, nvml_result=ProbeResult("hung", "", {"step": "nvmlInit"}))
+    assert told(check_of("driver", one))[:2] == (
         "broken",
         "The driver did not answer within 15 s: nvmlInit did not return.",
     )
-    assert link("torch", one).status == link("shm", one).status == "ok"
+    assert check_of("torch", one).status == check_of("shm", one).status == "ok"
 
 
 @pytest.mark.parametrize(
@@ -198,14 +205,14 @@ def test_a_driver_that_hangs() -> None:
     ],
 )
 def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> None:
-    """No library, no device files, a container: that is how it shows, though the host has a driver."""
-    one = facts(machine={"container": "/.dockerenv", "devices": ()}, variables=variables, **NO_GPUS)
-    assert told(link("driver", one)) == (
+    """A container without the GPUs has no library and no device files, though the host has a driver."""
+    one = results(machine={"container": "/.dockerenv", "devices": ()}, variables=variables, **NO_GPUS)
+    assert told(check_of("driver", one)) == (
         "broken",
         "This container was started without the machine's GPUs.",
         remedy,
     )
-    assert told(link("device_files", one)) == (
+    assert told(check_of("device_files", one)) == (
         "broken",
         "This container has no /dev/nvidia* (the host's driver is 580.95.05).",
         remedy,
@@ -238,19 +245,21 @@ def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> Non
     ],
 )
 def test_cuda_that_does_not_start(code: int, which: str, reason: str) -> None:
-    """The error of CUDA's own driver library, with what it means where that is known."""
-    one = facts(torch={"cu_init": code, "cu_text": "CUDA_ERROR: words", "cu_count": None, "available": False})
-    assert told(link(which, one))[:2] == ("broken", reason)
+    """The error of CUDA's driver library is shown, with its meaning if known."""
+    one = results(
+        torch={"cu_init": code, "cu_text": "CUDA_ERROR: words", "cu_count": None, "available": False}
+    )
+    assert told(check_of(which, one))[:2] == ("broken", reason)
 
 
 def test_a_container_with_the_tools_but_without_cuda() -> None:
-    """nvidia-smi works there, and torch does not: the container's capabilities are short of 'compute'."""
-    one = facts(
+    """If nvidia-smi works and torch does not, the container lacks the capability 'compute'."""
+    one = results(
         torch={"libcuda_error": "libcuda.so.1: cannot open shared object file", "cu_init": None},
         machine={"container": "/.dockerenv"},
         variables={"NVIDIA_DRIVER_CAPABILITIES": "utility"},
     )
-    assert told(link("driver", one)) == (
+    assert told(check_of("driver", one)) == (
         "broken",
         "CUDA's driver library is not in this container: its capabilities are 'utility'.",
         "Start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
@@ -261,9 +270,9 @@ def test_a_container_with_the_tools_but_without_cuda() -> None:
 
 
 def test_device_files_without_permission() -> None:
-    """Which, and how they are set."""
-    one = facts(torch=NO_CUDA, machine={"devices": devices("nvidia0", "nvidiactl", usable=False)})
-    found = link("device_files", one)
+    """The files that the user may not use are named, with their permissions."""
+    one = results(torch=NO_CUDA, machine={"devices": devices("nvidia0", "nvidiactl", usable=False)})
+    found = check_of("device_files", one)
     assert (found.status, found.reason) == (
         "broken",
         "This user may not use /dev/nvidia0, /dev/nvidiactl (crw-rw-rw- 0:0).",
@@ -271,22 +280,22 @@ def test_device_files_without_permission() -> None:
 
 
 def test_device_files_that_are_missing() -> None:
-    """None of a GPU's, none to control it, none at all with the driver loaded or not."""
-    uvm = facts(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
-    assert told(link("device_files", uvm)) == (
+    """Missing files of a GPU, missing control files, and no files at all, with the driver loaded or not."""
+    uvm = results(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
+    assert told(check_of("device_files", uvm)) == (
         "broken",
         "/dev/nvidia-uvm missing: CUDA does not start without.",
         "Make them: sudo nvidia-modprobe -c 0 -u.",
     )
-    no_gpu = facts(torch=NO_CUDA, machine={"devices": devices("nvidiactl", "nvidia-uvm")})
-    assert told(link("device_files", no_gpu))[1] == (
+    no_gpu = results(torch=NO_CUDA, machine={"devices": devices("nvidiactl", "nvidia-uvm")})
+    assert told(check_of("device_files", no_gpu))[1] == (
         "There are the driver's files, but none of a GPU (/dev/nvidia0)."
     )
     broken = no_driver(9, nvml_messages.start_error(9, ""))
-    loaded = facts(torch=NO_CUDA, machine={"devices": ()}, nvml=broken)
-    assert told(link("device_files", loaded))[1] == "The driver is loaded, but there is no /dev/nvidia*."
-    absent = facts(torch=NO_CUDA, machine={"devices": (), "module": None}, nvml=broken)
-    assert told(link("device_files", absent)) == (
+    loaded = results(torch=NO_CUDA, machine={"devices": ()}, nvml=broken)
+    assert told(check_of("device_files", loaded))[1] == "The driver is loaded, but there is no /dev/nvidia*."
+    absent = results(torch=NO_CUDA, machine={"devices": (), "module": None}, nvml=broken)
+    assert told(check_of("device_files", absent)) == (
         "broken",
         "There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU.",
         "See whether lspci lists an NVIDIA GPU, and install its driver.",
@@ -294,7 +303,10 @@ def test_device_files_that_are_missing() -> None:
 
 
 def test_wsl_has_another_file() -> None:
-    """The GPU comes through /dev/dxg there."""
-    there = facts(machine={"system": "wsl", "devices": devices("dxg")})
-    assert (link("device_files", there).status, link("device_files", there).found) == ("ok", "/dev/dxg (WSL)")
-    assert link("device_files", facts(machine={"system": "wsl", "devices": ()})).status == "broken"
+    """In WSL the GPU is behind /dev/dxg."""
+    there = results(machine={"system": "wsl", "devices": devices("dxg")})
+    assert (check_of("device_files", there).status, check_of("device_files", there).found) == (
+        "ok",
+        "/dev/dxg (WSL)",
+    )
+    assert check_of("device_files", results(machine={"system": "wsl", "devices": ()})).status == "broken"

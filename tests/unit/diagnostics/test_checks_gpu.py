@@ -1,4 +1,4 @@
-"""The doctor's links of the GPUs and of how well they are: the reason and the one remedy, word by word."""
+"""The checks of the GPUs and their condition: reason and fix, word by word."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from helpers_doctor import (
     LAST,
     UUIDS,
     build,
-    facts,
+    check_of,
     h200,
-    link,
     nvml,
+    results,
     told,
 )
 
-from gpuwidget.diagnostics.run_checks import diagnosis
-from gpuwidget.diagnostics.target import Notebook
+from gpuwidget.diagnostics.run_checks import diagnose
+from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.sources.nvml_diagnostics import PeerAccess
 
 # -- the GPUs --------------------------------------------------------------------------------------------
@@ -36,63 +36,67 @@ from gpuwidget.sources.nvml_diagnostics import PeerAccess
     ],
 )
 def test_code_for_this_gpu(capability: str, archs: str, status: str) -> None:
-    """Made for it or an older one of its family; else compiled from PTX; else none."""
+    """Torch has code for the GPU or an older one of its major version; else it compiles PTX; else it has
+    none."""
     gpu = h200(compute_capability=capability, name="NVIDIA X")
-    assert link("gpu", facts(torch={"archs": archs.split()}, nvml=nvml(gpu))).status == status
+    assert check_of("gpu", results(torch={"archs": archs.split()}, nvml=nvml(gpu))).status == status
 
 
-def test_no_code_for_a_gpu_says_which_way_to_go() -> None:
-    """A newer torch for a newer GPU, an older one for an older GPU."""
+def test_a_gpu_that_torch_has_no_code_for() -> None:
+    """A newer GPU needs a newer torch, an older GPU an older one."""
     newest = build("cu128", "'torch>=2.7,<2.12'")
-    newer = facts(
+    newer = results(
         torch={"archs": ["sm_80", "sm_90"]},
         nvml=nvml(h200(compute_capability="12.0", name="NVIDIA RTX 5090"), driver="570.86"),
     )
-    assert told(link("gpu", newer)) == (
+    assert told(check_of("gpu", newer)) == (
         "broken",
         "This PyTorch has no code for NVIDIA RTX 5090 (compute capability 12.0): it was "
         "built for sm_80 sm_90.",
         f"Install a newer PyTorch: {newest}. PyTorch 2.11 {LAST}",
     )
-    older = facts(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="6.1", name="NVIDIA P4")))
-    assert told(link("gpu", older))[2] == (
+    older = results(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="6.1", name="NVIDIA P4")))
+    assert told(check_of("gpu", older))[2] == (
         "Install an older PyTorch, which still knows NVIDIA P4, or a build with CUDA 12.6: "
         f"{build('cu126')}. PyTorch 2.14 {LAST}"
     )
-    kepler = facts(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="3.7", name="NVIDIA K80")))
-    assert told(link("gpu", kepler))[2] == "Install an older PyTorch, which still knows NVIDIA K80."
+    kepler = results(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="3.7", name="NVIDIA K80")))
+    assert told(check_of("gpu", kepler))[2] == "Install an older PyTorch, which still knows NVIDIA K80."
 
 
 def test_a_lost_gpu_among_others() -> None:
-    """It is named, and the others are there."""
+    """A lost GPU is named, and the others are listed."""
     lost = ("GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",)
-    found = link("gpu", facts(nvml=nvml(h200(), lost=lost)))
+    found = check_of("gpu", results(nvml=nvml(h200(), lost=lost)))
     assert (found.status, found.reason) == ("warning", lost[0])
-    assert link("gpu", facts(nvml=nvml(lost=lost))).status == "broken"
+    assert check_of("gpu", results(nvml=nvml(lost=lost))).status == "broken"
 
 
-def test_torch_that_cannot_use_a_cuda_that_starts() -> None:
-    """Its own warning is the reason."""
-    one = facts(torch={"available": False, "warnings": ["CUDA initialization: Unexpected error."]})
-    assert told(link("gpu", one))[:2] == (
+def test_torch_that_cannot_use_a_working_cuda() -> None:
+    """Torch's own warning is the reason."""
+    one = results(torch={"available": False, "warnings": ["CUDA initialization: Unexpected error."]})
+    assert told(check_of("gpu", one))[:2] == (
         "broken",
         "CUDA starts, but PyTorch can't use it: CUDA initialization: Unexpected error.",
     )
 
 
-@pytest.mark.parametrize("said", [{"cu_init": 100, "cu_count": None}, {"cu_init": 0, "cu_count": 0}])
-def test_cuda_that_finds_no_gpu(said: dict[str, Any]) -> None:
-    """Told once: by what hides or forbids them all, else by the GPU's own link."""
-    nothing = {**said, "available": False}
-    unexplained = facts(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
-    assert told(link("gpu", unexplained))[:2] == (
+@pytest.mark.parametrize("cu", [{"cu_init": 100, "cu_count": None}, {"cu_init": 0, "cu_count": 0}])
+def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
+    """The issue is reported once: by the check that explains it, else by the GPU check."""
+    nothing = {**cu, "available": False}
+    unexplained = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
+    assert told(check_of("gpu", unexplained))[:2] == (
         "broken",
         "The driver lists GPUs, but CUDA finds none that it may use.",
     )
-    hidden = facts(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "-1"})
-    forbidden = facts(torch=nothing, nvml=nvml(h200(compute_mode="prohibited")))
-    assert [link("gpu", one).status for one in (hidden, forbidden)] == ["ok", "ok"]
-    assert (link("visible", hidden).status, link("sharing", forbidden).status) == ("broken", "broken")
+    hidden = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "-1"})
+    forbidden = results(torch=nothing, nvml=nvml(h200(compute_mode="prohibited")))
+    assert [check_of("gpu", one).status for one in (hidden, forbidden)] == ["ok", "ok"]
+    assert (check_of("visible", hidden).status, check_of("sharing", forbidden).status) == (
+        "broken",
+        "broken",
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,14 +113,14 @@ def test_cuda_that_finds_no_gpu(said: dict[str, Any]) -> None:
     ],
 )
 def test_cuda_visible_devices(value: str, status: str, found: str) -> None:
-    """What it leaves of the GPUs."""
-    one = facts(variables={"CUDA_VISIBLE_DEVICES": value}, nvml=nvml(h200(0), h200(1)))
-    visible = link("visible", one)
+    """The check has the number of GPUs that the variable leaves."""
+    one = results(variables={"CUDA_VISIBLE_DEVICES": value}, nvml=nvml(h200(0), h200(1)))
+    visible = check_of("visible", one)
     assert (visible.status, visible.found) == (status, found)
 
 
 def shown(*indices: int) -> dict[str, Any]:
-    """What the child says where CUDA shows these GPUs to it."""
+    """What the CUDA probe sends if it sees these GPUs."""
     if not indices:
         return {"cu_init": 100, "cu_count": None, "available": False}
     cuda = [
@@ -139,40 +143,40 @@ def shown(*indices: int) -> dict[str, Any]:
 def test_a_variable_that_was_set_after_cuda_was_started(
     value: str | None, mine: tuple[int, ...], now: tuple[int, ...], what: str, found: str
 ) -> None:
-    """The notebook goes on with the GPUs that it has: nothing is broken, and nothing is hidden."""
-    one = facts(
+    """The notebook keeps the GPUs that it has: nothing is broken, and nothing is hidden."""
+    one = results(
         torch=shown(*now),
         variables={} if value is None else {"CUDA_VISIBLE_DEVICES": value},
         nvml=nvml(h200(0), h200(1)),
-        notebook=Notebook("2.13.0", devices=[UUIDS[index][4:] for index in mine]),
+        notebook=NotebookState("2.13.0", devices=[UUIDS[index][4:] for index in mine]),
     )
-    assert told(link("visible", one)) == (
+    assert told(check_of("visible", one)) == (
         "warning",
         f"{what} after CUDA was started: it has no effect in this notebook until a restart.",
         "Restart the kernel, and set it before anything uses CUDA.",
     )
-    assert link("visible", one).found == f"{found} in this notebook"
-    assert diagnosis(one).status == "warning"
+    assert check_of("visible", one).found == f"{found} in this notebook"
+    assert diagnose(one).status == "warning"
 
 
 def test_a_variable_that_was_set_in_time() -> None:
-    """The notebook has what CUDA shows now; nor is a GPU that was lost since a variable's work."""
+    """The notebook has what CUDA shows now; and a GPU that was lost since is no change of the variable."""
     two = nvml(h200(0), h200(1))
-    mine = Notebook("2.13.0", devices=[UUIDS[1][4:]])
+    mine = NotebookState("2.13.0", devices=[UUIDS[1][4:]])
     value = {"CUDA_VISIBLE_DEVICES": "1"}
-    one = facts(torch=shown(1), variables=value, nvml=two, notebook=mine)
-    assert told(link("visible", one)) == ("ok", None, None)
-    unsaid = facts(torch=shown(1), variables=value, nvml=two, notebook=Notebook("2.0", devices=[None]))
-    assert link("visible", unsaid).status == "ok"
-    both = Notebook("2.13.0", devices=[UUIDS[0][4:], UUIDS[1][4:]])
-    lost = facts(torch=shown(0), nvml=nvml(h200(0), lost=("GPU 1 is lost.",)), notebook=both)
-    assert link("visible", lost).status == "ok"
+    one = results(torch=shown(1), variables=value, nvml=two, notebook=mine)
+    assert told(check_of("visible", one)) == ("ok", None, None)
+    unsaid = results(torch=shown(1), variables=value, nvml=two, notebook=NotebookState("2.0", devices=[None]))
+    assert check_of("visible", unsaid).status == "ok"
+    both = NotebookState("2.13.0", devices=[UUIDS[0][4:], UUIDS[1][4:]])
+    lost = results(torch=shown(0), nvml=nvml(h200(0), lost=("GPU 1 is lost.",)), notebook=both)
+    assert check_of("visible", lost).status == "ok"
 
 
 def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
-    """And what becomes of those after it."""
-    one = facts(variables={"CUDA_VISIBLE_DEVICES": "0,7,1"}, nvml=nvml(h200(0), h200(1)))
-    assert told(link("visible", one)) == (
+    """The bad entry is named, and what happens to the entries after it."""
+    one = results(variables={"CUDA_VISIBLE_DEVICES": "0,7,1"}, nvml=nvml(h200(0), h200(1)))
+    assert told(check_of("visible", one)) == (
         "warning",
         "CUDA_VISIBLE_DEVICES is '0,7,1', of which '7' is no GPU here: there are 2 GPUs, "
         "numbered from 0. CUDA "
@@ -183,35 +187,35 @@ def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
 
 
 def test_mig_without_a_slice() -> None:
-    """Such a GPU can't be used at all; beside others that can, it is a warning."""
+    """Such a GPU can't be used; beside other GPUs it is a warning."""
     empty = h200(0, mig=True, mig_pending=True)
-    assert told(link("sharing", facts(nvml=nvml(empty)))) == (
+    assert told(check_of("sharing", results(nvml=nvml(empty)))) == (
         "broken",
         "MIG is on without a slice on GPU 0: CUDA can't use it.",
         "Cut it: sudo nvidia-smi mig -cgi 0 -C (profiles: nvidia-smi mig -lgip), or switch MIG off (-mig 0).",
     )
-    assert link("sharing", facts(nvml=nvml(empty, h200(1)))).status == "warning"
+    assert check_of("sharing", results(nvml=nvml(empty, h200(1)))).status == "warning"
     cut = h200(0, mig=True, mig_pending=True, slices=("MIG-a", "MIG-b"))
-    assert told(link("sharing", facts(nvml=nvml(cut)))) == ("ok", None, None)
-    assert link("sharing", facts(nvml=nvml(cut))).found == "MIG: 2 slices"
+    assert told(check_of("sharing", results(nvml=nvml(cut)))) == ("ok", None, None)
+    assert check_of("sharing", results(nvml=nvml(cut))).found == "MIG: 2 slices"
 
 
 def test_compute_modes_and_mps() -> None:
-    """'prohibited' breaks, 'exclusive process' is to be known, unless MPS shares the GPU."""
-    assert told(link("sharing", facts(nvml=nvml(h200(compute_mode="prohibited")))))[:2] == (
+    """'prohibited' is broken, 'exclusive process' a warning, unless MPS shares the GPU."""
+    assert told(check_of("sharing", results(nvml=nvml(h200(compute_mode="prohibited")))))[:2] == (
         "broken",
         "The compute mode of GPU 0 is 'prohibited': CUDA can't use it.",
     )
     alone = nvml(h200(compute_mode="exclusive process"))
-    assert told(link("sharing", facts(nvml=alone)))[:2] == (
+    assert told(check_of("sharing", results(nvml=alone)))[:2] == (
         "warning",
         "GPU 0 takes one process at a time (compute mode 'exclusive process').",
     )
-    shared = link("sharing", facts(nvml=alone, machine={"mps": "/tmp/nvidia-mps"}))
+    shared = check_of("sharing", results(nvml=alone, machine={"mps": "/tmp/nvidia-mps"}))
     assert (shared.status, shared.found) == ("ok", "whole GPUs, MPS runs")
 
 
-# -- how well they are -----------------------------------------------------------------------------------
+# -- condition of the GPUs -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -249,41 +253,41 @@ def test_compute_modes_and_mps() -> None:
         ),
     ],
 )
-def test_what_ails_a_gpu(trouble: dict[str, Any], status: str, reason: str) -> None:
-    """Memory errors, heat, a driver that nothing keeps ready."""
-    assert told(link("health", facts(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
+def test_issues_of_a_gpus_condition(trouble: dict[str, Any], status: str, reason: str) -> None:
+    """Memory errors, throttling by heat, and persistence mode that is off are reported."""
+    assert told(check_of("health", results(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
 
 
-def test_one_bad_gpu_among_good_ones_breaks_nothing() -> None:
-    """torch computes on the others; the one is named."""
-    one = facts(nvml=nvml(h200(0), h200(1, remap_failed=True)))
-    assert told(link("health", one)) == (
+def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
+    """If only one GPU has broken memory, torch works on the others: the check names it and is a warning."""
+    one = results(nvml=nvml(h200(0), h200(1, remap_failed=True)))
+    assert told(check_of("health", one)) == (
         "warning",
         "GPU 1 has broken memory that it could not replace (row remapping failed).",
         "Have the GPU replaced, and do not use it until then.",
     )
-    assert diagnosis(one).status == "warning"
-    both = facts(nvml=nvml(h200(0, remap_failed=True), h200(1, remap_failed=True)))
-    assert link("health", both).status == "broken"
+    assert diagnose(one).status == "warning"
+    both = results(nvml=nvml(h200(0, remap_failed=True), h200(1, remap_failed=True)))
+    assert check_of("health", both).status == "broken"
 
 
 @pytest.mark.parametrize("throttle", [("power cap",), ("idle",), ("clock setting",), None])
-def test_what_is_meant_to_be_so_ails_nobody(throttle: tuple[str, ...] | None) -> None:
+def test_the_power_limit_is_no_issue(throttle: tuple[str, ...] | None) -> None:
     """A GPU under full load is at its power limit."""
-    assert link("health", facts(nvml=nvml(h200(throttle=throttle)))).status == "ok"
+    assert check_of("health", results(nvml=nvml(h200(throttle=throttle)))).status == "ok"
 
 
 def test_errors_in_the_kernels_log() -> None:
-    """Those of GPUs are told with what they mean; those of users' programs are read and no fault."""
-    one = facts(machine={"xids": (("0000:17:00", 31), ("0000:17:00", 79), ("0000:17:00", 79))})
-    found = link("health", one)
+    """XIDs of GPUs are reported with their meaning; those of users' programs are listed and no fault."""
+    one = results(machine={"xids": (("0000:17:00", 31), ("0000:17:00", 79), ("0000:17:00", 79))})
+    found = check_of("health", one)
     assert found.reason == "The driver has reported XID 79 of 0000:17:00 (the GPU fell off the bus)."
     assert found.evidence["errors in the kernel's log"] == (
         "XID 31 of 0000:17:00 (a kernel read or wrote memory that is not its own), "
         "XID 79 of 0000:17:00 (the GPU fell off the bus)"
     )
-    assert link("health", facts(machine={"xids": (("0000:17:00", 13),)})).status == "ok"
-    unread = link("health", facts(machine={"xids": None}))
+    assert check_of("health", results(machine={"xids": (("0000:17:00", 13),)})).status == "ok"
+    unread = check_of("health", results(machine={"xids": None}))
     assert (unread.status, unread.evidence["errors in the kernel's log"]) == (
         "ok",
         "this user may not read it",
@@ -291,19 +295,23 @@ def test_errors_in_the_kernels_log() -> None:
 
 
 def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
-    """Its width is a fault; a generation that falls while it is idle is none."""
-    assert told(link("pcie", facts(nvml=nvml(h200(pcie_width=8)))))[:2] == (
+    """A reduced width is a fault; a generation that drops while the GPU is idle is none."""
+    assert told(check_of("pcie", results(nvml=nvml(h200(pcie_width=8)))))[:2] == (
         "warning",
         "GPU 0 has 8 of its 16 PCIe lanes: copies to and from it are slower.",
     )
-    assert link("pcie", facts(nvml=nvml(h200(pcie_generation=1)))).status == "ok"
-    assert link("pcie", facts(nvml=nvml(h200(pcie_width=None)))).status == "skipped"
+    assert check_of("pcie", results(nvml=nvml(h200(pcie_generation=1)))).status == "ok"
+    assert check_of("pcie", results(nvml=nvml(h200(pcie_width=None)))).status == "skipped"
 
 
 def test_the_matrix_of_gpus() -> None:
-    """Who reaches whom, and how; consumer cards that all go through the host are no fault."""
+    """The check shows which GPUs access each other; consumer GPUs that all go through the host are no
+    fault."""
     pair = (h200(0), h200(1))
-    assert link("peers", facts(nvml=nvml(*pair))).evidence == {"GPU 0": "1:NVLink", "GPU 1": "0:NVLink"}
+    assert check_of("peers", results(nvml=nvml(*pair))).evidence == {
+        "GPU 0": "1:NVLink",
+        "GPU 1": "0:NVLink",
+    }
     three = (*pair, h200(2))
     some = tuple(
         PeerAccess(one, other, nvlink=False, reads=2 not in (one, other))
@@ -311,12 +319,12 @@ def test_the_matrix_of_gpus() -> None:
         for other in range(3)
         if one != other
     )
-    assert told(link("peers", facts(nvml=nvml(*three, peers=some)))) == (
+    assert told(check_of("peers", results(nvml=nvml(*three, peers=some)))) == (
         "warning",
         "Some GPUs can't read each other's memory: 0 and 2, 1 and 2; copies go through the host.",
         "Put GPUs that work together where they reach each other: nvidia-smi topo -m.",
     )
     none = tuple(PeerAccess(one, 1 - one, nvlink=False, reads=False) for one in range(2))
-    assert link("peers", facts(nvml=nvml(*pair, peers=none))).status == "ok"
+    assert check_of("peers", results(nvml=nvml(*pair, peers=none))).status == "ok"
     unsaid = tuple(PeerAccess(one, 1 - one, nvlink=None, reads=None) for one in range(2))
-    assert link("peers", facts(nvml=nvml(*pair, peers=unsaid))).status == "unknown"
+    assert check_of("peers", results(nvml=nvml(*pair, peers=unsaid))).status == "unknown"

@@ -1,4 +1,4 @@
-"""The doctor's links from PyTorch to cuDNN and NCCL: the reason and the one remedy, word by word."""
+"""The checks of PyTorch, CUDA's libraries, cuDNN and NCCL: reason and fix, word by word."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from helpers_doctor import (
     PIP,
     SITE,
     build,
-    facts,
+    check_of,
     h200,
-    link,
     no_import,
     nvml,
+    results,
     told,
 )
 
-from gpuwidget.diagnostics.packages import Copy, Installed, TorchFiles
-from gpuwidget.diagnostics.probe_process import Said
-from gpuwidget.diagnostics.probe_results import Facts
-from gpuwidget.diagnostics.target import Notebook
+from gpuwidget.diagnostics.packages import InstalledPackage, TorchCopy, TorchFiles
+from gpuwidget.diagnostics.probe_process import ProbeResult
+from gpuwidget.diagnostics.probe_results import ProbeResults
+from gpuwidget.diagnostics.target import NotebookState
 
 
 def anew(package: str) -> str:
-    """The remedy that installs one package again."""
+    """Return the fix that reinstalls one package."""
     name = package.partition("==")[0]
     command = f"{PIP} install --force-reinstall --no-deps {package}."
     return f"Install {name} again, in the version that belongs here: {command}"
@@ -40,15 +40,15 @@ ANEW = anew("torch==2.13.0")
 
 
 def test_torch_that_is_not_installed() -> None:
-    """A notebook or a shell is told how to install it into this very environment; a server needs none."""
-    assert told(link("torch", facts(**NOT_INSTALLED))) == (
+    """A notebook or a shell gets the command for its own environment; a server needs no torch."""
+    assert told(check_of("torch", results(**NOT_INSTALLED))) == (
         "broken",
         "PyTorch is not installed in this environment.",
         f"Install it: {PIP} install torch.",
     )
-    server = facts(place="server", **NOT_INSTALLED)
-    assert told(link("torch", server)) == ("skipped", None, None)
-    assert link("cuda", server).status == link("cudnn", server).status == "skipped"
+    server = results(place="server", **NOT_INSTALLED)
+    assert told(check_of("torch", server)) == ("skipped", None, None)
+    assert check_of("cuda", server).status == check_of("cudnn", server).status == "skipped"
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,14 @@ def test_torch_that_is_not_installed() -> None:
     ],
 )
 def test_the_cpu_build(driver: str, capability: str, command: str, last: str) -> None:
-    """The build that this driver and this GPU can run, in the installed version where it has such a build."""
-    one = facts(
+    """The command installs a build for this driver and this GPU, in the installed version if it has such a
+    build."""
+    one = results(
         torch={"cuda": None, "version": "2.13.0+cpu"},
         nvml=nvml(h200(compute_capability=capability), driver=driver),
     )
-    assert link("torch", one).found == "2.13.0+cpu, built for the CPU only"
-    assert told(link("torch", one)) == (
+    assert check_of("torch", one).found == "2.13.0+cpu, built for the CPU only"
+    assert told(check_of("torch", one)) == (
         "broken",
         "This build of PyTorch can't use a GPU: it has no CUDA.",
         f"Install a build with CUDA: {command}.{last}",
@@ -75,20 +76,20 @@ def test_the_cpu_build(driver: str, capability: str, command: str, last: str) ->
 
 
 def test_builds_for_something_else() -> None:
-    """AMD's, Apple's, and conda's for the CPU."""
-    amd = facts(torch={"cuda": None, "hip": "6.2"})
-    assert told(link("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
-    apple = facts(torch={"cuda": None}, machine={"system": "darwin"})
-    assert told(link("torch", apple))[1:] == (
+    """Builds for AMD, for macOS, and conda's for the CPU."""
+    amd = results(torch={"cuda": None, "hip": "6.2"})
+    assert told(check_of("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
+    apple = results(torch={"cuda": None}, machine={"system": "darwin"})
+    assert told(check_of("torch", apple))[1:] == (
         "PyTorch for macOS has no CUDA.",
         "Use a machine with an NVIDIA GPU and Linux.",
     )
-    built = {"torch": Installed("torch", "2.9.0", "conda")}
-    conda = facts(
+    built = {"torch": InstalledPackage("torch", "2.9.0", "conda")}
+    conda = results(
         torch={"cuda": None},
-        packages={"cuda": (Installed("pytorch", "2.9.0", "conda"),), "installed": built},
+        packages={"cuda": (InstalledPackage("pytorch", "2.9.0", "conda"),), "installed": built},
     )
-    assert told(link("torch", conda))[2] == (
+    assert told(check_of("torch", conda))[2] == (
         "Install conda's build with CUDA: conda install --prefix /env pytorch-gpu=2.9.0."
     )
 
@@ -97,12 +98,12 @@ def test_builds_for_something_else() -> None:
     ("origin", "folders", "what"),
     [("/home/anna/torch.py", (), "/home/anna/torch.py"), (None, ("/home/anna/torch",), "/home/anna/torch")],
 )
-def test_a_file_of_ones_own_in_the_way(origin: str | None, folders: tuple[str, ...], what: str) -> None:
-    """A torch.py beside the notebook is named: otherwise nobody finds that."""
-    one = facts(
+def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, ...], what: str) -> None:
+    """A torch.py beside the notebook is named as the module that is imported."""
+    one = results(
         torch={"imported": True, "version": None}, packages={"torch": TorchFiles(origin, folders, None, None)}
     )
-    assert told(link("torch", one)) == (
+    assert told(check_of("torch", one)) == (
         "broken",
         f"{what} is what 'import torch' finds in place of the package.",
         f"Give {what} another name, and start the kernel anew.",
@@ -119,85 +120,93 @@ def test_a_file_of_ones_own_in_the_way(origin: str | None, folders: tuple[str, .
     ],
 )
 def test_an_import_that_lacks_a_library(library: str, which: str, package: str) -> None:
-    """torch is broken, and so is the link whose library it is; the remedy is that library's package alone, in
-    the version that torch requires, and torch where no package of it is known."""
+    """The checks of torch and of the library are broken; the fix is the library's package alone, in the
+    version that torch requires, or torch if no package of it is known."""
     error = f"{library}: cannot open shared object file: No such file or directory"
     required = {"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"}
     cublas = {"nvidia-cublas": "==13.1.0.*"}
-    installed = {**PACKAGES.installed, "nvidia-cublas": Installed("nvidia-cublas", "13.1.0.3", "pip")}
-    one = facts(torch=no_import(error), packages={"required": {**required, **cublas}, "installed": installed})
+    installed = {**PACKAGES.installed, "nvidia-cublas": InstalledPackage("nvidia-cublas", "13.1.0.3", "pip")}
+    one = results(
+        torch=no_import(error), packages={"required": {**required, **cublas}, "installed": installed}
+    )
     remedy = anew(package).replace("Install 'nvidia-cublas again", "Install nvidia-cublas again")
-    assert link("torch", one).found == "2.13.0, which can't be imported"
-    assert told(link("torch", one)) == ("broken", f"'import torch' raises ImportError: {error}.", remedy)
-    assert told(link(which, one)) == (
+    assert check_of("torch", one).found == "2.13.0, which can't be imported"
+    assert told(check_of("torch", one)) == (
+        "broken",
+        f"'import torch' raises ImportError: {error}.",
+        remedy,
+    )
+    assert told(check_of(which, one)) == (
         "broken",
         f"{library}, which PyTorch needs, is not found or does not fit.",
         remedy,
     )
-    assert link("driver", one).status == "ok"
+    assert check_of("driver", one).status == "ok"
 
 
 def test_an_import_that_fails_by_the_library_path() -> None:
     """An older library in LD_LIBRARY_PATH comes before the one that PyTorch was built with."""
     error = "libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12"
     folder = "/usr/local/cuda-12.1/lib64"
-    one = facts(torch=no_import(error), machine={"libraries": {folder: ("libcusparse.so.12",)}})
+    one = results(torch=no_import(error), machine={"libraries": {folder: ("libcusparse.so.12",)}})
     remedy = (
         f"Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was "
         "built with, and start "
         "the kernel's server anew."
     )
-    assert told(link("torch", one))[2] == remedy
-    assert told(link("cuda", one))[2] == remedy
+    assert told(check_of("torch", one))[2] == remedy
+    assert told(check_of("cuda", one))[2] == remedy
 
 
 def test_other_failures_of_the_import() -> None:
-    """A system that is too old, a crash, one that does not end, and an exception of any kind."""
-    old = facts(torch=no_import("/lib/libc.so.6: version `GLIBC_2.28' not found"))
-    assert told(link("torch", old))[2] == (
+    """A system that is too old, a crash, a timeout, and an exception of any kind."""
+    old = results(torch=no_import("/lib/libc.so.6: version `GLIBC_2.28' not found"))
+    assert told(check_of("torch", old))[2] == (
         "This system is older than that build of PyTorch: install an older PyTorch."
     )
     nothing = {**no_import(""), "import_error": None}
     del nothing["import_error"]
     without = replace(
-        facts(), torch_said=replace(facts().torch_said, ending="crashed", how="SIGSEGV", values={})
+        results(), torch_result=replace(results().torch_result, ending="crashed", how="SIGSEGV", values={})
     )
-    assert told(link("torch", without)) == ("broken", "'import torch' crashes Python (SIGSEGV).", ANEW)
-    hung = replace(facts(), torch_said=replace(facts().torch_said, ending="hung", values={"step": "import"}))
-    assert told(link("torch", hung))[:2] == ("unknown", "'import torch' did not finish within 15 s.")
-    preloaded = facts(torch=no_import("no\nmore", "OSError"), variables={"LD_PRELOAD": "/x/lib.so"})
-    assert told(link("torch", preloaded)) == (
+    assert told(check_of("torch", without)) == ("broken", "'import torch' crashes Python (SIGSEGV).", ANEW)
+    hung = replace(
+        results(), torch_result=replace(results().torch_result, ending="hung", values={"step": "import"})
+    )
+    assert told(check_of("torch", hung))[:2] == ("unknown", "'import torch' did not finish within 15 s.")
+    preloaded = results(torch=no_import("no\nmore", "OSError"), variables={"LD_PRELOAD": "/x/lib.so"})
+    assert told(check_of("torch", preloaded)) == (
         "broken",
         "'import torch' raises OSError: no.",
         "Unset LD_PRELOAD (/x/lib.so) and try again: it puts a library before all others.",
     )
-    of_python = facts(
+    of_python = results(
         torch=no_import("No module named 'sympy'", "ModuleNotFoundError"),
         machine={"libraries": {"/usr/local/cuda/lib64": ("libcudart.so.12",)}},
     )
-    assert told(link("torch", of_python))[2] == ANEW
+    assert told(check_of("torch", of_python))[2] == ANEW
 
 
-def test_an_import_that_ends_python_without_a_word() -> None:
-    """There is no exception to tell, and no crash."""
-    silent = replace(facts(), torch_said=Said("ended", "", {"step": "import"}))
-    assert told(link("torch", silent))[1] == "'import torch' ends Python without a word."
+def test_an_import_that_ends_python_silently() -> None:
+    """Torch ended Python without an exception and without a crash."""
+    silent = replace(results(), torch_result=ProbeResult("ended", "", {"step": "import"}))
+    assert told(check_of("torch", silent))[1] == "'import torch' ends Python without a word."
 
 
 def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
-    """pip install in a cell changes nothing until the kernel is restarted."""
-    assert told(link("torch", facts(notebook=Notebook("2.9.0")))) == (
+    """pip install in a cell has no effect until the kernel is restarted."""
+    assert told(check_of("torch", results(notebook=NotebookState("2.9.0")))) == (
         "warning",
         "This notebook has PyTorch 2.9.0 loaded, while 2.13.0 is installed by now.",
         "Restart the kernel.",
     )
-    assert link("torch", facts(notebook=Notebook("2.13.0"))).status == "ok"
+    assert check_of("torch", results(notebook=NotebookState("2.13.0"))).status == "ok"
 
 
 def test_two_torches_on_the_path() -> None:
-    """One in the user's own folder comes before that of the environment."""
-    copies = (Copy("2.9.0", "/home/anna/.local/lib"), Copy("2.13.0", SITE))
-    assert told(link("torch", facts(packages={"torch_copies": copies}))) == (
+    """A torch in the user's folder comes before the environment's."""
+    copies = (TorchCopy("2.9.0", "/home/anna/.local/lib"), TorchCopy("2.13.0", SITE))
+    assert told(check_of("torch", results(packages={"torch_copies": copies}))) == (
         "warning",
         f"PyTorch is installed 2 times: 2.9.0 in /home/anna/.local/lib, 2.13.0 in {SITE}. "
         "The first one is used.",
@@ -206,23 +215,23 @@ def test_two_torches_on_the_path() -> None:
 
 
 def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
-    """Its parts are loaded at the first convolution: that is told before."""
-    one = facts(machine={"libraries": {"/opt/cudnn8": ("libcudnn.so.8", "libcudnn_ops_infer.so.8")}})
-    assert told(link("cudnn", one))[:2] == (
+    """cuDNN loads its parts at the first convolution: a second cuDNN is reported before that."""
+    one = results(machine={"libraries": {"/opt/cudnn8": ("libcudnn.so.8", "libcudnn_ops_infer.so.8")}})
+    assert told(check_of("cudnn", one))[:2] == (
         "warning",
         "/opt/cudnn8 in LD_LIBRARY_PATH has another cuDNN (libcudnn.so.8), whose parts may be mixed in.",
     )
 
 
 def test_memory_that_is_too_little_for_the_import() -> None:
-    """Killed for it, or not given what it asked for."""
-    killed = replace(facts(), torch_said=Said("crashed", "SIGKILL", {"step": "import"}))
-    assert told(link("torch", killed))[1:] == (
+    """The import was killed for lack of memory, or could not allocate it."""
+    killed = replace(results(), torch_result=ProbeResult("crashed", "SIGKILL", {"step": "import"}))
+    assert told(check_of("torch", killed))[1:] == (
         "'import torch' was killed (SIGKILL), as happens where memory runs out.",
         "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
     )
-    limited = facts(torch=no_import("libtorch_cuda.so: failed to map segment from shared object"))
-    assert told(link("torch", limited))[2] == (
+    limited = results(torch=no_import("libtorch_cuda.so: failed to map segment from shared object"))
+    assert told(check_of("torch", limited))[2] == (
         "See whether memory is limited (ulimit -v), or the file system mounted with noexec."
     )
 
@@ -231,11 +240,12 @@ def test_memory_that_is_too_little_for_the_import() -> None:
 
 
 @pytest.mark.parametrize(
-    "one", [facts(torch={"cudnn_enabled": False}), facts(notebook=Notebook("2.13.0", cudnn_off=True))]
+    "one",
+    [results(torch={"cudnn_enabled": False}), results(notebook=NotebookState("2.13.0", cudnn_off=True))],
 )
-def test_cudnn_switched_off(one: Facts) -> None:
-    """By the environment, or by this notebook: it works, and is slow."""
-    assert told(link("cudnn", one)) == (
+def test_cudnn_switched_off(one: ProbeResults) -> None:
+    """cuDNN that is disabled by the environment, or by this notebook, works slowly."""
+    assert told(check_of("cudnn", one)) == (
         "warning",
         "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow.",
         "Switch it on: torch.backends.cudnn.enabled = True.",
@@ -243,22 +253,22 @@ def test_cudnn_switched_off(one: Facts) -> None:
 
 
 def test_cudnn_of_another_version_than_the_build() -> None:
-    """torch's own words, in their first line."""
+    """The reason is the first line of torch's own error."""
     error = (
         "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found (8, 9, 7).\nMore"
     )
-    one = link("cudnn", facts(torch={"cudnn": None, "cudnn_error": error}))
+    one = check_of("cudnn", results(torch={"cudnn": None, "cudnn_error": error}))
     assert told(one)[:2] == ("broken", f"cuDNN fails: {error.splitlines()[0]}")
 
 
 def test_cudnn_from_two_folders_at_once() -> None:
-    """Parts of two versions don't fit each other; the one that LD_LIBRARY_PATH brings is the stranger."""
+    """Parts of two versions do not fit each other; the fix removes the one from LD_LIBRARY_PATH."""
     other = "/usr/lib/cudnn8"
-    one = facts(
+    one = results(
         torch={"mapped": [CUDNN_FILE, f"{other}/libcudnn_ops.so.9"]},
         machine={"libraries": {other: ("libcudnn_ops.so.9",)}},
     )
-    found = link("cudnn", one)
+    found = check_of("cudnn", one)
     folder = CUDNN_FILE.rpartition("/")[0]
     assert found.status == "broken"
     assert found.reason == f"cuDNN was loaded from 2 folders at once: {folder} and {other}."
@@ -270,14 +280,14 @@ def test_cudnn_from_two_folders_at_once() -> None:
 
 
 def test_copies_by_pip_and_by_conda() -> None:
-    """Both are named with who installed them; a helper package of Python's is no copy."""
+    """Both packages are named with their installers; a Python package for cuDNN is no copy."""
     cuda = (
-        Installed("cudnn", "9.3.0", "conda"),
-        Installed("libcudnn", "9.3.0", "conda"),
-        Installed("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
-        Installed("nvidia-cudnn-frontend", "1.14", "pip"),
+        InstalledPackage("cudnn", "9.3.0", "conda"),
+        InstalledPackage("libcudnn", "9.3.0", "conda"),
+        InstalledPackage("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
+        InstalledPackage("nvidia-cudnn-frontend", "1.14", "pip"),
     )
-    assert told(link("cudnn", facts(packages={"cuda": cuda}))) == (
+    assert told(check_of("cudnn", results(packages={"cuda": cuda}))) == (
         "warning",
         "cuDNN is installed 2 times: nvidia-cudnn-cu13 9.10.2.21 (pip), cudnn 9.3.0 (conda).",
         "This PyTorch uses nvidia-cudnn-cu13. Uninstall the other copy if nothing else needs it.",
@@ -285,55 +295,55 @@ def test_copies_by_pip_and_by_conda() -> None:
 
 
 def test_a_library_that_shadows_torchs_own() -> None:
-    """Which file was really loaded is known, and that it is another than torch came with."""
+    """The file that was loaded is known, and that it is not the one that torch came with."""
     folder = "/usr/local/cuda/lib64"
-    one = facts(
+    one = results(
         torch={"mapped": [f"{folder}/libcudart.so.13"]}, machine={"libraries": {folder: ("libcudart.so.13",)}}
     )
-    assert told(link("cuda", one))[:2] == (
+    assert told(check_of("cuda", one))[:2] == (
         "warning",
         f"libcudart.so.13 was loaded from {folder}, which is in LD_LIBRARY_PATH.",
     )
     own = f"{SITE}/nvidia/cuda_runtime/lib"
-    harmless = facts(
+    harmless = results(
         torch={"mapped": [f"{own}/libcudart.so.13"]}, machine={"libraries": {own: ("libcudart.so.13",)}}
     )
-    assert link("cuda", harmless).status == "ok"
+    assert check_of("cuda", harmless).status == "ok"
 
 
 def test_a_library_path_that_leads_there_by_links() -> None:
-    """The kernel names the real folder; what is to be taken out is named as the variable has it."""
+    """The kernel has the real folder; the fix has it as the variable spells it."""
     spelt, real = "/usr/local/cuda/lib64/", "/usr/local/cuda-13.0/targets/x86_64-linux/lib"
     path = {"libraries": {spelt: ("libcudart.so.13",)}, "real_folders": {real: spelt}}
-    found = link("cuda", facts(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=path))
+    found = check_of("cuda", results(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=path))
     assert found.reason == (
         f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH as {spelt}."
     )
     assert found.remedy is not None
     assert found.remedy.startswith(f"Take {spelt} out of LD_LIBRARY_PATH")
     slash = {"libraries": {f"{real}/": ("libcudart.so.13",)}, "real_folders": {real: f"{real}/"}}
-    found = link("cuda", facts(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=slash))
+    found = check_of("cuda", results(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=slash))
     assert found.reason == f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH."
 
 
 def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
-    """That is no stranger, by whatever name: of the folder, or of torch's."""
+    """Torch's own folder is no issue under any of its names."""
     own, spelt = CUDNN_FILE.rpartition("/")[0], "/home/anna/cudnn"
     path = {"libraries": {spelt: ("libcudnn.so.9",)}, "real_folders": {own: spelt}}
-    assert link("cudnn", facts(machine=path)).status == "ok"
-    linked = facts(
+    assert check_of("cudnn", results(machine=path)).status == "ok"
+    linked = results(
         torch={"file": "/env/lib64/python3.12/site-packages/torch/__init__.py"},
         machine={"libraries": {own: ("libcudnn.so.9",)}, "real_folders": {own: own}},
         packages={"torch": TorchFiles("/x/torch/__init__.py", (), "2", "13", f"{SITE}/torch/__init__.py")},
     )
-    assert link("cudnn", linked).status == "ok"
+    assert check_of("cudnn", linked).status == "ok"
 
 
 def test_nccl() -> None:
-    """A build without it is none for several GPUs, and no fault; a switch that makes it slow is named."""
-    assert link("nccl", facts(torch={"nccl": None})).status == "skipped"
-    assert told(link("nccl", facts(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
+    """A build without NCCL is no fault; a variable that makes it slow is named."""
+    assert check_of("nccl", results(torch={"nccl": None})).status == "skipped"
+    assert told(check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
         "warning",
         "NCCL_P2P_DISABLE is set: NCCL does without GPUs' direct access, and is slower.",
     )
-    assert link("nccl", facts(variables={"NCCL_P2P_DISABLE": "0"})).status == "ok"
+    assert check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "0"})).status == "ok"

@@ -1,4 +1,4 @@
-"""A diagnosis as text, as HTML, as JSON, beside an earlier one, and by the command."""
+"""A diagnosis as text, HTML and JSON, compared with an earlier one, and from the command."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_doctor import TORCH, WORKING, facts, fake_torch, h200, nvml
+from helpers_doctor import TORCH, WORKING, fake_torch, h200, nvml, results
 
 import gpuwidget
 from gpuwidget.cli import doctor
 from gpuwidget.cli.main import main
 from gpuwidget.diagnostics import isolated_run
-from gpuwidget.diagnostics.compare import Change, changes
+from gpuwidget.diagnostics.compare import Change, compare
 from gpuwidget.diagnostics.packages import TorchFiles
-from gpuwidget.diagnostics.probe_process import Environment
-from gpuwidget.diagnostics.run_checks import diagnosis
-from gpuwidget.diagnostics.target import Notebook
+from gpuwidget.diagnostics.probe_process import ProbeEnvironment
+from gpuwidget.diagnostics.run_checks import diagnose
+from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.kernel.commands import doctor_command
-from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.pytorch.cuda_state import TorchDevice
 from gpuwidget.views import diagnosis_view
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m'\"&"
-WELL = diagnosis(facts())
-ILL = diagnosis(facts(torch={"cuda": None, "version": "2.13.0+cpu"}))
+WELL = diagnose(results())
+ILL = diagnose(results(torch={"cuda": None, "version": "2.13.0+cpu"}))
 
 
 def test_as_text() -> None:
-    """A line for each link; what is wrong in a sentence, and what to do, below it."""
+    """Each check has a line; below it are the reason and the fix."""
     lines = diagnosis_view.text(ILL, 90).splitlines()
     assert lines[:8] == [
         "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
@@ -52,10 +52,10 @@ def test_as_text() -> None:
     assert len(diagnosis_view.text(WELL, 90).splitlines()) == 2 + len(WELL.links)
 
 
-def test_what_others_named_controls_no_terminal_and_no_page() -> None:
-    """A hostile path or error is text, wherever it is shown."""
-    hostile = diagnosis(
-        facts(
+def test_hostile_text_is_shown_as_text() -> None:
+    """A hostile path or error is shown as text everywhere."""
+    hostile = diagnose(
+        results(
             python=HOSTILE,
             variables={"CUDA_VISIBLE_DEVICES": HOSTILE},
             nvml=nvml(h200(name=HOSTILE)),
@@ -69,7 +69,7 @@ def test_what_others_named_controls_no_terminal_and_no_page() -> None:
 
 
 class Tags(HTMLParser):
-    """Which elements and attributes there are, and whether each is closed."""
+    """Collects the elements and attributes, and checks that each is closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -90,7 +90,8 @@ class Tags(HTMLParser):
 
 
 def test_as_html() -> None:
-    """Static and whole: nothing that a front end would take out of an untrusted notebook carries meaning."""
+    """The HTML is static and complete: it needs nothing that a front end removes from an untrusted
+    notebook."""
     tags = Tags(diagnosis_view.html(ILL))
     assert tags.open == []
     assert tags.seen <= {
@@ -113,8 +114,8 @@ def test_as_html() -> None:
     ]
 
 
-def test_json_is_stable_and_comes_back() -> None:
-    """The names of the fields, and a diagnosis that was written is the one that is read."""
+def test_json_is_stable_and_can_be_read_back() -> None:
+    """The field names are fixed, and a diagnosis that was written can be read back."""
     values = json.loads(json.dumps(to_json(ILL)))
     assert list(values) == [
         *("schema", "version", "time", "place", "python", "variables", "status", "summary", "unfinished"),
@@ -123,28 +124,28 @@ def test_json_is_stable_and_comes_back() -> None:
     assert list(values["links"][0]) == [
         *("id", "title", "status", "found", "reason", "remedy", "command", "evidence")
     ]
-    assert isolated_run.doctor_of(values) == ILL
+    assert isolated_run.parse_diagnosis(values) == ILL
     values["of_a_newer_version"] = values["links"][0]["too"] = 1
-    assert isolated_run.doctor_of(values) == ILL
+    assert isolated_run.parse_diagnosis(values) == ILL
 
 
-# -- it ran yesterday ------------------------------------------------------------------------------------
+# -- compared with an earlier one ------------------------------------------------------------------------
 
 
-def test_what_changed_since_yesterday() -> None:
-    """Versions, the driver, a variable, a link that broke: from what to what."""
+def test_changes_since_an_earlier_diagnosis() -> None:
+    """Changes of versions, the driver, a variable and a check are shown with both values."""
     older = {
         "torch": TorchFiles("/env/lib/python3.12/site-packages/torch/__init__.py", ("/x",), "2.9.0", "12.8")
     }
-    before = diagnosis(
-        facts(
+    before = diagnose(
+        results(
             torch={"version": "2.9.0", "cuda": "12.8"},
             nvml=nvml(h200(), driver="570.86", cuda_driver="12.8"),
             packages=older,
         )
     )
-    after = diagnosis(facts(variables={"CUDA_VISIBLE_DEVICES": ""}))
-    assert [str(change) for change in changes(before, after)] == [
+    after = diagnose(results(variables={"CUDA_VISIBLE_DEVICES": ""}))
+    assert [str(change) for change in compare(before, after)] == [
         "PyTorch: 2.9.0, built for CUDA 12.8 → 2.13.0, built for CUDA 13.0",
         "CUDA runtime: 12.8 → 13.0",
         "Driver: 570.86, for CUDA up to 12.8 → 580.95.05, for CUDA up to 13.0",
@@ -153,70 +154,68 @@ def test_what_changed_since_yesterday() -> None:
         "Visible GPUs: all: CUDA_VISIBLE_DEVICES is not set → none (broken)",
         "variable CUDA_VISIBLE_DEVICES: nothing → ''",
     ]
-    text = diagnosis_view.text(after, 100, changes(before, after))
+    text = diagnosis_view.text(after, 100, compare(before, after))
     assert text.splitlines()[-8] == "Changed since then:"
 
 
-def test_nothing_changes_by_itself() -> None:
-    """Time alone is no change."""
-    assert changes(WELL, replace(WELL, time=WELL.time + 86400)) == ()
+def test_a_different_time_is_no_change() -> None:
+    """A different time is no change."""
+    assert compare(WELL, replace(WELL, time=WELL.time + 86400)) == ()
     assert diagnosis_view.text(WELL, 100, ()).splitlines()[-1] == "Nothing has changed since then."
 
 
-def test_a_link_that_only_one_of_them_has() -> None:
-    """Of another version of gpuwidget: it came, or it went."""
+def test_a_check_that_only_one_of_them_has() -> None:
+    """A check that only another version of gpuwidget has was added or removed."""
     fewer = replace(WELL, links=WELL.links[1:])
-    assert changes(fewer, WELL) == (Change("PyTorch", None, "2.13.0, built for CUDA 13.0"),)
-    assert changes(WELL, fewer) == (Change("PyTorch", "2.13.0, built for CUDA 13.0", None),)
+    assert compare(fewer, WELL) == (Change("PyTorch", None, "2.13.0, built for CUDA 13.0"),)
+    assert compare(WELL, fewer) == (Change("PyTorch", "2.13.0, built for CUDA 13.0", None),)
 
 
 # -- the command -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def examined(monkeypatch: pytest.MonkeyPatch) -> list[Doctor]:
-    """What the next examinations find, in order; nothing is really examined."""
+def examined(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
+    """The diagnoses of the next runs, in order; nothing is really checked."""
     found = [WELL]
 
-    def visit_shell(place: str, version: str, environment: Environment) -> Doctor:
+    def run_in_shell(place: str, version: str, environment: ProbeEnvironment) -> Diagnosis:
         assert (place, version) == ("shell", gpuwidget.__version__)
         return found[0]
 
-    monkeypatch.setattr(doctor, "visit", visit_shell)
+    monkeypatch.setattr(doctor, "run_in_subprocess", run_in_shell)
     return found
 
 
 def run(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Exit status, output and errors."""
+    """Return exit status, output and errors."""
     status = main(["doctor", *arguments])
     shown = capsys.readouterr()
     return status, shown.out, shown.err
 
 
-def test_the_exit_status_says_whether_all_is_found(
-    examined: list[Doctor], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """0 where nothing is broken, warnings or not; 1 where something is, or where a check did not finish."""
+def test_exit_status(examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]) -> None:
+    """The status is 0 if nothing is broken, with or without warnings; 1 if something is, or is unfinished."""
     assert run([], capsys)[:2] == (0, f"{diagnosis_view.text(WELL, 110)}\n")
-    examined[0] = diagnosis(facts(nvml=nvml(h200(pcie_width=8))))
+    examined[0] = diagnose(results(nvml=nvml(h200(pcie_width=8))))
     assert run([], capsys)[0] == 0
-    examined[0] = diagnosis(facts(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
+    examined[0] = diagnose(results(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
     assert examined[0].status == "warning"
     assert run([], capsys)[0] == 1
     examined[0] = ILL
     status, out, err = run(["--json"], capsys)
     assert (status, err) == (1, "")
-    assert isolated_run.doctor_of(json.loads(out)) == ILL
+    assert isolated_run.parse_diagnosis(json.loads(out)) == ILL
 
 
 def test_diff_compares_with_a_file(
-    examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """As text, and as JSON with the changes beside it; the status is that of today."""
+    """Text, and JSON with the changes beside the diagnosis; the status is the new diagnosis's."""
     file = tmp_path / "yesterday.json"
     file.write_text(run(["--json"], capsys)[1])
     assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
-    examined[0] = diagnosis(facts(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
+    examined[0] = diagnose(results(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
     assert examined[0].status == "warning"
     assert run([], capsys)[0] == 1
     examined[0] = ILL
@@ -233,10 +232,10 @@ def test_diff_compares_with_a_file(
 @pytest.mark.parametrize(
     ("text", "why"), [("no JSON", "It is no JSON."), ("{}", "It is no diagnosis of gpuwidget's.")]
 )
-def test_a_file_that_is_no_diagnosis_is_wrong_use(
-    examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
+def test_a_file_without_a_diagnosis_is_an_error(
+    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
 ) -> None:
-    """Exit status 2, with what to do; nothing is examined first."""
+    """Exit status 2, with what to do; no check runs before."""
     file = tmp_path / "x"
     file.write_text(text)
     examined.clear()
@@ -246,42 +245,42 @@ def test_a_file_that_is_no_diagnosis_is_wrong_use(
     assert run(["--diff", str(tmp_path / "nowhere")], capsys)[0] == 2
 
 
-def test_options_of_a_look_are_not_silently_dropped(
-    examined: list[Doctor], capsys: pytest.CaptureFixture[str]
+def test_options_of_other_commands_are_not_ignored(
+    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`gpuwidget -i 5 doctor` is wrong use; `gpuwidget --json doctor` is what it says."""
+    """`gpuwidget -i 5 doctor` is an error; `gpuwidget --json doctor` works."""
     assert main(["-i", "5", "doctor"]) == 2
     assert capsys.readouterr().err == "gpuwidget: doctor takes no --interval.\n"
     assert main(["--json", "doctor"]) == 0
-    assert isolated_run.doctor_of(json.loads(capsys.readouterr().out)) == WELL
+    assert isolated_run.parse_diagnosis(json.loads(capsys.readouterr().out)) == WELL
 
 
-def test_a_source_that_does_not_exist_hinders_no_doctor(
-    examined: list[Doctor], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_an_invalid_source_does_not_stop_the_doctor(
+    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is one of the things that are wrong: the doctor runs all the same."""
+    """An invalid source is an issue, and the doctor still runs."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
     assert run([], capsys)[0] == 0
 
 
 def test_a_file_written_by_another_shell(
-    examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Output is ASCII, which no terminal's encoding breaks; an editor's mark before it is no fault."""
-    examined[0] = diagnosis(facts(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
+    """The output is ASCII, which every terminal can encode; a byte order mark before it is accepted."""
+    examined[0] = diagnose(results(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
     out = run(["--json"], capsys)[1]
     assert out.isascii()
-    assert doctor_command.Diagnosis(examined[0]).to_json().isascii()
+    assert doctor_command.DiagnosisDisplay(examined[0]).to_json().isascii()
     file = tmp_path / "yesterday.json"
     file.write_text(out, encoding="utf-8-sig")
     assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
 
 
 @pytest.mark.parametrize("part", ["variables", "evidence"])
-def test_a_diagnosis_that_lacks_what_it_was_read_from(
-    examined: list[Doctor], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
+def test_a_diagnosis_without_its_evidence(
+    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
 ) -> None:
-    """Somebody took it out before sending it: that is wrong use, not a crash."""
+    """A diagnosis with fields removed is an error of usage, not a crash."""
     values = to_json(WELL)
     (values if part == "variables" else values["links"][3])[part] = None
     file = tmp_path / "x"
@@ -294,7 +293,7 @@ def test_a_diagnosis_that_lacks_what_it_was_read_from(
 
 
 def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
-    """`gpuwidget.doctor()` tells of a torch that it never brings into the process."""
+    """`gpuwidget.doctor()` reports on a torch that it never imports into this process."""
     fake_torch(tmp_path, WORKING)
     code = (
         "import gpuwidget, json, sys\n"
@@ -309,21 +308,21 @@ def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
     )
     loaded, values, bundle, same, ok = json.loads(done.stdout)
-    found: dict[str, Any] = {link["id"]: link for link in values["links"]}
+    found: dict[str, Any] = {check["id"]: check for check in values["links"]}
     assert (loaded, bundle, same, values["place"]) == ([], ["text/html", "text/plain"], True, "shell")
     assert found["torch"]["found"] == "2.10.0, built for CUDA 12.8"
     assert ok is (values["status"] != "broken")
 
 
-def test_a_switch_of_the_notebooks_own_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the notebook did to its own torch, a child would not know."""
-    asked: list[Notebook] = []
+def test_settings_of_the_notebooks_torch_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notebook's own torch settings reach the diagnosis, since a probe process can't know them."""
+    asked: list[NotebookState] = []
 
-    def visited(place: str, version: str, environment: object, *, notebook: Notebook) -> Doctor:
+    def run(place: str, version: str, environment: object, *, notebook: NotebookState) -> Diagnosis:
         asked.append(notebook)
         return WELL
 
-    monkeypatch.setattr(isolated_run, "visit", visited)
+    monkeypatch.setattr(isolated_run, "run_in_subprocess", run)
     monkeypatch.setattr(torch_switches, "compute_switches", lambda: None)
     doctor_command.doctor()
     off = torch_switches.ComputeSwitches(tf32_matmul=None, tf32_conv=None, cudnn=False)

@@ -1,4 +1,4 @@
-"""Every command that the doctor offers, executed: it leaves a whole installation, and the problem is gone."""
+"""Every command that the doctor offers is executed: the installation is complete, and the issue is gone."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from helpers_wheels import (
 from nvml_standin import Standin
 
 import gpuwidget.diagnostics
-from gpuwidget.diagnostics.probe_process import Environment
-from gpuwidget.diagnostics.run_checks import examine
-from gpuwidget.diagnostics.target import Patient
-from gpuwidget.model.diagnosis import Doctor, Link
+from gpuwidget.diagnostics.probe_process import ProbeEnvironment
+from gpuwidget.diagnostics.run_checks import run_checks
+from gpuwidget.diagnostics.target import Target
+from gpuwidget.model.diagnosis import Check, Diagnosis
 
 CU13 = "nvidia-cudnn-cu13==9.10.2.21"
 CU12 = "nvidia-cudnn-cu12==9.8.0.87"
@@ -34,12 +34,12 @@ NCCL13 = "nvidia-nccl-cu13==2.27.5"
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """A virtual environment, made once: that takes seconds."""
+    """A virtual environment, created once since that takes seconds."""
     return Installation(tmp_path_factory.mktemp("installation"))
 
 
 @dataclass
-class Machine:
+class FakeMachine:
     """An installation on a machine with a driver."""
 
     environment: Installation
@@ -48,32 +48,32 @@ class Machine:
     variables: dict[str, str]
     extra: list[str]
 
-    def examine(self) -> Doctor:
+    def examine(self) -> Diagnosis:
         path = self.environment.path
         variables = {**self.standin.environment(), "PATH": "/usr/bin:/bin", **self.variables}
-        seen = Environment(self.environment.python, [*path[:-1], *self.extra, path[-1]], variables)
-        return examine(Patient("shell", "0.1.0", seen, root=self.root, patience_s=60.0))
+        seen = ProbeEnvironment(self.environment.python, [*path[:-1], *self.extra, path[-1]], variables)
+        return run_checks(Target("shell", "0.1.0", seen, root=self.root, timeout_s=60.0))
 
-    def link(self, which: str) -> Link:
+    def check(self, which: str) -> Check:
         return next(one for one in self.examine().links if one.id == which)
 
     def follow(self, which: str, expected: str) -> None:
-        """Do what the link says; it is well after that, and every package is whole."""
-        before = self.link(which)
+        """Run the check's command; after that the check has no issue, and every package is complete."""
+        before = self.check(which)
         assert before.command is not None, before
         assert before.remedy is not None
         assert before.command in before.remedy
         shortened = before.command.replace(f"{self.environment.python} -m ", "")
         assert shortened == expected
         self.environment.shell(before.command)
-        after = self.link(which)
+        after = self.check(which)
         assert (after.status, after.reason) == ("ok", None)
         assert self.environment.damaged() == []
 
 
 @pytest.fixture
-def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterator[Machine]:
-    """With one H200 and a driver for CUDA 13."""
+def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterator[FakeMachine]:
+    """A machine with one H200 and a driver for CUDA 13."""
     environment.clear()
     standin = Standin(library, tmp_path / "driver", "gpus=1\ndriver=580.95.05")
     build_libcuda(standin.folder)
@@ -81,12 +81,12 @@ def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterato
     for name in ("dev/nvidia0", "dev/nvidiactl", "dev/nvidia-uvm"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).touch()
-    yield Machine(environment, standin, root, {}, [])
+    yield FakeMachine(environment, standin, root, {}, [])
     standin.scenario()
 
 
 def on_the_index(wheels: Path) -> None:
-    """cuDNN and NCCL for two versions of CUDA, which own the same files, and a torch that requires one."""
+    """cuDNN and NCCL for two CUDA versions, which own the same files, and a torch that requires one."""
     for requirement, file in ((CU13, CUDNN_FILE), (CU12, CUDNN_FILE), (NCCL13, NCCL_FILE)):
         name, version = requirement.split("==")
         make_wheel(wheels, name, version, {file: content(name)})
@@ -114,9 +114,9 @@ def instead(wrong: str, right: str) -> str:
     [("cudnn", "nvidia-cudnn-cu12", CU13), ("nccl", "nvidia-nccl-cu12", NCCL13)],
 )
 def test_two_packages_with_the_same_files(
-    machine: Machine, which: str, wrong: str, right: str, order: tuple[str, str]
+    machine: FakeMachine, which: str, wrong: str, right: str, order: tuple[str, str]
 ) -> None:
-    """To uninstall one takes the files of both away: the one that torch requires is installed again."""
+    """Uninstalling one removes the files of both, so the one that torch requires is reinstalled."""
     pip = machine.environment.pip
     on_the_index(machine.environment.wheels)
     pip("install", "torch")
@@ -126,12 +126,12 @@ def test_two_packages_with_the_same_files(
     machine.follow(which, instead(wrong, right))
 
 
-def test_where_another_package_requires_the_other_one(machine: Machine) -> None:
-    """No command is offered that would break that package."""
+def test_packages_that_require_different_libraries(machine: FakeMachine) -> None:
+    """No command is offered that would break a package that requires the other one."""
     on_the_index(machine.environment.wheels)
     make_wheel(machine.environment.wheels, "jax-cuda12", "0.5", {"jax.py": b"\n"}, ["nvidia-cudnn-cu12"])
     machine.environment.pip("install", "torch", "jax-cuda12")
-    one = machine.link("cudnn")
+    one = machine.check("cudnn")
     assert (one.command, one.remedy) == (
         None,
         "PyTorch requires nvidia-cudnn-cu13, but jax-cuda12 nvidia-cudnn-cu12: "
@@ -139,8 +139,8 @@ def test_where_another_package_requires_the_other_one(machine: Machine) -> None:
     )
 
 
-def test_other_libraries_with_the_same_files(machine: Machine) -> None:
-    """The same holds for every library that NVIDIA packs once a CUDA version."""
+def test_other_libraries_with_the_same_files(machine: FakeMachine) -> None:
+    """The same applies to every library that NVIDIA packages per CUDA version."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     right = "nvidia-cusparselt-cu13==0.8.0"
@@ -152,38 +152,39 @@ def test_other_libraries_with_the_same_files(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("left", [None, b"", b"half"])
-def test_a_library_that_is_missing_empty_or_cut_off(machine: Machine, left: bytes | None) -> None:
-    """A full disk or a broken download: the file is named with its package, and that alone is installed."""
+def test_a_library_that_is_missing_empty_or_cut_off(machine: FakeMachine, left: bytes | None) -> None:
+    """After a full disk or a broken download, the file and its package are named, and only that is
+    reinstalled."""
     on_the_index(machine.environment.wheels)
     machine.environment.pip("install", "torch")
     file = machine.environment.site / CUDNN_FILE
     file.unlink() if left is None else file.write_bytes(left)
     problem = {None: "is missing", b"": "is empty", b"half": "has 4 of 64 bytes"}[left]
-    one = machine.link("cudnn")
-    said = (one.reason or "", *one.evidence.values())
-    assert f"{CUDNN_FILE} of nvidia-cudnn-cu13 9.10.2.21 {problem}." in said
-    assert machine.link("torch").command == one.command
+    one = machine.check("cudnn")
+    texts = (one.reason or "", *one.evidence.values())
+    assert f"{CUDNN_FILE} of nvidia-cudnn-cu13 9.10.2.21 {problem}." in texts
+    assert machine.check("torch").command == one.command
     machine.follow("cudnn", again(CU13))
 
 
-def test_a_library_that_no_import_needs(machine: Machine) -> None:
-    """torch can be imported, and would fail later: that is found all the same."""
+def test_a_library_that_no_import_needs(machine: FakeMachine) -> None:
+    """A library that torch loads later is checked although the import works."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.13.0+cu130", "13.0", (CU13, NCCL13), files=())
     machine.environment.pip("install", "torch")
     (machine.environment.site / NCCL_FILE).write_bytes(b"half")
-    assert machine.link("torch").status == "ok"
-    assert machine.link("nccl").status == "broken"
+    assert machine.check("torch").status == "ok"
+    assert machine.check("nccl").status == "broken"
     machine.follow("nccl", again(NCCL13))
 
 
-def test_a_damaged_torch(machine: Machine) -> None:
-    """Its own build in its own version, from the index that has that build; its libraries stay."""
+def test_a_damaged_torch(machine: FakeMachine) -> None:
+    """The same build in the same version is installed from its index; its libraries stay."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.15.0+cu130", "13.0", (CU13, NCCL13))
     machine.environment.pip("install", "torch==2.13.0+cu130")
     (machine.environment.site / "torch/_tensor.py").write_bytes(b"# as")
-    one = machine.link("torch")
+    one = machine.check("torch")
     assert (one.status, one.reason) == (
         "warning",
         "torch/_tensor.py of torch 2.13.0+cu130 has 4 of 18 bytes.",
@@ -193,8 +194,8 @@ def test_a_damaged_torch(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("installed", [None, "9.8.0.87"])
-def test_a_library_of_another_version(machine: Machine, installed: str | None) -> None:
-    """None, or another than torch requires: the one that its metadata names."""
+def test_a_library_of_another_version(machine: FakeMachine, installed: str | None) -> None:
+    """A missing library, or one of another version, is installed in the version of torch's metadata."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     make_wheel(wheels, "nvidia-cudnn-cu13", "9.8.0.87", {CUDNN_FILE: content("nvidia-cudnn-cu13")})
@@ -215,8 +216,8 @@ def numpy_wheel(wheels: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize("imports", ["", "import numpy"])
-def test_a_broken_numpy_is_numpys(machine: Machine, imports: str) -> None:
-    """Where torch itself imports it, and where only arrays fail: numpy alone is installed again."""
+def test_a_broken_numpy(machine: FakeMachine, imports: str) -> None:
+    """Only numpy is reinstalled, whether the import of torch or only the conversion of arrays fails."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     numpy_wheel(wheels, "2.1.0")
@@ -226,15 +227,17 @@ def test_a_broken_numpy_is_numpys(machine: Machine, imports: str) -> None:
     (machine.environment.site / "numpy/core.py").write_text(
         "raise ImportError('multiarray failed to import')\n"
     )
-    one = machine.link("torch")
+    one = machine.check("torch")
     assert "numpy" in (one.reason or "")
-    assert any("multiarray failed to import" in said for said in (one.reason or "", *one.evidence.values()))
+    assert any(
+        "multiarray failed to import" in result for result in (one.reason or "", *one.evidence.values())
+    )
     assert (one.status == "broken") == (imports != "")
     machine.follow("torch", again("numpy==2.1.0"))
 
 
-def test_a_numpy_that_is_too_new(machine: Machine) -> None:
-    """An older torch was built with numpy 1: the remedy is not to install the same numpy again."""
+def test_a_numpy_that_is_too_new(machine: FakeMachine) -> None:
+    """An older torch was built with numpy 1: reinstalling the same numpy would not help."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     numpy_wheel(wheels, "2.1.0")
@@ -246,8 +249,8 @@ def test_a_numpy_that_is_too_new(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("left", ["nothing", "metadata"])
-def test_a_package_that_torch_requires_is_missing(machine: Machine, left: str) -> None:
-    """It is named, with the versions that torch asks for; what else is there stays."""
+def test_a_package_that_torch_requires_is_missing(machine: FakeMachine, left: str) -> None:
+    """The missing package is installed in the required version; nothing else changes."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     for version in ("1.12", "1.14"):
@@ -265,8 +268,8 @@ def test_a_package_that_torch_requires_is_missing(machine: Machine, left: str) -
         machine.follow("torch", again("sympy==1.14"))
 
 
-def test_two_torches_in_two_folders(machine: Machine, tmp_path: Path) -> None:
-    """One of them is uninstalled, and the other one remains as it was."""
+def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> None:
+    """One torch is uninstalled, and the other one stays as it was."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
     machine.extra.append(str(tmp_path / "other"))
@@ -275,23 +278,23 @@ def test_two_torches_in_two_folders(machine: Machine, tmp_path: Path) -> None:
     machine.follow("torch", "pip uninstall -y torch")
 
 
-def test_two_torches_one_of_which_pip_leaves_alone(machine: Machine, tmp_path: Path) -> None:
-    """A virtual environment's pip uninstalls nothing outside of it: no command is offered for that."""
+def test_two_torches_one_of_which_pip_does_not_uninstall(machine: FakeMachine, tmp_path: Path) -> None:
+    """A virtual environment's pip uninstalls nothing outside of it, so no command is offered."""
     on_the_index(machine.environment.wheels)
     other = str(tmp_path / "other")
     machine.environment.pip("install", "--target", other, "torch")
     machine.environment.pip("install", "torch")
     path = [other, *machine.environment.path]
-    seen = Environment(machine.environment.python, path, machine.variables)
-    found = examine(Patient("shell", "0.1.0", seen, root=machine.root, patience_s=60.0)).links[0]
+    seen = ProbeEnvironment(machine.environment.python, path, machine.variables)
+    found = run_checks(Target("shell", "0.1.0", seen, root=machine.root, timeout_s=60.0)).links[0]
     assert (found.status, found.command) == ("warning", None)
     assert found.remedy == (
         f"Keep one of them: take {other} off the path (PYTHONPATH, a .pth file), or delete its torch."
     )
 
 
-def test_two_torches_in_one_folder(machine: Machine) -> None:
-    """Their files are the same: to uninstall one would take those of the other away."""
+def test_two_torches_in_one_folder(machine: FakeMachine) -> None:
+    """Two torches in one folder share their files: uninstalling one would damage the other."""
     site = machine.environment.site
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
@@ -299,19 +302,19 @@ def test_two_torches_in_one_folder(machine: Machine) -> None:
     (site / "torch-2.12.0+cu130.dist-info").rename(site / "kept")
     machine.environment.pip("install", "--ignore-installed", "torch==2.13.0+cu130")
     (site / "kept").rename(site / "torch-2.12.0+cu130.dist-info")
-    one = machine.link("torch")
+    one = machine.check("torch")
     assert one.command is not None
     assert "uninstall -y torch" in one.command
     machine.environment.shell(one.command)
-    assert machine.link("torch").status == "ok"
+    assert machine.check("torch").status == "ok"
     assert machine.environment.damaged() == []
 
 
 INDEX = "--index-url https://download.pytorch.org/whl"
 
 
-def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: Machine) -> None:
-    """The build changes, its missing libraries come with it, and a newer torch does not."""
+def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: FakeMachine) -> None:
+    """The build changes, its missing libraries are installed, and torch's version stays."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.13.0+cpu", None, files=())
     torch_wheel(machine.environment.wheels, "2.15.0+cu130", "13.0", (CU13, NCCL13))
@@ -319,9 +322,9 @@ def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: Machine) -> N
     machine.follow("torch", f"pip install torch==2.13.0+cu130 {INDEX}/cu130")
 
 
-def test_a_driver_that_is_too_old_for_the_build(machine: Machine) -> None:
-    """The same version for an older CUDA; the library that the old build leaves behind is the next finding,
-    and its command leaves all whole too."""
+def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
+    """The same version for an older CUDA; the old build's leftover library is the next issue, and its command
+    leaves the installation complete too."""
     on_the_index(machine.environment.wheels)
     make_wheel(
         machine.environment.wheels,
@@ -333,26 +336,26 @@ def test_a_driver_that_is_too_old_for_the_build(machine: Machine) -> None:
     machine.standin.scenario("gpus=1\ndriver=570.86.15")
     machine.environment.pip("install", "torch==2.13.0+cu130")
     torch = machine.environment.site / "torch/__init__.py"
-    # The list of sizes goes with the change: this torch only answers as one with too old a driver does.
+    # The list of sizes changes too: this torch only simulates one for which the driver is too old.
     torch.write_text(
         torch.read_text().replace("is_available=lambda: True, d", "is_available=lambda: not 1, d")
     )
-    before = machine.link("driver")
+    before = machine.check("driver")
     assert before.status == "broken"
     assert before.command == f"{machine.environment.python} -m pip install torch==2.13.0+cu126 {INDEX}/cu126"
     machine.environment.shell(before.command)
-    assert machine.link("driver").status == "ok"
+    assert machine.check("driver").status == "ok"
     machine.follow("cudnn", instead("nvidia-cudnn-cu13", CU12))
 
 
-def test_an_environment_without_torch(machine: Machine) -> None:
-    """The build that this driver runs."""
+def test_an_environment_without_torch(machine: FakeMachine) -> None:
+    """The installed build is one that this driver supports."""
     on_the_index(machine.environment.wheels)
     machine.follow("torch", "pip install torch")
 
 
-def test_another_package_over_ours(machine: Machine) -> None:
-    """What the administrator configured is installed once the other package is gone."""
+def test_another_package_over_ours(machine: FakeMachine) -> None:
+    """The configured package is installed after the other one is gone."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     ours = make_wheel(wheels, "jupyterlab-gpuwidget", "0.1.0", {"gpuwidget/__init__.py": b"ours = 1\n"})
@@ -363,8 +366,8 @@ def test_another_package_over_ours(machine: Machine) -> None:
     machine.follow("package", instead("gpuwidget", str(ours)))
 
 
-def test_a_module_pynvml_that_is_not_nvidias(machine: Machine) -> None:
-    """The old fork goes, and NVIDIA's own package is whole after it."""
+def test_a_module_pynvml_that_is_not_nvidias(machine: FakeMachine) -> None:
+    """The old fork is removed, and NVIDIA's own package is complete after it."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     real = (machine.environment.borrowed / "pynvml.py").read_bytes()
@@ -375,67 +378,67 @@ def test_a_module_pynvml_that_is_not_nvidias(machine: Machine) -> None:
     machine.follow("driver", instead("pynvml", "nvidia-ml-py==13.580.65"))
 
 
-# -- none is forgotten -----------------------------------------------------------------------------------
+# -- completeness ----------------------------------------------------------------------------------------
 
 EXECUTED: dict[str, Callable[..., None]] = {
-    "build": test_a_driver_that_is_too_old_for_the_build,
-    "install": test_a_build_for_the_cpu_gets_cuda_in_its_own_version,
-    "keep_one_torch": test_two_torches_in_one_folder,
-    "nvml_binding": test_a_module_pynvml_that_is_not_nvidias,
-    "older_numpy": test_a_numpy_that_is_too_new,
-    "our_package": test_another_package_over_ours,
+    "build_command": test_a_driver_that_is_too_old_for_the_build,
+    "install_torch": test_a_build_for_the_cpu_gets_cuda_in_its_own_version,
+    "remove_duplicate_torch": test_two_torches_in_one_folder,
+    "install_nvml_binding": test_a_module_pynvml_that_is_not_nvidias,
+    "install_older_numpy": test_a_numpy_that_is_too_new,
+    "reinstall_gpuwidget": test_another_package_over_ours,
     "reinstall": test_a_library_that_is_missing_empty_or_cut_off,
-    "replace": test_two_packages_with_the_same_files,
-    "require": test_a_package_that_torch_requires_is_missing,
+    "replace_package": test_two_packages_with_the_same_files,
+    "install_required": test_a_package_that_torch_requires_is_missing,
 }
-"""Functions of remedies.py that put a command together, with the test that executes it."""
+"""The functions of fixes.py that build a command, with the test that executes it."""
 NOT_EXECUTED = {
-    "conda_with_cuda": "needs conda and its channels",
-    "fix_libraries": "offers what reinstall() does",
-    "remedy_for": "offers what fix_libraries() does",
-    "unset": "no command: the variable is set where the server is started",
+    "conda_cuda_build": "needs conda and its channels",
+    "reinstall_libraries": "offers what reinstall() does",
+    "missing_library_fix": "offers what reinstall_libraries() does",
+    "library_path_fix": "no command: the variable is set where the server is started",
 }
 CHANGES_THE_MACHINE = {
     "_JOIN_GROUP": "sudo usermod: changes the machine's users",
-    "_KEEP_READY": "sudo systemctl: changes the machine's services",
+    "_ENABLE_PERSISTENCE": "sudo systemctl: changes the machine's services",
     "_LIST_SHM": "ls: changes nothing",
     "_LOAD": "sudo modprobe: loads the driver",
-    "_MAKE_FILES": "sudo nvidia-modprobe: needs the driver",
-    "_MORE_SHM": "sudo mount: changes the machine's mounts",
+    "_CREATE_DEVICE_FILES": "sudo nvidia-modprobe: needs the driver",
+    "_ENLARGE_SHM": "sudo mount: changes the machine's mounts",
     "_RELOAD_UVM": "sudo rmmod, modprobe: needs the driver",
     "_RESET": "sudo nvidia-smi --gpu-reset: needs a GPU",
     "_START_FABRIC": "sudo systemctl: needs NVSwitch",
     "_TOPOLOGY": "nvidia-smi: changes nothing, needs the driver",
     "_ONE_SLICE": "sudo nvidia-smi mig: needs a GPU with MIG",
-    "share": "sudo nvidia-smi -c: needs a GPU",
+    "allow_sharing": "sudo nvidia-smi -c: needs a GPU",
 }
-"""Commands that the links offer besides, and why no test executes them."""
-DERIVED = {"command": "one of build() or of the constants, chosen by the link"}
-HEALTH = Path(gpuwidget.diagnostics.__file__ or "").parent
+"""Other commands of the checks, with the reason why no test executes them."""
+DERIVED = {"command": "one of build_command() or of the constants, chosen by the check"}
+DIAGNOSTICS = Path(gpuwidget.diagnostics.__file__ or "").parent
 
 
-def test_every_command_is_executed_or_says_why_not() -> None:
-    """A new remedy with a command is a new entry here, with its test or the reason that there is none."""
-    tree = ast.parse((HEALTH / "fixes.py").read_text(encoding="utf-8"))
+def test_every_command_is_executed_or_has_a_reason() -> None:
+    """A new fix with a command needs an entry here, with its test or the reason that there is none."""
+    tree = ast.parse((DIAGNOSTICS / "fixes.py").read_text(encoding="utf-8"))
     offering = {
         one.name
         for one in tree.body
         if isinstance(one, ast.FunctionDef)
         and not one.name.startswith("_")
         and one.returns is not None
-        and (ast.unparse(one.returns) == "Fix" or one.name == "build")
+        and (ast.unparse(one.returns) == "Fix" or one.name == "build_command")
     }
     assert offering == {*EXECUTED, *NOT_EXECUTED}
 
 
 def test_every_other_command_has_its_reason() -> None:
-    """Each fourth argument of a finding is a command."""
+    """The fourth argument of every Issue is a command that is listed here."""
     found = set()
-    for file in HEALTH.glob("*.py"):
+    for file in DIAGNOSTICS.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding":
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Issue":
                 found |= {ast.unparse(one) for one in node.args[3:]}
                 found |= {ast.unparse(one.value) for one in node.keywords if one.arg == "command"}
-    # Of one of several, the others are named where they are chosen.
-    chosen = {"_MORE_SHM", "_LOAD"}
+    # Commands that are chosen from several are named where they are chosen.
+    chosen = {"_ENLARGE_SHM", "_LOAD"}
     assert found | chosen == {*CHANGES_THE_MACHINE, *DERIVED}

@@ -1,4 +1,4 @@
-"""What is read of files: devices, containers, the kernel's log, packages' metadata."""
+"""Reading files: device files, containers, the kernel log, package metadata."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from helpers_doctor import fake_torch
 
-from gpuwidget.diagnostics import kernel_log, machine, packages
-from gpuwidget.diagnostics.packages import Copy, Installed, TorchFiles
+from gpuwidget.diagnostics import machine, packages
+from gpuwidget.diagnostics.packages import InstalledPackage, TorchCopy, TorchFiles
 from gpuwidget.diagnostics.torch_probe import LIBRARIES
 
 
 def files(root: Path, **texts: str) -> Path:
-    """A machine's files, ``__`` in a name for a slash."""
+    """Create a machine's files; ``__`` in a name stands for a slash."""
     for name, text in texts.items():
         path = root / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,13 +27,13 @@ def files(root: Path, **texts: str) -> Path:
     return root
 
 
-def look(root: Path, **variables: str) -> machine.Machine:
-    """That machine, with these environment variables."""
-    return machine.look(variables, root, LIBRARIES)
+def look(root: Path, **variables: str) -> machine.MachineState:
+    """Return the state of that machine with these environment variables."""
+    return machine.inspect(variables, root, LIBRARIES)
 
 
 def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """GPUs first, the control files, the slices'; a file that is missing beside a GPU's is told."""
+    """GPUs first, then control files and MIG slices; a file that is missing beside a GPU's is reported."""
     names = ("nvidia10", "nvidia2", "nvidiactl", "nvidia-caps/nvidia-cap1", "nvidia-modeset", "sda")
     for name in names:
         files(tmp_path, **{f"dev/{name}": ""})
@@ -61,10 +61,10 @@ def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
         ({}, {"container": "podman"}, "the variable 'container'"),
     ],
 )
-def test_how_a_container_is_known(
+def test_signs_of_a_container(
     tmp_path: Path, texts: dict[str, str], variables: dict[str, str], container: str | None
 ) -> None:
-    """By the marks that the common ones leave."""
+    """Common containers are recognized."""
     assert look(files(tmp_path, **texts), **variables).container == container
 
 
@@ -76,13 +76,13 @@ def test_how_a_container_is_known(
     ],
 )
 def test_the_kernel_module_of_either_flavour(tmp_path: Path, text: str) -> None:
-    """NVIDIA's own and the open one."""
+    """The proprietary and the open kernel module."""
     assert look(files(tmp_path, proc__driver__nvidia__version=text)).module == "580.95.05"
     assert look(files(tmp_path / "none")).module is None
 
 
 def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
-    """The daemon by its pipe, WSL by its kernel's name."""
+    """The MPS daemon is recognized by its pipe, WSL by its kernel's name."""
     files(tmp_path, tmp__nvidia_mps__control="", proc__sys__kernel__osrelease="6.6-microsoft-standard-WSL2\n")
     (tmp_path / "tmp/nvidia_mps").rename(tmp_path / "tmp/nvidia-mps")
     found = look(tmp_path)
@@ -90,8 +90,8 @@ def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
     assert look(tmp_path, CUDA_MPS_PIPE_DIRECTORY="/elsewhere").mps is None
 
 
-def test_what_a_dead_mps_daemon_left(tmp_path: Path) -> None:
-    """Its pipe stays behind; in a container the daemon is the host's, and not to be seen."""
+def test_leftovers_of_a_dead_mps_daemon(tmp_path: Path) -> None:
+    """A pipe may be left over; in a container the daemon runs on the host, and can't be seen."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     for where, number, runs in (("dead", ended.pid, False), ("alive", os.getpid(), True)):
@@ -103,7 +103,7 @@ def test_what_a_dead_mps_daemon_left(tmp_path: Path) -> None:
 
 
 def test_libraries_in_the_library_path(tmp_path: Path) -> None:
-    """CUDA's only, by folder; folders without any, or that are not there, are left out."""
+    """Only CUDA's libraries by folder; folders without any, or that do not exist, are left out."""
     names = ("libcudnn_ops.so.9", "libcublasLt.so.12", "libfoo.so", "libcudnn.a")
     for name in names:
         files(tmp_path / "cuda", **{name: ""})
@@ -114,8 +114,8 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
     }
 
 
-def test_the_library_path_by_its_real_names(tmp_path: Path) -> None:
-    """/usr/local/cuda/lib64 is a link, and so may be its files: both lead back to how it was written."""
+def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
+    """/usr/local/cuda/lib64 and its files may be links: both lead back to the spelling in the variable."""
     root = tmp_path.resolve()
     files(root / "cuda-13.0/lib", **{"libcudart.so.13": ""})
     files(root / "elsewhere", **{"libcudnn.so.9.10": ""})
@@ -128,21 +128,21 @@ def test_the_library_path_by_its_real_names(tmp_path: Path) -> None:
 
 
 def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
-    """Address and number; nothing of the program's name that stands beside them."""
+    """Address and number are read, and nothing of the program's name beside them."""
     text = (
         "6,1,100,-;Linux version 6.1\n"
         "4,9,200,-;NVRM: Xid (PCI:0000:17:00): 31, pid=77, name=secret.py, Ch 00000008\n"
         "4,9,300,-;NVRM: Xid (PCI:0000:CA:00): 79, GPU has fallen off the bus.\n"
     )
-    assert kernel_log.xids(files(tmp_path, dev__kmsg=text)) == (("0000:17:00", 31), ("0000:ca:00", 79))
-    assert kernel_log.xids(tmp_path / "nowhere") is None
+    assert machine._logged_xids(files(tmp_path, dev__kmsg=text)) == (("0000:17:00", 31), ("0000:ca:00", 79))
+    assert machine._logged_xids(tmp_path / "nowhere") is None
 
 
 # -- packages --------------------------------------------------------------------------------------------
 
 
 def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None = None) -> None:
-    """A package with its metadata, as pip leaves it."""
+    """A package with metadata as pip writes it."""
     record = []
     for path, text in (texts or {}).items():
         file = site / path
@@ -157,8 +157,8 @@ def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None
     (folder / "RECORD").write_text("\n".join([*record, f"{folder.name}/RECORD,,"]))
 
 
-def test_what_is_installed(tmp_path: Path) -> None:
-    """torch and NVIDIA's packages; of two copies on the path the one that is imported."""
+def test_installed_packages(tmp_path: Path) -> None:
+    """Torch and NVIDIA's packages; of two copies on the path the imported one."""
     install(tmp_path / "a", "torch", "2.10.0")
     install(tmp_path / "b", "torch", "2.9.0")
     install(tmp_path / "b", "nvidia-cudnn-cu12", "9.10.2.21")
@@ -166,50 +166,53 @@ def test_what_is_installed(tmp_path: Path) -> None:
     install(tmp_path / "b", "numpy", "2.0")
     fake_torch(tmp_path / "a", "")
     fake_torch(tmp_path / "b", "")
-    found = packages.look([str(tmp_path / "a"), str(tmp_path / "b")])
+    found = packages.inspect([str(tmp_path / "a"), str(tmp_path / "b")])
     assert found.cuda == (
-        Installed("nvidia-cudnn-cu12", "9.10.2.21", "pip"),
-        Installed("torch", "2.10.0", "pip"),
+        InstalledPackage("nvidia-cudnn-cu12", "9.10.2.21", "pip"),
+        InstalledPackage("torch", "2.10.0", "pip"),
     )
-    assert found.binding == (Installed("nvidia-ml-py", "13.580.65", "pip"),)
-    assert found.torch_copies == (Copy("2.10.0", str(tmp_path / "a")), Copy("2.9.0", str(tmp_path / "b")))
+    assert found.binding == (InstalledPackage("nvidia-ml-py", "13.580.65", "pip"),)
+    assert found.torch_copies == (
+        TorchCopy("2.10.0", str(tmp_path / "a")),
+        TorchCopy("2.9.0", str(tmp_path / "b")),
+    )
     folder = tmp_path / "a/torch"
     file = f"{folder}/__init__.py"
     assert found.torch == TorchFiles(file, (str(folder),), "2.10.0", "12.8", os.path.realpath(file))
-    assert packages.look([str(tmp_path / "none")]).torch is None
+    assert packages.inspect([str(tmp_path / "none")]).torch is None
 
 
-def test_one_torch_is_not_two(tmp_path: Path) -> None:
-    """An environment with lib64 as a link to lib, what pip left behind, metadata without a package."""
+def test_one_torch_is_not_counted_twice(tmp_path: Path) -> None:
+    """An environment with lib64 as a link to lib, pip's leftovers, and metadata without a package."""
     install(tmp_path / "lib", "torch", "2.9.0")
     fake_torch(tmp_path / "lib", "")
     (tmp_path / "lib64").symlink_to("lib")
     install(tmp_path / "lib", "torch", "2.8.0")
     (tmp_path / "lib/torch-2.8.0.dist-info").rename(tmp_path / "lib/~orch-2.8.0.dist-info")
     install(tmp_path / "gone", "torch", "2.7.0")
-    found = packages.look([str(tmp_path / name) for name in ("lib64", "lib", "gone")])
-    assert found.torch_copies == (Copy("2.9.0", str(tmp_path / "lib64")),)
-    assert found.cuda == (Installed("torch", "2.9.0", "pip"),)
+    found = packages.inspect([str(tmp_path / name) for name in ("lib64", "lib", "gone")])
+    assert found.torch_copies == (TorchCopy("2.9.0", str(tmp_path / "lib64")),)
+    assert found.cuda == (InstalledPackage("torch", "2.9.0", "pip"),)
 
 
 @pytest.mark.parametrize("text", ["", "cuda = 12", "this is no Python (", "cuda = None"])
-def test_a_version_file_that_says_nothing(tmp_path: Path, text: str) -> None:
-    """It is unknown then, and nothing fails."""
+def test_an_invalid_version_file(tmp_path: Path, text: str) -> None:
+    """Invalid metadata is unknown, and nothing fails."""
     fake_torch(tmp_path, "")
     (tmp_path / "torch/version.py").write_text(text)
-    found = packages.look([str(tmp_path)]).torch
+    found = packages.inspect([str(tmp_path)]).torch
     assert found is not None
     assert (found.version, found.cuda) == (None, None)
 
 
 def test_another_package_over_our_files(tmp_path: Path) -> None:
-    """Our files against what was recorded of them: the older gpuwidget's installed over ours is seen."""
+    """Files that differ from their record are found: the older gpuwidget was installed over ours."""
     first, second = "gpuwidget/__init__.py", "gpuwidget/cli.py"
     install(tmp_path, "jupyterlab-gpuwidget", "0.1.0", {first: "ours", second: "ours"})
-    found = packages.look([str(tmp_path)])
+    found = packages.inspect([str(tmp_path)])
     assert (found.ours, found.other, found.changed) == ("0.1.0", None, ())
     install(tmp_path, "gpuwidget", "0.0.3", {first: "theirs"})
     (tmp_path / second).unlink()
-    found = packages.look([str(tmp_path)])
+    found = packages.inspect([str(tmp_path)])
     assert (found.ours, found.other) == ("0.1.0", "0.0.3")
     assert found.changed == (first, second)

@@ -1,4 +1,4 @@
-"""The examination with real children: a torch that raises, crashes, hangs or works; a stand-in for NVML."""
+"""Runs with real probe processes: a torch that raises, crashes, hangs or works, and a stand-in for NVML."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from helpers_doctor import WORKING, build_libcuda, fake_torch
 from nvml_standin import Standin
 
 from gpuwidget.diagnostics import isolated_run
-from gpuwidget.diagnostics.probe_process import Child, Environment
-from gpuwidget.diagnostics.run_checks import examine
-from gpuwidget.diagnostics.target import Notebook, Patient
-from gpuwidget.model.diagnosis import Doctor, Link
+from gpuwidget.diagnostics.probe_process import ProbeEnvironment, ProbeProcess
+from gpuwidget.diagnostics.run_checks import run_checks
+from gpuwidget.diagnostics.target import NotebookState, Target
+from gpuwidget.model.diagnosis import Check, Diagnosis
 from gpuwidget.model.errors import DoctorError
 
-PATIENCE_S = 60.0
+PROBE_TIMEOUT_S = 60.0
 LIBCUDNN = "libcudnn.so.9: cannot open shared object file: No such file or directory"
 
 
-class Place:
-    """An environment with a torch of its own, on a machine with files and a driver of its own."""
+class FakeEnvironment:
+    """An environment with a fake torch, on a machine with its own files and driver."""
 
     def __init__(self, folder: Path, standin: Standin) -> None:
         self.folder = folder
@@ -40,37 +40,37 @@ class Place:
         self.variables = {**standin.environment(), "PATH": "/usr/bin:/bin"}
         self.path = [str(folder / "site"), *sys.path]
 
-    def torch(self, body: str, **facts: str | None) -> None:
-        """The package that ``import torch`` finds there."""
-        fake_torch(self.folder / "site", body, **facts)  # type: ignore[arg-type]
+    def torch(self, body: str, **results: str | None) -> None:
+        """Make the package that ``import torch`` finds."""
+        fake_torch(self.folder / "site", body, **results)  # type: ignore[arg-type]
 
     @property
-    def environment(self) -> Environment:
-        return Environment(sys.executable, self.path, self.variables)
+    def environment(self) -> ProbeEnvironment:
+        return ProbeEnvironment(sys.executable, self.path, self.variables)
 
-    def examine(self, patience_s: float = PATIENCE_S) -> Doctor:
-        return examine(Patient("shell", "0.1.0", self.environment, root=self.root, patience_s=patience_s))
+    def examine(self, timeout_s: float = PROBE_TIMEOUT_S) -> Diagnosis:
+        return run_checks(Target("shell", "0.1.0", self.environment, root=self.root, timeout_s=timeout_s))
 
 
 @pytest.fixture
-def place(tmp_path: Path, library: Path) -> Iterator[Place]:
-    """A machine with two H200s whose driver answers."""
+def fake(tmp_path: Path, library: Path) -> Iterator[FakeEnvironment]:
+    """A machine with two H200s and a working driver."""
     standin = Standin(library, tmp_path / "driver", "gpus=2\ndriver=580.95.05")
-    yield Place(tmp_path, standin)
+    yield FakeEnvironment(tmp_path, standin)
     standin.scenario()
 
 
-def links(doctor: Doctor) -> dict[str, Link]:
-    """By id."""
-    return {link.id: link for link in doctor.links}
+def links(doctor: Diagnosis) -> dict[str, Check]:
+    """Return the checks by id."""
+    return {check.id: check for check in doctor.links}
 
 
-def test_a_torch_that_works_is_found_from_top_to_bottom(place: Place) -> None:
-    """Versions by torch itself, the driver by NVML and by CUDA; what libraries print is passed over."""
-    build_libcuda(place.standin.folder)
-    place.torch(WORKING)
-    found = links(place.examine())
-    assert {which: link.found for which, link in found.items() if which != "shm"} == {
+def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -> None:
+    """Versions are torch's, the driver's are NVML's and CUDA's; what libraries print is ignored."""
+    build_libcuda(fake.standin.folder)
+    fake.torch(WORKING)
+    found = links(fake.examine())
+    assert {which: check.found for which, check in found.items() if which != "shm"} == {
         "torch": "2.10.0, built for CUDA 12.8",
         "cuda": "12.8",
         "cudnn": "9.10.2",
@@ -85,15 +85,15 @@ def test_a_torch_that_works_is_found_from_top_to_bottom(place: Place) -> None:
         "peers": "NVLink",
         "package": "0.1.0",
     }
-    assert found["driver"].evidence["libcuda"] == str(place.standin.folder / "libcuda.so.1")
+    assert found["driver"].evidence["libcuda"] == str(fake.standin.folder / "libcuda.so.1")
     assert found["visible"].evidence["GPUs that CUDA shows"] == "1"
-    assert "broken" not in {link.status for link in found.values()}
+    assert "broken" not in {check.status for check in found.values()}
 
 
-def test_a_torch_that_lacks_cudnn_is_told_by_its_name(place: Place) -> None:
-    """`import torch` raises: which link that is, its version all the same, and what is below it."""
-    place.torch(f"raise ImportError({LIBCUDNN!r})")
-    found = links(place.examine())
+def test_a_torch_without_cudnn(fake: FakeEnvironment) -> None:
+    """If `import torch` raises, the missing library's check is named, and the checks below it still run."""
+    fake.torch(f"raise ImportError({LIBCUDNN!r})")
+    found = links(fake.examine())
     assert found["torch"].found == "2.10.0, which can't be imported"
     assert found["torch"].reason == f"'import torch' raises ImportError: {LIBCUDNN}."
     assert found["cudnn"].reason == "libcudnn.so.9, which PyTorch needs, is not found or does not fit."
@@ -104,101 +104,101 @@ def test_a_torch_that_lacks_cudnn_is_told_by_its_name(place: Place) -> None:
     )
 
 
-def test_where_some_containers_have_the_driver_is_no_stranger(place: Place) -> None:
-    """libcuda in the library path is how it gets there: taking it out would hide the GPU."""
-    build_libcuda(place.standin.folder)
-    place.torch(f"raise ImportError({LIBCUDNN!r})")
-    remedy = links(place.examine())["torch"].remedy
+def test_libcuda_in_the_library_path_is_no_issue(fake: FakeEnvironment) -> None:
+    """libcuda in the library path is how some containers provide it: removing it would hide the GPU."""
+    build_libcuda(fake.standin.folder)
+    fake.torch(f"raise ImportError({LIBCUDNN!r})")
+    remedy = links(fake.examine())["torch"].remedy
     assert remedy is not None
     assert "LD_LIBRARY_PATH" not in remedy
 
 
-def test_a_torch_that_crashes_python_is_survived(place: Place) -> None:
-    """A segmentation fault in the import ends the look, not the doctor."""
-    place.torch("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    found = links(place.examine())
+def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
+    """A segmentation fault in the import ends the probe, not the doctor."""
+    fake.torch("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    found = links(fake.examine())
     assert found["torch"].reason == "'import torch' crashes Python (SIGSEGV)."
     assert found["gpu"].found == "2 \N{MULTIPLICATION SIGN} NVIDIA H200"
 
 
-def test_a_torch_that_hangs_is_given_up(place: Place) -> None:
-    """After its patience the doctor tells what is known without it."""
-    place.torch("import time; time.sleep(600)")
-    found = links(place.examine(patience_s=3.0))
+def test_a_torch_that_hangs(fake: FakeEnvironment) -> None:
+    """After the timeout the diagnosis has what is known without it."""
+    fake.torch("import time; time.sleep(600)")
+    found = links(fake.examine(timeout_s=3.0))
     assert found["torch"].reason == "'import torch' did not finish within 3 s."
     assert found["driver"].found == "580.95.05, for CUDA up to 13.0"
 
 
-def test_a_driver_that_hangs_is_given_up(place: Place) -> None:
-    """NVML does not return: torch is examined all the same."""
-    place.torch(WORKING)
-    place.standin.scenario("nvmlInitWithFlags=hang")
-    found = links(place.examine(patience_s=4.0))
+def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
+    """If NVML does not return, torch is still checked."""
+    fake.torch(WORKING)
+    fake.standin.scenario("nvmlInitWithFlags=hang")
+    found = links(fake.examine(timeout_s=4.0))
     assert found["driver"].reason == "The driver did not answer within 4 s: nvmlInit did not return."
     assert found["torch"].status == "ok"
 
 
-def test_libraries_and_kernel_module_that_do_not_fit(place: Place) -> None:
-    """NVML's error 18; the version of the module that is still loaded is read beside it."""
-    place.torch(WORKING)
-    place.standin.scenario("nvmlInitWithFlags=error 18")
-    version = place.root / "proc/driver/nvidia/version"
+def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> None:
+    """NVML's error 18 is shown with the version of the module that is still loaded."""
+    fake.torch(WORKING)
+    fake.standin.scenario("nvmlInitWithFlags=error 18")
+    version = fake.root / "proc/driver/nvidia/version"
     version.parent.mkdir(parents=True)
     version.write_text(
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Fri Jan 17\nGCC version: 12\n"
     )
-    found = links(place.examine())
+    found = links(fake.examine())
     assert found["driver"].reason == (
         "The driver's libraries were updated while the old kernel module runs (570.86.15 is still loaded)."
     )
 
 
-def test_cuda_that_does_not_start(place: Place) -> None:
-    """The error of the driver's own library for CUDA, in its words."""
-    build_libcuda(place.standin.folder)
-    place.torch(WORKING)
-    place.variables["FAKE_CUINIT"] = "719"
-    assert links(place.examine())["gpu"].reason == (
+def test_cuda_that_does_not_start(fake: FakeEnvironment) -> None:
+    """The error of CUDA's driver library is shown with its text."""
+    build_libcuda(fake.standin.folder)
+    fake.torch(WORKING)
+    fake.variables["FAKE_CUINIT"] = "719"
+    assert links(fake.examine())["gpu"].reason == (
         "CUDA does not start: CUDA_ERROR_OF_A_TEST: what a test says (719)."
     )
 
 
 NAMES = {"json", "queue", "random", "select", "signal", "subprocess", "token", "types", "ast", "inspect"}
-"""Modules of Python that a user's file can hide, if the interpreter does not have them built in."""
+"""Standard modules that a user's file can hide, if the interpreter does not have them built in."""
 
 
 @pytest.mark.parametrize("name", sorted(NAMES - {*sys.builtin_module_names}))
-def test_files_of_the_users_named_like_pythons_own_do_no_harm(place: Place, name: str) -> None:
-    """A json.py in front of the path may break the notebook, not the way to the child; it is named."""
-    user = place.folder / "user"
+def test_users_files_named_like_standard_modules_do_no_harm(fake: FakeEnvironment, name: str) -> None:
+    """A json.py first on the path may break the notebook, but not the probe; it is reported."""
+    user = fake.folder / "user"
     user.mkdir()
     (user / f"{name}.py").write_text("raise RuntimeError('the user has a file of that name')\n")
-    place.torch(WORKING)
-    place.path.insert(0, str(user))
-    doctor = isolated_run.visit("kernel", "0.1.0", place.environment)
+    fake.torch(WORKING)
+    fake.path.insert(0, str(user))
+    doctor = isolated_run.run_in_subprocess("kernel", "0.1.0", fake.environment)
     found = links(doctor)["torch"]
     assert (found.status, found.found) == ("warning", "2.10.0, built for CUDA 12.8")
     assert found.reason == f"{name}.py in {user} hides Python's own module {name}."
 
 
-def test_a_file_of_the_users_that_breaks_the_import_is_its_reason(place: Place) -> None:
-    """torch finds it as the notebook would: then it is the remedy."""
-    user = place.folder / "user"
+def test_a_users_file_that_breaks_the_import(fake: FakeEnvironment) -> None:
+    """Torch imports the file as it would in the notebook, so the fix is to rename it."""
+    user = fake.folder / "user"
     user.mkdir()
     (user / "calendar.py").write_text("mine = True\n")
-    place.torch("from calendar import monthrange")
-    place.path.insert(0, str(user))
-    found = links(place.examine())["torch"]
+    fake.torch("from calendar import monthrange")
+    fake.path.insert(0, str(user))
+    found = links(fake.examine())["torch"]
     assert found.status == "broken"
     assert found.reason is not None
     assert found.reason.endswith(f" calendar.py in {user} hides Python's own module calendar.")
     assert found.remedy == f"Give {user}/calendar.py another name, and start the kernel anew."
 
 
-def test_permissions_of_device_files(place: Place) -> None:
+def test_permissions_of_device_files(fake: FakeEnvironment) -> None:
     """A file that this user may not use is named, unless the user is root."""
-    (place.root / "dev/nvidia1").chmod(0)
-    found = links(place.examine(patience_s=20.0))["device_files"]
+    (fake.root / "dev/nvidia1").chmod(0)
+    found = links(fake.examine(timeout_s=20.0))["device_files"]
     expected = (
         None
         if os.geteuid() == 0
@@ -207,21 +207,21 @@ def test_permissions_of_device_files(place: Place) -> None:
     assert found.reason in (None, expected) if os.geteuid() == 0 else found.reason == expected
 
 
-def test_an_interpreter_that_is_not_there(place: Place) -> None:
-    """Nothing could be asked, and that is said."""
-    nowhere = Environment("/nowhere/python", place.path, place.variables)
-    found = links(examine(Patient("shell", "0.1.0", nowhere, root=place.root)))
+def test_a_missing_interpreter(fake: FakeEnvironment) -> None:
+    """Without an interpreter nothing can be probed, and the checks are unknown."""
+    nowhere = ProbeEnvironment("/nowhere/python", fake.path, fake.variables)
+    found = links(run_checks(Target("shell", "0.1.0", nowhere, root=fake.root)))
     assert found["driver"].status == "unknown"
 
 
-# -- in a child of its own -------------------------------------------------------------------------------
+# -- in a subprocess -------------------------------------------------------------------------------------
 
 
-def test_a_visit_brings_back_the_whole_diagnosis(place: Place) -> None:
-    """What a kernel and a server get is what the command prints."""
-    place.torch(WORKING)
-    doctor = isolated_run.visit(
-        "kernel", "0.1.0", place.environment, notebook=Notebook("2.9.0", cudnn_off=True)
+def test_a_run_in_a_subprocess_returns_the_diagnosis(fake: FakeEnvironment) -> None:
+    """Kernel and server get the diagnosis that the command prints."""
+    fake.torch(WORKING)
+    doctor = isolated_run.run_in_subprocess(
+        "kernel", "0.1.0", fake.environment, notebook=NotebookState("2.9.0", cudnn_off=True)
     )
     assert (doctor.place, doctor.python) == ("kernel", sys.executable)
     assert links(doctor)["torch"].found == "2.10.0, built for CUDA 12.8"
@@ -229,48 +229,49 @@ def test_a_visit_brings_back_the_whole_diagnosis(place: Place) -> None:
     assert links(doctor)["cudnn"].status == "warning"
 
 
-def test_a_visit_that_fails_says_so(place: Place) -> None:
-    """An environment without the packages that gpuwidget needs, or without Python, is no reason to hang."""
-    nowhere = Environment("/nowhere/python", place.path, place.variables)
+def test_a_run_that_fails_raises(fake: FakeEnvironment) -> None:
+    """An environment without gpuwidget's requirements, or without Python, raises an error and does not
+    hang."""
+    nowhere = ProbeEnvironment("/nowhere/python", fake.path, fake.variables)
     with pytest.raises(DoctorError, match="No such file or directory"):
-        isolated_run.visit("kernel", "0.1.0", nowhere)
-    empty = Environment(sys.executable, [], place.variables)
+        isolated_run.run_in_subprocess("kernel", "0.1.0", nowhere)
+    empty = ProbeEnvironment(sys.executable, [], fake.variables)
     with pytest.raises(DoctorError, match="exit status 1: ModuleNotFoundError: No module named 'packaging'"):
-        isolated_run.visit("kernel", "0.1.0", empty)
+        isolated_run.run_in_subprocess("kernel", "0.1.0", empty)
 
 
 @pytest.mark.parametrize(
     "values", [None, [], {}, {"schema": 1}, {"schema": 1, "links": [{}]}, {"schema": 2, "links": []}]
 )
-def test_what_is_no_diagnosis_is_refused(values: object) -> None:
-    """A file of something else, or of another version."""
+def test_invalid_diagnoses_are_rejected(values: object) -> None:
+    """A file of something else, or of another version, is rejected."""
     with pytest.raises(DoctorError):
-        isolated_run.doctor_of(values)
+        isolated_run.parse_diagnosis(values)
 
 
-def test_a_child_that_is_given_up_takes_its_children_along(tmp_path: Path) -> None:
-    """Nothing of an examination that was interrupted goes on in the background."""
+def test_killing_a_probe_kills_its_children(tmp_path: Path) -> None:
+    """Nothing of an interrupted run continues in the background."""
     (tmp_path / "parent_of_one.py").write_text(
         "import subprocess, sys\n"
-        "from gpuwidget.diagnostics.probe_process import say\n"
+        "from gpuwidget.diagnostics.probe_process import send\n"
         "def main(path):\n"
-        "    say(child=subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid)\n"
+        "    send(child=subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid)\n"
         "    import time; time.sleep(600)\n"
     )
-    environment = Environment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
-    child = Child("parent_of_one", environment, leads=True)
+    environment = ProbeEnvironment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
+    child = ProbeProcess("parent_of_one", environment, own_session=True)
     heard = threading.Event()
-    while "child" not in child._values():
+    while "child" not in child._parse_values():
         assert not heard.wait(0.01)
-    said = child.said(time.monotonic())
-    assert said.ending == "hung"
-    status = Path(f"/proc/{said.values['child']}/stat")
+    result = child.wait(time.monotonic())
+    assert result.ending == "hung"
+    status = Path(f"/proc/{result.values['child']}/stat")
     while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
         assert not heard.wait(0.01)
 
 
-def test_a_child_ends_with_who_started_it(tmp_path: Path) -> None:
-    """A kernel that is killed meanwhile leaves no examination behind, nor what that started."""
+def test_a_probe_ends_with_its_parent(tmp_path: Path) -> None:
+    """A kernel that is killed meanwhile leaves neither the run nor its processes behind."""
     gate = tmp_path / "gate"
     (tmp_path / "looks_long.py").write_text(
         "import os, subprocess, sys, time\n"
@@ -282,9 +283,9 @@ def test_a_child_ends_with_who_started_it(tmp_path: Path) -> None:
     )
     code = (
         "import os, sys, time\n"
-        "from gpuwidget.diagnostics.probe_process import Child, Environment\n"
-        f"environment = Environment(sys.executable, [{str(tmp_path)!r}, *sys.path], dict(os.environ))\n"
-        "Child('looks_long', environment, leads=True).said(time.monotonic() + 600)\n"
+        "from gpuwidget.diagnostics.probe_process import ProbeProcess, ProbeEnvironment\n"
+        f"environment = ProbeEnvironment(sys.executable, [{str(tmp_path)!r}, *sys.path], dict(os.environ))\n"
+        "ProbeProcess('looks_long', environment, own_session=True).wait(time.monotonic() + 600)\n"
     )
     root = str(Path(isolated_run.__file__).parents[2])
     parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root})
@@ -300,73 +301,73 @@ def test_a_child_ends_with_who_started_it(tmp_path: Path) -> None:
 
 
 def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A LD_LIBRARY_PATH set in a cell has no effect on that process, and so none on the look."""
+    """An LD_LIBRARY_PATH set in a cell has no effect on that process, so the probes must not use it."""
     monkeypatch.setenv("LD_LIBRARY_PATH", "/set/in/a/cell")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    variables = Environment.own().variables
+    variables = ProbeEnvironment.current().variables
     assert variables.get("LD_LIBRARY_PATH") != "/set/in/a/cell"
     assert variables["CUDA_VISIBLE_DEVICES"] == "1"
 
 
-def test_a_look_gives_way(place: Place) -> None:
-    """It is the first to end where memory runs out, lets the notebook's cells go first, leaves no core."""
-    place.torch(
+def test_a_probe_has_low_priority(fake: FakeEnvironment) -> None:
+    """A probe is killed first when memory runs out, has a lower priority than cells, and leaves no core."""
+    fake.torch(
         "import os, resource\n"
         "text = open('/proc/self/oom_score_adj').read().strip()\n"
         "raise ImportError(f'{text} {os.nice(0) >= 10} {resource.getrlimit(resource.RLIMIT_CORE)}')"
     )
-    assert links(place.examine())["torch"].reason == "'import torch' raises ImportError: 1000 True (0, 0)."
+    assert links(fake.examine())["torch"].reason == "'import torch' raises ImportError: 1000 True (0, 0)."
 
 
-def test_how_a_child_ended(tmp_path: Path) -> None:
-    """By itself, by an exit status, by a signal: what it said before counts."""
+def test_how_a_probe_ended(tmp_path: Path) -> None:
+    """A probe that ends by itself, with an exit status or by a signal: what it sent before counts."""
     (tmp_path / "ends.py").write_text(
         "import os, sys\n"
-        "from gpuwidget.diagnostics.probe_process import say\n"
+        "from gpuwidget.diagnostics.probe_process import send\n"
         "def main(path):\n"
-        "    say(step='one')\n"
+        "    send(step='one')\n"
         "    print('noise', end='')\n"
-        "    say(step='two', more=[1, None])\n"
+        "    send(step='two', more=[1, None])\n"
         "    print('123', end='', flush=True)\n"
         "    how = int(sys.argv[1])\n"
         "    os.kill(os.getpid(), how) if how > 1 else sys.exit(how)\n"
     )
-    environment = Environment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
+    environment = ProbeEnvironment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
     for argument, ending, how in (
         (0, "ended", ""),
         (1, "crashed", "exit status 1"),
         (int(signal.SIGABRT), "crashed", "SIGABRT"),
     ):
-        said = Child("ends", environment, [str(argument)]).said(time.monotonic() + PATIENCE_S)
-        assert (said.ending, said.how) == (ending, how)
-        assert said.values == {"step": "two", "more": [1, None]}
+        result = ProbeProcess("ends", environment, [str(argument)]).wait(time.monotonic() + PROBE_TIMEOUT_S)
+        assert (result.ending, result.how) == (ending, how)
+        assert result.values == {"step": "two", "more": [1, None]}
 
 
-def test_a_child_that_prints_without_end_costs_no_memory(tmp_path: Path) -> None:
-    """A file of the user's that prints for a minute is passed over, and not kept; what is said counts."""
+def test_a_probe_that_prints_endlessly_uses_no_memory(tmp_path: Path) -> None:
+    """What a user's file prints for a minute is not stored; messages still count."""
     (tmp_path / "prints.py").write_text(
         "import os\n"
-        "from gpuwidget.diagnostics.probe_process import say\n"
+        "from gpuwidget.diagnostics.probe_process import send\n"
         "def main(path):\n"
-        "    say(step='one')\n"
+        "    send(step='one')\n"
         "    for end in (b'\\n', b''):\n"
         "        for _ in range(256):\n"
         "            os.write(1, b'x' * 65535 + (end or b'x'))\n"
-        "    say(step='two', more='m' * 1_000_000)\n"
+        "    send(step='two', more='m' * 1_000_000)\n"
     )
-    environment = Environment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
+    environment = ProbeEnvironment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
     tracemalloc.start()
     try:
-        said = Child("prints", environment).said(time.monotonic() + PATIENCE_S)
+        result = ProbeProcess("prints", environment).wait(time.monotonic() + PROBE_TIMEOUT_S)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert (said.ending, said.values) == ("ended", {"step": "two", "more": "m" * 1_000_000})
+    assert (result.ending, result.values) == ("ended", {"step": "two", "more": "m" * 1_000_000})
     assert peak < 16 * 2**20
 
 
-def test_the_last_words_of_a_child_that_failed(tmp_path: Path) -> None:
-    """Its exception, or what the C library wrote: not only that it failed."""
+def test_the_last_stderr_line_of_a_failed_probe(tmp_path: Path) -> None:
+    """The exception, or what the C library wrote, is part of the result."""
     (tmp_path / "fails.py").write_text(
         "import os, sys\n"
         "def main(path):\n"
@@ -375,11 +376,11 @@ def test_the_last_words_of_a_child_that_failed(tmp_path: Path) -> None:
         "    os.write(2, b'a warning\\nfree(): invalid pointer\\n')\n"
         "    os.kill(os.getpid(), int(sys.argv[1]))\n"
     )
-    environment = Environment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
+    environment = ProbeEnvironment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
     for argument, how in (
         ("raise", "exit status 1: RuntimeError: no room"),
         (str(int(signal.SIGABRT)), "SIGABRT: free(): invalid pointer"),
         (str(int(signal.SIGKILL)), "SIGKILL"),
     ):
-        said = Child("fails", environment, [argument]).said(time.monotonic() + PATIENCE_S)
-        assert (said.ending, said.how) == ("crashed", how)
+        result = ProbeProcess("fails", environment, [argument]).wait(time.monotonic() + PROBE_TIMEOUT_S)
+        assert (result.ending, result.how) == ("crashed", how)

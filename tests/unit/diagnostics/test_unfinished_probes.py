@@ -1,4 +1,4 @@
-"""Steps of the doctor's probes that hang, crash or raise: each is a problem with its own name."""
+"""Steps of the probes that hang, crash or raise: each is reported by its name."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_doctor import CUDA, NOT_INSTALLED, TORCH, WORKING, build_libcuda, facts, fake_torch, link
+from helpers_doctor import CUDA, NOT_INSTALLED, TORCH, WORKING, build_libcuda, check_of, fake_torch, results
 from nvml_standin import Standin
 
 from gpuwidget.diagnostics import cuda_probe, probe_process, target, torch_probe
-from gpuwidget.diagnostics.probe_process import Child, Ending, Environment, Said
-from gpuwidget.diagnostics.run_checks import diagnosis, examine
-from gpuwidget.diagnostics.target import Patient
-from gpuwidget.model.diagnosis import Doctor
+from gpuwidget.diagnostics.probe_process import Ending, ProbeEnvironment, ProbeProcess, ProbeResult
+from gpuwidget.diagnostics.run_checks import diagnose, run_checks
+from gpuwidget.diagnostics.target import Target
+from gpuwidget.model.diagnosis import Diagnosis
 
-PATIENCE_S = 8.0
+PROBE_TIMEOUT_S = 8.0
 ALL_FOUND = "All links were found, from PyTorch to the GPU."
 STEPS = [
-    *(("torch_said", step) for step in torch_probe.STEPS),
-    *(("cuda_said", step) for step in cuda_probe.STEPS),
-    *(("nvml_said", step) for step in ("import pynvml", "nvmlInit", "NVML's query of GPU 3", "nvmlShutdown")),
-    *(("files_said", step) for step in ("reading the packages' file lists", "checking the files of torch")),
+    *(("torch_result", step) for step in torch_probe.STEPS),
+    *(("cuda_result", step) for step in cuda_probe.STEPS),
+    *(
+        ("nvml_result", step)
+        for step in ("import pynvml", "nvmlInit", "NVML's query of GPU 3", "nvmlShutdown")
+    ),
+    *(("files_result", step) for step in ("reading the packages' file lists", "checking the files of torch")),
 ]
 NAMES = {step: name for steps in (torch_probe.STEPS, cuda_probe.STEPS) for step, (_, name) in steps.items()}
 
 
 def told_until(probe: str, step: str) -> dict[str, Any]:
     """What a probe sent before it stopped at a step."""
-    steps, values = (torch_probe.STEPS, TORCH) if probe == "torch_said" else (cuda_probe.STEPS, CUDA)
-    if probe not in ("torch_said", "cuda_said"):
+    steps, values = (torch_probe.STEPS, TORCH) if probe == "torch_result" else (cuda_probe.STEPS, CUDA)
+    if probe not in ("torch_result", "cuda_result"):
         return {"step": step}
     left = list(steps)[list(steps).index(step) :]
     unknown = {*left, *(("imported", "cuda", "version") if step == "import" else ())}
@@ -41,8 +44,8 @@ def told_until(probe: str, step: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in unknown} | {"step": step}
 
 
-def everything_said(doctor: Doctor) -> str:
-    """All reasons, those in the evidence included."""
+def everything_said(doctor: Diagnosis) -> str:
+    """Return all reasons, including those in the evidence."""
     return "\n".join(
         text for one in doctor.links for text in (one.reason or "", one.remedy or "", *one.evidence.values())
     )
@@ -51,13 +54,13 @@ def everything_said(doctor: Doctor) -> str:
 @pytest.mark.parametrize("ending", ["hung", "crashed", "ended", "not started"])
 @pytest.mark.parametrize(("probe", "step"), STEPS)
 def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending: Ending) -> None:
-    """Whatever a probe stops at, the doctor names it, never says that all was found, and is not content."""
+    """Whichever step a probe stops at, the doctor names it, and does not report that all was found."""
     how = {"crashed": "SIGSEGV", "not started": "No such file"}.get(ending, "")
     values = {} if ending == "not started" else told_until(probe, step)
-    changes: dict[str, Any] = {probe: Said(ending, how, values, 9.0 if ending == "hung" else 0.0)}
-    if probe == "nvml_said":
+    changes: dict[str, Any] = {probe: ProbeResult(ending, how, values, 9.0 if ending == "hung" else 0.0)}
+    if probe == "nvml_result":
         changes["nvml"] = None
-    doctor = diagnosis(replace(facts(), **changes))
+    doctor = diagnose(replace(results(), **changes))
     assert doctor.summary != ALL_FOUND
     assert doctor.status != "ok"
     assert not doctor.ok
@@ -68,28 +71,28 @@ def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending:
         assert NAMES.get(step, step).lower() in everything_said(doctor).lower()
 
 
-@pytest.mark.parametrize("probe", ["nvml_said", "files_said"])
-def test_a_server_without_torch_is_examined_whole_too(probe: str) -> None:
-    """Where most links are skipped, what did not finish is still told."""
-    one = facts(place="server", **NOT_INSTALLED)
-    changed: dict[str, Any] = {probe: Said("crashed", "SIGSEGV", {"step": "odd"})}
-    doctor = diagnosis(replace(one, **changed))
+@pytest.mark.parametrize("probe", ["nvml_result", "files_result"])
+def test_unfinished_steps_on_a_server_without_torch(probe: str) -> None:
+    """Unfinished steps are reported even if most checks are skipped."""
+    one = results(place="server", **NOT_INSTALLED)
+    changed: dict[str, Any] = {probe: ProbeResult("crashed", "SIGSEGV", {"step": "odd"})}
+    doctor = diagnose(replace(one, **changed))
     assert (doctor.unfinished, doctor.ok) == (("odd",), False)
     assert "odd" in doctor.summary.lower()
     assert "crashed Python (SIGSEGV)." in doctor.summary
 
 
-def test_all_that_finishes_is_all_found() -> None:
-    """The sentence is there for a machine on which every step has its result."""
-    doctor = diagnosis(facts())
+def test_all_steps_finished() -> None:
+    """The sentence is there only if every step has its result."""
+    doctor = diagnose(results())
     assert (doctor.summary, doctor.unfinished, doctor.ok) == (ALL_FOUND, (), True)
 
 
 @pytest.mark.parametrize("step", [step for step in torch_probe.STEPS if step not in ("import", "libraries")])
 def test_every_step_that_raises_is_named(step: str) -> None:
-    """Its exception stands in its link, and the link is not found."""
+    """The exception of a step is in its check, which is not ok."""
     which, name = torch_probe.STEPS[step]
-    doctor = diagnosis(facts(torch={step: None, f"{step}_error": "RuntimeError: odd"}))
+    doctor = diagnose(results(torch={step: None, f"{step}_error": "RuntimeError: odd"}))
     one = next(one for one in doctor.links if one.id == which)
     assert one.status in ("broken", "warning")
     expected = {
@@ -99,74 +102,75 @@ def test_every_step_that_raises_is_named(step: str) -> None:
     assert one.reason == expected.get(step, f"{name} raises RuntimeError: odd")
 
 
-def test_what_was_not_reached_is_not_found() -> None:
-    """Links whose steps come after one that hangs are unknown, with the reason."""
-    values = {**told_until("torch_said", "distributed")}
-    one = replace(facts(), torch_said=Said("hung", "", values, 9.0))
-    assert link("nccl", one).reason == "torch.distributed.is_available() did not return within 9 s."
-    assert (link("cudnn", one).status, link("cudnn", one).found) == ("unknown", "not checked")
-    assert link("cudnn", one).reason == (
+def test_steps_that_were_not_reached_are_unknown() -> None:
+    """Checks whose steps come after one that hangs are unknown, with the reason."""
+    values = {**told_until("torch_result", "distributed")}
+    one = replace(results(), torch_result=ProbeResult("hung", "", values, 9.0))
+    assert check_of("nccl", one).reason == "torch.distributed.is_available() did not return within 9 s."
+    assert (check_of("cudnn", one).status, check_of("cudnn", one).found) == ("unknown", "not checked")
+    assert check_of("cudnn", one).reason == (
         "Not checked, since torch.distributed.is_available() did not return within 9 s: "
         "torch.backends.cudnn.enabled, torch._C._cudnn.getCompileVersion(), torch.backends.cudnn.version()."
     )
-    assert link("gpu", one).status == "unknown"
+    assert check_of("gpu", one).status == "unknown"
 
 
 def test_an_import_that_takes_long_is_not_called_broken() -> None:
     """A cold network disk takes that long too: the import is unknown, and so is all that depends on it."""
-    values = told_until("torch_said", "import")
-    one = replace(facts(), torch_said=Said("hung", "", values, 15.0))
-    doctor = diagnosis(one)
-    assert {link.status for link in doctor.links} <= {"ok", "unknown", "skipped"}
+    values = told_until("torch_result", "import")
+    one = replace(results(), torch_result=ProbeResult("hung", "", values, 15.0))
+    doctor = diagnose(one)
+    assert {check.status for check in doctor.links} <= {"ok", "unknown", "skipped"}
     assert doctor.summary == "Incomplete: PyTorch. 'import torch' did not finish within 15 s."
     assert not doctor.ok
 
 
 def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
-    """After a slow import nothing is known against the step in which the time was up."""
-    one = replace(facts(), torch_said=Said("hung", "", told_until("torch_said", "available"), 0.4))
-    assert (link("gpu", one).status, link("gpu", one).reason) == (
+    """After a slow import the step in which the time ran out is not reported as broken."""
+    one = replace(
+        results(), torch_result=ProbeResult("hung", "", told_until("torch_result", "available"), 0.4)
+    )
+    assert (check_of("gpu", one).status, check_of("gpu", one).reason) == (
         "unknown",
         "torch.cuda.is_available() had not returned when time was up.",
     )
 
 
-def test_the_examination_ends_within_20_seconds() -> None:
+def test_the_run_ends_within_20_seconds() -> None:
     """The probes have one deadline together, before that of the process that runs them."""
-    assert target.PATIENCE_S + probe_process._END_S < target.DEADLINE_S
-    assert target.DEADLINE_S + probe_process._END_S <= 20.0
+    assert target.PROBE_TIMEOUT_S + probe_process._KILL_TIMEOUT_S < target.RUN_TIMEOUT_S
+    assert target.RUN_TIMEOUT_S + probe_process._KILL_TIMEOUT_S <= 20.0
 
 
-# -- real children ---------------------------------------------------------------------------------------
+# -- real probe processes --------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def environment(tmp_path: Path, library: Path) -> Environment:
-    """One with a torch that works, a driver that answers and CUDA's library."""
+def environment(tmp_path: Path, library: Path) -> ProbeEnvironment:
+    """An environment with a working torch, driver and CUDA library."""
     standin = Standin(library, tmp_path / "driver", "gpus=2\ndriver=580.95.05")
     build_libcuda(standin.folder)
     fake_torch(tmp_path / "site", WORKING)
     variables = {**standin.environment(), "PATH": "/usr/bin:/bin"}
-    return Environment(sys.executable, [str(tmp_path / "site"), *sys.path], variables)
+    return ProbeEnvironment(sys.executable, [str(tmp_path / "site"), *sys.path], variables)
 
 
 @pytest.mark.parametrize("probe", [torch_probe, cuda_probe])
-def test_each_step_is_announced_before_it_begins(probe: Any, environment: Environment) -> None:
-    """The table that names the steps has those that the probe takes, in their order."""
-    child = Child(probe.__name__, environment)
-    assert child.said(time.monotonic() + 60.0).unfinished is None
-    said = [json.loads(line.removeprefix(probe_process._MARK)) for line in child._heard]
-    assert [values["step"] for values in said if "step" in values] == [*probe.STEPS, "end"]
+def test_each_step_is_announced_before_it_begins(probe: Any, environment: ProbeEnvironment) -> None:
+    """The table of step names has the steps that the probe takes, in their order."""
+    child = ProbeProcess(probe.__name__, environment)
+    assert child.wait(time.monotonic() + 60.0).unfinished is None
+    result = [json.loads(line.removeprefix(probe_process._MARK)) for line in child._messages]
+    assert [values["step"] for values in result if "step" in values] == [*probe.STEPS, "end"]
 
 
-def test_cuda_that_hangs_is_a_broken_driver(tmp_path: Path, environment: Environment) -> None:
-    """As with torch 2.13, whose question for cuDNN's version starts CUDA: both are named, and what is known
-    without CUDA is told."""
+def test_cuda_that_hangs_is_a_broken_driver(tmp_path: Path, environment: ProbeEnvironment) -> None:
+    """In torch 2.13, querying cuDNN's version starts CUDA: both steps are named, and the rest is known."""
     hanging = WORKING.replace("version=lambda: 91002", "version=lambda: __import__('time').sleep(600)")
     (tmp_path / "site/torch/__init__.py").write_text(hanging)
     hung = replace(environment, variables={**environment.variables, "FAKE_CUINIT": "hang"})
-    doctor = examine(Patient("shell", "0.1.0", hung, root=tmp_path, patience_s=PATIENCE_S))
-    found = {link.id: link for link in doctor.links}
+    doctor = run_checks(Target("shell", "0.1.0", hung, root=tmp_path, timeout_s=PROBE_TIMEOUT_S))
+    found = {check.id: check for check in doctor.links}
     assert (doctor.status, doctor.ok) == ("broken", False)
     assert doctor.summary.startswith("Broken: Driver. CUDA initialisation (cuInit) did not return within ")
     assert doctor.unfinished == ("torch.backends.cudnn.version()", "CUDA initialisation (cuInit)")

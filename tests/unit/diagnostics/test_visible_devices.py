@@ -1,16 +1,20 @@
-"""CUDA_VISIBLE_DEVICES, read as CUDA reads it; which drivers run which CUDA; versions."""
+"""How CUDA reads CUDA_VISIBLE_DEVICES, which drivers support which CUDA, and versions."""
 
 from __future__ import annotations
 
 import pytest
 
 from gpuwidget.diagnostics import cuda_versions
-from gpuwidget.diagnostics.versions import cuda_number, cudnn_version, numbers
-from gpuwidget.diagnostics.visible_devices import Known, Visible, read
+from gpuwidget.diagnostics.checks_visible_devices import (
+    NameableDevices,
+    VisibleDevices,
+    parse_visible_devices,
+)
+from gpuwidget.diagnostics.cuda_versions import format_cuda_version, format_cudnn_version, version_tuple
 
 GPUS = ("GPU-aa00", "GPU-aa11", "GPU-bb22")
 SLICES = ("MIG-cc00", "MIG-dd11")
-KNOWN = Known(GPUS, SLICES)
+KNOWN = NameableDevices(GPUS, SLICES)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,7 @@ def test_from_the_left_up_to_the_first_that_is_none(
     value: str, named: tuple[str, ...], bad: str | None, why: str | None
 ) -> None:
     """Which entries count, which one ends the list, and why."""
-    assert read(value, KNOWN) == Visible(named, bad, why)
+    assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, bad, why)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +70,8 @@ def test_from_the_left_up_to_the_first_that_is_none(
     ],
 )
 def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
-    """NVIDIA's minimum for each CUDA; one that the table does not know yet is not called too old."""
-    assert cuda_versions.too_old(driver, cuda) is old
+    """NVIDIA's minimum driver for each CUDA; a CUDA that is not in the table needs no newer driver."""
+    assert cuda_versions.driver_too_old(driver, cuda) is old
 
 
 @pytest.mark.parametrize(
@@ -100,7 +104,7 @@ def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
 def test_the_build_for_a_driver_and_its_gpus(
     driver: str | None, capabilities: list[str], wheel: str | None
 ) -> None:
-    """One that this driver runs and that has code for every GPU here; none where there is none."""
+    """A build for this driver with code for every GPU; None if there is none."""
     assert cuda_versions.torch_wheel(driver, capabilities) == wheel
 
 
@@ -116,19 +120,19 @@ def test_the_build_for_a_driver_and_its_gpus(
     ],
 )
 def test_the_build_for_arm(driver: str, capabilities: list[str], wheel: str | None) -> None:
-    """Fewer GPUs, and none with CUDA 11.8."""
+    """On ARM there are fewer GPUs, and no CUDA 11.8."""
     assert cuda_versions.torch_wheel(driver, capabilities, arm=True) == wheel
 
 
 def test_the_last_pytorch_of_a_build() -> None:
-    """What comes with a newer PyTorch too has none."""
-    last = {wheel: cuda_versions.last_torch(wheel) for wheel in ("cu130", "cu126", "cu128", "cu118")}
+    """A build that new versions still have has no last version."""
+    last = {wheel: cuda_versions.wheel_last_torch(wheel) for wheel in ("cu130", "cu126", "cu128", "cu118")}
     assert last == {"cu130": None, "cu126": "2.14", "cu128": "2.11", "cu118": "2.7"}
 
 
 def test_versions() -> None:
-    """As numbers, and from the libraries' own ways of counting."""
-    assert numbers("580.159.04-beta") == (580, 159, 4)
-    assert numbers("unknown") == ()
-    assert [cudnn_version(number) for number in (91002, 90100, 8902)] == ["9.10.2", "9.1.0", "8.9.2"]
-    assert [cuda_number(number) for number in (13000, 12080)] == ["13.0", "12.8"]
+    """Version texts and the numbers of CUDA and cuDNN."""
+    assert version_tuple("580.159.04-beta") == (580, 159, 4)
+    assert version_tuple("unknown") == ()
+    assert [format_cudnn_version(number) for number in (91002, 90100, 8902)] == ["9.10.2", "9.1.0", "8.9.2"]
+    assert [format_cuda_version(number) for number in (13000, 12080)] == ["13.0", "12.8"]

@@ -23,7 +23,7 @@ class Notebook:
         self.variables: dict[str, Any] = {}
 
     def after(self, cell: int, *, watched: bool = True) -> bool:
-        """Update the blocks after a cell. Unwatched, no storage is tracked. Returns whether any block is new."""
+        """Update the blocks after a cell, and its storages if ``watched``; return whether any is new."""
         found = allocator.snapshot()
         new = self.blocks.update(cell, found, allocator.allocation_counts())
         if watched:

@@ -173,7 +173,7 @@ def test_each_device_has_its_own_peak() -> None:
 
 
 def test_what_backward_allocates() -> None:
-    """Gradients that torch's threads allocate without Python frames count for the line that called backward()."""
+    """Gradients allocated by torch's threads without Python frames belong to the line of backward()."""
     root = frames((AUTOGRAD, 90, "_make_grads"), (AUTOGRAD, 340, "backward"), (CELL, 4, "<module>"))
     hook = [{"filename": LINEAR, "line": 8, "name": "hook"}, {"filename": LINEAR, "line": 1, "name": "run"}]
     trace = [

@@ -326,7 +326,7 @@ def test_small_tensors_make_no_room_for_large_ones() -> None:
 
 
 def test_let_go_of_since() -> None:
-    """If an earlier error's frames were freed since, running again is offered. This cell's memory is not counted."""
+    """Running again is offered if enough was freed since, such as an earlier error's frames."""
     assert only("again", older_now=40 * GIB).text == (
         "Run it again: 10.0 GiB from before this cell, such as an earlier error's frames, were let go of "
         "since, which is enough."

@@ -10,12 +10,12 @@ import gpuwidget
 from gpuwidget.sources import throttle_reasons
 
 ROOT = Path(__file__).parents[3]
-WORDS = ROOT / "labextension" / "src" / "panel" / "words.ts"
+MESSAGES = ROOT / "labextension" / "src" / "panel" / "panelMessages.ts"
 
 
 def test_the_panel_is_warm_where_the_other_views_are() -> None:
     """The panel highlights a throttle reason if and only if Python's table does."""
-    (quiet,) = re.findall(r"QUIET_THROTTLES[^[]*\[([^]]*)\]", WORDS.read_text(encoding="utf-8"))
+    (quiet,) = re.findall(r"EXPECTED_THROTTLES[^[]*\[([^]]*)\]", MESSAGES.read_text(encoding="utf-8"))
     every = set(throttle_reasons.reason_names((1 << 11) - 1)) | set(
         throttle_reasons.reason_names(throttle_reasons.HW_SLOWDOWN)
     )

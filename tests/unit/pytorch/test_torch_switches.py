@@ -77,7 +77,7 @@ def test_a_fresh_torch_is_at_the_defaults_that_are_told() -> None:
 
 @pytest.mark.parametrize("name", [switch.name for switch in TORCH_SWITCHES])
 def test_every_choice_can_be_set_and_is_then_read(name: str) -> None:
-    """A choice is set by exactly the returned statement, which works in user code too. Both APIs can read it."""
+    """A choice is set by exactly the returned statement, which works in user code too."""
     switch = find_switch(name)
     for value in (*switch.choices, *reversed(switch.choices)):
         statement = torch_switches.set_switch(switch, value)

@@ -1,0 +1,79 @@
+"""Issues of the installed files of PyTorch and its libraries: damage and wrong versions."""
+
+from __future__ import annotations
+
+from gpuwidget.diagnostics.files_probe import CheckedPackage
+from gpuwidget.diagnostics.fixes import reinstall
+from gpuwidget.diagnostics.issues import Issue, pluralize
+from gpuwidget.diagnostics.packages import satisfies
+from gpuwidget.diagnostics.probe_results import ProbeResults
+
+_CHECK_OF_PACKAGE = (
+    ("nvidia-cudnn", "cudnn"),
+    ("nvidia-nccl", "nccl"),
+    ("nvidia-", "cuda"),
+    ("cuda-", "cuda"),
+)
+_NVIDIA_PACKAGES = ("nvidia-", "triton", "pytorch-triton", "cuda-toolkit")
+
+
+def damaged_packages(results: ProbeResults, check: str) -> list[Issue]:
+    """Return an issue for each package of a check whose files differ from those recorded at installation.
+
+    A missing or short shared library is broken; so is any damage if torch can't be imported.
+    """
+    found = []
+    for package in results.damaged:
+        if _check_of(package.name) == check:
+            breaks = any(file.library for file in package.damaged) or _import_fails(results)
+            found.append(
+                Issue(
+                    "broken" if breaks else "warning",
+                    describe_damage(package),
+                    *reinstall(results, package.name),
+                )
+            )
+    return found
+
+
+def describe_damage(package: CheckedPackage) -> str:
+    """Return a sentence about the damaged files of a package."""
+    first, others = package.damaged[0], package.count - 1
+    more = (
+        f", and {pluralize(others, 'other file')} of it {'is' if others == 1 else 'are'} damaged"
+        if others
+        else ""
+    )
+    return f"{first.path} of {package.name} {package.version} {first.problem}{more}."
+
+
+def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:
+    """Return an issue for each NVIDIA library, and Triton, of another version than torch requires."""
+    found = []
+    for name, specifier in results.packages.required.items():
+        if not name.startswith(_NVIDIA_PACKAGES) or _check_of(name) != check:
+            continue
+        installed = results.packages.installed.get(name)
+        if installed is None:
+            reason = f"{name}{specifier}, which this PyTorch requires, is not installed."
+        elif not satisfies(installed.version, specifier):
+            reason = f"{name} {installed.version} is installed, but this PyTorch requires {specifier}."
+        else:
+            continue
+        breaks = _import_fails(results)
+        found.append(Issue("broken" if breaks else "warning", reason, *reinstall(results, name)))
+    return found
+
+
+def file_issues(results: ProbeResults, check: str) -> list[Issue]:
+    """Return all issues of files and versions that belong to a check."""
+    return [*damaged_packages(results, check), *wrong_version_issues(results, check)]
+
+
+def _import_fails(results: ProbeResults) -> bool:
+    """Return whether torch can't be imported; a slow import does not count."""
+    return "import_error" in results.torch or results.torch_result.ending == "crashed"
+
+
+def _check_of(name: str) -> str:
+    return next((check for beginning, check in _CHECK_OF_PACKAGE if name.startswith(beginning)), "torch")

@@ -1,0 +1,125 @@
+"""The JSON of a history query: each series downsampled by step, one series per metric and GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuwidget.server.history_chunks import TIME_DIGITS, Chunk, json_items, json_numbers
+from gpuwidget.server.history_metrics import Values
+from gpuwidget.server.history_query import HistoryQuery, step_numbers
+
+_MEAN_DIGITS = 3
+"""Decimals of a mean; minimum and maximum are sent as they were read."""
+_Counts = npt.NDArray[np.int64]
+_T = TypeVar("_T", bound=np.generic)
+
+
+class _Slice(NamedTuple):
+    """The ticks of a chunk that are in the requested time."""
+
+    chunk: Chunk
+    first: int
+    end: int
+
+
+class _Steps(NamedTuple):
+    """Runs of ticks that are sent as one step each."""
+
+    starts: npt.NDArray[np.intp]
+    """Index of the first tick of each step."""
+    samples: _Counts
+    """Number of samples of each tick."""
+
+
+def encode_query(chunks: Sequence[Chunk], query: HistoryQuery, step: float, newest: float) -> Iterator[str]:
+    """Yield the :class:`gpuwidget.server.wire.MetricHistory` as JSON, in parts of a few milliseconds each.
+
+    ``newest`` is the time of the newest sample in ``chunks``. Samples that are added meanwhile are left out.
+    """
+    slices = [one for chunk in chunks if (one := _slice(chunk, query, step)).end > one.first]
+    # The order of the newest chunk first: it is the order of the driver's own list.
+    uuids = dict.fromkeys(uuid for one in reversed(slices) for uuid in one.chunk.uuids)
+    times = _concatenate([chunk.times[first:end] for chunk, first, end in slices], np.float64)
+    samples = _concatenate([chunk.samples[first:end] for chunk, first, end in slices], np.int64)
+    steps = None
+    if step:
+        numbers = step_numbers(times, step)
+        steps = _Steps(np.flatnonzero(np.diff(numbers, prepend=-np.inf)), samples)
+        times = numbers[steps.starts] * step
+        samples = np.add.reduceat(samples, steps.starts) if len(times) else samples
+    newest_json = "null"
+    if slices:
+        chunk, _, end = slices[-1]
+        newest_json = repr(
+            newest if chunk is chunks[-1] and end == len(chunk) else float(chunk.times[end - 1])
+        )
+    yield (
+        f'{{"since":{query.since!r},"until":{query.until!r},"step_s":{step:g},"newest":{newest_json},'
+        f'"t":[{json_items(np.round(times, TIME_DIGITS).tolist())}],'
+        f'"samples":[{json_items(samples.tolist())}],"gpus":['
+    )
+    for number, uuid in enumerate(uuids):
+        yield f'{"," if number else ""}{{"uuid":{json.dumps(uuid)},"metrics":{{'
+        comma = ""
+        for metric in query.metrics:
+            values = _values(slices, uuid, metric)
+            if values is not None:
+                yield f'{comma}"{metric}":{{'
+                yield from _encode_series(metric, values, steps)
+                yield "}"
+                comma = ","
+        yield "}}"
+    yield "]}"
+
+
+def _slice(chunk: Chunk, query: HistoryQuery, step: float) -> _Slice:
+    if not step:
+        return _Slice(
+            chunk, chunk.index_of(query.since), int(np.searchsorted(chunk.times, query.until, "right"))
+        )
+    # Whole steps, so that a step has the same values for every request that it is part of.
+    first, last = step_numbers(np.array([query.since, query.until]), step)
+    return _Slice(chunk, chunk.index_of(first * step), chunk.index_of((last + 1) * step))
+
+
+def _concatenate(arrays: Sequence[npt.NDArray[_T]], kind: type[_T]) -> npt.NDArray[_T]:
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype=kind)
+
+
+def _values(slices: Sequence[_Slice], uuid: str, metric: str) -> Values | None:
+    """Return one metric of one GPU in all slices (axes: stats, ticks); None if it was never known."""
+    parts = [chunk.values(uuid, metric) for chunk, _, _ in slices]
+    stats = next((len(part) for part in parts if part is not None), None)
+    if stats is None:
+        return None
+    values = np.concatenate(
+        [
+            np.full((stats, end - first), np.nan) if part is None else part[:, first:end]
+            for part, (_, first, end) in zip(parts, slices, strict=True)
+        ],
+        axis=1,
+    )
+    return None if np.isnan(values).all() else values
+
+
+def _encode_series(metric: str, values: Values, steps: _Steps | None) -> Iterator[str]:
+    """Yield the items of a :class:`gpuwidget.server.wire.MetricSeries`."""
+    low, mean, high = values[0], values[len(values) // 2], values[-1]
+    if steps is not None and len(steps.starts) < len(mean):
+        known = ~np.isnan(mean)
+        weights = np.where(known, steps.samples, 0)
+        total = np.add.reduceat(np.where(known, mean, 0.0) * weights, steps.starts)
+        low, high = np.fmin.reduceat(low, steps.starts), np.fmax.reduceat(high, steps.starts)
+        with np.errstate(invalid="ignore"):  # 0 / 0 where no value of a step is known
+            mean = np.clip(total / np.add.reduceat(weights, steps.starts), low, high)
+    if (low < high).any():
+        yield f'"mean":[{json_numbers(metric, mean, _MEAN_DIGITS)}]'
+        yield f',"min":[{json_numbers(metric, low)}]'
+        yield f',"max":[{json_numbers(metric, high)}]'
+    else:
+        yield f'"mean":[{json_numbers(metric, mean)}],"min":null,"max":null'

@@ -1,0 +1,160 @@
+"""Which process, kernel or terminal owns the memory on each GPU, resolved on a worker thread.
+
+The driver reports process ids of the host. If this server shares the host's PID namespace, they are its own.
+In a container with its own namespace they name no process here, or an unrelated one; some drivers list no
+processes there, and newer ones list only the container's, by the container's ids. No call returns which of
+these applies, so in a container the ids count as matching only with proof:
+
+- Every process that the driver lists, on any GPU, exists here. One id without a process means that the
+  driver lists host ids, or that a process has just ended: the next sample is tried again.
+- At least one of them is known to use a GPU from another source than the driver: it has memory of a CUDA
+  device mapped, as every context has, or it belongs to a kernel that reports a context on that GPU.
+
+A kernel that reports a context while none of the driver's ids is in its process tree disproves nothing, since
+the list may be a moment old; and without proof nothing is attributed anyway. Ids that matched once match
+until the server ends. A false match needs a process here for every id of the host's list, one of which uses
+CUDA.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.samples import Sample
+from gpuwidget.model.to_json import to_json
+from gpuwidget.server.gpu_holders import ProcessContext, ProcessOwner, gpu_ownership
+from gpuwidget.server.kernel_inventory import InventorySnapshot
+from gpuwidget.server.kernel_reports import KernelUsage
+from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryOwnership
+from gpuwidget.system import processes
+from gpuwidget.system.processes import Identity, ProcessDirectory, ProcessTrees
+
+_NO_OWNER = ProcessOwner(None, None)
+_TIMED_OUT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
+
+
+class OwnershipRequest(NamedTuple):
+    """The state from which the owners are resolved."""
+
+    sample: Sample
+    inventory: InventorySnapshot
+    kernels: Mapping[str, int | None]
+    """Every kernel with its process id, None for a kernel without a process on this machine."""
+    reports: Mapping[str, Mapping[str, KernelUsage]]
+    """By kernel and GPU, what the kernels report."""
+    means: Mapping[str, tuple[MeanUtilization, ...]]
+    sent: MemoryOwnership | None
+    """The message that was sent before."""
+
+    def message(self, gpus: tuple[GpuMemoryOwnership, ...]) -> tuple[MemoryOwnership, bytes] | None:
+        """Return the message and its JSON; None if only its time differs from the one sent before."""
+        ownership = MemoryOwnership("usage", self.sample.time, self.inventory.kernels, gpus)
+        if self.sent is not None and replace(ownership, time=self.sent.time) == self.sent:
+            return None
+        return ownership, json.dumps(to_json(ownership), allow_nan=False, separators=(",", ":")).encode()
+
+    def timeout_message(self) -> tuple[MemoryOwnership, bytes] | None:
+        """Return the message for a machine that does not return the owners in time."""
+        return self.message(
+            tuple(
+                GpuMemoryOwnership(one.uuid, (), one.memory_used, _TIMED_OUT, self.means[one.uuid])
+                for one in self.sample.readings
+            )
+        )
+
+
+class OwnershipResult(NamedTuple):
+    """A new message, and the kernels to query with their process ids."""
+
+    message: tuple[MemoryOwnership, bytes] | None
+    kernels_to_query: Mapping[str, int | None]
+
+
+class OwnershipResolver:
+    """Resolves the owners of processes. For use by one thread at a time; caches what it read of processes."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._families = ProcessTrees(clock)
+        self._directory = ProcessDirectory(clock)
+        self._matching = PidMatching()
+
+    def resolve(self, request: OwnershipRequest) -> OwnershipResult:
+        """Return who owns the memory of each GPU of the request's sample."""
+        inventory, sample = request.inventory, request.sample
+        self._families.set_roots((*inventory.kernel_of, *inventory.terminal_of))
+
+        def owner(pid: int) -> ProcessOwner:
+            root = self._families.root_of(pid)
+            if root is None:
+                return _NO_OWNER
+            return ProcessOwner(inventory.kernel_of.get(root), inventory.terminal_of.get(root))
+
+        def identity(process: Process) -> Identity:
+            if process.user is not None or process.program is not None:
+                return Identity(process.user, process.program, process.arguments)
+            return self._directory.look_up(process.pid)
+
+        def reports_context(pid: int, uuid: str) -> bool:
+            usage = request.reports.get(owner(pid).kernel or "", {}).get(uuid)
+            return usage is not None and usage.context
+
+        if sample.origin.local_processes:
+            self._matching.update(sample.readings, reports_context)
+        context = ProcessContext(
+            owner=owner,
+            identity=identity,
+            kernels=request.kernels,
+            pids_match=self._matching.proven,
+            in_container=not self._matching.in_host_namespace,
+            reports=request.reports,
+            remote_kernels=inventory.remote_kernels,
+        )
+        gpus = tuple(
+            gpu_ownership(one, sample.origin, context, request.means[one.uuid]) for one in sample.readings
+        )
+        return OwnershipResult(request.message(gpus), self._kernels_to_query(request, owner))
+
+    def _kernels_to_query(
+        self, request: OwnershipRequest, owner: Callable[[int], ProcessOwner]
+    ) -> Mapping[str, int | None]:
+        """Return the kernels that may use CUDA and whose memory the driver does not report."""
+        if not request.sample.origin.local_processes:
+            return {}
+        readings = [one for one in request.sample.readings if one.lost_since is None]
+        if not self._matching.proven or any(one.processes is None for one in readings):
+            # A process without an open CUDA device holds no GPU memory, so there is no need to query it.
+            return {
+                kernel: pid
+                for kernel, pid in request.kernels.items()
+                if pid is None or processes.uses_cuda(pid) is not False
+            }
+        without_memory = {
+            owner(process.pid).kernel
+            for one in readings
+            for process in one.processes or ()
+            if process.memory is None
+        }
+        return {kernel: pid for kernel, pid in request.kernels.items() if kernel in without_memory}
+
+
+class PidMatching:
+    """Whether the driver's process ids are this server's. For use by one thread at a time."""
+
+    def __init__(self) -> None:
+        self.in_host_namespace = processes.in_host_pid_namespace()
+        self.proven = self.in_host_namespace
+        """Whether the process ids are known to match."""
+
+    def update(self, readings: Iterable[Reading], reports_context: Callable[[int, str], bool]) -> None:
+        """Check the proof; ``reports_context``: whether a process's kernel reports a context on a GPU."""
+        if self.proven:
+            return
+        listed = [(process.pid, reading.uuid) for reading in readings for process in reading.processes or ()]
+        if all(processes.process_exists(pid) for pid, _ in listed):
+            self.proven = any(processes.uses_cuda(pid) or reports_context(pid, uuid) for pid, uuid in listed)

@@ -1,0 +1,330 @@
+"""One sampler for all clients of a server: the history, and which client receives which message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Collection
+from typing import Protocol
+
+from gpuwidget.model.clock import Clock
+from gpuwidget.model.installation import documentation
+from gpuwidget.model.samples import Sample
+from gpuwidget.sampler import Sampler, Subscription
+from gpuwidget.server.encoded_samples import EncodedSample
+from gpuwidget.server.history import HistoryStore
+from gpuwidget.server.history_query import HistoryQuery
+from gpuwidget.server.kernel_inventory import KernelInventory
+from gpuwidget.server.memory_ownership import OwnershipMonitor
+from gpuwidget.server.rate_limit import RateLimit
+from gpuwidget.server.scrape_state import ScrapeState
+from gpuwidget.server.wire import SCHEMA, MemoryOwnership
+from gpuwidget.version import __version__
+
+_MAX_ARRIVED = 64
+"""The most samples that wait for a busy event loop; the oldest are dropped."""
+_MIN_BATCH = 4
+_BATCHES = 16
+_BATCH_PAUSE_S = 0.002
+"""A hundred messages at once would delay other requests by milliseconds. They are sent in batches with a
+pause between them, and all of a tick's within ``_BATCHES`` pauses unless older ones wait."""
+_TIME_SLICE_S = 0.001
+"""How long a history query is encoded before other requests run; a single part may take a little longer. It
+runs on the event loop and not on a thread because the JSON encoder holds the GIL until it has finished."""
+_WRITE_SIZE = 1 << 16
+
+
+class StreamClient(Protocol):
+    """A client of the stream."""
+
+    def send(self, message: bytes) -> bool:
+        """Send a message without waiting; False if the client is gone or too far behind."""
+        ...
+
+    def drop(self) -> None:
+        """Close the connection: no further message is sent."""
+        ...
+
+
+class SampleHub:
+    """Samples while there are clients, and sends each sample, encoded once, to all of them.
+
+    A client that was sent the sample before receives only the changes since then.
+
+    All methods are called on the server's event loop. ``interval_s`` is the seconds from sample to sample,
+    ``history_s`` the seconds of history at full rate, ``install`` the command that installs gpuwidget.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        inventory: KernelInventory,
+        clock: Clock,
+        *,
+        interval_s: float,
+        history_s: float,
+        install: str | None = None,
+    ) -> None:
+        self._install = install
+        self._documentation = documentation()
+        self.interval_s = interval_s
+        self.history_s = history_s
+        self._sampler = sampler
+        self._clock = clock
+        self._history = HistoryStore(history_s, interval_s)
+        self._ownership = OwnershipMonitor(inventory, clock, interval_s, self._broadcast)
+        self._scrape_state = ScrapeState(clock, interval_s)
+        self._clients: set[StreamClient] = set()
+        self._waiting: set[asyncio.Future[bytes]] = set()
+        self._subscription: Subscription | None = None
+        self._always_on = False
+        self._activity: Subscription | None = None
+        self._activity_clients: set[StreamClient] = set()
+        self._rate_limit: RateLimit[StreamClient] = RateLimit(interval_s)
+        self._encoding = asyncio.Lock()
+        self._newest: EncodedSample | None = None
+        self._have_newest: set[StreamClient] = set()
+        """Clients that were sent the newest sample."""
+        self._last_encoded: Sample | None = None
+        """Used by the sampler's thread only."""
+        self._arrived: deque[tuple[Sample, float, EncodedSample | None]] = deque(maxlen=_MAX_ARRIVED)
+        self._outgoing: deque[tuple[StreamClient, bytes]] = deque()
+
+    # -- clients -------------------------------------------------------------------------------------
+
+    def join(self, client: StreamClient, history_s: float) -> None:
+        """Send the initial message with ``history_s`` seconds of history, then the memory's owners.
+
+        All new samples follow.
+        """
+        self._clients.add(client)
+        self._update_subscription()
+        if self._newest is not None:
+            self._have_newest.add(client)
+        self._send(client, self._initial_message(history_s))
+        if self._ownership.newest is not None and client in self._clients:
+            self._send(client, self._ownership.newest)
+
+    def leave(self, client: StreamClient) -> None:
+        """Remove a client. Safe to call twice."""
+        self._clients.discard(client)
+        self._have_newest.discard(client)
+        self._activity_clients.discard(client)
+        self._rate_limit.remove(client)
+        self._update_activity()
+        self._update_subscription()
+
+    def set_activity(self, client: StreamClient, wanted: bool) -> None:
+        """Read the hardware counters while at least one client requests them."""
+        if wanted and client in self._clients:
+            self._activity_clients.add(client)
+        else:
+            self._activity_clients.discard(client)
+        self._update_activity()
+
+    def set_interval(self, client: StreamClient, interval_s: float) -> None:
+        """Send a client a sample every ``interval_s`` seconds, or every sample for 0."""
+        if client in self._clients:
+            self._rate_limit.set_interval(client, interval_s)
+
+    def stay_on(self) -> None:
+        """Sample without clients from now on, including the hardware counters."""
+        self._always_on = True
+        self._update_subscription()
+        self._update_activity()
+
+    async def sample(self, timeout_s: float) -> bytes | None:
+        """Return the newest sample as JSON, at most one interval old; None if none comes in time."""
+        if self._newest is not None:
+            return self._newest.whole
+        waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiting)
+        self._update_subscription()
+        try:
+            return await asyncio.wait_for(waiting, timeout_s)
+        except asyncio.TimeoutError:
+            return None
+        finally:
+            self._waiting.discard(waiting)
+            self._update_subscription()
+
+    async def scrape(self, timeout_s: float) -> tuple[Sample, MemoryOwnership | None] | None:
+        """Return the newest sample and the memory's owners for a Prometheus; None if no sample comes in time.
+
+        Sampling continues for a while at a low rate, so that the next scrape has all values.
+        """
+        with self._scrape_state.scraping():
+            self._update_subscription()
+            sample = await self._scrape_state.wait_for_sample(timeout_s, lambda: self._ownership.ownership)
+        self._update_subscription()
+        return None if sample is None else (sample, self._ownership.ownership)
+
+    @property
+    def now(self) -> float:
+        """The current time of the clock that samples are stamped with, in epoch seconds."""
+        return self._clock.time()
+
+    def history(self, history_s: float) -> bytes:
+        """Return the last ``history_s`` seconds of the history as JSON."""
+        return self._history.encode_recent(self.now - history_s).encode()
+
+    async def query_history(self, query: HistoryQuery) -> list[bytes]:
+        """Return a part of the history as JSON, in pieces to write.
+
+        One query is encoded at a time, and other requests run between its parts.
+        """
+        pieces: list[bytes] = []
+        async with self._encoding:
+            started = time.perf_counter()
+            parts: list[str] = []
+            size = 0
+            for part in self._history.query(query):
+                parts.append(part)
+                size += len(part)
+                if size >= _WRITE_SIZE:
+                    pieces.append("".join(parts).encode())
+                    parts, size = [], 0
+                if time.perf_counter() - started >= _TIME_SLICE_S:
+                    await asyncio.sleep(0)
+                    started = time.perf_counter()
+            pieces.append("".join(parts).encode())
+        return pieces
+
+    def close(self) -> None:
+        """Close all connections and stop sampling."""
+        self._always_on = False
+        for client in list(self._clients):
+            self._drop(client)
+        self._outgoing.clear()
+        self._update_activity()
+        self._scrape_state.stop()
+        self._update_subscription()
+        self._sampler.stop()
+
+    # -- sampling ------------------------------------------------------------------------------------
+
+    @property
+    def _needs_encoded(self) -> bool:
+        """Whether every sample is encoded and stored."""
+        return bool(self._always_on or self._clients or self._waiting)
+
+    def _update_activity(self) -> None:
+        wanted = self._always_on or bool(self._activity_clients)
+        if wanted and self._activity is None:
+            # Without a callback: the samples of the other subscription contain the counters.
+            self._activity = self._sampler.subscribe(interval_s=self.interval_s, activity=True)
+        elif not wanted and self._activity is not None:
+            self._activity.close()
+            self._activity = None
+
+    def _update_subscription(self) -> None:
+        """Sample at the rate that the clients and scrapes need."""
+        self._ownership.enable(bool(self._clients) or self._scrape_state.needs_sampling)
+        if self._needs_encoded or self._scrape_state.is_waiting:
+            self._sample_every(self.interval_s)
+        elif self._scrape_state.needs_sampling:
+            self._sample_every(self._scrape_state.interval_s)
+        else:
+            self._sample_every(None)
+            self._scrape_state.discard_sample()
+        if not self._needs_encoded:
+            self._newest = None
+
+    def _sample_every(self, interval_s: float | None) -> None:
+        before = self._subscription
+        if interval_s == (before.interval_s if before is not None else None):
+            return
+        self._subscription = None if interval_s is None else self._subscribe(interval_s)
+        if before is not None:
+            # After the new one has started, so that the driver is not closed in between.
+            before.close()
+
+    def _subscribe(self, interval_s: float) -> Subscription:
+        loop = asyncio.get_running_loop()
+
+        def receive(sample: Sample) -> None:
+            # Changes are encoded on the sampler's thread, so that the event loop only sends them.
+            arrived = self._clock.monotonic()
+            encoded = EncodedSample(sample, self._last_encoded) if self._needs_encoded else None
+            self._last_encoded = sample if encoded is not None else None
+            self._arrived.append((sample, arrived, encoded))
+            if len(self._arrived) == 1:
+                loop.call_soon_threadsafe(self._process_arrived)
+
+        return self._sampler.subscribe(receive, interval_s=interval_s)
+
+    def _process_arrived(self) -> None:
+        while self._arrived:
+            self._process(*self._arrived.popleft())
+
+    def _process(self, sample: Sample, arrived: float, encoded: EncodedSample | None) -> None:
+        if encoded is not None:
+            self._history.add(sample)
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_result(encoded.whole)
+            due = {client for client in self._clients if self._rate_limit.due(client, arrived)}
+            self._send_sample(encoded, due)
+            if self._needs_encoded:
+                self._newest = encoded
+        self._ownership.add_sample(sample, arrived)
+        self._scrape_state.add_sample(sample)
+        self._update_subscription()
+
+    def _send_sample(self, encoded: EncodedSample, due: set[StreamClient]) -> None:
+        """Send the changes to due clients that were sent the sample before, and the whole one to the
+        others."""
+        previous = None if self._newest is None else self._newest.sample
+        # While the loop was busy, the sample before this one may have been dropped.
+        follows = encoded.changes is not None and encoded.previous is previous
+        ready = due & self._have_newest if follows else set()
+        self._have_newest = due.copy()
+        if encoded.changes is not None and ready:
+            self._broadcast(encoded.changes, ready)
+        if due - ready:
+            self._broadcast(encoded.message, due - ready)
+
+    def _broadcast(self, message: bytes, clients: Collection[StreamClient] | None = None) -> None:
+        """Send a message to these clients, or to all, after the messages before it."""
+        is_sending = bool(self._outgoing)
+        recipients = self._clients if clients is None else clients
+        self._outgoing.extend((client, message) for client in recipients)
+        if not is_sending:
+            self._send_batch()
+
+    def _send_batch(self) -> None:
+        # The batch grows with the backlog: on a busy loop a pause takes long, and messages must not pile up.
+        size = max(_MIN_BATCH, -(-max(len(self._clients), len(self._outgoing)) // _BATCHES))
+        for _ in range(min(size, len(self._outgoing))):
+            client, message = self._outgoing.popleft()
+            if client in self._clients:
+                self._send(client, message)
+        if self._outgoing:
+            asyncio.get_running_loop().call_later(_BATCH_PAUSE_S, self._send_batch)
+
+    # -- messages ------------------------------------------------------------------------------------
+
+    def _send(self, client: StreamClient, message: bytes) -> None:
+        if not client.send(message):
+            self._drop(client)
+
+    def _drop(self, client: StreamClient) -> None:
+        self.leave(client)
+        client.drop()
+
+    def _initial_message(self, history_s: float) -> bytes:
+        fields = {
+            "type": "hello",
+            "schema": SCHEMA,
+            "version": __version__,
+            "interval_s": self.interval_s,
+            "history_s": self.history_s,
+            "install": self._install,
+            "documentation": self._documentation,
+        }
+        # The sample and the history are inserted as text, since they are encoded already.
+        begin = json.dumps(fields, separators=(",", ":")).encode()[:-1]
+        sample = b"null" if self._newest is None else self._newest.whole
+        return begin + b',"sample":' + sample + b',"history":' + self.history(history_s) + b"}"

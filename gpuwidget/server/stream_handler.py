@@ -1,0 +1,119 @@
+"""The websocket of the stream, ``WS gpuwidget/api/stream``."""
+
+from __future__ import annotations
+
+import json
+import math
+from asyncio import Future
+from collections.abc import Callable
+from typing import Any
+
+from jupyter_server.auth import decorator
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.websocket import WebSocketMixin
+from tornado import web
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from gpuwidget.server.handlers import GpuWidgetHandler
+from gpuwidget.server.history_query import parse_seconds
+from gpuwidget.server.sample_hub import SampleHub
+from gpuwidget.server.wire import ActivityRequest, RateRequest, parse_request
+
+# Jupyter Server has it since 2.13; before that, _get() refuses who is not logged in.
+_ws_authenticated: Callable[[Any], Any] = getattr(decorator, "ws_authenticated", lambda method: method)
+
+_MAX_BACKLOG_S = 10.0
+_MIN_BACKLOG = 10
+_TRY_AGAIN_LATER = 1013
+
+
+class SendQueue:
+    """Writes to a websocket while at most ``limit`` messages wait for the network.
+
+    The limit keeps a slow client from using memory.
+    """
+
+    def __init__(self, write: Callable[[bytes], Future[None]], limit: int) -> None:
+        self._write = write
+        self._limit = limit
+        self._unsent = 0
+
+    def put(self, message: bytes) -> bool:
+        """Send a message without waiting; False if the client is gone or too far behind."""
+        if self._unsent >= self._limit:
+            return False
+        try:
+            sent = self._write(message)
+        except WebSocketClosedError:
+            return False
+        self._unsent += 1
+        sent.add_done_callback(self._on_sent)
+        return True
+
+    def _on_sent(self, sent: Future[None]) -> None:
+        self._unsent -= 1
+        if not sent.cancelled():
+            # Retrieved, or asyncio would log it; on_close() is called for a closed connection anyway.
+            sent.exception()
+
+
+class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
+    """``WS gpuwidget/api/stream?history=SECONDS``: an initial message with the history, then every sample."""
+
+    def initialize(self, hub: SampleHub) -> None:
+        """Store the server's hub."""
+        super().initialize(hub)
+        self._history_s = 0.0
+        limit = max(_MIN_BACKLOG, math.ceil(_MAX_BACKLOG_S / hub.interval_s))
+        self._send_queue = SendQueue(self._write, limit)
+
+    def set_default_headers(self) -> None:
+        """Set none: Jupyter's are for pages, not for websockets."""
+
+    @_ws_authenticated
+    async def get(self, *args: Any, **kwargs: Any) -> None:
+        """Open the websocket if the user is authorized and the requested history is valid."""
+        if self.current_user is None:
+            raise web.HTTPError(403)
+        await self._get()
+
+    @authorized
+    async def _get(self) -> None:
+        self._history_s = parse_seconds(self, "history", self._hub.history_s)
+        await super().get()
+
+    def open(self, *args: Any, **kwargs: Any) -> None:
+        """Send the initial message and start pinging the client."""
+        super().open(*args, **kwargs)
+        self._hub.join(self, self._history_s)
+
+    def on_message(self, message: str | bytes) -> None:
+        """Apply a request of the client; anything else is ignored."""
+        request = parse_request(message)
+        if isinstance(request, ActivityRequest):
+            self._hub.set_activity(self, request.wanted)
+        elif isinstance(request, RateRequest):
+            self._hub.set_interval(self, request.interval_s)
+
+    def on_close(self) -> None:
+        """Remove the client, which has closed the connection or not answered pings."""
+        self._hub.leave(self)
+
+    def send(self, message: bytes) -> bool:
+        """Send a message without waiting; False if the client is gone or too far behind."""
+        return self._send_queue.put(message)
+
+    def drop(self) -> None:
+        """Close the connection; Tornado discards unsent messages after a few seconds."""
+        self.close(_TRY_AGAIN_LATER, "too slow: samples piled up")
+
+    def _write(self, message: bytes) -> Future[None]:
+        # Bytes, since they are encoded once for all clients, but sent as a text message.
+        return self.write_message(message, binary=False)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Write an error before the websocket opens as JSON, as the other routes do."""
+        error = kwargs.get("exc_info", (None, None))[1]
+        sentence = getattr(error, "log_message", None) or self._reason
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps({"message": sentence}))

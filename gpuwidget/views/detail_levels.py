@@ -1,0 +1,108 @@
+"""The five detail levels of a card, from full to minimal.
+
+Each level omits more than the one before: first points and lines per GPU, last the notes, what advice is
+based on, and the lines of code. A new list of a report gets a count in each level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class DetailLevel:
+    """How much of a report a card contains."""
+
+    name: str
+    points: int
+    """Points of each series in the JSON; 0 omits the timeline."""
+    drawn_points: int
+    """Points of each line in the picture."""
+    hover_columns: int
+    marks: int
+    mark_length: int
+    """Characters of a mark's label."""
+    reason_length: int
+    """Characters of the reason for an unknown value."""
+    holders: int
+    time_lines: int
+    """Lines of code with their time, those with the largest share first."""
+    memory_lines: int
+    """Lines of code with their memory."""
+    note_length: int
+    """Characters of a note."""
+    advice: int = 3
+    evidence: bool = True
+    """Whether the details show the figures that advice is based on, or only the JSON contains them."""
+    gpus: int = 64
+    """GPUs, those in use first."""
+    per_gpu: bool = True
+    """Whether GPUs have separate lines in the details; else one line has the lowest and the highest value."""
+    terse: bool = False
+    """Whether figures lose the digits that no card shows, and the JSON has each reason once."""
+    optional_fields: Literal["kept", "null", "absent"] = "kept"
+    """What the JSON does with :data:`~gpuwidget.views.size_budget.OPTIONAL_FIELDS`."""
+    brief_text: bool = False
+    """Whether the text form omits evidence, time, unknown values and notes."""
+
+
+FULL = DetailLevel(
+    "full",
+    points=80,
+    drawn_points=120,
+    hover_columns=40,
+    marks=60,
+    mark_length=80,
+    reason_length=300,
+    holders=10,
+    time_lines=8,
+    memory_lines=15,
+    note_length=300,
+)
+REDUCED = DetailLevel(
+    "reduced",
+    points=16,
+    drawn_points=60,
+    hover_columns=6,
+    marks=20,
+    mark_length=40,
+    reason_length=160,
+    holders=5,
+    time_lines=5,
+    memory_lines=4,
+    note_length=200,
+    per_gpu=False,
+    terse=True,
+)
+COMPACT = replace(
+    REDUCED,
+    name="compact",
+    points=0,
+    drawn_points=30,
+    hover_columns=0,
+    marks=6,
+    mark_length=32,
+    reason_length=80,
+    holders=2,
+    time_lines=3,
+    memory_lines=3,
+    note_length=120,
+    optional_fields="null",
+    brief_text=True,
+)
+BRIEF = replace(
+    COMPACT, name="brief", drawn_points=16, marks=0, time_lines=2, memory_lines=2, optional_fields="absent"
+)
+MINIMAL = replace(
+    BRIEF,
+    name="minimal",
+    drawn_points=0,
+    reason_length=24,
+    holders=0,
+    time_lines=1,
+    memory_lines=0,
+    note_length=40,
+    advice=1,
+    evidence=False,
+)

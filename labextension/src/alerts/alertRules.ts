@@ -1,0 +1,94 @@
+import { memoryShares } from '../stream/streamModel';
+import type { Gpu, Reading } from '../wire';
+
+/** Which alerts the user wants. A limit of null turns its alert off. */
+export interface AlertSettings {
+  /** `panel`: only while a view of gpuwidget is visible; `always`: also otherwise, which keeps a stream open. */
+  readonly when: 'panel' | 'always' | 'never';
+  readonly lost: boolean;
+  readonly errors: boolean;
+  readonly throttle: boolean;
+  /** Percent of a GPU's memory. */
+  readonly memory: number | null;
+  /** Degrees Celsius. */
+  readonly temperature: number | null;
+}
+
+export type AlertKind = 'lost' | 'errors' | 'xid' | 'memory' | 'temperature' | 'throttle';
+
+/** The state of one alert condition on one GPU. */
+export interface Finding {
+  readonly kind: AlertKind;
+  readonly gpu: Gpu;
+  /** `on`: it holds; `off`: it clearly does not; `between`: just below the limit; `unknown`: the value is unknown. */
+  readonly state: 'on' | 'off' | 'between' | 'unknown';
+  /** The value in the message: a percentage, degrees, an error count, an XID, epoch seconds or throttle reasons. */
+  readonly value: number | readonly string[];
+}
+
+/** Throttle reasons that indicate a problem. The server sends reasons only as English text. */
+const HARMFUL_REASONS: ReadonlySet<string> = new Set([
+  'too hot (hardware)',
+  'power brake',
+  'hardware slowdown',
+  'too hot'
+]);
+/** A value must fall this far below its limit before the condition ends. */
+const MEMORY_MARGIN = 5;
+const TEMPERATURE_MARGIN = 5;
+
+/** Return whether a GPU is lost. A MIG slice is lost together with its parent, for which the alert is raised. */
+export function checkLost(gpu: Gpu, { lost_since: since, answered }: Reading): Finding | null {
+  if (gpu.mig_parent !== null) {
+    return null;
+  }
+  const state = since !== null ? 'on' : answered === null ? 'unknown' : 'off';
+  return { kind: 'lost', gpu, state, value: since ?? 0 };
+}
+
+/** Return the conditions that have a duration (memory, temperature, throttling), as far as they are turned on. */
+export function checkLevels(gpu: Gpu, reading: Reading, settings: AlertSettings): Finding[] {
+  const findings: Finding[] = [];
+  if (settings.memory !== null) {
+    findings.push(compare('memory', gpu, memoryPercent(gpu, reading), settings.memory, MEMORY_MARGIN));
+  }
+  if (settings.temperature !== null) {
+    const { temperature_c: temperature } = reading;
+    findings.push(compare('temperature', gpu, temperature, settings.temperature, TEMPERATURE_MARGIN));
+  }
+  if (settings.throttle) {
+    const reasons = reading.throttle?.filter(reason => HARMFUL_REASONS.has(reason)) ?? null;
+    const state = reasons === null ? 'unknown' : reasons.length > 0 ? 'on' : 'off';
+    findings.push({ kind: 'throttle', gpu, state, value: reasons ?? [] });
+  }
+  return findings;
+}
+
+/** Return whether the settings turn on alerts of this kind. */
+export function isEnabled(kind: AlertKind, settings: AlertSettings): boolean {
+  if (settings.when === 'never') {
+    return false;
+  }
+  switch (kind) {
+    case 'errors':
+    case 'xid':
+      return settings.errors;
+    case 'memory':
+    case 'temperature':
+      return settings[kind] !== null;
+    case 'lost':
+    case 'throttle':
+      return settings[kind];
+  }
+}
+
+function compare(kind: AlertKind, gpu: Gpu, value: number | null, limit: number, margin: number): Finding {
+  const state =
+    value === null ? 'unknown' : value >= limit ? 'on' : value < limit - margin ? 'off' : 'between';
+  return { kind, gpu, state, value: value ?? 0 };
+}
+
+function memoryPercent(gpu: Gpu, reading: Reading): number | null {
+  const { used, free } = memoryShares({ gpu, reading, kernel: null, usage: null, front: null });
+  return used === null || free === null || used + free === 0 ? null : (100 * used) / (used + free);
+}

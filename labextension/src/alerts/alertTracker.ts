@@ -1,0 +1,199 @@
+import { isGap } from '../stream/historyBuffer';
+import { XIDS_OF_PROGRAMS, type Gpu, type Reading, type Sample } from '../wire';
+import {
+  checkLevels,
+  checkLost,
+  isEnabled,
+  type AlertKind,
+  type AlertSettings,
+  type Finding
+} from './alertRules';
+
+/** A condition must hold for this long before it raises an alert, so that short peaks raise none. */
+const MIN_DURATION_S = 3;
+/** A condition must be absent for this long before it can raise an alert again. */
+const RESET_S = 60;
+/** A driver error that is at most this old is new, also to a page that was opened after it. */
+const NEW_ERROR_S = 600;
+
+/** One notification: a condition on one or more GPUs. */
+export interface Alert {
+  readonly kind: AlertKind;
+  readonly findings: readonly Finding[];
+}
+
+/** Storage for the alerts already raised, which survives a reload of the page. */
+export interface AlertStore {
+  /** Return what was saved last, or null. */
+  load(): string | null;
+  save(text: string): void;
+}
+
+interface RaisedAlerts {
+  /** The event that an alert was raised for, by `<kind> <uuid>`. */
+  readonly events: Record<string, string>;
+  /** The errors known so far, by UUID. */
+  readonly errors: Record<string, KnownErrors>;
+}
+
+interface KnownErrors {
+  readonly uncorrected: number | null;
+  readonly xidTime: number;
+}
+
+/** Raises alerts for samples: one per event, and another only after the condition has ended and come back. */
+export class AlertTracker {
+  private readonly raised: RaisedAlerts;
+  /** When each condition began, by `<kind> <uuid>`. */
+  private readonly onSince = new Map<string, number>();
+  /** When each condition that has raised an alert ended, by `<kind> <uuid>`. */
+  private readonly offSince = new Map<string, number>();
+  private newest = NaN;
+
+  constructor(
+    private readonly store: AlertStore,
+    private settings: AlertSettings
+  ) {
+    this.raised = parse(store.load());
+    this.configure(settings);
+  }
+
+  /** Use other settings. A kind of alert that is off is reset, so that it is raised again after it was turned on. */
+  configure(settings: AlertSettings): void {
+    this.settings = settings;
+    this.update(() => {
+      const isOff = (key: string): boolean => !isEnabled(kindOf(key), settings);
+      for (const key of Object.keys(this.raised.events).filter(isOff)) {
+        Reflect.deleteProperty(this.raised.events, key);
+      }
+      for (const since of [this.onSince, this.offSince]) {
+        for (const key of [...since.keys()].filter(isOff)) {
+          since.delete(key);
+        }
+      }
+    });
+  }
+
+  /** Return the alerts to raise now. `interval` is the usual time between two samples in seconds. */
+  take(sample: Sample, interval: number): Alert[] {
+    if (isGap(this.newest, sample.time, interval)) {
+      // Conditions may have been interrupted in the meantime.
+      this.onSince.clear();
+      this.offSince.clear();
+    }
+    this.newest = sample.time;
+    // A recording is of another time or machine.
+    if (this.settings.when === 'never' || sample.origin.kind !== 'nvml') {
+      return [];
+    }
+    let findings: Finding[] = [];
+    this.update(() => {
+      findings = sample.gpus.flatMap((gpu, index): Finding[] => {
+        const reading = sample.readings[index];
+        return reading === undefined ? [] : this.newFindings(gpu, reading, sample.time);
+      });
+    });
+    const kinds = [...new Set(findings.map(({ kind }) => kind))];
+    return kinds.map(kind => ({ kind, findings: findings.filter(finding => finding.kind === kind) }));
+  }
+
+  /** Run `change` and save the raised alerts if it has changed them. */
+  private update(change: () => void): void {
+    const before = JSON.stringify(this.raised);
+    change();
+    const after = JSON.stringify(this.raised);
+    if (after !== before) {
+      this.store.save(after);
+    }
+  }
+
+  private newFindings(gpu: Gpu, reading: Reading, time: number): Finding[] {
+    const lost = this.settings.lost ? checkLost(gpu, reading) : null;
+    return [
+      ...(lost !== null && this.isNewLoss(lost) ? [lost] : []),
+      ...checkLevels(gpu, reading, this.settings).filter(finding => this.hasBegun(finding, time)),
+      ...(this.settings.errors ? this.newErrors(gpu, reading, time) : [])
+    ];
+  }
+
+  /** The loss of a GPU is identified by its time and raises an alert at once. */
+  private isNewLoss({ kind, gpu, state, value }: Finding): boolean {
+    const key = keyOf(kind, gpu);
+    const event = String(value);
+    if (state === 'off') {
+      Reflect.deleteProperty(this.raised.events, key);
+    }
+    if (state !== 'on' || this.raised.events[key] === event) {
+      return false;
+    }
+    this.raised.events[key] = event;
+    return true;
+  }
+
+  /** Update the state of a condition that has a duration. Return whether it raises an alert now. */
+  private hasBegun({ kind, gpu, state }: Finding, time: number): boolean {
+    const key = keyOf(kind, gpu);
+    const wasRaised = key in this.raised.events;
+    if (state !== 'off') {
+      this.offSince.delete(key);
+    }
+    if (state !== 'on') {
+      this.onSince.delete(key);
+    }
+    if (state === 'off' && wasRaised && hasLasted(this.offSince, key, time, RESET_S)) {
+      Reflect.deleteProperty(this.raised.events, key);
+    }
+    if (state !== 'on' || wasRaised || !hasLasted(this.onSince, key, time, MIN_DURATION_S)) {
+      return false;
+    }
+    this.raised.events[key] = '';
+    return true;
+  }
+
+  /** Return errors that are new since the last sample. Older errors are left to the doctor. */
+  private newErrors(gpu: Gpu, reading: Reading, time: number): Finding[] {
+    const uncorrected = reading.ecc_uncorrected;
+    const xidTime = reading.xid_time ?? 0;
+    const known = this.raised.errors[gpu.uuid] ?? { uncorrected, xidTime: time - NEW_ERROR_S };
+    this.raised.errors[gpu.uuid] = {
+      // An unknown count does not change; a lower one means that the driver was reloaded.
+      uncorrected: uncorrected ?? known.uncorrected,
+      xidTime: Math.max(known.xidTime, xidTime)
+    };
+    const findings: Finding[] = [];
+    const added = uncorrected === null || known.uncorrected === null ? 0 : uncorrected - known.uncorrected;
+    if (added > 0) {
+      findings.push({ kind: 'errors', gpu, state: 'on', value: added });
+    }
+    const { xid } = reading;
+    // An XID that a program causes ends up as an error of that program and does not concern others.
+    if (xid !== null && xidTime > known.xidTime && !XIDS_OF_PROGRAMS.includes(xid)) {
+      findings.push({ kind: 'xid', gpu, state: 'on', value: xid });
+    }
+    return findings;
+  }
+}
+
+function keyOf(kind: AlertKind, { uuid }: Gpu): string {
+  return `${kind} ${uuid}`;
+}
+
+function kindOf(key: string): AlertKind {
+  return key.slice(0, key.indexOf(' ')) as AlertKind;
+}
+
+/** Return whether the condition `key` has lasted for `seconds`. It begins at `time` if it is not in `since`. */
+function hasLasted(since: Map<string, number>, key: string, time: number, seconds: number): boolean {
+  const begun = since.get(key) ?? time;
+  since.set(key, begun);
+  return time - begun >= seconds;
+}
+
+function parse(text: string | null): RaisedAlerts {
+  try {
+    const raised = JSON.parse(text ?? '') as Partial<RaisedAlerts> | null;
+    return { events: raised?.events ?? {}, errors: raised?.errors ?? {} };
+  } catch {
+    return { events: {}, errors: {} };
+  }
+}

@@ -1,0 +1,148 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { type Cell, CodeCell } from '@jupyterlab/cells';
+import {
+  NotebookActions,
+  type INotebookTracker,
+  type Notebook,
+  type NotebookPanel
+} from '@jupyterlab/notebook';
+import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/services';
+
+import type { CellRuns, RunningCells } from './cellRuns';
+import type { Clock } from '../clock';
+
+const MAX_SCROLL_ATTEMPTS = 5;
+
+/** Follows the active notebook for `CellRuns`, and the cells that the kernels of all notebooks run. */
+export class CellTracker {
+  private panel: NotebookPanel | null = null;
+
+  constructor(
+    private readonly tracker: INotebookTracker,
+    private readonly shell: JupyterFrontEnd.IShell,
+    private readonly runs: CellRuns,
+    private readonly runningCells: RunningCells,
+    private readonly clock: Clock
+  ) {
+    tracker.currentChanged.connect(this.onCurrentChanged, this);
+    // All notebooks: a cell's start is published once, and its notebook may become active later.
+    tracker.widgetAdded.connect((_, panel) => {
+      this.connect(panel);
+    });
+    tracker.forEach(panel => {
+      this.connect(panel);
+    });
+    this.onCurrentChanged();
+  }
+
+  private onCurrentChanged(): void {
+    const panel = this.tracker.currentWidget;
+    if (panel !== this.panel) {
+      this.panel?.content.modelChanged.disconnect(this.update, this);
+      this.panel = panel;
+      panel?.content.modelChanged.connect(this.update, this);
+    }
+    this.update();
+  }
+
+  private update(): void {
+    const { panel } = this;
+    if (panel === null || panel.isDisposed) {
+      this.runs.setNotebook(null);
+      return;
+    }
+    this.runs.setNotebook({
+      key: panel,
+      models: panel.content.model?.cells ?? null,
+      reveal: cellId => {
+        void this.reveal(panel, cellId);
+      }
+    });
+  }
+
+  private async reveal(panel: NotebookPanel, cellId: string): Promise<void> {
+    const notebook = panel.content;
+    const index = notebook.widgets.findIndex(({ model }) => model.id === cellId);
+    const cell = notebook.widgets[index];
+    if (cell === undefined || panel.isDisposed) {
+      return; // The cell was deleted a moment ago.
+    }
+    NotebookActions.expandParent(cell, notebook);
+    notebook.mode = 'command';
+    notebook.deselectAll();
+    notebook.activeCellIndex = index;
+    this.shell.activateById(panel.id);
+    // A windowed notebook has no layout for distant cells: it scrolls to an estimated position, and gives up when
+    // something else scrolls meanwhile, such as its own scrolling to the active cell.
+    for (
+      let attempt = 0;
+      attempt < MAX_SCROLL_ATTEMPTS && notebook.isAttached && !cell.node.isConnected;
+      attempt++
+    ) {
+      await notebook.scrollToItem(index, 'smart').catch(() => undefined);
+    }
+    scrollIntoView(cell, notebook);
+    if (panel.isAttached && !panel.node.contains(document.activeElement)) {
+      notebook.activate(); // Only now: a cell without layout cannot be focused.
+    }
+  }
+
+  private connect(panel: NotebookPanel): void {
+    const { sessionContext } = panel;
+    sessionContext.iopubMessage.connect((_, message) => {
+      this.onIopubMessage(panel, message);
+    });
+    sessionContext.kernelChanged.connect(() => {
+      this.runningCells.end(panel, null);
+      if (panel === this.panel) {
+        this.runs.clockSkew.resetKernel();
+      }
+    });
+    sessionContext.statusChanged.connect((_, status) => {
+      if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
+        this.runningCells.end(panel, null);
+      }
+    });
+  }
+
+  private onIopubMessage(panel: NotebookPanel, message: KernelMessage.IMessage): void {
+    const { msg_type: type, date } = message.header;
+    const request = 'msg_id' in message.parent_header ? message.parent_header.msg_id : null;
+    if (type === 'execute_input' && request !== null) {
+      const cell = panel.content.widgets.find(
+        widget => widget instanceof CodeCell && futureOf(widget)?.msg.header.msg_id === request
+      );
+      if (cell !== undefined) {
+        const { execution_count: executionCount } = message.content as { execution_count: number | null };
+        this.runningCells.begin(panel, request, {
+          cellId: cell.model.id,
+          executionCount,
+          started: Date.parse(date) / 1000,
+          received: this.clock.now()
+        });
+      }
+    } else if (type === 'status') {
+      const { execution_state: state } = message.content as { execution_state: string };
+      if (state === 'idle' && request !== null) {
+        this.runningCells.end(panel, request);
+      }
+      if (panel === this.panel) {
+        this.runs.clockSkew.observeKernel(date, Date.now() / 1000);
+      }
+    }
+  }
+}
+
+/** Return the future of a cell's execution; its type omits that a cell that was not run has none. */
+function futureOf(cell: CodeCell): JupyterKernel.IShellFuture | null {
+  return cell.outputArea.future as JupyterKernel.IShellFuture | null;
+}
+
+/** Scroll until the whole cell is visible, or its start if it is higher than the notebook. */
+function scrollIntoView(cell: Cell, notebook: Notebook): void {
+  const visible = notebook.node.getBoundingClientRect();
+  const { height, top, bottom } = cell.node.getBoundingClientRect();
+  if (top < visible.top || bottom > visible.bottom) {
+    cell.node.scrollIntoView({ block: height > visible.height ? 'start' : 'center' });
+  }
+}

@@ -1,0 +1,97 @@
+import type { KernelGpu, KernelState } from '../wire';
+
+/** How much more memory a kernel holds on one GPU than before the running cell. */
+export interface GpuGrowth {
+  readonly uuid: string;
+  readonly torchDevice: string | null;
+  /** Null if unknown. */
+  readonly bytes: number | null;
+  /** Whether this is what torch has reserved, because the driver does not attribute memory to processes. */
+  readonly torch: boolean;
+}
+
+/**
+ * Compares the kernel's state before and during the running cell.
+ *
+ * The state before a cell is known only if the kernel replied after the previous cell had ended: of cells that run
+ * without a pause, only for the first.
+ */
+export class MemoryGrowth {
+  private newest: KernelState | null = null;
+  /** The newest state while no cell runs. */
+  private idle: KernelState | null = null;
+  private before: KernelState | null = null;
+  private now: KernelState | null = null;
+  private running = false;
+
+  /** Set the kernel's newest state, null if it does not reply any more. */
+  setState(state: KernelState | null): void {
+    if (state === this.newest) {
+      return;
+    }
+    this.newest = state;
+    if (this.running) {
+      this.now = state;
+    } else {
+      this.idle = state;
+    }
+  }
+
+  /** Begin a cell. */
+  begin(): void {
+    this.running = true;
+    this.before = this.idle;
+    this.idle = this.now = null;
+  }
+
+  /** End the running cell. */
+  end(): void {
+    this.running = false;
+    this.before = this.now = this.idle = null;
+  }
+
+  /** Forget everything, since another notebook is active. */
+  reset(): void {
+    this.end();
+    this.newest = null;
+  }
+
+  /** The growth on each GPU, empty if unknown. */
+  get gpus(): readonly GpuGrowth[] {
+    if (this.before === null || this.before.pid !== this.now?.pid) {
+      return [];
+    }
+    const { cuda_initialized: initialized } = this.before;
+    const before = new Map(this.before.gpus.map(gpu => [gpu.uuid, gpu]));
+    return this.now.gpus.map(gpu => {
+      const earlier = before.get(gpu.uuid);
+      const process = earlier === undefined ? null : difference(earlier.process_memory, gpu.process_memory);
+      const torch =
+        earlier === undefined ? null : difference(reserved(earlier, initialized), gpu.torch_reserved);
+      return {
+        uuid: gpu.uuid,
+        torchDevice: gpu.torch_device,
+        bytes: process ?? torch,
+        torch: process === null && torch !== null
+      };
+    });
+  }
+
+  /** The growth on all GPUs together, null if unknown. If only torch reports it, only torch's GPUs count. */
+  get bytes(): number | null {
+    const all = this.gpus;
+    const gpus = all.some(({ torch }) => torch) ? all.filter(({ torchDevice }) => torchDevice !== null) : all;
+    return gpus.length === 0 || gpus.some(({ bytes }) => bytes === null)
+      ? null
+      : gpus.reduce((sum, { bytes }) => sum + (bytes ?? 0), 0);
+  }
+}
+
+function difference(before: number | null, now: number | null): number | null {
+  return before === null || now === null ? null : now - before;
+}
+
+/** Return what torch has reserved: nothing before it has initialized CUDA. */
+function reserved(gpu: KernelGpu, initialized: boolean): number | null {
+  return initialized ? gpu.torch_reserved : 0;
+}

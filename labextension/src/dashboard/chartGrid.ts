@@ -1,0 +1,219 @@
+import { element, Text } from '../ui/dom';
+import { moment } from '../ui/format';
+import { VisibilityTracker } from '../ui/visibilityTracker';
+import { legendSwatch } from './gpuColors';
+import { MetricChart, type ChartOptions, type Frame } from './metricChart';
+import type { MetricName } from '../metricTable';
+
+const POINTER_DISTANCE_PX = 14;
+const TOOLTIP_MARGIN_PX = 4;
+/** With more GPUs than this the tooltip has two columns. */
+const MAX_TOOLTIP_ROWS = 8;
+/** Steps of at least this many seconds are shown with their length. */
+const LONG_STEP_S = 2;
+
+/** The charts of the selected metrics. Only visible charts are drawn. */
+export class ChartGrid {
+  readonly node: HTMLElement;
+  /** The scrolled area, which receives key presses. */
+  readonly scroll = element('div', 'dashboard-charts');
+  private readonly charts = new Map<MetricName, MetricChart>();
+  private readonly visibility: VisibilityTracker;
+  private readonly tooltip: Tooltip;
+  private frame: Frame | null = null;
+  private focused: string | null = null;
+  /** The chart whose values the tooltip shows. */
+  private hovered: MetricChart | null = null;
+  private row: number | null = null;
+
+  constructor(private readonly options: Omit<ChartOptions, 'hover' | 'focus'>) {
+    this.node = element('div', 'dashboard-chart-area', this.scroll);
+    this.tooltip = new Tooltip(this.node);
+    this.node.append(this.tooltip.node);
+    this.visibility = new VisibilityTracker(() => {
+      this.drawVisible();
+    });
+    this.node.addEventListener('mousemove', ({ clientX, clientY }) => {
+      if (this.hovered !== null) {
+        const { left, top } = this.node.getBoundingClientRect();
+        this.tooltip.move(clientX - left, clientY - top);
+      }
+    });
+  }
+
+  /** The time at the shared cursor; null without a cursor. */
+  get cursorTime(): number | null {
+    return this.row === null ? null : (this.frame?.axis.times[this.row] ?? null);
+  }
+
+  /** Show charts for these metrics in this order. */
+  setMetrics(names: readonly MetricName[]): void {
+    if (names.join() === [...this.charts.keys()].join()) {
+      return;
+    }
+    const previous = new Map(this.charts);
+    this.charts.clear();
+    for (const name of names) {
+      const chart = previous.get(name) ?? this.createChart(name);
+      previous.delete(name);
+      this.charts.set(name, chart);
+    }
+    for (const chart of previous.values()) {
+      this.visibility.unobserve(chart.node);
+      chart.dispose();
+    }
+    this.scroll.replaceChildren(...[...this.charts.values()].map(({ node }) => node));
+  }
+
+  /** Draw a frame. */
+  draw(frame: Frame): void {
+    this.frame = frame;
+    this.drawVisible();
+    if (this.hovered !== null) {
+      this.showTooltip(this.hovered, this.hovered.row);
+    }
+  }
+
+  /** Focus the lines of one GPU, or of none. */
+  focus(uuid: string | null): void {
+    if (uuid !== this.focused) {
+      this.focused = uuid;
+      for (const chart of this.visibleCharts()) {
+        chart.focus(uuid);
+      }
+    }
+  }
+
+  /** Move the shared cursor to a time by key, or remove it. */
+  setCursor(time: number | null): void {
+    const charts = this.visibleCharts();
+    const [first] = charts;
+    for (const chart of charts) {
+      chart.setCursor(time);
+    }
+    if (first !== undefined && time !== null) {
+      this.showTooltip(first, first.row);
+      this.tooltip.move(
+        first.node.offsetLeft + first.node.clientWidth / 2,
+        first.node.offsetTop - this.scroll.scrollTop
+      );
+    } else {
+      this.showTooltip(null, null);
+    }
+  }
+
+  /** Draw all charts again after a change of the theme. */
+  redraw(): void {
+    for (const chart of this.charts.values()) {
+      chart.redraw();
+    }
+  }
+
+  /** Remove all charts. */
+  dispose(): void {
+    this.visibility.dispose();
+    this.setMetrics([]);
+  }
+
+  private createChart(name: MetricName): MetricChart {
+    const chart = new MetricChart(name, {
+      ...this.options,
+      hover: (hovered, row) => {
+        this.showTooltip(hovered, row);
+      },
+      focus: uuid => {
+        this.focus(uuid);
+      }
+    });
+    this.visibility.observe(chart.node);
+    return chart;
+  }
+
+  private visibleCharts(): MetricChart[] {
+    return [...this.charts.values()].filter(({ node }) => this.visibility.has(node));
+  }
+
+  private drawVisible(): void {
+    for (const chart of this.visibleCharts()) {
+      chart.focus(this.focused);
+      if (this.frame !== null) {
+        chart.draw(this.frame);
+      }
+    }
+  }
+
+  private showTooltip(chart: MetricChart | null, row: number | null): void {
+    this.hovered = row === null ? null : chart;
+    this.row = row;
+    const time = row === null ? undefined : this.frame?.axis.times[row];
+    if (chart === null || row === null || time === undefined || this.frame === null) {
+      this.tooltip.hide();
+    } else {
+      this.tooltip.show(chart, row, time, this.frame.series.stepSeconds, this.focused);
+    }
+  }
+}
+
+/** The values of all GPUs at the cursor. */
+class Tooltip {
+  readonly node: HTMLElement;
+  private readonly time = new Text('dashboard-tooltip-time', 'div');
+  private readonly rows = element('div', 'dashboard-tooltip-rows');
+  /** The GPUs and colors for which the rows were created. */
+  private rowsKey = '';
+  private cells: (readonly [HTMLElement, Text, Text])[] = [];
+
+  constructor(private readonly container: HTMLElement) {
+    this.node = element('div', 'dashboard-tooltip', this.time.node, this.rows);
+    // The same values are above the chart as text.
+    this.node.setAttribute('aria-hidden', 'true');
+    this.node.hidden = true;
+  }
+
+  /** Show the values of `chart` at `row` and emphasize those of the focused GPU. `step` is in seconds. */
+  show(chart: MetricChart, row: number, time: number, step: number, focused: string | null): void {
+    const tooltipRows = chart.tooltipRows(row);
+    const key = tooltipRows.map(({ shown }) => `${shown.gpu.uuid} ${String(shown.position)}`).join();
+    if (key !== this.rowsKey) {
+      this.rowsKey = key;
+      this.cells = tooltipRows.map(({ shown }) => [
+        element('span', 'dashboard-tooltip-gpu', legendSwatch(shown.position), shown.number),
+        new Text('dashboard-tooltip-mean'),
+        new Text('dashboard-tooltip-span')
+      ]);
+      this.rows.replaceChildren(
+        ...this.cells.map(([gpu, mean, span]) =>
+          element('div', 'dashboard-tooltip-row', gpu, mean.node, span.node)
+        )
+      );
+      this.rows.dataset.columns = tooltipRows.length > MAX_TOOLTIP_ROWS ? '2' : '1';
+    }
+    const now = Date.now() / 1000;
+    this.time.set(
+      step >= LONG_STEP_S ? `${moment(time - step / 2, now)} + ${String(step)} s` : moment(time, now)
+    );
+    tooltipRows.forEach(({ shown, mean, span }, index) => {
+      const [gpu, meanText, spanText] = this.cells[index] ?? [];
+      meanText?.set(mean);
+      spanText?.set(span);
+      gpu?.parentElement?.toggleAttribute('data-focused', shown.gpu.uuid === focused);
+    });
+    this.node.hidden = false;
+  }
+
+  /** Move the tooltip beside the pointer, inside the container. */
+  move(x: number, y: number): void {
+    const { width, height } = this.node.getBoundingClientRect();
+    const { clientWidth, clientHeight } = this.container;
+    const right = x + POINTER_DISTANCE_PX;
+    const left = right + width > clientWidth ? x - POINTER_DISTANCE_PX - width : right;
+    const top = Math.min(y + POINTER_DISTANCE_PX, clientHeight - height - TOOLTIP_MARGIN_PX);
+    const inside = (value: number): string => `${String(Math.max(TOOLTIP_MARGIN_PX, value))}px`;
+    this.node.style.transform = `translate(${inside(left)}, ${inside(top)})`;
+  }
+
+  /** Hide the tooltip. */
+  hide(): void {
+    this.node.hidden = true;
+  }
+}

@@ -1,0 +1,122 @@
+import type { HistoryServer } from '../stream/serverApi';
+import type { MetricHistory } from '../wire';
+import type { TimeRange } from './dashboardState';
+import type { MetricKind, MetricName } from '../metricTable';
+import { kindOf } from './metrics';
+
+/** Units in the column headers, which do not depend on the settings: programs read them. */
+const UNITS: Readonly<Record<MetricKind, string>> = {
+  percent: '%',
+  memory: 'B',
+  power: 'W',
+  temperature: '°C',
+  clock: 'MHz',
+  rate: 'B/s'
+};
+const LINE_END = '\r\n';
+/** Maximum number of rows: an hour in seconds, or some minutes at the full rate. */
+const MAX_ROWS = 4000;
+
+/** A GPU and its name in the column headers. */
+export interface NamedGpu {
+  readonly uuid: string;
+  readonly name: string;
+}
+
+/** What to export. */
+export interface CsvRequest {
+  readonly range: TimeRange;
+  readonly gpus: readonly NamedGpu[];
+  readonly metrics: readonly MetricName[];
+  readonly isRecording: boolean;
+}
+
+/** Exports a part of the history as a CSV file. */
+export class CsvExport {
+  private request: AbortController | null = null;
+
+  /** `save` offers a file with this name and text to the user. */
+  constructor(
+    private readonly server: HistoryServer,
+    private readonly save: (name: string, text: string) => void = saveFile
+  ) {}
+
+  /** Load the data and save the file. Rejects with the server's error; resolves without a file if it was canceled. */
+  async run({ range, gpus, metrics, isRecording }: CsvRequest): Promise<void> {
+    this.cancel();
+    const request = (this.request = new AbortController());
+    const part = { since: range.from, until: range.to };
+    try {
+      const course = await this.server.history({ part, metrics, points: MAX_ROWS }, request.signal);
+      if (!request.signal.aborted) {
+        this.save(fileName(range.to, isRecording), toCsv(course, gpus, metrics));
+      }
+    } catch (error) {
+      if (!request.signal.aborted) {
+        throw error;
+      }
+    }
+  }
+
+  /** Cancel the export that is under way. */
+  cancel(): void {
+    this.request?.abort();
+    this.request = null;
+  }
+}
+
+/**
+ * Return the history as a table: a row per step, and per GPU and metric the mean, minimum and maximum. Unknown values
+ * are empty.
+ */
+export function toCsv(
+  course: MetricHistory,
+  gpus: readonly NamedGpu[],
+  metrics: readonly MetricName[]
+): string {
+  const header = ['time (ISO 8601)', 'time (epoch s)', 'step (s)', 'samples'];
+  const columns: (readonly (number | null)[])[] = [];
+  for (const { uuid, name } of gpus) {
+    const series = course.gpus.find(gpu => gpu.uuid === uuid)?.metrics ?? {};
+    for (const metric of metrics) {
+      const steps = series[metric];
+      if (steps !== undefined) {
+        const title = `${name} ${metric}`;
+        const unit = UNITS[kindOf(metric)];
+        header.push(...['mean', 'min', 'max'].map(statistic => `${title} ${statistic} (${unit})`));
+        columns.push(steps.mean, steps.min ?? steps.mean, steps.max ?? steps.mean);
+      }
+    }
+  }
+  const rows = [header.map(quoteField).join(',')];
+  course.t.forEach((time, row) => {
+    const cells = [new Date(1000 * time).toISOString(), time, course.step_s, course.samples[row] ?? ''];
+    rows.push([...cells, ...columns.map(column => column[row] ?? '')].join(','));
+  });
+  return rows.join(LINE_END) + LINE_END;
+}
+
+/** Return a text as a CSV field. Its beginning is escaped where a spreadsheet would read it as a formula. */
+export function quoteField(text: string): string {
+  const harmless = /^[\s]*[=+\-@]|^[\t\r\n]/.test(text) ? `'${text}` : text;
+  return /[",\r\n']/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
+}
+
+/** Return the name of the file, `gpus 2026-11-21 14.03.20.csv`, from the end of its time range in local time. */
+export function fileName(until: number, isRecording: boolean): string {
+  const end = new Date(1000 * until);
+  const two = (value: number): string => String(value).padStart(2, '0');
+  const date = [end.getFullYear(), two(end.getMonth() + 1), two(end.getDate())].join('-');
+  const time = [end.getHours(), end.getMinutes(), end.getSeconds()].map(two).join('.');
+  return `${isRecording ? 'recording of gpus' : 'gpus'} ${date} ${time}.csv`;
+}
+
+function saveFile(name: string, text: string): void {
+  // Spreadsheets recognize UTF-8 by the byte order mark.
+  const url = URL.createObjectURL(new Blob(['\ufeff', text], { type: 'text/csv;charset=utf-8' }));
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(url);
+}

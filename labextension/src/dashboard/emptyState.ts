@@ -1,0 +1,102 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { Notice } from '../panel/panelMessages';
+import { element, setAttribute, Text } from '../ui/dom';
+
+/** The text that replaces the charts when there is nothing to draw. */
+export interface EmptyState {
+  readonly text: string;
+  readonly command?: string | undefined;
+  /** What its button shows. */
+  readonly action?: 'metrics' | 'gpus';
+  /** Whether it is expected to end within a moment. */
+  readonly transient?: true;
+  /** Whether the text contains a number of seconds that goes up. */
+  readonly counts?: true | undefined;
+}
+
+/** What there is to draw. */
+export interface DashboardContent {
+  /** Number of GPUs of the server; null before the first sample. */
+  readonly gpus: number | null;
+  /** The server's reason for having no GPU. */
+  readonly reason: string | null;
+  /** Number of GPUs that are shown. */
+  readonly shownGpus: number;
+  /** Number of selected metrics. */
+  readonly metrics: number;
+  /** Whether the history has been loaded. */
+  readonly loaded: boolean;
+  /** A problem with the server. */
+  readonly notice: Notice | null;
+}
+
+/** Return why there is nothing to draw, or null if there is something. */
+export function emptyState(
+  trans: TranslationBundle,
+  { gpus, reason, shownGpus, metrics, loaded, notice }: DashboardContent
+): EmptyState | null {
+  if (gpus === null) {
+    return fromNotice(notice) ?? { text: trans.__('Waiting for the first sample…'), transient: true };
+  }
+  if (gpus === 0) {
+    return { text: reason ?? trans.__('The server sees no GPU.') };
+  }
+  if (metrics === 0) {
+    return { text: trans.__('No metric is chosen.'), action: 'metrics' };
+  }
+  if (shownGpus === 0) {
+    return { text: trans.__('No GPU is chosen.'), action: 'gpus' };
+  }
+  return loaded ? null : (fromNotice(notice) ?? { text: trans.__('Reading the past…'), transient: true });
+}
+
+function fromNotice(notice: Notice | null): EmptyState | null {
+  return notice && { text: notice.text, command: notice.command, counts: notice.countsSeconds };
+}
+
+/** Shows an empty state in place of the charts, with a button where one helps. */
+export class EmptyStateView {
+  readonly node: HTMLElement;
+  private readonly text = new Text('dashboard-empty-text', 'div');
+  private readonly command = new Text('notice-command', 'code');
+  private readonly label = new Text('');
+  private readonly button = element('button', 'dashboard-button', this.label.node);
+  private action: EmptyState['action'];
+
+  /** `act` is called with the action of the button when it is clicked. */
+  constructor(
+    private readonly trans: TranslationBundle,
+    icon: HTMLElement,
+    act: (action: NonNullable<EmptyState['action']>) => void
+  ) {
+    icon.setAttribute('aria-hidden', 'true');
+    this.button.type = 'button';
+    this.button.onclick = () => {
+      if (this.action !== undefined) {
+        act(this.action);
+      }
+    };
+    const sentence = element('div', 'dashboard-empty-sentence', this.text.node, this.command.node);
+    this.node = element('div', 'dashboard-empty', icon, sentence, this.button);
+    this.node.hidden = true;
+  }
+
+  /** Show `state`, or nothing if it is null. */
+  show(state: EmptyState | null): void {
+    this.node.hidden = state === null;
+    setAttribute(this.node, 'data-transient', state?.transient === true ? 'true' : '');
+    // A screen reader would otherwise read a text that counts seconds every second.
+    setAttribute(this.text.node, 'aria-live', state?.counts === true ? 'off' : 'polite');
+    this.text.set(state?.text ?? '');
+    this.command.set(state?.command ?? '');
+    this.command.node.hidden = state?.command === undefined;
+    this.action = state?.action;
+    this.button.hidden = this.action === undefined;
+    if (this.action !== undefined) {
+      this.label.set(
+        this.action === 'metrics' ? this.trans.__('Show all metrics') : this.trans.__('Show all GPUs')
+      );
+    }
+  }
+}

@@ -1,0 +1,481 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Debouncer } from '@lumino/polling';
+import { Signal, type ISignal } from '@lumino/signaling';
+import { Widget } from '@lumino/widgets';
+
+import type { Clock } from '../clock';
+import { NoticeView } from '../panel/notice';
+import { serverNotice, type Notice } from '../panel/panelMessages';
+import type { HistoryServer } from '../stream/serverApi';
+import type { IMonitor } from '../tokens';
+import { setAttribute, Text } from '../ui/dom';
+import { gpuNumber } from '../ui/format';
+import { gpuIcon } from '../ui/icon';
+import { unitsChanged } from '../ui/units';
+import type { ReceivedMessage } from '../wire';
+import { ChartGrid } from './chartGrid';
+import { CsvExport } from './csvExport';
+import { withGpu, withMetric, withOnly, type DashboardState, type TimeRange } from './dashboardState';
+import { emptyState, EmptyStateView, type EmptyState } from './emptyState';
+import { readChartColors, type ChartColors } from './gpuColors';
+import { HistoryLoader } from './historyLoader';
+import { Legend } from './legend';
+import type { ShownGpu } from './metricChart';
+import { METRICS } from './metrics';
+import { keyAction, navigate } from './navigation';
+import { RenderThrottle } from './renderThrottle';
+import type { TimeAxis } from './timeSeries';
+import { Toolbar } from './toolbar';
+
+/** More GPUs than this are drawn less often and in fewer steps: their lines are hard to tell apart anyway. */
+const MANY_GPUS = 4;
+/** Number of steps in a chart: about one per pixel or two. */
+const POINTS = 400;
+const POINTS_OF_MANY = 250;
+/** How long the error of a failed export is shown. */
+const CSV_ERROR_MS = 10_000;
+
+/** The dependencies of a dashboard. */
+export interface DashboardOptions {
+  readonly trans: TranslationBundle;
+  readonly monitor: IMonitor;
+  readonly server: HistoryServer;
+  readonly clock: Clock;
+}
+
+/** The dashboard of the main area: every metric of every GPU over time. It does nothing while it is hidden. */
+export class GpuDashboard extends Widget {
+  private readonly trans: TranslationBundle;
+  private readonly monitor: IMonitor;
+  private readonly loader: HistoryLoader;
+  private readonly throttle: RenderThrottle;
+  private readonly csvExport: CsvExport;
+  private readonly csvErrorTimeout: Debouncer<void>;
+  private csvError: string | null = null;
+  private readonly recording = new Text('dashboard-recording', 'div');
+  private readonly notice: NoticeView;
+  private readonly emptyView: EmptyStateView;
+  private readonly toolbar: Toolbar;
+  private readonly legend: Legend;
+  private readonly grid: ChartGrid;
+  /** Reused for every frame. */
+  private readonly axis: TimeAxis = { times: [], indices: [] };
+  private colors: ChartColors | null = null;
+  private active = false;
+  /** The number of steps of the last request. */
+  private requestedPoints = POINTS;
+  private readonly stateChanges = new Signal<this, void>(this);
+
+  constructor(
+    options: DashboardOptions,
+    private current: DashboardState
+  ) {
+    super();
+    const { trans, monitor, server, clock } = options;
+    this.trans = trans;
+    this.monitor = monitor;
+    this.id = 'jp-gpuwidget-dashboard';
+    this.addClass('jp-gpuwidget-dashboard');
+    this.title.icon = gpuIcon;
+    this.title.label = trans.__('GPU Dashboard');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('GPU Dashboard'));
+    this.node.tabIndex = -1;
+    this.loader = new HistoryLoader(server, clock);
+    this.throttle = new RenderThrottle(clock, () => {
+      this.draw();
+    });
+    this.csvExport = new CsvExport(server);
+    this.csvErrorTimeout = new Debouncer(() => {
+      this.setCsvError(null);
+    }, CSV_ERROR_MS);
+    this.notice = new NoticeView(trans, () => undefined);
+    this.notice.node.classList.add('jp-gpuwidget-dashboard-notice');
+    const icon = gpuIcon.element({ tag: 'span', className: 'jp-gpuwidget-dashboard-empty-icon' });
+    this.emptyView = new EmptyStateView(trans, icon, action => {
+      this.setState(action === 'metrics' ? { metrics: METRICS } : { hidden: [] });
+      this.updateSections(); // Hides the button, which has the focus.
+      this.takeFocus();
+    });
+    this.toolbar = new Toolbar({
+      trans,
+      setRange: range => {
+        this.setState({ range, zoom: null });
+      },
+      setLive: live => {
+        this.setState({ zoom: live ? null : this.timeRange() });
+      },
+      setMetric: (name, shown) => {
+        this.setState(withMetric(this.current, name, shown));
+      },
+      setAllMetrics: shown => {
+        this.setState({ metrics: shown ? METRICS : [] });
+      },
+      exportCsv: () => {
+        void this.exportCsv();
+      }
+    });
+    this.grid = new ChartGrid({
+      trans,
+      colors: () => (this.colors ??= readChartColors(this.node)),
+      key: this.id,
+      zoom: zoom => {
+        this.setState({ zoom });
+      },
+      reset: () => {
+        this.setState({ zoom: null });
+      }
+    });
+    this.legend = new Legend({
+      trans,
+      toggle: uuid => {
+        this.setState(withGpu(this.current, uuid, this.current.hidden.includes(uuid)));
+      },
+      showOnly: uuid => {
+        const uuids = monitor.model.sample?.gpus.map(gpu => gpu.uuid) ?? [];
+        this.setState(withOnly(this.current, uuid, uuids));
+      },
+      focus: uuid => {
+        this.grid.focus(uuid);
+      }
+    });
+    this.grid.node.hidden = true;
+    const { scroll } = this.grid;
+    scroll.tabIndex = 0;
+    scroll.setAttribute('role', 'group');
+    scroll.setAttribute(
+      'aria-label',
+      trans.__(
+        'Charts. Keys: arrows move along, plus and minus zoom, Shift with arrows reads off, Escape goes back to live'
+      )
+    );
+    scroll.addEventListener('keydown', this.handleKey);
+    this.node.append(
+      this.toolbar.node,
+      this.recording.node,
+      this.notice.node,
+      this.legend.node,
+      this.emptyView.node,
+      this.grid.node
+    );
+    monitor.changed.connect(this.update, this);
+    monitor.received.connect(this.handleMessage, this);
+    this.loader.changed.connect(this.redraw, this);
+    unitsChanged.connect(this.redraw, this);
+    document.addEventListener('visibilitychange', this.updateActive);
+    this.grid.setMetrics(current.metrics);
+    this.toolbar.update(current);
+  }
+
+  /** What the dashboard shows, to be saved with the workspace. */
+  get state(): DashboardState {
+    return this.current;
+  }
+
+  /** Emitted when `state` changes. */
+  get stateChanged(): ISignal<this, void> {
+    return this.stateChanges;
+  }
+
+  /** Draw again after a change of the theme. */
+  handleThemeChange(): void {
+    this.colors = null;
+    this.grid.redraw();
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    document.removeEventListener('visibilitychange', this.updateActive);
+    this.monitor.changed.disconnect(this.update, this);
+    this.monitor.received.disconnect(this.handleMessage, this);
+    unitsChanged.disconnect(this.redraw, this);
+    this.deactivate();
+    this.csvExport.cancel();
+    this.csvErrorTimeout.dispose();
+    this.grid.dispose();
+    super.dispose();
+  }
+
+  protected override onAfterShow(): void {
+    this.updateActive();
+  }
+
+  protected override onAfterAttach(): void {
+    this.updateActive();
+  }
+
+  protected override onAfterHide(): void {
+    this.updateActive();
+  }
+
+  protected override onBeforeDetach(): void {
+    this.deactivate();
+  }
+
+  protected override onActivateRequest(): void {
+    this.takeFocus();
+  }
+
+  protected override onUpdateRequest(): void {
+    if (this.active) {
+      this.updateSections();
+      this.throttle.invoke();
+    }
+  }
+
+  /** Update everything except the charts. */
+  private updateSections(): void {
+    const { sample } = this.monitor.model;
+    const recording = sample?.origin.recording ?? null;
+    this.recording.set(recording ?? '');
+    this.recording.node.hidden = recording === null;
+    const server = this.serverNotice();
+    const problem = server ?? this.dataNotice();
+    const empty = this.emptyState(problem);
+    // The same sentence is not shown twice.
+    const notice = problem?.text === empty?.text ? null : problem;
+    this.notice.show(this.csvError === null ? notice : { text: this.csvError });
+    this.emptyView.show(empty);
+    this.showCharts(empty === null);
+    this.toolbar.node.hidden = sample?.gpus.length === 0;
+    this.toolbar.setEmpty(empty !== null);
+    setAttribute(this.node, 'data-link', server !== null && this.current.zoom === null ? 'lost' : '');
+    this.legend.update(sample, this.current.hidden);
+  }
+
+  /** Focus the charts, or the dashboard while there are none. */
+  private takeFocus(): void {
+    (this.grid.node.hidden ? this.node : this.grid.scroll).focus();
+  }
+
+  /** Show or hide the charts. The focus moves along, because a hidden element loses it. */
+  private showCharts(shown: boolean): void {
+    const { node, scroll } = this.grid;
+    if (node.hidden !== shown) {
+      return;
+    }
+    const { activeElement } = document;
+    const [hasFocus, target] = shown
+      ? [activeElement === this.node, scroll]
+      : [node.contains(activeElement), this.node];
+    node.hidden = !shown;
+    if (hasFocus) {
+      target.focus({ preventScroll: true });
+    }
+  }
+
+  private emptyState(notice: Notice | null): EmptyState | null {
+    const { sample } = this.monitor.model;
+    return emptyState(this.trans, {
+      gpus: sample?.gpus.length ?? null,
+      reason: sample?.origin.reason ?? null,
+      shownGpus: this.shownGpus().length,
+      metrics: this.current.metrics.length,
+      loaded: this.loader.series !== null,
+      notice
+    });
+  }
+
+  /** Start or stop all work as the dashboard becomes visible or hidden. */
+  private readonly updateActive = (): void => {
+    const active = this.isVisible && document.visibilityState === 'visible';
+    if (active === this.active) {
+      return;
+    }
+    if (!active) {
+      this.deactivate();
+      return;
+    }
+    this.active = true;
+    this.monitor.setDashboardVisible(this, true);
+    if (this.monitor.connectionState === 'open' || this.current.zoom !== null) {
+      this.load(); // Otherwise the first message of the stream loads the history, which then has no gap before it.
+    }
+    this.update();
+  };
+
+  private deactivate(): void {
+    this.active = false;
+    this.monitor.setDashboardVisible(this, false);
+    this.loader.stop();
+    this.throttle.stop();
+    this.csvError = null;
+  }
+
+  private handleMessage(_: unknown, message: ReceivedMessage): void {
+    if (!this.active) {
+      return;
+    }
+    if (message.type === 'sample') {
+      if (this.points !== this.requestedPoints) {
+        this.load(); // The number of GPUs was unknown before.
+      }
+      this.loader.append(message.sample);
+      this.throttle.invoke();
+    } else if (message.type === 'hello' && this.current.zoom === null) {
+      // A new stream: only the server has the samples since the previous one.
+      this.load();
+    }
+  }
+
+  private redraw(): void {
+    if (this.active) {
+      this.throttle.flush();
+      this.update();
+    }
+  }
+
+  private setState(changes: Partial<DashboardState>): void {
+    const previous = this.current;
+    if (previous.zoom === null && changes.zoom === null && Object.keys(changes).length === 1) {
+      return; // Already live.
+    }
+    const state = (this.current = { ...previous, ...changes });
+    const needsData =
+      state.range !== previous.range ||
+      state.zoom !== previous.zoom ||
+      state.metrics.some(name => !previous.metrics.includes(name));
+    this.grid.setMetrics(state.metrics);
+    this.toolbar.update(state);
+    this.stateChanges.emit();
+    if (needsData || this.points !== this.requestedPoints) {
+      this.load();
+    }
+    this.update();
+    this.throttle.flush();
+  }
+
+  private load(): void {
+    const { range, zoom, metrics } = this.current;
+    if (this.active && metrics.length > 0) {
+      this.requestedPoints = this.points;
+      this.loader.load({ span: zoom ?? { seconds: range }, metrics, points: this.requestedPoints });
+    }
+  }
+
+  /** Return the visible time range. */
+  private timeRange(): TimeRange {
+    const newest = Math.max(
+      this.loader.series?.newest ?? -Infinity,
+      this.monitor.model.sample?.time ?? -Infinity
+    );
+    const to = Number.isFinite(newest) ? newest : Date.now() / 1000;
+    return this.current.zoom ?? { from: to - this.current.range, to };
+  }
+
+  private get points(): number {
+    return this.hasManyGpus ? POINTS_OF_MANY : POINTS;
+  }
+
+  private get hasManyGpus(): boolean {
+    const { gpus = [] } = this.monitor.model.sample ?? {};
+    return gpus.filter(({ uuid }) => !this.current.hidden.includes(uuid)).length > MANY_GPUS;
+  }
+
+  private shownGpus(): ShownGpu[] {
+    const { gpus = [], readings = [] } = this.monitor.model.sample ?? {};
+    return gpus.flatMap((gpu, position) => {
+      const reading = readings[position];
+      const shown = reading !== undefined && !this.current.hidden.includes(gpu.uuid);
+      return shown ? [{ gpu, reading, position, number: gpuNumber(gpu) }] : [];
+    });
+  }
+
+  private draw(): void {
+    const { series } = this.loader;
+    if (!this.active || series === null) {
+      return;
+    }
+    const range = this.timeRange();
+    const live = this.current.zoom === null;
+    series.axis(range.from, this.monitor.model.server?.interval ?? 0, this.axis);
+    this.grid.draw({ series, axis: this.axis, range, gpus: this.shownGpus(), live });
+    this.throttle.seconds = live ? this.current.range : Infinity;
+    this.throttle.slow = this.hasManyGpus;
+  }
+
+  /** Return a problem with the connection; null while samples arrive or the first one is expected. */
+  private serverNotice(): Notice | null {
+    const { connectionState, hasSample, model, silentFor } = this.monitor;
+    const known = model.sample !== null;
+    const connecting = connectionState === 'open' || connectionState === 'opening';
+    if (!known && silentFor === null && connecting) {
+      return null;
+    }
+    return serverNotice(this.trans, {
+      link: connectionState,
+      quiet: silentFor,
+      sampled: hasSample,
+      known
+    });
+  }
+
+  /** Return a problem with the history or with the source of the samples. */
+  private dataNotice(): Notice | null {
+    if (this.loader.failure !== null) {
+      return { text: this.trans.__('The past can’t be had now: %1. Trying again.', this.loader.failure) };
+    }
+    const reason = this.monitor.model.sample?.origin.reason ?? null;
+    return reason === null ? null : { text: reason };
+  }
+
+  private readonly handleKey = (event: KeyboardEvent): void => {
+    const action = keyAction(event);
+    if (action === null) {
+      return;
+    }
+    event.preventDefault();
+    const range = this.timeRange();
+    const cursor = this.grid.cursorTime;
+    switch (action.kind) {
+      case 'reset':
+        this.grid.setCursor(null);
+        this.setState({ zoom: null });
+        break;
+      case 'move':
+      case 'zoom': {
+        const newest = this.monitor.model.sample?.time ?? range.to;
+        this.setState({ zoom: navigate(action, range, newest, cursor) });
+        break;
+      }
+      case 'point': {
+        const time = (cursor ?? range.to) + action.share * (range.to - range.from);
+        this.grid.setCursor(Math.min(range.to, Math.max(range.from, time)));
+        break;
+      }
+    }
+  };
+
+  private async exportCsv(): Promise<void> {
+    const gpus = this.shownGpus().map(({ gpu, number }) => ({
+      uuid: gpu.uuid,
+      name: `${this.trans.__('GPU %1', number)} (${gpu.name})`
+    }));
+    this.setCsvError(null);
+    this.toolbar.setExporting(true);
+    try {
+      await this.csvExport.run({
+        range: this.timeRange(),
+        gpus,
+        metrics: this.current.metrics,
+        isRecording: (this.monitor.model.sample?.origin.recording ?? null) !== null
+      });
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.setCsvError(this.trans.__('The table could not be made: %1', reason));
+    } finally {
+      this.toolbar.setExporting(false);
+    }
+  }
+
+  private setCsvError(text: string | null): void {
+    this.csvError = text;
+    if (text !== null) {
+      // Rejects if it is disposed before it has run.
+      this.csvErrorTimeout.invoke().catch(() => undefined);
+    }
+    this.update();
+  }
+}

@@ -1,0 +1,165 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { Clock } from '../clock';
+import type { HistoryServer } from '../stream/serverApi';
+import type { MetricHistory, Sample } from '../wire';
+import type { TimeRange } from './dashboardState';
+import type { MetricName } from '../metricTable';
+import { TimeSeries } from './timeSeries';
+
+const RETRY_MS = 5000;
+/** A newer request waits this long for the previous one before it replaces it. */
+const REQUEST_TIMEOUT_MS = 10_000;
+/** Maximum number of samples that are kept while a request is pending. */
+const MAX_PENDING = 1000;
+const SPARE_CAPACITY = 64;
+
+/** A part of the history to display: the last `seconds`, continued live, or a fixed time range. */
+export interface LoadRequest {
+  readonly span: { readonly seconds: number } | TimeRange;
+  readonly metrics: readonly MetricName[];
+  /** Maximum number of steps. */
+  readonly points: number;
+}
+
+/** Loads the displayed part of the history from the server and appends the samples of the stream to it. */
+export class HistoryLoader {
+  private current: TimeSeries | null = null;
+  private wanted: LoadRequest | null = null;
+  private pending: AbortController | null = null;
+  /** Whether `wanted` has changed since the pending request was sent. */
+  private outdated = false;
+  private samples: Sample[] = [];
+  private error: string | null = null;
+  private timer: number | null = null;
+  private readonly changes = new Signal<this, void>(this);
+
+  constructor(
+    private readonly server: HistoryServer,
+    private readonly clock: Clock
+  ) {}
+
+  /** Emitted when `series` is replaced or `failure` changes. */
+  get changed(): ISignal<this, void> {
+    return this.changes;
+  }
+
+  /** The newest loaded history, which may be that of an earlier request; null before the first response. */
+  get series(): TimeSeries | null {
+    return this.current;
+  }
+
+  /** Why the last request failed; null if it did not. */
+  get failure(): string | null {
+    return this.error;
+  }
+
+  /** Load this part. Only one request is pending at a time, and of several calls meanwhile only the last one counts. */
+  load(wanted: LoadRequest): void {
+    this.wanted = wanted;
+    if (this.pending === null) {
+      this.request();
+      return;
+    }
+    this.outdated = true;
+    this.timer ??= this.clock.after(REQUEST_TIMEOUT_MS, () => {
+      this.request();
+    });
+  }
+
+  /** Abort the pending request, cancel the timer and drop all data. */
+  stop(): void {
+    this.cancelTimer();
+    this.pending?.abort();
+    this.pending = null;
+    this.current = this.wanted = this.error = null;
+    this.outdated = false;
+    this.samples = [];
+  }
+
+  /** Append the next sample of the stream. */
+  append(sample: Sample): void {
+    if (this.wanted === null || !isLive(this.wanted.span)) {
+      return;
+    }
+    if (this.pending !== null) {
+      if (this.samples.length < MAX_PENDING) {
+        this.samples.push(sample);
+      }
+    } else if (this.current?.add(sample, sample.time - this.wanted.span.seconds) === false) {
+      this.request();
+    }
+  }
+
+  private request(): void {
+    const { wanted } = this;
+    if (wanted === null) {
+      return;
+    }
+    this.cancelTimer();
+    this.pending?.abort();
+    const request = (this.pending = new AbortController());
+    this.outdated = false;
+    this.samples = [];
+    const { span, metrics, points } = wanted;
+    const part = isLive(span) ? span : { since: span.from, until: span.to };
+    void this.server.history({ part, metrics, points }, request.signal).then(
+      course => {
+        if (this.pending === request) {
+          this.handleResponse(course, wanted);
+        }
+      },
+      (error: unknown) => {
+        if (this.pending === request) {
+          this.finish(error instanceof Error ? error.message : String(error));
+        }
+      }
+    );
+  }
+
+  private handleResponse(course: MetricHistory, { span, metrics, points }: LoadRequest): void {
+    // While a key is held down, ranges on the way are shown; otherwise nothing would change until its release.
+    const onTheWay = !isLive(span) && this.wanted !== null && !isLive(this.wanted.span);
+    if (this.outdated && !onTheWay) {
+      this.request();
+      return;
+    }
+    const series = new TimeSeries(2 * points + SPARE_CAPACITY, metrics);
+    series.restart(course);
+    for (const sample of this.samples) {
+      if (isLive(span) && sample.time > series.newest) {
+        series.add(sample, sample.time - span.seconds);
+      }
+    }
+    this.current = series;
+    this.finish(null);
+  }
+
+  private finish(error: string | null): void {
+    this.error = error;
+    this.pending = null;
+    if (this.outdated) {
+      this.request();
+    } else {
+      this.cancelTimer();
+      this.samples = [];
+      if (error !== null) {
+        this.timer = this.clock.after(RETRY_MS, () => {
+          this.request();
+        });
+      }
+    }
+    this.changes.emit();
+  }
+
+  private cancelTimer(): void {
+    if (this.timer !== null) {
+      this.clock.cancel(this.timer);
+      this.timer = null;
+    }
+  }
+}
+
+function isLive(span: LoadRequest['span']): span is { readonly seconds: number } {
+  return 'seconds' in span;
+}

@@ -1,0 +1,266 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { metricTexts, type MetricName } from '../metricTable';
+import { element, setAttribute, Text } from '../ui/dom';
+import { UNKNOWN } from '../ui/format';
+import type { Gpu, Reading } from '../wire';
+import type { TimeRange } from './dashboardState';
+import { axisTop, formatIn, reasonOf, unitOf, valueOf, type Unit } from './metrics';
+import { Plot, type PlotOptions } from './plot';
+import { emptyLine, type Line, type TimeAxis, type TimeSeries } from './timeSeries';
+
+/** With more GPUs than this, the range of the values is shown above the chart instead of all values. */
+const MAX_VALUES = 4;
+
+/** A GPU that is shown. */
+export interface ShownGpu {
+  readonly gpu: Gpu;
+  readonly reading: Reading;
+  /** Position in the driver's list, which determines the color. */
+  readonly position: number;
+  /** Index in `nvidia-smi`. */
+  readonly number: string;
+}
+
+/** What all charts show at one time. */
+export interface Frame {
+  readonly series: TimeSeries;
+  readonly axis: TimeAxis;
+  readonly range: TimeRange;
+  readonly gpus: readonly ShownGpu[];
+  /** Whether the values above the charts are those of the newest sample. */
+  readonly live: boolean;
+}
+
+/** The dependencies that all charts share. */
+export interface ChartOptions extends Omit<PlotOptions, 'cursorMoved'> {
+  readonly trans: TranslationBundle;
+  /** Called when the pointer is on this chart at that row, or with null when it has left all charts. */
+  readonly hover: (chart: MetricChart | null, row: number | null) => void;
+  /** Called when the pointer is close to the line of a GPU, or to none. */
+  readonly focus: (uuid: string | null) => void;
+}
+
+/** The values of one GPU in the tooltip. */
+export interface TooltipRow {
+  readonly shown: ShownGpu;
+  readonly mean: string;
+  /** Minimum and maximum; empty if they are equal. */
+  readonly span: string;
+}
+
+/** The chart of one metric: its name, the current values as text, and the plot. */
+export class MetricChart {
+  readonly node: HTMLElement;
+  private readonly values = new Text('dashboard-chart-values');
+  private readonly reason = new Text('dashboard-chart-reason', 'div');
+  private readonly canvas = element('div', 'dashboard-canvas');
+  private readonly observer: ResizeObserver;
+  private readonly lines = new Map<string, Line>();
+  private plot: Plot | null = null;
+  /** The GPUs and colors for which the plot was created. */
+  private plotKey = '';
+  private frame: Frame | null = null;
+  private focused: string | null = null;
+  private width = 0;
+  /** Whether the pointer was on this chart when the shared cursor moved last. */
+  private wasHovered = false;
+  private unit: Unit = { name: '', size: 1 };
+
+  constructor(
+    readonly name: MetricName,
+    private readonly options: ChartOptions
+  ) {
+    const [label, description] = metricTexts(options.trans, name);
+    const title = element('h3', 'dashboard-chart-title', label);
+    title.title = description;
+    setAttribute(this.canvas, 'role', 'img');
+    setAttribute(this.canvas, 'aria-label', options.trans.__('%1 over time, a line for each GPU', label));
+    const caption = element('div', 'dashboard-chart-caption', title, this.values.node);
+    this.node = element('section', 'dashboard-chart', caption, this.canvas, this.reason.node);
+    this.node.dataset.metric = name;
+    this.observer = new ResizeObserver(entries => {
+      this.resize(Math.floor(entries[0]?.contentRect.width ?? 0));
+    });
+    this.observer.observe(this.canvas);
+  }
+
+  /** The row at the shared cursor; null without a cursor. */
+  get row(): number | null {
+    return this.plot?.row ?? null;
+  }
+
+  /** Draw a frame. */
+  draw(frame: Frame): void {
+    this.frame = frame;
+    const { gpus, series, axis, range } = frame;
+    const maxima: number[] = [];
+    for (const { gpu } of gpus) {
+      const line = this.line(gpu.uuid);
+      series.line(gpu.uuid, this.name, axis, line);
+      if (!Number.isNaN(line.highest)) {
+        maxima.push(line.highest);
+      }
+    }
+    const powerLimits = gpus.map(({ reading }) => reading.power_limit_w ?? 0);
+    const top = axisTop(
+      this.name,
+      Math.max(0, ...maxima),
+      gpus.map(({ gpu }) => gpu),
+      powerLimits
+    );
+    this.unit = unitOf(this.name, top);
+    this.updateReason(maxima.length === 0);
+    this.updateValues(this.row);
+    if (this.width > 0) {
+      this.ensurePlot(frame).draw(range, top, this.unit);
+    }
+  }
+
+  /** Return the values of every GPU at a row. */
+  tooltipRows(row: number): TooltipRow[] {
+    return (this.frame?.gpus ?? []).map(shown => {
+      const { low, mean, high } = this.line(shown.gpu.uuid);
+      const limits = [low[row] ?? null, high[row] ?? null];
+      return {
+        shown,
+        mean: this.withUnit(formatIn(mean[row] ?? null, this.unit)),
+        span: limits[0] === limits[1] ? '' : limits.map(limit => formatIn(limit, this.unit)).join(' – ')
+      };
+    });
+  }
+
+  /** Focus the line of one GPU, or of none. */
+  focus(uuid: string | null): void {
+    if (uuid !== this.focused) {
+      this.focused = uuid;
+      this.plot?.focus(uuid);
+      this.updateValues(this.row);
+    }
+  }
+
+  /** Move the cursor to a time, or remove it. */
+  setCursor(time: number | null): void {
+    this.plot?.setCursor(time);
+  }
+
+  /** Draw again after a change of the theme. */
+  redraw(): void {
+    this.plot?.redraw();
+  }
+
+  /** Remove the chart. */
+  dispose(): void {
+    this.observer.disconnect();
+    this.plot?.dispose();
+    this.plot = null;
+    this.node.remove();
+  }
+
+  /** Write the values at a row; without a row those of the newest sample, or at the end of the time range. */
+  private updateValues(row: number | null): void {
+    if (this.frame === null) {
+      return;
+    }
+    const { gpus, live, axis } = this.frame;
+    const shownRow = row ?? axis.times.length - 1;
+    const values = gpus.map(({ gpu, reading }) =>
+      row === null && live ? valueOf(reading, this.name) : (this.line(gpu.uuid).mean[shownRow] ?? null)
+    );
+    const known = values.filter(value => value !== null);
+    const reasons = gpus.map(({ reading }) => reasonOf(reading, this.name));
+    this.values.set(
+      this.valuesText(gpus, values, known),
+      known.length > 0 ? '' : (reasons.find(Boolean) ?? '')
+    );
+  }
+
+  private valuesText(
+    gpus: readonly ShownGpu[],
+    values: readonly (number | null)[],
+    known: readonly number[]
+  ): string {
+    const focused = gpus.findIndex(({ gpu }) => gpu.uuid === this.focused);
+    const format = (value: number | null): string => formatIn(value, this.unit);
+    if (focused >= 0) {
+      const value = this.withUnit(format(values[focused] ?? null));
+      return this.options.trans.__('GPU %1: %2', gpus[focused]?.number ?? '', value);
+    }
+    if (known.length === 0) {
+      return UNKNOWN;
+    }
+    if (gpus.length <= MAX_VALUES) {
+      return this.withUnit(values.map(format).join(' · '));
+    }
+    const [minimum, maximum] = [format(Math.min(...known)), format(Math.max(...known))];
+    return this.withUnit(minimum === maximum ? minimum : `${minimum} – ${maximum}`);
+  }
+
+  private line(uuid: string): Line {
+    let line = this.lines.get(uuid);
+    if (line === undefined) {
+      line = emptyLine();
+      this.lines.set(uuid, line);
+    }
+    return line;
+  }
+
+  private withUnit(text: string): string {
+    return text === UNKNOWN ? text : `${text} ${this.unit.name}`;
+  }
+
+  /** Show the reason instead of the plot if no GPU supports the metric. */
+  private updateReason(isEmpty: boolean): void {
+    const reasons = this.frame?.gpus.map(({ reading }) => reasonOf(reading, this.name)) ?? [];
+    const unsupported = isEmpty && reasons.length > 0 && reasons.every(reason => reason !== '');
+    setAttribute(this.node, 'data-empty', unsupported ? 'true' : '');
+    this.reason.set(unsupported ? (reasons[0] ?? '') : '');
+  }
+
+  private resize(width: number): void {
+    if (width === this.width) {
+      return;
+    }
+    this.width = width;
+    if (width > 0) {
+      this.plot?.resize(width);
+      if (this.frame !== null) {
+        this.draw(this.frame);
+      }
+    }
+  }
+
+  /** Return the plot, which is created again when the GPUs change. */
+  private ensurePlot({ gpus, axis }: Frame): Plot {
+    const key = gpus.map(({ gpu, position }) => `${gpu.uuid} ${String(position)}`).join();
+    if (this.plot !== null && this.plotKey === key) {
+      return this.plot;
+    }
+    this.plot?.dispose();
+    this.plotKey = key;
+    const lines = gpus.map(shown => ({ ...shown, line: this.line(shown.gpu.uuid) }));
+    this.plot = new Plot(this.canvas, this.width, lines, axis.times, {
+      ...this.options,
+      cursorMoved: (row, isHovered, uuid) => {
+        this.handleCursor(row, isHovered, uuid);
+      }
+    });
+    if (this.focused !== null) {
+      this.plot.focus(this.focused);
+    }
+    return this.plot;
+  }
+
+  private handleCursor(row: number | null, isHovered: boolean, uuid: string | null): void {
+    this.updateValues(row);
+    // The cursor moves in all charts; only the one with the pointer reports it.
+    if (isHovered) {
+      this.options.focus(uuid);
+      this.options.hover(this, row);
+    } else if (row === null && this.wasHovered) {
+      this.options.focus(null);
+      this.options.hover(null, null);
+    }
+    this.wasHovered = isHovered || (this.wasHovered && row !== null);
+  }
+}

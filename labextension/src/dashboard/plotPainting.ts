@@ -1,0 +1,111 @@
+import type uPlot from 'uplot';
+
+import type { Line } from './timeSeries';
+
+/** Opacity of the area between minimum and maximum. */
+const SPAN_OPACITY = 0.22;
+const DOT_PX = 2;
+
+/** Labels that would overlap, which share the position of the first one. */
+export interface LabelGroup {
+  readonly y: number;
+  /** Indices of the labels. */
+  readonly members: readonly number[];
+}
+
+/** Position labels between `top` and `bottom`. Labels that are closer than `distance` form a group. */
+export function groupLabels(
+  positions: readonly number[],
+  distance: number,
+  top: number,
+  bottom: number
+): LabelGroup[] {
+  const order = positions
+    .map((_, member) => member)
+    .sort((a, b) => (positions[a] ?? 0) - (positions[b] ?? 0) || a - b);
+  const groups: { y: number; members: number[] }[] = [];
+  for (const member of order) {
+    const y = Math.min(Math.max(positions[member] ?? 0, top), bottom);
+    const previous = groups.at(-1);
+    if (previous !== undefined && y - previous.y < distance) {
+      previous.members.push(member);
+    } else {
+      groups.push({ y, members: [member] });
+    }
+  }
+  return groups;
+}
+
+/** Return at most `max` names as text. If there are more, the last one is replaced by their number: `0 1 +3`. */
+export function abbreviate(names: readonly string[], max: number): string {
+  const sorted = [...names].sort((a, b) => Number(a) - Number(b));
+  if (sorted.length <= max) {
+    return sorted.join(' ');
+  }
+  return `${sorted.slice(0, max - 1).join(' ')} +${String(sorted.length - max + 1)}`;
+}
+
+/** Return the start and end of each run of known values. */
+export function knownRuns(values: readonly (number | null)[]): (readonly [number, number])[] {
+  const runs: [number, number][] = [];
+  let first = -1;
+  for (let row = 0; row <= values.length; row++) {
+    const known = (values[row] ?? null) !== null;
+    if (known && first < 0) {
+      first = row;
+    } else if (!known && first >= 0) {
+      runs.push([first, row]);
+      first = -1;
+    }
+  }
+  return runs;
+}
+
+/**
+ * Paint the area between minimum and maximum of each step, so that a spike is visible in long steps too, and a dot for
+ * a value without neighbors, which has no line.
+ *
+ * uPlot's bands would need two more series per GPU, and with them two more paths for every drawing.
+ */
+export function paintSpan(
+  u: uPlot,
+  times: readonly number[],
+  line: Line,
+  color: string,
+  alpha: number
+): void {
+  const { ctx } = u;
+  // Both scales are linear. Converting thousands of values by `valToPos` would be slow.
+  const [from, to, top] = [u.scales.x?.min ?? 0, u.scales.x?.max ?? 1, u.scales.y?.max ?? 1];
+  const left = u.valToPos(from, 'x', true);
+  const xScale = (u.valToPos(to, 'x', true) - left) / (to - from);
+  const bottom = u.valToPos(0, 'y', true);
+  const yScale = (u.valToPos(top, 'y', true) - bottom) / top;
+  const x = (row: number): number => left + xScale * ((times[row] ?? NaN) - from);
+  const y = (values: readonly (number | null)[], row: number): number =>
+    bottom + yScale * (values[row] ?? NaN);
+  const dot = DOT_PX * devicePixelRatio;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+  ctx.clip();
+  ctx.fillStyle = color;
+  for (const [first, end] of knownRuns(line.mean)) {
+    if (end - first === 1) {
+      ctx.globalAlpha = alpha;
+      const dotTop = y(line.high, first);
+      ctx.fillRect(x(first) - dot / 2, dotTop - dot / 2, dot, y(line.low, first) - dotTop + dot);
+    } else if (line.varies) {
+      ctx.globalAlpha = SPAN_OPACITY * alpha;
+      ctx.beginPath();
+      for (let row = first; row < end; row++) {
+        ctx.lineTo(x(row), y(line.high, row));
+      }
+      for (let row = end - 1; row >= first; row--) {
+        ctx.lineTo(x(row), y(line.low, row));
+      }
+      ctx.fill();
+    }
+  }
+  ctx.restore();
+}

@@ -1,0 +1,250 @@
+import type { MetricHistory, Sample } from '../wire';
+import type { MetricName } from '../metricTable';
+import { valueOf } from './metrics';
+
+/** One metric of one GPU by step; NaN is unknown. */
+interface Columns {
+  readonly low: Float64Array;
+  readonly mean: Float64Array;
+  readonly high: Float64Array;
+  /** Number of samples with a known value: a metric may be unknown for a part of a step. */
+  readonly counts: Float64Array;
+}
+
+/** The times to draw and the index of the step at each, which is -1 at a gap. */
+export interface TimeAxis {
+  readonly times: number[];
+  readonly indices: number[];
+}
+
+/** The values of one metric of one GPU at the times of an axis; null is unknown. */
+export interface Line {
+  readonly low: (number | null)[];
+  readonly mean: (number | null)[];
+  readonly high: (number | null)[];
+  /** The highest value; NaN if all are unknown. */
+  highest: number;
+  /** Whether minimum and maximum differ in any step. */
+  varies: boolean;
+}
+
+/** Return a line to pass to `TimeSeries.line`. */
+export function emptyLine(): Line {
+  return { low: [], mean: [], high: [], highest: NaN, varies: false };
+}
+
+const UNKNOWN = NaN;
+const MIN_GAP_S = 2;
+const GAP_STEPS = 2.5;
+const GAP_INTERVALS = 4;
+
+/**
+ * A part of the history in steps with minimum, mean and maximum, so that no spike is lost. It starts with the server's
+ * history and continues with samples, in typed arrays of a fixed size, so that memory does not grow over time.
+ */
+export class TimeSeries {
+  private readonly times: Float64Array;
+  private readonly columns = new Map<string, Map<MetricName, Columns>>();
+  private first = 0;
+  private end = 0;
+  private stepLength = 0;
+  private last = -Infinity;
+
+  /** `capacity` is the maximum number of steps. */
+  constructor(
+    private readonly capacity: number,
+    private readonly metrics: readonly MetricName[]
+  ) {
+    this.times = new Float64Array(capacity);
+  }
+
+  /** Length of a step in seconds; 0 if every sample is a step. */
+  get stepSeconds(): number {
+    return this.stepLength;
+  }
+
+  /** Epoch seconds of the newest sample; -Infinity before the first. */
+  get newest(): number {
+    return this.last;
+  }
+
+  /** Replace the content by a part of the server's history. */
+  restart(course: MetricHistory): void {
+    this.columns.clear();
+    this.first = 0;
+    const skipped = Math.max(0, course.t.length - this.capacity);
+    this.end = course.t.length - skipped;
+    this.stepLength = course.step_s;
+    this.last = course.newest ?? -Infinity;
+    for (let index = 0; index < this.end; index++) {
+      this.times[index] = course.t[index + skipped] ?? NaN;
+    }
+    const copy = (from: readonly (number | null)[], to: Float64Array): void => {
+      for (let index = 0; index < this.end; index++) {
+        to[index] = from[index + skipped] ?? UNKNOWN;
+      }
+    };
+    for (const { uuid, metrics } of course.gpus) {
+      for (const name of this.metrics) {
+        const steps = metrics[name];
+        if (steps !== undefined) {
+          const columns = this.columnsOf(uuid, name);
+          copy(steps.mean, columns.mean);
+          copy(steps.min ?? steps.mean, columns.low);
+          copy(steps.max ?? steps.mean, columns.high);
+          columns.mean.subarray(0, this.end).forEach((value, index) => {
+            columns.counts[index] = Number.isNaN(value) ? 0 : (course.samples[index + skipped] ?? 1);
+          });
+        }
+      }
+    }
+  }
+
+  /**
+   * Add a sample unless it is already there, and drop steps before `since` to make room. Return false if there is no
+   * room or the server's clock was set back; the history must then be loaded again.
+   */
+  add(sample: Sample, since: number): boolean {
+    if (sample.time <= this.last) {
+      return sample.time === this.last || this.last - sample.time < 1;
+    }
+    const start =
+      this.stepLength === 0
+        ? sample.time
+        : Math.floor(Math.round((sample.time / this.stepLength) * 1e3) / 1e3) * this.stepLength;
+    const open = this.end - 1;
+    const continues =
+      this.stepLength > 0 &&
+      this.end > this.first &&
+      start <= (this.times[open] ?? NaN) + this.stepLength / 2;
+    if (!continues) {
+      this.removeBefore(since);
+      if (this.end === this.capacity) {
+        return false;
+      }
+      this.beginStep(start);
+    }
+    this.last = sample.time;
+    this.addToStep(sample);
+    return true;
+  }
+
+  /** Write the times since `since` into `into`, with gaps between distant samples that usually are `interval` apart. */
+  axis(since: number, interval: number, into: TimeAxis): void {
+    const gap = Math.max(MIN_GAP_S, GAP_STEPS * this.stepLength, GAP_INTERVALS * interval);
+    const { times, indices } = into;
+    let length = 0;
+    let before = NaN;
+    for (let index = this.first; index < this.end; index++) {
+      const start = this.times[index] ?? NaN;
+      if (start + this.stepLength < since) {
+        continue;
+      }
+      // The middle of the step; the newest step is incomplete and ends at the newest sample.
+      const time = Math.max(start, Math.min(start + this.stepLength / 2, this.last));
+      if (time - before > gap) {
+        times[length] = (time + before) / 2;
+        indices[length++] = -1;
+      }
+      times[length] = before = time;
+      indices[length++] = index;
+    }
+    times.length = indices.length = length;
+  }
+
+  /** Write the values of one metric of one GPU at the times of an axis into `into`. */
+  line(uuid: string, name: MetricName, { indices }: TimeAxis, into: Line): void {
+    const columns = this.columns.get(uuid)?.get(name);
+    const { low, mean, high } = into;
+    let highest = NaN;
+    let varies = false;
+    indices.forEach((index, row) => {
+      const value = index < 0 ? NaN : (columns?.mean[index] ?? NaN);
+      if (Number.isNaN(value) || columns === undefined) {
+        low[row] = mean[row] = high[row] = null;
+        return;
+      }
+      const least = columns.low[index] ?? value;
+      const most = columns.high[index] ?? value;
+      mean[row] = value;
+      low[row] = least;
+      high[row] = most;
+      varies ||= least < most;
+      if (!(most <= highest)) {
+        highest = most;
+      }
+    });
+    low.length = mean.length = high.length = indices.length;
+    into.highest = highest;
+    into.varies = varies;
+  }
+
+  private columnsOf(uuid: string, name: MetricName): Columns {
+    let metrics = this.columns.get(uuid);
+    if (metrics === undefined) {
+      metrics = new Map();
+      this.columns.set(uuid, metrics);
+    }
+    let columns = metrics.get(name);
+    if (columns === undefined) {
+      const create = (): Float64Array => new Float64Array(this.capacity).fill(UNKNOWN);
+      columns = { low: create(), mean: create(), high: create(), counts: new Float64Array(this.capacity) };
+      metrics.set(name, columns);
+    }
+    return columns;
+  }
+
+  private removeBefore(since: number): void {
+    while (this.first < this.end && (this.times[this.first] ?? NaN) + this.stepLength < since) {
+      this.first++;
+    }
+    if (this.end < this.capacity || this.first === 0) {
+      return;
+    }
+    const move = (values: Float64Array): void => {
+      values.copyWithin(0, this.first, this.end);
+    };
+    move(this.times);
+    for (const metrics of this.columns.values()) {
+      for (const { low, mean, high, counts } of metrics.values()) {
+        [low, mean, high, counts].forEach(move);
+      }
+    }
+    this.end -= this.first;
+    this.first = 0;
+  }
+
+  private beginStep(time: number): void {
+    const index = this.end++;
+    this.times[index] = time;
+    for (const metrics of this.columns.values()) {
+      for (const { low, mean, high, counts } of metrics.values()) {
+        low[index] = mean[index] = high[index] = UNKNOWN;
+        counts[index] = 0;
+      }
+    }
+  }
+
+  private addToStep(sample: Sample): void {
+    const index = this.end - 1;
+    for (const reading of sample.readings) {
+      for (const name of this.metrics) {
+        const value = valueOf(reading, name);
+        if (value === null) {
+          continue;
+        }
+        const { low, mean, high, counts } = this.columnsOf(reading.uuid, name);
+        const before = mean[index] ?? NaN;
+        const count = (counts[index] ?? 0) + 1;
+        counts[index] = count;
+        if (Number.isNaN(before)) {
+          low[index] = mean[index] = high[index] = value;
+        } else {
+          mean[index] = before + (value - before) / count;
+          low[index] = Math.min(low[index] ?? value, value);
+          high[index] = Math.max(high[index] ?? value, value);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,114 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { Kernel } from '../kernel/kernel';
+import type { ActiveKernel } from '../kernel/activeKernel';
+import type { Diagnosis } from '../wire';
+
+/** The diagnosis of one environment and whether it is being made. */
+export type DiagnosisState =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'running'; readonly previous: Diagnosis | null }
+  | { readonly kind: 'failed'; readonly reason: string }
+  | { readonly kind: 'done'; readonly doctor: Diagnosis };
+
+/** Runs the doctor's checks in the Jupyter server. */
+export interface ServerDoctor {
+  /** Return the diagnosis. Rejects with a sentence to display. */
+  diagnose(): Promise<Diagnosis>;
+}
+
+/** Return the newest diagnosis, which is the previous one while the checks are running. */
+export function newestDiagnosis(state: DiagnosisState | null): Diagnosis | null {
+  return state?.kind === 'done' ? state.doctor : state?.kind === 'running' ? state.previous : null;
+}
+
+const NONE: DiagnosisState = { kind: 'none' };
+
+/** The diagnoses of the server and the kernels. The checks run only on request. */
+export class DiagnosticsModel {
+  private serverState: DiagnosisState = NONE;
+  /** The process id tells a restarted kernel from the one that was diagnosed. */
+  private readonly kernelStates = new WeakMap<
+    Kernel,
+    { readonly pid: number; readonly state: DiagnosisState }
+  >();
+  private readonly changes = new Signal<this, void>(this);
+
+  /** `noReply` is the reason displayed for a kernel that does not reply. */
+  constructor(
+    private readonly doctor: ServerDoctor,
+    private readonly kernels: ActiveKernel,
+    private readonly noReply: string
+  ) {}
+
+  /** Emitted when a state changes. */
+  get changed(): ISignal<this, void> {
+    return this.changes;
+  }
+
+  /** The state of the server's environment. */
+  get server(): DiagnosisState {
+    return this.serverState;
+  }
+
+  /** The state of the active notebook's kernel; null without one that can be diagnosed. */
+  get kernel(): DiagnosisState | null {
+    const { kernel, condition } = this.kernels.view;
+    if (kernel === null || condition.kind !== 'ready') {
+      return null;
+    }
+    const last = this.kernelStates.get(kernel);
+    return last?.pid === condition.state.pid ? last.state : NONE;
+  }
+
+  /** Whether checks are running. */
+  get running(): boolean {
+    return this.serverState.kind === 'running' || this.kernel?.kind === 'running';
+  }
+
+  /** Diagnose server and kernel, except where this is under way. */
+  async run(): Promise<void> {
+    await Promise.all([this.diagnoseServer(), this.diagnoseKernel()]);
+  }
+
+  /** Diagnose what has not been diagnosed yet. */
+  async runOnce(): Promise<void> {
+    const server = this.serverState.kind === 'none' ? this.diagnoseServer() : null;
+    const kernel = this.kernel?.kind === 'none' ? this.diagnoseKernel() : null;
+    await Promise.all([server, kernel]);
+  }
+
+  private async diagnoseServer(): Promise<void> {
+    if (this.serverState.kind === 'running') {
+      return;
+    }
+    this.serverState = { kind: 'running', previous: newestDiagnosis(this.serverState) };
+    this.changes.emit();
+    try {
+      this.serverState = { kind: 'done', doctor: await this.doctor.diagnose() };
+    } catch (error) {
+      this.serverState = { kind: 'failed', reason: error instanceof Error ? error.message : String(error) };
+    }
+    this.changes.emit();
+  }
+
+  private async diagnoseKernel(): Promise<void> {
+    const { kernel, condition } = this.kernels.view;
+    if (kernel === null || condition.kind !== 'ready' || this.kernel?.kind === 'running') {
+      return;
+    }
+    const { pid } = condition.state;
+    this.kernelStates.set(kernel, {
+      pid,
+      state: { kind: 'running', previous: newestDiagnosis(this.kernel) }
+    });
+    this.changes.emit();
+    const reply = await this.kernels.diagnose();
+    const state: DiagnosisState =
+      reply?.status === 'examined'
+        ? { kind: 'done', doctor: reply.doctor }
+        : { kind: 'failed', reason: reply?.status === 'error' ? reply.reason : this.noReply };
+    this.kernelStates.set(kernel, { pid, state });
+    this.changes.emit();
+  }
+}

@@ -1,0 +1,156 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { element, setAttribute, Text } from '../ui/dom';
+import { moment } from '../ui/format';
+import type { Diagnosis, Check } from '../wire';
+import { splitAtCommand, statusLabel, SYMBOLS, toJson } from './diagnosticsMessages';
+import { newestDiagnosis, type DiagnosisState } from './diagnosticsModel';
+
+/** Copies a text to the clipboard. */
+export type Copy = (text: string) => void;
+
+const COPIED_MS = 2000;
+
+/** The diagnosis of one environment: a title, a summary and the checks. */
+export class EnvironmentView {
+  readonly node: HTMLElement;
+  private readonly title = new Text('diagnostics-title', 'h3');
+  private readonly summary = new Text('diagnostics-summary', 'div');
+  private readonly checks = element('div', 'diagnostics-checks');
+  private readonly about = new Text('diagnostics-about', 'div');
+  private readonly copyJson: HTMLButtonElement;
+  private shown: Diagnosis | null = null;
+
+  constructor(
+    private readonly trans: TranslationBundle,
+    private readonly copy: Copy
+  ) {
+    this.copyJson = copyButton(
+      trans,
+      trans.__('Copy as JSON'),
+      trans.__('As `gpuwidget doctor --json` writes it, for --diff or a bug report'),
+      () => {
+        copy(this.shown === null ? '' : toJson(this.shown));
+      }
+    );
+    this.node = element(
+      'section',
+      'diagnostics-environment',
+      this.title.node,
+      this.summary.node,
+      this.checks,
+      this.about.node,
+      this.copyJson
+    );
+  }
+
+  /** Show the diagnosis of the environment called `title`, or `reason` if there is no environment. */
+  show(title: string, state: DiagnosisState | null, reason: string): void {
+    this.title.set(title);
+    setAttribute(this.node, 'aria-label', title);
+    const doctor = newestDiagnosis(state);
+    this.summary.set(state === null ? reason : this.summaryOf(state));
+    setAttribute(this.node, 'aria-busy', state?.kind === 'running' ? 'true' : '');
+    this.about.node.hidden = this.copyJson.hidden = doctor === null;
+    if (doctor !== this.shown) {
+      this.shown = doctor;
+      this.checks.replaceChildren(
+        ...(doctor?.links ?? []).map(check => checkView(this.trans, check, this.copy))
+      );
+      this.about.set(
+        doctor === null
+          ? ''
+          : this.trans.__('%1, at %2', doctor.python, moment(doctor.time, Date.now() / 1000)),
+        doctor?.python ?? ''
+      );
+    }
+  }
+
+  private summaryOf(state: DiagnosisState): string {
+    switch (state.kind) {
+      case 'none':
+        return this.trans.__('Not looked at yet.');
+      case 'running':
+        return this.trans.__('Looking: this takes some seconds.');
+      case 'failed':
+        return state.reason;
+      case 'done':
+        return state.doctor.summary;
+    }
+  }
+}
+
+/** Return a line for one check that unfolds to its details. A check with a problem is unfolded. */
+function checkView(trans: TranslationBundle, check: Check, copy: Copy): HTMLElement {
+  const { status, title, found, reason, remedy, evidence } = check;
+  const symbol = element('span', 'diagnostics-symbol', SYMBOLS[status]);
+  symbol.setAttribute('aria-hidden', 'true');
+  const head = element(
+    'summary',
+    'diagnostics-check-head',
+    symbol,
+    element('span', 'diagnostics-check-title', trans.__(title)),
+    element('span', 'diagnostics-check-found', found),
+    element('span', 'diagnostics-check-status', statusLabel(trans, status))
+  );
+  const body = element('div', 'diagnostics-check-body', element('div', 'diagnostics-check-result', found));
+  if (reason !== null) {
+    body.append(element('div', '', reason));
+  }
+  if (remedy !== null) {
+    body.append(...fixView(trans, check, remedy, copy));
+  }
+  const entries = Object.entries(evidence);
+  if (entries.length > 0) {
+    const list = element('dl', 'diagnostics-evidence');
+    for (const [name, value] of entries) {
+      list.append(element('dt', '', name), element('dd', '', value));
+    }
+    const summary = element('summary', 'diagnostics-evidence-head', trans.__('What was read'));
+    body.append(element('details', '', summary, list));
+  }
+  const node = element('details', 'diagnostics-check', head, body);
+  node.dataset.status = status;
+  node.open = reason !== null;
+  return node;
+}
+
+/** Return the fix of a check. A command in it gets a line with a copy button. */
+function fixView(trans: TranslationBundle, check: Check, fix: string, copy: Copy): HTMLElement[] {
+  const parts = splitAtCommand(check);
+  const label = element('b', '', trans.__('Do: '));
+  if (parts === null) {
+    return [element('div', '', label, fix)];
+  }
+  const { before, command, after } = parts;
+  const button = copyButton(trans, trans.__('Copy'), trans.__('Copy the command'), () => {
+    copy(command);
+  });
+  return [
+    element('div', '', label, before),
+    element('div', 'diagnostics-fix', element('code', 'notice-command', command), button),
+    ...(after === '' ? [] : [element('div', '', after)])
+  ];
+}
+
+/** Return a button that copies something and confirms it for a moment. */
+function copyButton(
+  trans: TranslationBundle,
+  label: string,
+  title: string,
+  copy: () => void
+): HTMLButtonElement {
+  const button = element('button', 'diagnostics-copy jp-Button jp-mod-styled', label);
+  button.type = 'button';
+  button.title = title;
+  button.onclick = () => {
+    copy();
+    // Keep the width, so that nothing beside the button moves.
+    button.style.minWidth = `${String(button.offsetWidth)}px`;
+    button.textContent = trans.__('Copied');
+    window.setTimeout(() => {
+      button.textContent = label;
+    }, COPIED_MS);
+  };
+  return button;
+}

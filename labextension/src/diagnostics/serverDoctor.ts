@@ -1,0 +1,54 @@
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { Diagnosis } from '../wire';
+import type { ServerDoctor } from './diagnosticsModel';
+
+const DOCTOR = 'gpuwidget/api/doctor';
+/** The server itself stops its checks after 20 seconds. */
+const TIMEOUT_MS = 30_000;
+/** The statuses of a server whose gpuwidget has no doctor, or one with another method. */
+const OTHER_VERSION: readonly number[] = [404, 405];
+
+/** Runs the doctor's checks in the Jupyter server of this page. */
+export class JupyterServerDoctor implements ServerDoctor {
+  constructor(
+    private readonly settings: ServerConnection.ISettings,
+    private readonly trans: TranslationBundle
+  ) {}
+
+  /** Return the diagnosis. Rejects with a sentence to display. */
+  async diagnose(): Promise<Diagnosis> {
+    const { trans } = this;
+    const url = URLExt.join(this.settings.baseUrl, DOCTOR);
+    let response: Response;
+    try {
+      const signal = AbortSignal.timeout(TIMEOUT_MS);
+      response = await ServerConnection.makeRequest(
+        url,
+        { method: 'POST', cache: 'no-store', signal },
+        this.settings
+      );
+    } catch {
+      throw new Error(trans.__('The server did not answer. See whether it still runs, and look again.'));
+    }
+    if (response.ok) {
+      return (await response.json()) as Diagnosis;
+    }
+    if (OTHER_VERSION.includes(response.status)) {
+      throw new Error(trans.__("The server's gpuwidget is older than this page: restart the server."));
+    }
+    throw new Error(await failureReason(response, trans));
+  }
+}
+
+async function failureReason(response: Response, trans: TranslationBundle): Promise<string> {
+  const unknown = trans.__('The server could not look (HTTP %1): its log says why.', response.status);
+  try {
+    const { message } = (await response.json()) as { message?: unknown };
+    return typeof message === 'string' && message !== '' ? message : unknown;
+  } catch {
+    return unknown;
+  }
+}

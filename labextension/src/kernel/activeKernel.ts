@@ -1,0 +1,541 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { ActiveNotebook, Kernel, LoadResult, Phase } from './kernel';
+import type { ParsedReply } from './kernelReply';
+import type { Clock } from '../clock';
+import { KERNEL_SCHEMA, type KernelRequest, type KernelState } from '../wire';
+
+/** The interval between queries while the panel is visible. */
+export const POLL_MS = 3000;
+/** The interval between queries while a cell runs and only the status item is visible. */
+export const STATUS_POLL_MS = 5000;
+/** How long a kernel may take to diagnose its environment. */
+const DIAGNOSIS_TIMEOUT_MS = 75_000;
+/** An idle kernel that leaves this many queries in a row unanswered has no gpuwidget; one alone may be chance. */
+const MAX_MISSES = 2;
+
+/** What is known about gpuwidget in the kernel of the active notebook. */
+export type Condition =
+  | { readonly kind: 'no-notebook' | 'no-kernel' }
+  | { readonly kind: 'starting' | 'restarting' | 'dead' | 'unreachable' }
+  | {
+      readonly kind: 'querying' | 'not-loaded' | 'unanswered' | 'loading' | 'not-installed' | 'other-package';
+    }
+  | { readonly kind: 'not-python'; readonly language: string }
+  | { readonly kind: 'other-version'; readonly version: string | null }
+  | { readonly kind: 'failed'; readonly reason: string }
+  | { readonly kind: 'ready'; readonly state: KernelState };
+
+/** Changes that were requested and have no reply yet. Views show them as done, so that a control does not jump back. */
+export interface RequestedChanges {
+  /** The device, null for torch's own default; undefined if none was requested. */
+  readonly device: string | null | undefined;
+  readonly watching: boolean | undefined;
+  /** Values by the name of the switch. */
+  readonly switches: ReadonlyMap<string, string>;
+}
+
+/** A request that the kernel rejected. */
+export interface Rejection {
+  readonly ask: KernelRequest['ask'];
+  /** Why, as a sentence to show. */
+  readonly reason: string;
+}
+
+/** What views show of the active notebook and its kernel. */
+export interface KernelView {
+  readonly notebook: string | null;
+  readonly kernel: Kernel | null;
+  readonly condition: Condition;
+  readonly busy: boolean;
+  /** Whether the kernel was restarted since this page first saw it, and nothing was requested of it since. */
+  readonly restarted: boolean;
+  /** Seconds since its last reply, null while it replies. */
+  readonly silentFor: number | null;
+  readonly rejection: Rejection | null;
+  readonly requested: RequestedChanges;
+}
+
+/** What is known of one kernel; kept while another notebook is active. */
+interface TrackedKernel {
+  condition: Condition | null;
+  language: string | null;
+  /** The phase it was last seen in. */
+  phase: Phase | null;
+  /** When its last reply came. */
+  replied: number | null;
+  silent: boolean;
+  /** The version of gpuwidget that this page loaded there. */
+  version: string | null;
+  /** Queries in a row without a reply though the kernel was idle. */
+  misses: number;
+  restarted: boolean;
+  rejection: TrackedRejection | null;
+  /** Changes without a reply yet, by what they change. */
+  readonly requested: Map<string, ChangeRequest>;
+  /** Whether its notebook contains gpuwidget's name: the status item queries no other kernel. */
+  mentionsGpuwidget: boolean;
+  /** The query that has no reply yet. */
+  query: Promise<void> | null;
+  /** How many requests have no reply yet. */
+  inFlight: number;
+  /** Whether something happened since the request in flight was sent. */
+  stale: boolean;
+  /** The last toggle of watching; the next one waits for it. */
+  toggle: Promise<void>;
+}
+
+type ChangeRequest = Extract<KernelRequest, { ask: 'set_device' | 'watch' | 'set_switch' }>;
+
+/** A rejection with the settings at that time: it is outdated once they differ. */
+interface TrackedRejection extends Rejection {
+  readonly settings: string;
+}
+
+const STATE_REQUEST: KernelRequest = { schema: KERNEL_SCHEMA, ask: 'state' };
+
+/** Queries and changes the state of gpuwidget in the active notebook's kernel. It polls only while a view is visible. */
+export class ActiveKernel {
+  private active: ActiveNotebook = { name: null, kernel: null, phase: null };
+  private readonly trackedKernels = new WeakMap<Kernel, TrackedKernel>();
+  private timer: number | null = null;
+  private panelVisible = false;
+  private statusVisible = false;
+  private withoutPolling = false;
+  private readonly changes = new Signal<this, void>(this);
+
+  constructor(private readonly clock: Clock) {}
+
+  /** Emitted when the view may have changed. */
+  get changed(): ISignal<this, void> {
+    return this.changes;
+  }
+
+  /** What is known now. */
+  get view(): KernelView {
+    const { name, kernel, phase } = this.active;
+    const tracked = kernel === null ? null : this.tracked(kernel);
+    const silent = tracked?.silent === true && tracked.replied !== null;
+    return {
+      notebook: name,
+      kernel,
+      condition: this.condition(tracked),
+      busy: phase === 'busy',
+      restarted: tracked?.restarted ?? false,
+      silentFor: silent ? this.secondsSince(tracked.replied) : null,
+      rejection: tracked?.rejection ?? null,
+      requested: requestedChanges(tracked?.requested.values() ?? [])
+    };
+  }
+
+  /** The state that the kernel last replied with, null if it cannot be used now. */
+  get state(): KernelState | null {
+    const { condition } = this.view;
+    return condition.kind === 'ready' ? condition.state : null;
+  }
+
+  /** Whether every cell is watched, or will be once the kernel has replied. */
+  get watching(): boolean {
+    return this.view.requested.watching ?? this.state?.watching ?? false;
+  }
+
+  /** Seconds since the kernel last replied, null if it never did. */
+  get age(): number | null {
+    const { kernel } = this.active;
+    return kernel === null ? null : this.secondsSince(this.tracked(kernel).replied);
+  }
+
+  /** Whether a kernel is queried only after its cells, because this page shows each query as work of the kernel. */
+  get pollingDisabled(): boolean {
+    return this.withoutPolling;
+  }
+
+  /** Poll while the panel is visible. */
+  setPanelVisible(visible: boolean): void {
+    this.panelVisible = visible;
+    if (visible) {
+      this.refresh();
+    } else {
+      this.schedule();
+    }
+  }
+
+  /** Query after cells, and seldom while one runs, while the status item is visible. It never queries an idle kernel. */
+  setStatusVisible(visible: boolean): void {
+    if (visible !== this.statusVisible) {
+      this.statusVisible = visible;
+      this.refresh();
+      this.schedule();
+    }
+  }
+
+  /** Mark the kernel's notebook as one that contains gpuwidget's name. */
+  setMentionsGpuwidget(kernel: Kernel): void {
+    this.tracked(kernel).mentionsGpuwidget = true;
+  }
+
+  /** Query only when there is a reason to, from now on. */
+  disablePolling(): void {
+    this.withoutPolling = true;
+    this.unschedule();
+  }
+
+  /** Set the active notebook, or what its kernel does now. */
+  setActive(notebook: ActiveNotebook): void {
+    const before = this.active;
+    this.active = notebook;
+    const { kernel, phase } = notebook;
+    if (kernel !== null) {
+      const tracked = this.tracked(kernel);
+      const startsAgain = phase === 'starting' && tracked.phase !== null && tracked.phase !== 'starting';
+      if (phase === 'restarting' || phase === 'dead' || startsAgain) {
+        this.trackedKernels.set(kernel, { ...newKernel(), language: tracked.language, restarted: true });
+      }
+      this.tracked(kernel).phase = phase;
+      if (kernel !== before.kernel || this.mayHaveChanged(kernel, before.phase, phase)) {
+        this.refresh();
+      } else if (phase !== before.phase && this.timer === null) {
+        this.schedule();
+      }
+    }
+    this.changes.emit();
+  }
+
+  /** Query the kernel now if a view is visible; after the request that is in flight, if there is one. */
+  refresh(): void {
+    const { kernel } = this.active;
+    if (kernel === null || !this.isAlive || !(this.panelVisible || this.isQueriedForStatus(kernel))) {
+      return;
+    }
+    const tracked = this.tracked(kernel);
+    if (tracked.inFlight > 0) {
+      tracked.stale = true;
+    } else {
+      void this.query(kernel);
+    }
+  }
+
+  /** Set the default device; null restores what was before the first choice. */
+  setDevice(device: string | null, newTensors: boolean): Promise<void> {
+    return this.change({ schema: KERNEL_SCHEMA, ask: 'set_device', device, new_tensors: newTensors });
+  }
+
+  /** Watch every cell, or no longer. */
+  setWatching(on: boolean): Promise<void> {
+    return this.change({ schema: KERNEL_SCHEMA, ask: 'watch', on });
+  }
+
+  /** Set one of torch's switches: at once, or before the next cell while one runs. */
+  setSwitch(name: string, value: string): Promise<void> {
+    return this.change({ schema: KERNEL_SCHEMA, ask: 'set_switch', name, value });
+  }
+
+  /**
+   * Turn watching off if the kernel has it on, else on. The kernel's state is queried first, since a cell may have changed
+   * it while no view was visible; calls in quick succession follow one after the other.
+   */
+  async toggleWatching(): Promise<void> {
+    const { kernel } = this.active;
+    if (kernel === null || !this.isAlive) {
+      return;
+    }
+    const tracked = this.tracked(kernel);
+    tracked.toggle = tracked.toggle.then(async () => {
+      await this.query(kernel);
+      const { condition } = this.tracked(kernel);
+      if (condition?.kind === 'ready') {
+        const on = !condition.state.watching;
+        await this.request(kernel, { schema: KERNEL_SCHEMA, ask: 'watch', on });
+      }
+    });
+    await tracked.toggle;
+  }
+
+  /** Diagnose the kernel's environment; null if it does not reply. */
+  async diagnose(): Promise<ParsedReply | null> {
+    const { kernel } = this.active;
+    if (kernel === null || !this.isAlive) {
+      return null;
+    }
+    try {
+      return await kernel.request({ schema: KERNEL_SCHEMA, ask: 'doctor' }, DIAGNOSIS_TIMEOUT_MS);
+    } catch {
+      return null; // The kernel went away meanwhile.
+    }
+  }
+
+  /** Load gpuwidget in the kernel. */
+  async load(): Promise<void> {
+    const { kernel } = this.active;
+    if (kernel === null || !this.isAlive) {
+      return;
+    }
+    const tracked = this.tracked(kernel);
+    tracked.condition = { kind: 'loading' };
+    this.changes.emit();
+    const result = await kernel.load();
+    if (this.tracked(kernel) !== tracked) {
+      return; // The kernel was restarted meanwhile.
+    }
+    if (result.outcome !== 'loaded') {
+      tracked.condition = failure(result);
+      this.changes.emit();
+      return;
+    }
+    tracked.version = result.version;
+    tracked.misses = 0;
+    await this.request(kernel, STATE_REQUEST);
+  }
+
+  private async change(request: ChangeRequest): Promise<void> {
+    const { kernel } = this.active;
+    if (kernel !== null && this.isAlive) {
+      await this.request(kernel, request);
+    }
+  }
+
+  /** Query the kernel's state, or wait for the query that is in flight. */
+  private query(kernel: Kernel): Promise<void> {
+    const tracked = this.tracked(kernel);
+    if (tracked.query !== null) {
+      return tracked.query;
+    }
+    const query = this.request(kernel, STATE_REQUEST).finally(() => {
+      if (tracked.query === query) {
+        tracked.query = null;
+      }
+    });
+    tracked.query = query;
+    return query;
+  }
+
+  private async request(kernel: Kernel, request: KernelRequest): Promise<void> {
+    const tracked = this.tracked(kernel);
+    const busyBefore = tracked.phase === 'busy';
+    this.unschedule();
+    tracked.inFlight++;
+    if (isChange(request)) {
+      tracked.requested.set(changedBy(request), request);
+      this.changes.emit();
+    }
+    let reply: ParsedReply | null = null;
+    try {
+      tracked.language ??= await kernel.language();
+      if (tracked.language.toLowerCase() === 'python') {
+        reply = await kernel.request(request);
+      }
+    } catch {
+      // The kernel went away meanwhile: no reply.
+    }
+    tracked.inFlight--;
+    if (isChange(request) && tracked.requested.get(changedBy(request)) === request) {
+      tracked.requested.delete(changedBy(request));
+    }
+    if (tracked.language !== null && tracked.language.toLowerCase() !== 'python') {
+      tracked.condition = { kind: 'not-python', language: tracked.language };
+      this.changes.emit();
+      return;
+    }
+    if (this.tracked(kernel) === tracked) {
+      if (reply === null) {
+        this.miss(tracked, busyBefore || tracked.phase === 'busy');
+      } else {
+        this.accept(tracked, request, reply);
+      }
+    }
+    this.changes.emit();
+    if (tracked.stale && tracked.inFlight === 0) {
+      tracked.stale = false;
+      tracked.query = null;
+      this.refresh();
+    } else {
+      this.schedule();
+    }
+  }
+
+  private accept(tracked: TrackedKernel, request: KernelRequest, reply: ParsedReply): void {
+    tracked.silent = false;
+    tracked.misses = 0;
+    tracked.replied = this.clock.now();
+    tracked.restarted &&= request.ask === 'state';
+    if (reply.status === 'incompatible') {
+      tracked.rejection = null;
+      tracked.condition = { kind: 'other-version', version: reply.version ?? tracked.version };
+      return;
+    }
+    const before = tracked.condition?.kind === 'ready' ? tracked.condition.state : null;
+    tracked.rejection = rejection(tracked.rejection, request, reply, reply.state ?? before);
+    if (reply.state !== null) {
+      tracked.condition = { kind: 'ready', state: reply.state };
+    } else if (tracked.condition?.kind !== 'ready') {
+      tracked.condition = { kind: 'failed', reason: tracked.rejection?.reason ?? '' };
+    }
+  }
+
+  /** Note that a query had no reply; `busy` if a cell ran meanwhile, which may have held it up. */
+  private miss(tracked: TrackedKernel, busy: boolean): void {
+    tracked.silent = true;
+    const kind = tracked.condition?.kind;
+    if (busy) {
+      tracked.misses = 0;
+      if (kind === undefined || kind === 'loading') {
+        tracked.condition = { kind: 'unanswered' };
+      }
+      return;
+    }
+    tracked.misses++;
+    if (kind === undefined || kind === 'unanswered' || (kind === 'ready' && tracked.misses >= MAX_MISSES)) {
+      tracked.condition = { kind: 'not-loaded' };
+      tracked.replied = null;
+    } else if (kind === 'loading' && tracked.misses >= MAX_MISSES) {
+      // gpuwidget is loaded but does not know these requests: an older version.
+      tracked.condition = { kind: 'other-version', version: tracked.version };
+    }
+  }
+
+  /** Whether a change of phase is a reason to query: a cell may have loaded gpuwidget or taken memory. */
+  private mayHaveChanged(kernel: Kernel, before: Phase | null, now: Phase | null): boolean {
+    if (now === before || (now !== 'idle' && now !== 'busy')) {
+      return false;
+    }
+    const kind = this.tracked(kernel).condition?.kind;
+    return kind === undefined || (now === 'idle' && (kind === 'ready' || kind === 'unanswered'));
+  }
+
+  private condition(tracked: TrackedKernel | null): Condition {
+    const { name, phase } = this.active;
+    if (name === null) {
+      return { kind: 'no-notebook' };
+    }
+    if (phase === null) {
+      return { kind: 'no-kernel' };
+    }
+    if (phase !== 'idle' && phase !== 'busy') {
+      return { kind: phase };
+    }
+    return tracked?.condition ?? { kind: 'querying' };
+  }
+
+  private get isAlive(): boolean {
+    return this.active.phase === 'idle' || this.active.phase === 'busy';
+  }
+
+  /** Whether the status item needs it queried. A kernel without gpuwidget logs an error: only the panel accepts that. */
+  private isQueriedForStatus(kernel: Kernel): boolean {
+    const { condition, mentionsGpuwidget } = this.tracked(kernel);
+    return this.statusVisible && (mentionsGpuwidget || condition?.kind === 'ready');
+  }
+
+  private schedule(): void {
+    this.unschedule();
+    const interval = this.pollInterval();
+    if (interval !== null) {
+      this.timer = this.clock.after(interval, () => {
+        this.timer = null;
+        this.refresh();
+      });
+    }
+  }
+
+  /** Milliseconds until the next query, null for none. A kernel that never replied is not polled. */
+  private pollInterval(): number | null {
+    const { kernel, phase } = this.active;
+    const missed = kernel !== null && this.tracked(kernel).misses > 0;
+    const ready = this.state !== null;
+    const polled = missed || !this.withoutPolling;
+    if (this.panelVisible) {
+      return this.view.condition.kind === 'loading' || (ready && polled) ? POLL_MS : null;
+    }
+    const running = missed || (phase === 'busy' && polled);
+    return this.statusVisible && ready && running ? STATUS_POLL_MS : null;
+  }
+
+  private unschedule(): void {
+    if (this.timer !== null) {
+      this.clock.cancel(this.timer);
+      this.timer = null;
+    }
+  }
+
+  private secondsSince(time: number | null): number | null {
+    return time === null ? null : (this.clock.now() - time) / 1000;
+  }
+
+  private tracked(kernel: Kernel): TrackedKernel {
+    let tracked = this.trackedKernels.get(kernel);
+    if (tracked === undefined) {
+      tracked = newKernel();
+      this.trackedKernels.set(kernel, tracked);
+    }
+    return tracked;
+  }
+}
+
+function newKernel(): TrackedKernel {
+  return {
+    condition: null,
+    language: null,
+    phase: null,
+    replied: null,
+    silent: false,
+    version: null,
+    misses: 0,
+    restarted: false,
+    rejection: null,
+    requested: new Map(),
+    mentionsGpuwidget: false,
+    query: null,
+    inFlight: 0,
+    stale: false,
+    toggle: Promise.resolve()
+  };
+}
+
+function isChange(request: KernelRequest): request is ChangeRequest {
+  return request.ask === 'set_device' || request.ask === 'watch' || request.ask === 'set_switch';
+}
+
+/** Return what a request changes: of two requests for the same thing, the later one counts. */
+function changedBy(request: ChangeRequest): string {
+  return request.ask === 'set_switch' ? `${request.ask} ${request.name}` : request.ask;
+}
+
+function requestedChanges(requests: Iterable<ChangeRequest>): RequestedChanges {
+  let device: string | null | undefined;
+  let watching: boolean | undefined;
+  const switches = new Map<string, string>();
+  for (const request of requests) {
+    switch (request.ask) {
+      case 'set_device':
+        ({ device } = request);
+        break;
+      case 'watch':
+        watching = request.on;
+        break;
+      case 'set_switch':
+        switches.set(request.name, request.value);
+        break;
+    }
+  }
+  return { device, watching, switches };
+}
+
+/** Return the rejection to show after a reply: it goes with the next accepted change, and when the settings differ. */
+function rejection(
+  before: TrackedRejection | null,
+  { ask }: KernelRequest,
+  reply: Exclude<ParsedReply, { status: 'incompatible' }>,
+  state: KernelState | null
+): TrackedRejection | null {
+  const switches = state?.switches.map(({ value, pending }) => [value, pending]);
+  const settings = JSON.stringify([state?.device.chosen, state?.watching, switches]);
+  if (reply.status === 'error') {
+    return { reason: reply.reason, ask, settings };
+  }
+  const stays = ask === 'state' && before !== null && before.ask !== 'state' && before.settings === settings;
+  return stays ? before : null;
+}
+
+function failure(result: Exclude<LoadResult, { outcome: 'loaded' }>): Condition {
+  return result.outcome === 'failed' ? { kind: 'failed', reason: result.reason } : { kind: result.outcome };
+}

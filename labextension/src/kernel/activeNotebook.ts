@@ -1,0 +1,220 @@
+import { PathExt } from '@jupyterlab/coreutils';
+import { NotebookActions, type INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/services';
+import { Signal } from '@lumino/signaling';
+
+import type { ActiveKernel } from './activeKernel';
+import { Executions, type StatusMessage } from './executions';
+import { ConnectedKernel } from './jupyterKernel';
+import type { ActiveNotebook, Phase } from './kernel';
+import { KERNEL_REQUEST, type ReceivedMessage } from '../wire';
+
+const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
+  unknown: 'starting',
+  starting: 'starting',
+  idle: 'idle',
+  busy: 'busy',
+  terminating: 'dead',
+  restarting: 'restarting',
+  autorestarting: 'restarting',
+  dead: 'dead'
+};
+
+/** The statuses after which no cell runs any more. */
+const ENDS: ReadonlySet<JupyterKernel.Status> = new Set([
+  'terminating',
+  'restarting',
+  'autorestarting',
+  'dead'
+]);
+
+/** Follows the active notebook and what its kernel does, and passes both on to an `ActiveKernel`. */
+export class ActiveNotebookTracker {
+  private panel: NotebookPanel | null = null;
+  private readonly kernels = new WeakMap<JupyterKernel.IKernelConnection, ConnectedKernel>();
+  private readonly phases = new WeakMap<JupyterKernel.IKernelConnection, Phase>();
+  private readonly executions = new WeakMap<JupyterKernel.IKernelConnection, Executions>();
+  /** Ids of the kernels that are busy according to the server. */
+  private busyOnServer: ReadonlySet<string> = new Set();
+
+  constructor(
+    private readonly tracker: INotebookTracker,
+    private readonly activeKernel: ActiveKernel
+  ) {
+    tracker.currentChanged.connect(this.onCurrentChanged, this);
+    // All notebooks: a cell may begin or end while another one is active.
+    tracker.widgetAdded.connect((_, panel) => {
+      this.connect(panel);
+    });
+    tracker.forEach(panel => {
+      this.connect(panel);
+    });
+    NotebookActions.executed.connect(this.onExecuted, this);
+    this.onCurrentChanged();
+  }
+
+  /** Process a message of the server's stream. The states in it cover cells that began before this page was loaded. */
+  receive(message: ReceivedMessage): void {
+    if (message.type !== 'sample') {
+      const kernels = message.type === 'usage' ? message.kernels : [];
+      this.busyOnServer = new Set(kernels.filter(({ state }) => state === 'busy').map(({ id }) => id));
+      const connection = this.panel?.sessionContext.session?.kernel;
+      if (connection && this.executionsOf(connection).running === null) {
+        this.update();
+      }
+    }
+  }
+
+  private connect(panel: NotebookPanel): void {
+    const { sessionContext } = panel;
+    const connection = sessionContext.session?.kernel;
+    if (connection) {
+      this.setPhase(connection, connection.status);
+    }
+    sessionContext.statusChanged.connect((_, status) => {
+      this.onStatusChanged(panel, status);
+    });
+    sessionContext.iopubMessage.connect((_, message) => {
+      this.onIopubMessage(panel, message);
+    });
+  }
+
+  private onCurrentChanged(): void {
+    const panel = this.tracker.currentWidget;
+    if (this.panel !== null) {
+      Signal.disconnectBetween(this.panel.sessionContext, this);
+      Signal.disconnectBetween(this.panel.context, this);
+    }
+    this.panel = panel;
+    if (panel !== null) {
+      panel.sessionContext.kernelChanged.connect(this.update, this);
+      panel.sessionContext.connectionStatusChanged.connect(this.update, this);
+      panel.context.pathChanged.connect(this.update, this);
+    }
+    this.update();
+  }
+
+  /** Idle and busy are taken from IOPub messages instead, which name the request that they belong to. */
+  private onStatusChanged(panel: NotebookPanel, status: JupyterKernel.Status): void {
+    const connection = panel.sessionContext.session?.kernel;
+    if (connection && ((status !== 'idle' && status !== 'busy') || !this.works(connection))) {
+      this.setPhase(connection, status);
+    }
+    if (connection && ENDS.has(status)) {
+      this.executionsOf(connection).reset();
+    }
+    this.updateIfActive(panel);
+  }
+
+  /**
+   * JupyterLab before 4.5 shows this extension's requests as work of the kernel: there they do not count for its phase,
+   * and polling is disabled.
+   */
+  private onIopubMessage(panel: NotebookPanel, message: KernelMessage.IMessage): void {
+    const connection = panel.sessionContext.session?.kernel;
+    if (!connection || message.header.msg_type !== 'status') {
+      return;
+    }
+    this.executionsOf(connection).receive(message as StatusMessage, connection.clientId);
+    const { execution_state: published } = message.content as { execution_state?: JupyterKernel.Status };
+    const ours =
+      'msg_type' in message.parent_header && (message.parent_header.msg_type as string) === KERNEL_REQUEST;
+    const { status } = connection;
+    if (!ours) {
+      // After another client has restarted the process, JupyterLab reports 'starting' until a cell runs.
+      this.setPhase(connection, status === 'starting' ? (published ?? status) : status);
+      this.updateIfActive(panel);
+    } else if (published === status && PHASES[status] !== this.phases.get(connection)) {
+      this.activeKernel.disablePolling();
+    }
+  }
+
+  private setPhase(connection: JupyterKernel.IKernelConnection, status: JupyterKernel.Status): void {
+    // An unknown status, as after a lost connection, does not change a known phase.
+    if (status !== 'unknown' || !this.phases.has(connection)) {
+      this.phases.set(connection, PHASES[status]);
+    }
+  }
+
+  private works(connection: JupyterKernel.IKernelConnection): boolean {
+    const phase = this.phases.get(connection);
+    return phase === 'idle' || phase === 'busy';
+  }
+
+  /** A cell that contains gpuwidget's name may have loaded it. */
+  private onExecuted(_: unknown, { notebook, cell }: { notebook: unknown; cell: { model: Source } }): void {
+    if (this.panel?.content === notebook && mentionsGpuwidget(cell.model)) {
+      const { kernel } = this.activeNotebook();
+      if (kernel !== null) {
+        this.activeKernel.setMentionsGpuwidget(kernel);
+      }
+      this.activeKernel.refresh();
+    }
+  }
+
+  private updateIfActive(panel: NotebookPanel): void {
+    if (panel === this.panel) {
+      this.update();
+    }
+  }
+
+  private update(): void {
+    this.activeKernel.setActive(this.activeNotebook());
+  }
+
+  private executionsOf(connection: JupyterKernel.IKernelConnection): Executions {
+    let executions = this.executions.get(connection);
+    if (executions === undefined) {
+      executions = new Executions();
+      this.executions.set(connection, executions);
+    }
+    return executions;
+  }
+
+  /** Whether a cell runs. The server's state counts until this page has received a message that shows it. */
+  private isRunning(connection: JupyterKernel.IKernelConnection): boolean {
+    return this.executionsOf(connection).running ?? this.busyOnServer.has(connection.id);
+  }
+
+  /** Return the kernel's phase: `unreachable` after a lost connection, but not before the first one or in a restart. */
+  private phase(connection: JupyterKernel.IKernelConnection): Phase {
+    const known = this.phases.get(connection) ?? PHASES[connection.status];
+    const doubtful = known === 'idle' || connection.status === 'unknown';
+    const phase = doubtful && this.isRunning(connection) ? 'busy' : known;
+    const expected = phase === 'starting' || phase === 'restarting' || phase === 'dead';
+    const away = connection.connectionStatus !== 'connected';
+    return away && (!expected || connection.connectionStatus === 'disconnected') ? 'unreachable' : phase;
+  }
+
+  private activeNotebook(): ActiveNotebook {
+    const { panel } = this;
+    if (panel === null || panel.isDisposed) {
+      return { name: null, kernel: null, phase: null };
+    }
+    const name = PathExt.basename(panel.context.localPath);
+    const connection = panel.sessionContext.session?.kernel ?? null;
+    if (connection === null) {
+      const starting = !panel.sessionContext.isReady && !panel.sessionContext.hasNoKernel;
+      return { name, kernel: null, phase: starting ? 'starting' : null };
+    }
+    let kernel = this.kernels.get(connection);
+    if (kernel === undefined) {
+      kernel = new ConnectedKernel(connection);
+      this.kernels.set(connection, kernel);
+      // Searched once per kernel, since a notebook may have thousands of cells.
+      if ([...(panel.content.model?.cells ?? [])].some(mentionsGpuwidget)) {
+        this.activeKernel.setMentionsGpuwidget(kernel);
+      }
+    }
+    return { name, kernel, phase: this.phase(connection) };
+  }
+}
+
+interface Source {
+  readonly sharedModel: { getSource(): string };
+}
+
+/** Whether a cell's source contains gpuwidget's name or magic, so that it may have loaded gpuwidget. */
+function mentionsGpuwidget(cell: Source): boolean {
+  return /gpuwidget|%gpu/.test(cell.sharedModel.getSource());
+}

@@ -1,0 +1,223 @@
+import {
+  KERNEL_SCHEMA,
+  type DeviceChoice,
+  type DeviceState,
+  type Diagnosis,
+  type KernelGpu,
+  type KernelReply,
+  type KernelState,
+  type Check,
+  type Switch
+} from '../wire';
+
+/** A reply that this page cannot read, from a gpuwidget of another version. */
+export interface IncompatibleReply {
+  readonly status: 'incompatible';
+  /** The version that the reply names, null where it names none. */
+  readonly version: string | null;
+}
+
+/** A kernel's reply after validation. */
+export type ParsedReply = KernelReply | IncompatibleReply;
+
+/**
+ * Validate the content of a kernel's reply. Another schema or shape gives an `IncompatibleReply`; an impossible number
+ * becomes null, which means unknown.
+ *
+ * User code can send anything in a kernel's name, and another version has other fields: nothing behind this function has
+ * to expect either.
+ */
+export function parseReply(content: unknown): ParsedReply {
+  try {
+    const { status } = record(content);
+    switch (status) {
+      case 'ok':
+        return okReply(content);
+      case 'error':
+        return errorReply(content);
+      case 'examined':
+        return doctorReply(content);
+      default:
+        throw new ShapeError();
+    }
+  } catch (error) {
+    if (error instanceof ShapeError) {
+      return { status: 'incompatible', version: versionIn(content) };
+    }
+    throw error;
+  }
+}
+
+/** Thrown by a parser for a value of another type than it expects. */
+class ShapeError extends Error {}
+
+type Parser<Value> = (value: unknown) => Value;
+
+function record(value: unknown): Readonly<Record<string, unknown>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new ShapeError();
+  }
+  return value as Readonly<Record<string, unknown>>;
+}
+
+/** Parse an object with these fields; others are dropped. */
+function object<Value>(fields: { readonly [Key in keyof Value]-?: Parser<Value[Key]> }): Parser<Value> {
+  return value => {
+    const given = record(value);
+    const parsers = Object.entries<Parser<unknown>>(fields);
+    return Object.fromEntries(parsers.map(([name, parser]) => [name, parser(given[name])])) as Value;
+  };
+}
+
+function list<Value>(parser: Parser<Value>): Parser<readonly Value[]> {
+  return value => {
+    if (!Array.isArray(value)) {
+      throw new ShapeError();
+    }
+    return value.map(parser);
+  };
+}
+
+function nullable<Value>(parser: Parser<Value>): Parser<Value | null> {
+  return value => (value === null ? null : parser(value));
+}
+
+function oneOf<const Value>(...values: readonly Value[]): Parser<Value> {
+  return value => {
+    const found = values.find(each => each === value);
+    if (found === undefined) {
+      throw new ShapeError();
+    }
+    return found;
+  };
+}
+
+function text(value: unknown): string {
+  if (typeof value !== 'string') {
+    throw new ShapeError();
+  }
+  return value;
+}
+
+function flag(value: unknown): boolean {
+  if (typeof value !== 'boolean') {
+    throw new ShapeError();
+  }
+  return value;
+}
+
+function finite(value: unknown): number {
+  if (typeof value !== 'number' || !Number.isFinite(value)) {
+    throw new ShapeError();
+  }
+  return value;
+}
+
+/** Return a whole number from 0 that JavaScript holds exactly, null for everything else. */
+function count(value: unknown): number | null {
+  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : null;
+}
+
+function texts(value: unknown): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(record(value)).map(([name, each]) => [name, text(each)]));
+}
+
+const kernelState = object<KernelState>({
+  schema: oneOf(KERNEL_SCHEMA),
+  version: text,
+  pid: finite,
+  torch: nullable(text),
+  cuda_initialized: flag,
+  watching: flag,
+  device: object<DeviceState>({
+    chosen: nullable(text),
+    new_tensors: flag,
+    pending: flag,
+    present: nullable(text),
+    note: nullable(text)
+  }),
+  choices: list(
+    object<DeviceChoice>({
+      device: text,
+      uuid: nullable(text),
+      index: count,
+      name: nullable(text),
+      compute_capability: nullable(text),
+      memory_total: count,
+      memory_free: count,
+      holders: list(text)
+    })
+  ),
+  unavailable: nullable(text),
+  gpus: list(
+    object<KernelGpu>({
+      uuid: text,
+      torch_device: nullable(text),
+      process_memory: count,
+      torch_reserved: count,
+      context: flag
+    })
+  ),
+  switches: list(
+    object<Switch>({
+      name: text,
+      title: text,
+      value: nullable(text),
+      choices: list(text),
+      default: text,
+      pending: nullable(text),
+      statement: nullable(text),
+      trades: text,
+      note: nullable(text)
+    })
+  )
+});
+
+const okReply = object<Extract<KernelReply, { status: 'ok' }>>({
+  status: oneOf('ok'),
+  done: nullable(text),
+  state: kernelState
+});
+
+const errorReply = object<Extract<KernelReply, { status: 'error' }>>({
+  status: oneOf('error'),
+  reason: text,
+  state: nullable(kernelState)
+});
+
+const doctorReply = object<Extract<KernelReply, { status: 'examined' }>>({
+  status: oneOf('examined'),
+  doctor: object<Diagnosis>({
+    schema: finite,
+    version: text,
+    time: finite,
+    place: oneOf('kernel', 'server', 'shell'),
+    python: text,
+    variables: texts,
+    status: oneOf('ok', 'broken', 'warning'),
+    summary: text,
+    unfinished: list(text),
+    links: list(
+      object<Check>({
+        id: text,
+        title: text,
+        status: oneOf('ok', 'broken', 'warning', 'unknown', 'skipped'),
+        found: text,
+        reason: nullable(text),
+        remedy: nullable(text),
+        command: nullable(text),
+        evidence: texts
+      })
+    )
+  }),
+  state: nullable(kernelState)
+});
+
+/** Return the version that an unreadable reply names, which every version so far has in its state. */
+function versionIn(content: unknown): string | null {
+  try {
+    return text(record(record(content).state).version);
+  } catch {
+    return null;
+  }
+}

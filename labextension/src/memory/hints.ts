@@ -1,0 +1,193 @@
+import { holdersOf, kernelsOf, type Holder } from './holders';
+import { isGap } from '../stream/historyBuffer';
+import type { Gpu, GpuMemoryOwnership, Sample, ServerKernel, MemoryOwnership } from '../wire';
+
+/** The limits from which a hint is shown. */
+export interface Thresholds {
+  /** Seconds that a notebook has been idle. */
+  readonly idle: number;
+  /** Bytes that it holds at least. */
+  readonly memory: number;
+  /** Percent of utilization below which a GPU counts as underused. */
+  readonly utilization: number;
+  /** Seconds of low utilization. */
+  readonly window: number;
+}
+
+/** A kernel has been idle for a long time and holds memory. */
+export interface IdleHint {
+  readonly kind: 'idle';
+  readonly key: string;
+  readonly kernel: ServerKernel;
+  /** Seconds. */
+  readonly idle: number;
+  /** Bytes on all GPUs. */
+  readonly memory: number;
+  /** Whether part of it is what torch has reserved. */
+  readonly torch: boolean;
+  readonly gpus: readonly Gpu[];
+}
+
+/** A GPU had a low utilization for a long time while holders were working on it. */
+export interface UnderusedHint {
+  readonly kind: 'underused';
+  readonly key: string;
+  readonly gpu: Gpu;
+  /** Percent, the mean over `seconds`. */
+  readonly utilization: number;
+  readonly seconds: number;
+  /** The holders that were seen working there all that time. */
+  readonly holders: readonly Holder[];
+}
+
+export type Hint = IdleHint | UnderusedHint;
+
+/** A hint about a GPU stays for this long after it last applied, so that the panel does not jump with every cell. */
+const MIN_SHOWN_S = 60;
+
+/** Finds hints in the server's usage and samples. */
+export class HintFinder {
+  /** Since when each holder has been seen working on a GPU without a pause. */
+  private working: ReadonlyMap<string, number> = new Map();
+  /** The last hint about each GPU, and when it last applied. */
+  private readonly last = new Map<string, { readonly hint: UnderusedHint; readonly time: number }>();
+  private newest = NaN;
+
+  /** Return the hints that apply at the time of `sample`. `interval` is the server's time between samples. */
+  find(usage: MemoryOwnership, sample: Sample, interval: number, thresholds: Thresholds): Hint[] {
+    const { time } = sample;
+    if (isGap(this.newest, time, interval)) {
+      this.working = new Map();
+      this.last.clear();
+    }
+    this.newest = time;
+    const kernels = kernelsOf(usage);
+    const gpus = sample.gpus.flatMap((gpu): GpuWithHolders[] => {
+      const gpuUsage = usage.gpus.find(each => each.uuid === gpu.uuid);
+      return gpuUsage === undefined
+        ? []
+        : [{ gpu, usage: gpuUsage, holders: holdersOf(gpuUsage, kernels, null) }];
+    });
+    const working = gpus.flatMap(({ gpu, holders }) =>
+      holders.filter(isWorking).map(holder => holderKey(gpu, holder))
+    );
+    this.working = new Map(working.map(key => [key, this.working.get(key) ?? time]));
+    return [...idleHints(usage, gpus, time, thresholds), ...this.underusedHints(gpus, time, thresholds)];
+  }
+
+  /** Return the hints about GPUs that apply now, or applied a moment ago with holders that are still there. */
+  private underusedHints(
+    gpus: readonly GpuWithHolders[],
+    time: number,
+    thresholds: Thresholds
+  ): UnderusedHint[] {
+    return gpus.flatMap((each): UnderusedHint[] => {
+      const { uuid } = each.gpu;
+      const hint = this.underusedHint(each, time, thresholds);
+      if (hint !== null) {
+        this.last.set(uuid, { hint, time });
+        return [hint];
+      }
+      const last = this.last.get(uuid);
+      if (last === undefined) {
+        return [];
+      }
+      const keys = new Set(each.holders.map(({ key }) => key));
+      const stays =
+        time - last.time < MIN_SHOWN_S &&
+        last.hint.utilization < thresholds.utilization &&
+        last.hint.seconds >= thresholds.window &&
+        last.hint.holders.every(({ key }) => keys.has(key));
+      if (!stays) {
+        this.last.delete(uuid);
+      }
+      return stays ? [last.hint] : [];
+    });
+  }
+
+  private underusedHint(
+    { gpu, usage, holders }: GpuWithHolders,
+    now: number,
+    { utilization, window }: Thresholds
+  ): UnderusedHint | null {
+    const low = usage.means.filter(mean => mean.utilization !== null && mean.utilization < utilization);
+    if (!low.some(({ seconds }) => seconds === window)) {
+      return null;
+    }
+    const age = (holder: Holder): number => now - (this.working.get(holderKey(gpu, holder)) ?? now);
+    const working = holders.filter(holder => age(holder) >= window);
+    const together = Math.min(...working.map(age));
+    // A longer window is better evidence, as long as these holders worked all the time.
+    const mean = low.filter(({ seconds }) => seconds >= window && seconds <= together).at(-1);
+    const percent = mean?.utilization ?? null;
+    return working.length === 0 || mean === undefined || percent === null
+      ? null
+      : {
+          kind: 'underused',
+          key: `underused ${gpu.uuid}`,
+          gpu,
+          utilization: percent,
+          seconds: mean.seconds,
+          holders: working
+        };
+  }
+}
+
+interface GpuWithHolders {
+  readonly gpu: Gpu;
+  readonly usage: GpuMemoryOwnership;
+  readonly holders: readonly Holder[];
+}
+
+function holderKey(gpu: Gpu, { key }: Holder): string {
+  return `${gpu.uuid} ${key}`;
+}
+
+/** Whether a holder may be working: a busy kernel, or anything whose state is unknown. */
+function isWorking({ kind, kernel, memory }: Holder): boolean {
+  return memory !== 0 && (kind === 'process' || kind === 'terminal' || kernel?.state === 'busy');
+}
+
+function idleHints(
+  usage: MemoryOwnership,
+  gpus: readonly GpuWithHolders[],
+  now: number,
+  { idle: minIdle, memory: minMemory }: Thresholds
+): IdleHint[] {
+  const hints = usage.kernels.flatMap((kernel): IdleHint[] => {
+    const { idle_since: since } = kernel;
+    if (kernel.state !== 'idle' || since === null || now - since < minIdle) {
+      return [];
+    }
+    const own = withoutMigParents(
+      gpus.flatMap(({ gpu, usage: { holdings } }) => {
+        const holding = holdings.find(each => each.kernel === kernel.id);
+        const memory = holding?.memory ?? 0;
+        return holding === undefined || memory === 0 ? [] : [{ gpu, holding, memory }];
+      })
+    );
+    const memory = own.reduce((sum, each) => sum + each.memory, 0);
+    return memory === 0 || memory < minMemory
+      ? []
+      : [
+          {
+            kind: 'idle',
+            key: `idle ${kernel.id}`,
+            kernel,
+            idle: now - since,
+            memory,
+            torch: own.some(({ holding }) => holding.source === 'torch'),
+            gpus: own.map(({ gpu }) => gpu)
+          }
+        ];
+  });
+  // The largest first, in whole GiB, so that two of about the same size keep their order.
+  const size = (hint: IdleHint): number => Math.floor(hint.memory / 1024 ** 3);
+  return hints.sort((one, other) => size(other) - size(one));
+}
+
+/** Remove MIG parents: memory in a slice may be reported for its parent too, and must count once. */
+export function withoutMigParents<Item extends { readonly gpu: Gpu }>(items: readonly Item[]): Item[] {
+  const parents = new Set(items.map(({ gpu }) => gpu.mig_parent));
+  return items.filter(({ gpu }) => !parents.has(gpu.uuid));
+}

@@ -1,0 +1,249 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { Dialog, showDialog, type ISessionContext } from '@jupyterlab/apputils';
+import type { Kernel, ServiceManager } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Widget } from '@lumino/widgets';
+
+import { kernelKind, type ActionTarget } from './holders';
+import { holdingsOf, holdingsText, kernelNameById, shutdownLosses } from './kernelMemory';
+import type { StatusMessage } from './statusMessage';
+import { ConnectedKernel } from '../kernel/jupyterKernel';
+import type { StreamModel } from '../stream/streamModel';
+import { element } from '../ui/dom';
+import { KERNEL_SCHEMA } from '../wire';
+
+const CONNECT_TIMEOUT_MS = 5000;
+/** torch waits for the GPU's pending work before it frees its cache. */
+const FREE_CACHE_TIMEOUT_MS = 60_000;
+
+/**
+ * The actions on holders of memory, through Jupyter's own interfaces and with the user's own rights. Each one reports its
+ * result as the status message.
+ */
+export class HolderActions {
+  private readonly services: ServiceManager.IManager;
+
+  constructor(
+    private readonly app: JupyterFrontEnd,
+    private readonly model: StreamModel,
+    private readonly message: StatusMessage,
+    private readonly trans: TranslationBundle
+  ) {
+    this.services = app.serviceManager;
+  }
+
+  /** Activate the tab of a kernel or terminal; open it if it is closed. */
+  async goTo({ kernel, terminal }: ActionTarget): Promise<void> {
+    this.message.set('');
+    const name = kernel === null ? this.trans.__('terminal %1', terminal ?? '') : this.nameOf(kernel);
+    try {
+      if (kernel !== null) {
+        await this.goToKernel(kernel, name);
+      } else if (terminal !== null) {
+        await this.execute('terminal:open', { name: terminal }, name);
+      }
+    } catch (error) {
+      this.message.set(this.trans.__('%1 could not be opened: %2', name, reasonOf(error)));
+    }
+  }
+
+  /** Free torch's cache in a kernel. */
+  async freeCache(kernel: string): Promise<void> {
+    const name = this.nameOf(kernel);
+    this.message.set(this.trans.__('%1: asking its kernel to free torch’s cache…', name));
+    this.message.set(`${name}: ${await this.freeCacheIn(kernel)}`);
+  }
+
+  /** Shut down a kernel after the user has confirmed it. */
+  async shutDown(id: string): Promise<void> {
+    this.message.set('');
+    const name = this.nameOf(id);
+    const held = holdingsText(this.trans, holdingsOf(this.model, id));
+    const kernel = this.model.usage?.kernels.find(each => each.id === id) ?? null;
+    const sessions = this.sessionsOf(id);
+    const own = sessions.find(session => session.id === kernel?.session) ?? sessions[0];
+    const others = sessions.filter(session => session !== own).map(({ name: other, path }) => other || path);
+    const { button } = await showDialog({
+      title: this.trans.__('Shut down the kernel of %1?', name),
+      body: new LossesBody(
+        this.trans.__('This is lost:'),
+        shutdownLosses(this.trans, kernel, this.isBusy(id), held, others),
+        kernelKind(kernel) === 'notebook' ? this.trans.__('The notebook and its outputs stay.') : ''
+      ),
+      buttons: [
+        Dialog.cancelButton({ label: this.trans.__('Cancel') }),
+        Dialog.warnButton({ label: this.trans.__('Shut Down') })
+      ],
+      defaultButton: 0
+    });
+    if (!button.accept) {
+      return;
+    }
+    try {
+      const session = own?.id ?? null;
+      await (session === null
+        ? this.services.kernels.shutdown(id)
+        : this.services.sessions.shutdown(session));
+      this.message.set(
+        held === ''
+          ? this.trans.__('The kernel of %1 was shut down.', name)
+          : this.trans.__('The kernel of %1 was shut down. It held %2.', name, held)
+      );
+    } catch (error) {
+      this.message.set(this.trans.__('The kernel of %1 could not be shut down: %2', name, reasonOf(error)));
+    }
+  }
+
+  private async goToKernel(id: string, name: string): Promise<void> {
+    const widget = this.widgetOf(id);
+    if (widget !== null) {
+      this.app.shell.activateById(widget.id);
+      return;
+    }
+    const kernel = this.model.usage?.kernels.find(each => each.id === id);
+    const path = kernel?.path ?? this.sessionsOf(id)[0]?.path;
+    if (path === undefined || path === '') {
+      this.message.set(this.trans.__('%1 has no notebook and no console to go to.', name));
+    } else if (kernel?.kind === 'console') {
+      await this.execute('console:open', { path, activate: true }, name);
+    } else {
+      await this.execute('docmanager:open', { path }, name);
+    }
+  }
+
+  /** Execute a command of JupyterLab, which Notebook 7 may not have. */
+  private async execute(
+    command: string,
+    options: Record<string, string | boolean>,
+    name: string
+  ): Promise<void> {
+    if (this.app.commands.hasCommand(command)) {
+      await this.app.commands.execute(command, options);
+    } else {
+      this.message.set(this.trans.__('This application cannot open %1: open it in JupyterLab.', name));
+    }
+  }
+
+  /** Free torch's cache in a kernel and return the result as a sentence. */
+  private async freeCacheIn(id: string): Promise<string> {
+    const open = this.contextOf(this.widgetOf(id))?.session?.kernel ?? null;
+    const spec = this.model.usage?.kernels.find(kernel => kernel.id === id)?.spec ?? '';
+    const connection =
+      open ?? this.services.kernels.connectTo({ model: { id, name: spec }, handleComms: false });
+    try {
+      const kernel = new ConnectedKernel(connection);
+      // Without a kernelspec, the request for the language has to wait for the running cell.
+      const language = await withTimeout(CONNECT_TIMEOUT_MS, kernel.language());
+      if (language === null || !(await isConnected(connection))) {
+        return this.trans.__('its kernel cannot be reached.');
+      }
+      if (language.toLowerCase() !== 'python') {
+        return this.trans.__('its kernel speaks %1, not Python.', language);
+      }
+      return await this.requestFreeCache(kernel);
+    } catch (error) {
+      return reasonOf(error);
+    } finally {
+      if (connection !== open) {
+        connection.dispose();
+      }
+    }
+  }
+
+  private async requestFreeCache(kernel: ConnectedKernel): Promise<string> {
+    // A kernel with gpuwidget replies at once; only then is it worth waiting for the slow request.
+    if ((await kernel.request({ schema: KERNEL_SCHEMA, ask: 'state' })) === null) {
+      return this.trans.__(
+        'its kernel did not answer: gpuwidget is not loaded in it (%load_ext gpuwidget), or a long call holds it.'
+      );
+    }
+    const reply = await kernel.request({ schema: KERNEL_SCHEMA, ask: 'free_cache' }, FREE_CACHE_TIMEOUT_MS);
+    if (reply === null) {
+      return this.trans.__('its kernel is still at it: torch waits for what the GPU is doing.');
+    }
+    return reply.status === 'error'
+      ? reply.reason
+      : ((reply.status === 'ok' ? reply.done : null) ??
+          this.trans.__('its kernel did not say what it freed.'));
+  }
+
+  private widgetOf(kernel: string): Widget | null {
+    const path = this.model.usage?.kernels.find(each => each.id === kernel)?.path ?? null;
+    const widgets = [...this.app.shell.widgets('main')].filter(
+      widget => this.contextOf(widget)?.session?.kernel?.id === kernel
+    );
+    // A console may share a notebook's kernel: the tab that the session is named after.
+    return widgets.find(widget => this.contextOf(widget)?.path === path) ?? widgets[0] ?? null;
+  }
+
+  private contextOf(widget: Widget | null): ISessionContext | null {
+    return (widget as { sessionContext?: ISessionContext } | null)?.sessionContext ?? null;
+  }
+
+  private sessionsOf(kernel: string): { id: string; name: string; path: string }[] {
+    return [...this.services.sessions.running()].filter(session => session.kernel?.id === kernel);
+  }
+
+  private isBusy(kernel: string): boolean {
+    const state = this.model.usage?.kernels.find(each => each.id === kernel)?.state;
+    return state === 'busy' || this.contextOf(this.widgetOf(kernel))?.session?.kernel?.status === 'busy';
+  }
+
+  private nameOf(kernel: string): string {
+    return kernelNameById(this.trans, this.model, kernel, this.sessionsOf(kernel)[0]?.name ?? null);
+  }
+}
+
+/** The content of the shutdown dialog: the losses as a list between two sentences. */
+class LossesBody extends Widget {
+  constructor(before: string, losses: readonly string[], after: string) {
+    const items = losses.map(loss => element('li', '', loss));
+    super({
+      node: element(
+        'div',
+        'holder-losses',
+        element('div', '', before),
+        element('ul', '', ...items),
+        element('div', '', after)
+      )
+    });
+  }
+}
+
+/** Wait until a connection is established or has failed, and return which of both. */
+function isConnected(connection: Kernel.IKernelConnection): Promise<boolean> {
+  return new Promise(resolve => {
+    const settle = (): void => {
+      window.clearTimeout(timer);
+      connection.connectionStatusChanged.disconnect(check);
+      resolve(connection.connectionStatus === 'connected');
+    };
+    const check = (): void => {
+      if (connection.connectionStatus !== 'connecting') {
+        settle();
+      }
+    };
+    const timer = window.setTimeout(settle, CONNECT_TIMEOUT_MS);
+    connection.connectionStatusChanged.connect(check);
+    check();
+  });
+}
+
+/** Return the result of `promise`, null if there is none in time. */
+async function withTimeout<Value>(milliseconds: number, promise: Promise<Value>): Promise<Value | null> {
+  let timer = 0;
+  const timeout = new Promise<null>(resolve => {
+    timer = window.setTimeout(() => {
+      resolve(null);
+    }, milliseconds);
+  });
+  try {
+    return await Promise.race([promise, timeout]);
+  } finally {
+    window.clearTimeout(timer);
+  }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

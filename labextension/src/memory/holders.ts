@@ -1,0 +1,243 @@
+import { PathExt } from '@jupyterlab/coreutils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { duration } from '../ui/format';
+import type { GpuMemoryOwnership, MemoryHolder, ServerKernel, MemoryOwnership } from '../wire';
+
+export type HolderKind = 'notebook' | 'console' | 'kernel' | 'terminal' | 'process' | 'unattributed';
+
+/** A holder of memory on one GPU. */
+export interface Holder {
+  /** Identifies the holder, also in later messages. */
+  readonly key: string;
+  readonly kind: HolderKind;
+  /** Whether it is the active notebook. */
+  readonly active: boolean;
+  /** The server's kernel, null for other processes and after the kernel has ended. */
+  readonly kernel: ServerKernel | null;
+  /** What the server sent about it, null for unattributed memory. */
+  readonly holding: MemoryHolder | null;
+  /** Bytes, null if unknown. */
+  readonly memory: number | null;
+}
+
+/** A kernel or terminal of this server, which the user may act on; other processes cannot be touched. */
+export interface ActionTarget {
+  readonly kernel: string | null;
+  readonly terminal: string | null;
+}
+
+/** A holder moves up in the list only past those that it exceeds by this factor and this many bytes. */
+const CLEARLY_LARGER = 1.1;
+const CLEARLY_LARGER_BYTES = 64 * 1024 ** 2;
+/** A shorter idle time is not shown. */
+const MIN_IDLE_S = 60;
+
+/** Return the holders of memory on one GPU in the server's order, unattributed memory last. */
+export function holdersOf(
+  { holdings, unattributed, reason }: GpuMemoryOwnership,
+  kernels: ReadonlyMap<string, ServerKernel>,
+  activeKernel: string | null
+): Holder[] {
+  const holders = holdings.map((holding, index): Holder => {
+    const kernel = holding.kernel === null ? null : (kernels.get(holding.kernel) ?? null);
+    return {
+      key: keyOf(holding, index),
+      kind: kindOf(holding, kernel),
+      active: holding.kernel !== null && holding.kernel === activeKernel,
+      kernel,
+      holding,
+      memory: holding.memory
+    };
+  });
+  // A line for 0 bytes would be noise, one for an unknown amount is not.
+  if (unattributed === null ? reason !== null : unattributed > 0) {
+    holders.push({
+      key: 'unattributed',
+      kind: 'unattributed',
+      active: false,
+      kernel: null,
+      holding: null,
+      memory: unattributed
+    });
+  }
+  return holders;
+}
+
+/**
+ * Return the holders in the order of their lines: the active notebook first, unattributed memory last, the others by
+ * size. Holders of about the same size keep the order of `before`, the keys as they were shown.
+ */
+export function sortedHolders(holders: readonly Holder[], before: readonly string[]): Holder[] {
+  const positions = new Map(before.map((key, index) => [key, index]));
+  const known = holders.filter(({ key }) => positions.has(key));
+  known.sort((a, b) => (positions.get(a.key) ?? 0) - (positions.get(b.key) ?? 0));
+  const order = [...known, ...holders.filter(({ key }) => !positions.has(key))];
+  // An insertion sort: each holder moves up past those that it clearly exceeds, and no further.
+  for (let index = 1; index < order.length; index++) {
+    for (let at = index; at > 0; at--) {
+      const [above, below] = [order[at - 1], order[at]];
+      if (above === undefined || below === undefined || !outranks(below, above)) {
+        break;
+      }
+      order[at - 1] = below;
+      order[at] = above;
+    }
+  }
+  return order;
+}
+
+/** Return the kernels of `usage` by their ids. */
+export function kernelsOf(usage: MemoryOwnership | null): ReadonlyMap<string, ServerKernel> {
+  return new Map(usage?.kernels.map(kernel => [kernel.id, kernel]));
+}
+
+/** Return whether a kernel belongs to a notebook, a console or neither. */
+export function kernelKind(kernel: ServerKernel | null): 'notebook' | 'console' | 'kernel' {
+  return kernel?.kind === 'notebook' || kernel?.kind === 'console' ? kernel.kind : 'kernel';
+}
+
+/** Return the kernel or terminal that actions on `holder` apply to, null if it is neither. */
+export function targetOf({ kernel, holding }: Holder): ActionTarget | null {
+  if (kernel !== null) {
+    return { kernel: kernel.id, terminal: null };
+  }
+  const terminal = holding?.terminal ?? null;
+  return terminal === null ? null : { kernel: null, terminal };
+}
+
+/** Return a holder's name and the full text for its tooltip. */
+export function holderName(
+  trans: TranslationBundle,
+  { kind, kernel, holding }: Holder,
+  kernels: Iterable<ServerKernel>
+): [string, string] {
+  switch (kind) {
+    case 'notebook':
+    case 'console':
+    case 'kernel':
+      return kernel === null
+        ? [trans.__('a kernel that has ended'), holding?.kernel ?? '']
+        : [kernelName(trans, kernel, kernels), kernelPath(trans, kernel)];
+    case 'terminal': {
+      const terminal = trans.__('terminal %1', holding?.terminal ?? '');
+      const command = commandOf(holding);
+      return [command === '' ? terminal : `${terminal} · ${command}`, command];
+    }
+    case 'process': {
+      const { pid = null, user = null } = holding ?? {};
+      const process = pid === null ? trans.__('a process') : trans.__('process %1', String(pid));
+      const owner = [user, commandOf(holding)].filter(part => part !== null && part !== '').join(': ');
+      return owner === '' ? [process, ''] : [owner, `${owner} (${process})`];
+    }
+    case 'unattributed':
+      return [trans.__('unattributed'), trans.__('In use, and nobody can tell by whom')];
+  }
+}
+
+/** Return the name of a kernel's notebook or console, preceded by its folder if another one has the same name. */
+export function kernelName(
+  trans: TranslationBundle,
+  kernel: ServerKernel,
+  kernels: Iterable<ServerKernel>
+): string {
+  const name = fileName(kernel);
+  if (name === null || name === '') {
+    return trans.__('kernel %1 (%2)', kernel.spec, kernel.id.slice(0, 8));
+  }
+  const { path } = kernel;
+  const namesakes = [...kernels].filter(
+    other => other.id !== kernel.id && fileName(other) === name && other.path !== path
+  );
+  if (path === null || kernelKind(kernel) !== 'notebook' || namesakes.length === 0) {
+    return name;
+  }
+  const folder = PathExt.basename(PathExt.dirname(path));
+  const short = `${folder}/${name}`;
+  const unique = folder !== '' && !namesakes.some(other => `/${other.path ?? ''}`.endsWith(`/${short}`));
+  return unique ? short : path;
+}
+
+/** Return a kernel's path or name with its kernelspec, for a tooltip. */
+export function kernelPath(trans: TranslationBundle, kernel: ServerKernel): string {
+  const place = kernelKind(kernel) === 'notebook' ? kernel.path : kernel.name;
+  return [place, trans.__('kernel %1 (%2)', kernel.spec, kernel.id.slice(0, 8))]
+    .filter(part => part !== null)
+    .join(' · ');
+}
+
+/** Return a kernel's state, such as `busy` or `idle 3 h`; empty if it is unknown. `now` is in epoch seconds. */
+export function kernelStateText(trans: TranslationBundle, kernel: ServerKernel | null, now: number): string {
+  switch (kernel?.state) {
+    case 'idle':
+      return kernel.idle_since === null || !(now - kernel.idle_since >= MIN_IDLE_S)
+        ? trans.__('idle')
+        : trans.__('idle %1', approximateDuration(now - kernel.idle_since));
+    case 'busy':
+      return trans.__('busy');
+    case 'starting':
+      return trans.__('starting');
+    case 'restarting':
+      return trans.__('restarting');
+    case 'dead':
+      return trans.__('dead');
+    default:
+      return '';
+  }
+}
+
+/** Return a duration in one unit, rounded down: `12 min`, `3 h`, `2 d`. */
+export function approximateDuration(seconds: number): string {
+  if (seconds < 3600) {
+    return seconds < 60 ? duration(seconds) : `${String(Math.floor(seconds / 60))} min`;
+  }
+  const hours = Math.floor(seconds / 3600);
+  return hours < 48 ? `${String(hours)} h` : `${String(Math.floor(hours / 24))} d`;
+}
+
+/** Return GPUs by their numbers: `GPU 0`, `GPUs 0, 2`. */
+export function gpuNumbers(trans: TranslationBundle, numbers: readonly string[]): string {
+  return numbers.length === 1 ? trans.__('GPU %1', numbers[0]) : trans.__('GPUs %1', numbers.join(', '));
+}
+
+function outranks(one: Holder, other: Holder): boolean {
+  const [rank, otherRank] = [rankOf(one), rankOf(other)];
+  if (rank !== otherRank) {
+    return rank < otherRank;
+  }
+  // An unknown size comes after all known ones.
+  const [size, otherSize] = [one.memory ?? -1, other.memory ?? -1];
+  return otherSize < 0
+    ? size >= 0
+    : size > CLEARLY_LARGER * otherSize && size > otherSize + CLEARLY_LARGER_BYTES;
+}
+
+function rankOf({ active, kind }: Holder): number {
+  return active ? 0 : kind === 'unattributed' ? 2 : 1;
+}
+
+function keyOf({ kernel, terminal, pid }: MemoryHolder, index: number): string {
+  if (kernel !== null) {
+    return `kernel ${kernel}`;
+  }
+  if (terminal !== null) {
+    return `terminal ${terminal}`;
+  }
+  return pid === null ? `index ${String(index)}` : `pid ${String(pid)}`;
+}
+
+function kindOf(holding: MemoryHolder, kernel: ServerKernel | null): HolderKind {
+  if (holding.kernel !== null) {
+    return kernelKind(kernel);
+  }
+  return holding.terminal === null ? 'process' : 'terminal';
+}
+
+/** Return a process's program and arguments on one line, empty if they are unknown. */
+function commandOf(holding: MemoryHolder | null): string {
+  return [holding?.program, holding?.arguments].filter(Boolean).join(' ');
+}
+
+function fileName({ name, path }: ServerKernel): string | null {
+  return name ?? (path === null ? null : PathExt.basename(path));
+}

@@ -1,0 +1,198 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import {
+  choiceText,
+  defaultText,
+  emptiestChosenText,
+  emptiestGpu,
+  emptiestText,
+  withCurrentFree
+} from './deviceChoices';
+import { NoticeView } from './notice';
+import { deviceNotes, kernelNotice } from './panelMessages';
+import type { PanelState } from './panelState';
+import type { ActiveKernel } from '../kernel/activeKernel';
+import type { GpuNow, ServerInfo } from '../stream/streamModel';
+import { element, openListOnKeys, setAttribute, Text } from '../ui/dom';
+import type { DeviceChoice, KernelState } from '../wire';
+
+const SLOT = '\u0000';
+
+/** The default device of the active notebook, and whether its cells are watched. */
+export class DeviceSection {
+  readonly node: HTMLElement;
+  private readonly notebook = new Text('device-notebook', 'b');
+  private readonly busy = new Text('device-busy');
+  private readonly dropdown: DeviceDropdown;
+  private readonly watch = element('button', 'device-watch jp-Button jp-mod-styled');
+  private readonly newTensors = element('input', '');
+  private readonly notes = new Text('device-notes', 'div');
+  private readonly notice: NoticeView;
+
+  constructor(
+    private readonly trans: TranslationBundle,
+    private readonly kernels: ActiveKernel,
+    private readonly panelState: PanelState,
+    showMessage: (sentence: string) => void
+  ) {
+    this.dropdown = new DeviceDropdown(trans, (device, asEmptiest) => {
+      showMessage(asEmptiest === null ? '' : emptiestChosenText(trans, asEmptiest));
+      void kernels.setDevice(device, this.newTensors.checked);
+    });
+    this.watch.type = 'button';
+    this.watch.textContent = trans.__('Watch');
+    this.watch.title = trans.__(
+      'Annotate every cell of this notebook with what it did to the GPU (%gpu watch on)'
+    );
+    this.watch.onclick = () => {
+      // Read from the model: the button is written only in the next frame.
+      void kernels.setWatching(!kernels.watching);
+    };
+    this.newTensors.type = 'checkbox';
+    this.newTensors.onchange = () => {
+      const { checked } = this.newTensors;
+      const chosen = kernels.state?.device.chosen ?? null;
+      panelState.newTensors = checked;
+      if (chosen !== null) {
+        void kernels.setDevice(chosen, checked);
+      }
+    };
+    const newTensors = element(
+      'label',
+      'device-new-tensors',
+      this.newTensors,
+      trans.__('New tensors too (1–2 µs a call)')
+    );
+    newTensors.title = trans.__(
+      'Off: only the current CUDA device moves, which is what "cuda" without an index means, and costs nothing. On: tensors made without a device go there too, which costs every torch call 1–2 µs.'
+    );
+    this.notice = new NoticeView(trans, () => {
+      void kernels.load();
+    });
+    // The notebook's name is an element of its own within the translated sentence.
+    const [before = '', after = ''] = trans.__('Default device of %1', SLOT).split(SLOT);
+    this.node = element(
+      'section',
+      'device-section',
+      element(
+        'div',
+        'device-title',
+        element('span', 'device-label', before, this.notebook.node, after),
+        this.busy.node
+      ),
+      element('div', 'device-controls', this.dropdown.node, this.watch),
+      newTensors,
+      this.notes.node,
+      this.notice.node
+    );
+    this.node.setAttribute('aria-label', trans.__('The notebook in front'));
+  }
+
+  /** Show the state of the kernel. `gpus` are in the server's newest sample; `server` is null before it sent one. */
+  update(server: ServerInfo | null, gpus: readonly GpuNow[]): void {
+    const { view, state, age } = this.kernels;
+    const notice = kernelNotice(this.trans, view, server);
+    this.notebook.set(view.notebook ?? this.trans.__('(no notebook)'), view.notebook ?? '');
+    this.busy.set(
+      view.busy ? this.trans.__('busy') : '',
+      view.busy ? this.trans.__('The kernel is running a cell: a choice holds from the next one') : ''
+    );
+    const { requested } = view;
+    const device = requested.device === undefined ? (state?.device.chosen ?? null) : requested.device;
+    const choices = withCurrentFree(state?.choices ?? [], gpus, age);
+    this.dropdown.update(state, choices, device, notice?.text ?? state?.unavailable ?? '');
+    this.watch.disabled = state === null;
+    setAttribute(this.watch, 'aria-pressed', String(this.kernels.watching));
+    this.newTensors.disabled = state === null || state.choices.length === 0;
+    if (requested.device === undefined) {
+      const chosen = state !== null && state.device.chosen !== null;
+      this.newTensors.checked = chosen ? state.device.new_tensors : this.panelState.newTensors;
+    }
+    setAttribute(this.notes.node, 'aria-live', view.silentFor === null ? 'polite' : 'off');
+    this.notes.set(deviceNotes(this.trans, view, server?.version ?? null));
+    this.notice.show(notice);
+  }
+
+  /** Focus the dropdown, or the button that loads gpuwidget. Return whether either can have the focus. */
+  focus(): boolean {
+    if (this.dropdown.node.disabled) {
+      return this.notice.focus();
+    }
+    this.dropdown.node.focus();
+    return true;
+  }
+}
+
+const NO_DEVICE = '';
+/** The value of the choice "the emptiest GPU"; no torch device has this name. */
+const EMPTIEST = 'emptiest';
+
+/** The default torch device as a native `select`, which brings its own keyboard and screen reader support. */
+class DeviceDropdown {
+  readonly node = element('select', 'device-dropdown jp-mod-styled');
+  private emptiest: DeviceChoice | null = null;
+  private device: string | null = null;
+
+  /** `onChosen` receives the device, null for none, and the choice itself if it was made as the emptiest GPU. */
+  constructor(
+    private readonly trans: TranslationBundle,
+    onChosen: (device: string | null, asEmptiest: DeviceChoice | null) => void
+  ) {
+    this.node.setAttribute('aria-label', trans.__('Default torch device'));
+    this.node.onchange = () => {
+      const { value } = this.node;
+      if (value !== EMPTIEST) {
+        onChosen(value === NO_DEVICE ? null : value, null);
+      } else if (this.emptiest !== null) {
+        // From here on it is a choice like any other: the dropdown shows the device.
+        this.node.value = this.emptiest.device;
+        onChosen(this.emptiest.device, this.emptiest);
+      } else {
+        this.node.value = this.device ?? NO_DEVICE;
+      }
+    };
+    openListOnKeys(this.node);
+    this.update(null, [], null, '');
+  }
+
+  /** Offer `choices` with `device` selected. Without a `state` it is disabled, with the reason as its title. */
+  update(
+    state: KernelState | null,
+    choices: readonly DeviceChoice[],
+    device: string | null,
+    reason: string
+  ): void {
+    const offered: [string, string][] = [[NO_DEVICE, defaultText(this.trans, state?.device ?? null)]];
+    for (const choice of choices) {
+      offered.push([choice.device, choiceText(this.trans, choice)]);
+    }
+    this.device = device;
+    this.emptiest = emptiestGpu(choices, device);
+    if (this.emptiest !== null) {
+      offered.push([EMPTIEST, emptiestText(this.trans, this.emptiest)]);
+    }
+    const selected = device ?? NO_DEVICE;
+    if (!offered.some(([value]) => value === selected)) {
+      offered.push([selected, selected]);
+    }
+    this.write(offered);
+    this.node.value = selected;
+    this.node.disabled = state === null || choices.length === 0;
+    const text = offered.find(([value]) => value === selected)?.[1] ?? '';
+    setAttribute(this.node, 'title', this.node.disabled && reason !== '' ? reason : text);
+  }
+
+  /** Update the options in place, so that an open list stays open with the same option highlighted. */
+  private write(offered: readonly [string, string][]): void {
+    while (this.node.options.length > offered.length) {
+      this.node.remove(this.node.options.length - 1);
+    }
+    offered.forEach(([device, text], index) => {
+      const option = this.node.options[index] ?? this.node.appendChild(document.createElement('option'));
+      if (option.value !== device || option.text !== text) {
+        option.value = device;
+        option.text = text;
+      }
+    });
+  }
+}

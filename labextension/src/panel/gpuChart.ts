@@ -1,0 +1,134 @@
+import uPlot from 'uplot';
+
+import { bandAt, bandsPlugin, type Band } from '../ui/chartBands';
+import { setAttribute } from '../ui/dom';
+import type { Palette } from '../ui/chartBands';
+import type { Curve, HistoryBuffer } from '../stream/historyBuffer';
+
+/** The data that a chart draws. */
+export interface ChartData {
+  readonly past: HistoryBuffer;
+  readonly uuid: string;
+  /** The GPU's memory in bytes, to draw the used memory in percent. */
+  readonly total: number | null;
+  readonly seconds: number;
+  /** Seconds without a sample after which the lines are interrupted. */
+  readonly gap: number;
+  /** When cells of the active notebook used the GPU. */
+  readonly bands: readonly Band[];
+}
+
+/** The live chart of one GPU: utilization as a filled line, memory as a dashed one, both in percent. */
+export class GpuChart {
+  readonly node = document.createElement('div');
+  private readonly curve: Curve = [[], [], []];
+  private readonly observer: ResizeObserver;
+  private plot: uPlot | null = null;
+  private width = 0;
+  private drawnAt = NaN;
+  private data: ChartData | null = null;
+
+  constructor(
+    className: string,
+    private readonly height: number,
+    private readonly palette: () => Palette
+  ) {
+    this.node.className = className;
+    this.node.setAttribute('role', 'img');
+    this.node.onpointermove = event => {
+      setAttribute(this.node, 'title', this.bandUnder(event));
+    };
+    this.observer = new ResizeObserver(entries => {
+      this.resize(Math.floor(entries[0]?.contentRect.width ?? 0));
+    });
+    this.observer.observe(this.node);
+  }
+
+  /**
+   * Draw the newest samples if the chart is `visible`, unless the lines would move by less than two pixels. An invisible
+   * chart is drawn when it becomes visible or is resized.
+   */
+  update(data: ChartData, visible: boolean): void {
+    if (this.data?.past !== data.past || this.data.seconds !== data.seconds) {
+      this.drawnAt = NaN;
+    }
+    this.data = data;
+    const newest = data.past.newest;
+    const moved = Math.abs(newest - this.drawnAt);
+    if (visible && this.width > 0 && !(moved < (2 * data.seconds) / this.width)) {
+      this.draw(data, newest);
+    }
+  }
+
+  /** Redraw the chart in the colors of the current theme. */
+  redraw(): void {
+    this.plot?.redraw(false);
+  }
+
+  /** Remove the canvas and stop observing the size. */
+  dispose(): void {
+    this.observer.disconnect();
+    this.plot?.destroy();
+    this.plot = null;
+  }
+
+  private draw(data: ChartData, newest: number): void {
+    this.drawnAt = newest;
+    if (Number.isNaN(newest)) {
+      return;
+    }
+    data.past.curve(data.uuid, newest - data.seconds, data.total, data.gap, this.curve);
+    const plot = (this.plot ??= this.create());
+    plot.batch(() => {
+      plot.setData(this.curve, false);
+      plot.setScale('x', { min: newest - data.seconds, max: newest });
+    });
+  }
+
+  private resize(width: number): void {
+    if (width === this.width) {
+      return;
+    }
+    this.width = width;
+    if (width === 0) {
+      return; // A hidden chart is drawn when it has a size again.
+    }
+    this.plot?.setSize({ width, height: this.height });
+    if (this.data !== null) {
+      this.draw(this.data, this.data.past.newest);
+    }
+  }
+
+  private bandUnder({ clientX }: MouseEvent): string {
+    if (this.plot === null || this.data === null) {
+      return '';
+    }
+    const time = this.plot.posToVal(clientX - this.node.getBoundingClientRect().left, 'x');
+    return bandAt(this.data.bands, time)?.title ?? '';
+  }
+
+  private create(): uPlot {
+    const hidden = { show: false };
+    const options: uPlot.Options = {
+      width: this.width,
+      height: this.height,
+      padding: [1, 0, 1, 0],
+      plugins: [bandsPlugin(() => this.data?.bands ?? [], this.palette)],
+      legend: hidden,
+      cursor: hidden,
+      axes: [hidden, hidden],
+      scales: { x: { time: false, auto: false }, y: { auto: false, range: [0, 100] } },
+      series: [
+        {},
+        {
+          stroke: () => this.palette().utilization,
+          fill: () => this.palette().area,
+          width: 1.25,
+          points: hidden
+        },
+        { stroke: () => this.palette().memory, width: 1.25, dash: [3, 2], points: hidden }
+      ]
+    };
+    return new uPlot(options, this.curve, this.node);
+  }
+}

@@ -1,0 +1,321 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Widget } from '@lumino/widgets';
+
+import { CellsSection } from './cellsSection';
+import { DeviceSection } from './deviceSection';
+import { GpuList } from './gpuList';
+import { HintList } from './hintList';
+import { NoticeView, StatusMessageView } from './notice';
+import { serverNotice, type Notice } from './panelMessages';
+import type { PanelState } from './panelState';
+import { SettingsSection } from './settingsSection';
+
+import { HintFinder, type Hint, type Thresholds } from '../memory/hints';
+import { kernelsOf } from '../memory/holders';
+import type { ShownSections } from '../settings';
+import { withoutMemory } from '../stream/streamModel';
+import type { ICellRuns, IGpuPanel, IHolderActions, IMonitor, PanelSection } from '../tokens';
+import type { Band } from '../ui/chartBands';
+import { element, setAttribute, Text } from '../ui/dom';
+import { duration } from '../ui/format';
+import { gpuIcon } from '../ui/icon';
+import { readPalette, type Palette } from '../ui/chartBands';
+
+/** Below this width in pixels the layout of a row is narrow, from the other one on it is wide. */
+const NARROW = 280;
+const WIDE = 360;
+const NO_BANDS: readonly Band[] = [];
+
+/** What the panel shows beside the stream. */
+export interface PanelOptions {
+  readonly panelState: PanelState;
+  readonly cells: ICellRuns;
+  readonly holders: IHolderActions;
+  /** The limits from which hints are shown. */
+  readonly thresholds: Thresholds;
+  /** Which parts are shown. */
+  readonly shown: ShownSections;
+}
+
+/** The panel of the sidebar. It opens the stream and queries the kernel only while it is visible. */
+export class GpuPanel extends Widget implements IGpuPanel {
+  readonly panelState: PanelState;
+  private readonly rate = new Text('panel-rate');
+  private readonly header: HTMLElement;
+  private readonly recording = new Text('panel-recording', 'div');
+  private readonly notice: NoticeView;
+  private readonly device: DeviceSection;
+  private readonly settings: SettingsSection;
+  private readonly legend: HTMLElement;
+  private readonly span = new Text('');
+  /** The only part that scrolls, so that no section squeezes another one. */
+  private readonly scroll: HTMLElement;
+  private readonly list: GpuList;
+  private readonly cells: ICellRuns;
+  private readonly cellsSection: CellsSection;
+  private readonly hintList: HintList;
+  private readonly message: StatusMessageView;
+  private readonly hintFinder = new HintFinder();
+  private thresholds: Thresholds;
+  private shown: ShownSections;
+  private readonly sections: PanelSection[] = [];
+  private palette: Palette | null = null;
+  /** Whether the dropdown is to be focused once it is enabled. */
+  private deviceFocusRequested = false;
+
+  constructor(
+    private readonly trans: TranslationBundle,
+    private readonly monitor: IMonitor,
+    { cells, panelState, holders, thresholds, shown }: PanelOptions
+  ) {
+    super();
+    this.id = 'jp-gpuwidget-panel';
+    this.addClass('jp-gpuwidget-panel');
+    this.title.icon = gpuIcon;
+    this.title.caption = trans.__('GPUs');
+    this.node.tabIndex = -1;
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('GPUs'));
+    this.cells = cells;
+    this.panelState = panelState;
+    this.thresholds = thresholds;
+    this.shown = shown;
+    this.notice = new NoticeView(trans, () => undefined);
+    this.cellsSection = new CellsSection(trans, cells, panelState);
+    this.device = new DeviceSection(trans, monitor.kernels, panelState, sentence => {
+      holders.message.set(sentence);
+    });
+    this.settings = new SettingsSection(trans, monitor.kernels, panelState);
+    const palette = (): Palette => (this.palette ??= readPalette(this.node));
+    this.list = new GpuList({ trans, palette, holders, panelState });
+    this.hintList = new HintList(trans, holders, panelState);
+    this.message = new StatusMessageView(trans, holders.message);
+    this.legend = element(
+      'div',
+      'panel-legend',
+      element('span', 'panel-legend-utilization', trans.__('utilization')),
+      element('span', 'panel-legend-memory', trans.__('memory')),
+      this.span.node
+    );
+    this.header = element(
+      'div',
+      'panel-header',
+      element('span', 'panel-dot'),
+      element('h2', '', trans.__('GPUs')),
+      this.rate.node
+    );
+    this.scroll = element(
+      'div',
+      'panel-scroll',
+      this.settings.node,
+      this.recording.node,
+      this.notice.node,
+      this.hintList.node,
+      this.legend,
+      this.list.node
+    );
+    this.node.append(this.header, this.device.node, this.scroll, this.cellsSection.node, this.message.node);
+    monitor.changed.connect(this.update, this);
+    cells.changed.connect(this.update, this);
+    panelState.changed.connect(this.update, this);
+    document.addEventListener('visibilitychange', this.updateVisibility);
+  }
+
+  /** Redraw the charts in the colors of the current theme. */
+  redraw(): void {
+    this.palette = null;
+    this.list.redraw();
+  }
+
+  addAction(label: string, title: string, execute: () => void): void {
+    const button = element('button', 'panel-action', label);
+    button.type = 'button';
+    button.title = title;
+    button.onclick = execute;
+    this.header.append(button);
+  }
+
+  addSection(section: PanelSection): void {
+    this.sections.push(section);
+    this.scroll.append(section.node);
+  }
+
+  /** Apply new settings. */
+  configure(thresholds: Thresholds, shown: ShownSections): void {
+    this.thresholds = thresholds;
+    this.shown = shown;
+    this.updateVisibility();
+  }
+
+  focusDevice(): void {
+    this.deviceFocusRequested = !this.device.focus();
+    if (this.deviceFocusRequested) {
+      // A disabled dropdown cannot have the focus.
+      this.node.focus();
+    }
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    document.removeEventListener('visibilitychange', this.updateVisibility);
+    this.monitor.changed.disconnect(this.update, this);
+    this.cells.changed.disconnect(this.update, this);
+    this.panelState.changed.disconnect(this.update, this);
+    this.monitor.setPanelVisible(false);
+    this.cells.setVisible(false);
+    this.list.dispose();
+    this.settings.dispose();
+    this.message.dispose();
+    for (const section of this.sections) {
+      section.dispose();
+    }
+    super.dispose();
+  }
+
+  protected override onAfterShow(): void {
+    this.updateVisibility();
+  }
+
+  protected override onAfterAttach(): void {
+    this.updateVisibility();
+  }
+
+  protected override onAfterHide(): void {
+    this.updateVisibility();
+  }
+
+  protected override onBeforeDetach(): void {
+    this.monitor.setPanelVisible(false);
+    this.cells.setVisible(false);
+  }
+
+  protected override onResize({ width }: Widget.ResizeMessage): void {
+    if (width > 0) {
+      // An attribute, since a container query would cost each layout twice.
+      setAttribute(this.node, 'data-size', width < NARROW ? 'narrow' : width < WIDE ? 'normal' : 'wide');
+    }
+  }
+
+  protected override onActivateRequest(): void {
+    // A command may have focused another part of the panel already.
+    if (!this.node.contains(document.activeElement)) {
+      this.focusDevice();
+    }
+  }
+
+  protected override onUpdateRequest(): void {
+    if (!this.isVisible) {
+      return;
+    }
+    const { model, kernels, connectionState: link } = this.monitor;
+    const origin = model.sample?.origin;
+    const quiet = this.monitor.silentFor;
+    const live = link === 'open' && quiet === null;
+    setAttribute(
+      this.node,
+      'data-link',
+      live ? 'live' : link === 'open' || link === 'opening' ? 'waiting' : 'lost'
+    );
+    this.rate.set(this.rateText(live), live ? this.rateTitle() : '');
+    const recording = origin?.recording ?? null;
+    this.recording.set(recording ?? '');
+    this.recording.node.hidden = recording === null;
+    this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
+    this.device.update(model.server, live && this.monitor.hasSample ? model.gpus(null, null) : []);
+    this.moveRequestedFocus();
+    this.settings.node.hidden = !this.shown.switches;
+    if (this.shown.switches) {
+      this.settings.update();
+    }
+    this.span.set(this.spanText(model.seconds), this.shown.bands ? this.clockSkewTitle() : '');
+    this.legend.hidden = (model.sample?.gpus.length ?? 0) === 0;
+    const { state, view } = kernels;
+    const hints = this.shown.hints ? this.hints() : [];
+    this.hintList.update(hints, kernelsOf(model.usage));
+    this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state), {
+      activeKernel: view.kernel?.id ?? null,
+      hinted: new Set(hints.flatMap(hint => (hint.kind === 'idle' ? hint.kernel.id : []))),
+      bands: uuid => (this.shown.bands ? this.cells.bands(uuid) : NO_BANDS),
+      holders: this.shown.holders
+    });
+    if (this.shown.cells) {
+      this.cellsSection.update();
+    } else {
+      this.cellsSection.node.hidden = true;
+    }
+    for (const section of this.sections.filter(({ node }) => !node.hidden)) {
+      section.update();
+    }
+  }
+
+  private readonly updateVisibility = (): void => {
+    const visible = this.isVisible && document.visibilityState === 'visible';
+    this.monitor.setPanelVisible(visible);
+    // Outputs and clocks are read only for parts that are shown.
+    this.cells.setVisible(visible && (this.shown.cells || this.shown.bands));
+    this.update();
+  };
+
+  /** Move the focus to the dropdown once it is enabled, unless the user has moved it meanwhile. */
+  private moveRequestedFocus(): void {
+    if (this.deviceFocusRequested) {
+      this.deviceFocusRequested = document.activeElement === this.node && !this.device.focus();
+    }
+  }
+
+  private hints(): Hint[] {
+    const { usage, sample, server } = this.monitor.model;
+    return usage === null || sample === null
+      ? []
+      : this.hintFinder.find(usage, sample, server?.interval ?? 0, this.thresholds);
+  }
+
+  private spanText(seconds: number): string {
+    return seconds >= 60 && seconds % 60 === 0
+      ? this.trans.__('last %1 min', seconds / 60)
+      : this.trans.__('last %1', duration(seconds));
+  }
+
+  private clockSkewTitle(): string {
+    const { seconds } = this.cells.clockSkew;
+    return seconds === null
+      ? ''
+      : this.trans.__(
+          'Which cell ran when is not shown: the clocks of the kernel and of the server differ by %1.',
+          duration(Math.abs(seconds))
+        );
+  }
+
+  private rateText(live: boolean): string {
+    const interval = this.monitor.model.server?.interval;
+    if (!live || interval === undefined) {
+      return this.monitor.connectionState === 'lost' ? this.trans.__('reconnecting…') : '';
+    }
+    return interval < 1
+      ? this.trans.__('%1 Hz', Math.round(10 / interval) / 10)
+      : this.trans.__('every %1 s', Math.round(10 * interval) / 10);
+  }
+
+  /** Return why the rate differs from that of the settings or of the server, empty if it does not. */
+  private rateTitle(): string {
+    const { server, ownInterval, minInterval } = this.monitor.model;
+    const seconds = (interval: number): number => Math.round(100 * interval) / 100;
+    if (server !== null && server.interval > ownInterval) {
+      return this.trans.__('As the settings have it; the server reads every %1 s', seconds(ownInterval));
+    }
+    return minInterval > 0 && minInterval < ownInterval
+      ? this.trans.__(
+          'The settings ask for a sample every %1 s; the server reads no more often',
+          seconds(minInterval)
+        )
+      : '';
+  }
+
+  private serverNotice(quiet: number | null, reason: string | null): Notice | null {
+    const { connectionState: link, hasSample: sampled, model } = this.monitor;
+    const notice = serverNotice(this.trans, { link, quiet, sampled, known: model.sample !== null });
+    return notice ?? (reason === null ? null : { text: reason });
+  }
+}

@@ -1,0 +1,256 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { ConnectionState } from '../stream/connection';
+import type { ServerInfo } from '../stream/streamModel';
+import type { KernelView } from '../kernel/activeKernel';
+import { duration, model, moment } from '../ui/format';
+import type { Gpu, Reading } from '../wire';
+
+/** The throttle reasons that were set on purpose or mean an idle GPU. All others are shown as warnings. */
+export const EXPECTED_THROTTLES: ReadonlySet<string> = new Set([
+  'board limit',
+  'reliability limit',
+  'clock setting',
+  'sync boost',
+  'display setting',
+  'idle'
+]);
+
+/** A sentence, with a command to run and the action of a button. */
+export interface Notice {
+  readonly text: string;
+  readonly command?: string;
+  /** The address of a page with more about it. */
+  readonly link?: string;
+  readonly action?: 'load';
+  /** Whether the sentence contains a number of seconds that increases. */
+  readonly countsSeconds?: true;
+}
+
+/**
+ * Return a notice about the connection to the server, null while samples arrive. `quiet` is the number of seconds without
+ * a sample, null if that is not too long; `sampled` is whether one has arrived since the stream was opened, `known`
+ * whether any has arrived at all.
+ */
+export function serverNotice(
+  trans: TranslationBundle,
+  {
+    link,
+    quiet,
+    sampled,
+    known
+  }: { link: ConnectionState; quiet: number | null; sampled: boolean; known: boolean }
+): Notice | null {
+  if (quiet !== null) {
+    return {
+      countsSeconds: true,
+      text:
+        link === 'open' && !sampled
+          ? trans.__(
+              'The driver has not answered for %1. Where nothing keeps it initialised it takes longer to come up; if nvidia-smi hangs too, the driver or a GPU is stuck: look into the kernel log (dmesg).',
+              duration(quiet)
+            )
+          : trans.__('The server has sent nothing for %1.', duration(quiet))
+    };
+  }
+  switch (link) {
+    case 'off':
+      return null;
+    case 'opening':
+    case 'open':
+      // When the panel is shown again, the last sample bridges the time until the next.
+      return known ? null : { text: trans.__('Waiting for the first sample…') };
+    case 'lost':
+      return {
+        text: trans.__('The server does not answer. Trying again; what is shown is the last it said.')
+      };
+    case 'absent':
+      return {
+        text: trans.__(
+          "This server does not have gpuwidget's server extension. Install it in the server's environment, or enable it, and restart the server:"
+        ),
+        command: 'jupyter server extension enable gpuwidget'
+      };
+    case 'refused':
+      return {
+        text: trans.__('The server does not accept this login any more. Reload the page and log in.')
+      };
+    case 'blocked':
+      return {
+        text: trans.__(
+          'The server answers, but its stream does not come through: a proxy on the way does not pass websockets on. Still trying.'
+        )
+      };
+    case 'foreign':
+      return {
+        text: trans.__('The server has another version of gpuwidget than this page. Reload the page.')
+      };
+  }
+}
+
+/**
+ * Return a notice why the kernel's state is unknown and what to do, null if it is known. `server` is null before the
+ * server has sent its version; if it is omitted, the notice contains no installation command.
+ */
+export function kernelNotice(
+  trans: TranslationBundle,
+  view: KernelView,
+  server?: ServerInfo | null
+): Notice | null {
+  const { condition } = view;
+  switch (condition.kind) {
+    case 'no-notebook':
+      return { text: trans.__('Open a notebook to choose its default device.') };
+    case 'no-kernel':
+      return { text: trans.__('This notebook has no kernel.') };
+    case 'starting':
+      return { text: trans.__('The kernel is starting.') };
+    case 'restarting':
+      return { text: trans.__('The kernel is restarting.') };
+    case 'dead':
+      return { text: trans.__('The kernel has ended. Restart it to choose a device.') };
+    case 'unreachable':
+      return { text: trans.__('The connection to the kernel is lost.') };
+    case 'not-python':
+      return { text: trans.__('This kernel speaks %1, not Python.', condition.language) };
+    case 'querying':
+      return { text: trans.__('Asking the kernel…') };
+    case 'unanswered':
+      return {
+        text: trans.__(
+          'The busy kernel does not answer: gpuwidget is not loaded in it, or a long call holds it. It is asked again after the cell.'
+        ),
+        action: 'load'
+      };
+    case 'not-loaded':
+      return {
+        text: view.restarted
+          ? trans.__(
+              "The kernel was restarted: gpuwidget is no longer loaded, and torch's own default holds."
+            )
+          : trans.__('gpuwidget is not loaded in this kernel.'),
+        action: 'load'
+      };
+    case 'loading':
+      return {
+        text: view.busy
+          ? trans.__('Loading gpuwidget once the running cell has ended…')
+          : trans.__('Loading gpuwidget…')
+      };
+    case 'not-installed':
+      return {
+        ...installNotice(trans, server, {
+          why: trans.__("gpuwidget is not installed in this kernel's environment."),
+          how: trans.__('Run in a cell, then load it:')
+        }),
+        action: 'load'
+      };
+    case 'other-package':
+      return installNotice(trans, server, {
+        why: trans.__(
+          'Another package called gpuwidget is installed in this kernel’s environment. Uninstall it first (%pip uninstall -y gpuwidget).'
+        ),
+        how: trans.__('Then run in a cell:')
+      });
+    case 'other-version':
+      return installNotice(trans, server, {
+        why: trans.__(
+          'This kernel has gpuwidget %1, the server %2, and they do not understand each other.',
+          condition.version ?? trans.__('(unknown)'),
+          server?.version ?? trans.__('(unknown)')
+        ),
+        how: trans.__('Run in a cell, then restart the kernel:')
+      });
+    case 'failed':
+      return {
+        text: trans.__('gpuwidget could not be loaded in this kernel: %1', condition.reason),
+        action: 'load'
+      };
+    case 'ready':
+      return null;
+  }
+}
+
+/**
+ * Return a notice that ends with how to install gpuwidget: the command that the server's administrator configured, else
+ * the documentation. It never names the bare package, which is on no package index.
+ */
+function installNotice(
+  trans: TranslationBundle,
+  server: ServerInfo | null | undefined,
+  { why, how }: { why: string; how: string }
+): Notice {
+  if (server === undefined) {
+    return { text: why };
+  }
+  if (server !== null && server.install !== null) {
+    return { text: `${why} ${how}`, command: `%${server.install}` };
+  }
+  const link = server?.documentation ?? null;
+  return link === null
+    ? {
+        text: `${why} ${trans.__('How to install gpuwidget is described under “Install it” in its README.')}`
+      }
+    : { text: `${why} ${trans.__('How to install gpuwidget:')}`, link };
+}
+
+/** Return sentences to show below the dropdown, such as why a choice was rejected; empty if there are none. */
+export function deviceNotes(
+  trans: TranslationBundle,
+  view: KernelView,
+  serverVersion: string | null
+): string {
+  if (view.condition.kind !== 'ready') {
+    return '';
+  }
+  const { device, unavailable, version } = view.condition.state;
+  const other =
+    serverVersion === null || version === serverVersion
+      ? null
+      : trans.__(
+          'This kernel has gpuwidget %1, the server %2: restart the kernel if it was updated.',
+          version,
+          serverVersion
+        );
+  const silent =
+    view.silentFor === null
+      ? null
+      : trans.__('The kernel has not answered for %1: a long call holds it.', duration(view.silentFor));
+  const restarted =
+    view.restarted && device.chosen === null
+      ? trans.__("The kernel was restarted: torch's own default holds.")
+      : null;
+  const pending = device.pending && device.note === null ? trans.__('Holds from the next cell.') : null;
+  const rejected = view.rejection?.ask === 'set_switch' ? null : (view.rejection?.reason ?? null);
+  return [rejected, unavailable, silent, pending, device.note, restarted, other]
+    .filter(sentence => sentence !== null)
+    .join(' ');
+}
+
+/** Return the GPU's model, marked if its memory is the host's. */
+export function gpuName(trans: TranslationBundle, gpu: Gpu): string {
+  return gpu.unified_memory ? trans.__('%1 (unified memory)', model(gpu.name)) : model(gpu.name);
+}
+
+/** Return why a GPU has no current readings as `[short, long]`, null if it responds. */
+export function unavailability(
+  trans: TranslationBundle,
+  reading: Reading,
+  now: number
+): [string, string] | null {
+  if (reading.lost_since !== null) {
+    const since = moment(reading.lost_since, now);
+    return [
+      trans.__('lost'),
+      trans.__(
+        'Lost since %1: the driver no longer reaches it. It needs a reset or a restart of the machine.',
+        since
+      )
+    ];
+  }
+  if (reading.silent_since !== null) {
+    const seconds = duration(now - reading.silent_since);
+    return [trans.__('no answer'), trans.__('No answer for %1.', seconds)];
+  }
+  return reading.answered === null ? [trans.__('waiting'), trans.__('No answer yet.')] : null;
+}

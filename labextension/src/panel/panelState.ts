@@ -1,0 +1,151 @@
+import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import { COLUMNS, NOTEBOOK_ORDER, type Sort } from '../cells/runTable';
+import type { StateStore } from '../stateStore';
+
+/** How many expanded or collapsed parts are saved. On machines with ever new GPUs the oldest are dropped. */
+const MAX_PARTS = 200;
+
+/** What the panel saves. */
+export interface SavedPanelState {
+  /** Whether each part was left expanded, by name, the oldest first. */
+  readonly expanded: Readonly<Record<string, boolean>>;
+  /** The order of the list of cells. */
+  readonly sort: Sort;
+  /** Whether a device is chosen for new tensors too. */
+  readonly newTensors: boolean;
+}
+
+/** What the user has expanded, sorted and chosen in the panel. It holds for all notebooks and after a reload. */
+export class PanelState {
+  private parts = new Map<string, boolean>();
+  private order: Sort = NOTEBOOK_ORDER;
+  private forNewTensors = true;
+  /** The values that the user has set, which a stored one does not replace. */
+  private readonly touched = new Set<'sort' | 'newTensors' | 'expanded'>();
+  private isRestored: boolean;
+  private readonly changes = new Signal<this, void>(this);
+
+  constructor(private readonly store: StateStore<SavedPanelState> | null) {
+    this.isRestored = store === null;
+    void this.restore();
+  }
+
+  /** Whether the stored state has been read. */
+  get restored(): boolean {
+    return this.isRestored;
+  }
+
+  /** Emitted when the user has changed something, and when the stored state has been read. */
+  get changed(): ISignal<this, void> {
+    return this.changes;
+  }
+
+  /** Return whether the user left the part of that name expanded, null if they never touched it. */
+  isExpanded(name: string): boolean | null {
+    return this.parts.get(name) ?? null;
+  }
+
+  /** Expand or collapse the part of that name. */
+  setExpanded(name: string, expanded: boolean): void {
+    this.parts.delete(name);
+    this.parts.set(name, expanded); // The newest is the last.
+    this.onUserChange('expanded');
+  }
+
+  get sort(): Sort {
+    return this.order;
+  }
+
+  set sort(sort: Sort) {
+    this.order = sort;
+    this.onUserChange('sort');
+  }
+
+  get newTensors(): boolean {
+    return this.forNewTensors;
+  }
+
+  set newTensors(newTensors: boolean) {
+    this.forNewTensors = newTensors;
+    this.onUserChange('newTensors');
+  }
+
+  /**
+   * Bind a `details` element to the part of that name. `onToggle` is called when it was toggled, with whether the user did
+   * so just now. Dispose of the result with the element.
+   */
+  bindDetails(node: HTMLDetailsElement, name: string, onToggle: (byUser: boolean) => void): IDisposable {
+    const expanded = (): boolean => this.isExpanded(name) ?? false;
+    const restore = (): void => {
+      node.open = expanded();
+    };
+    node.ontoggle = () => {
+      const byUser = node.open !== expanded();
+      if (byUser) {
+        this.setExpanded(name, node.open);
+      }
+      onToggle(byUser);
+    };
+    restore();
+    this.changed.connect(restore);
+    return new DisposableDelegate(() => {
+      node.ontoggle = null;
+      this.changed.disconnect(restore);
+    });
+  }
+
+  private async restore(): Promise<void> {
+    if (this.store === null) {
+      return;
+    }
+    const stored: unknown = await this.store.fetch().catch(() => undefined);
+    const { expanded, sort, newTensors } = fields(stored);
+    const parts = Object.entries(fields(expanded)).filter(
+      (entry): entry is [string, boolean] => typeof entry[1] === 'boolean' && !this.parts.has(entry[0])
+    );
+    this.parts = new Map([...parts, ...this.parts]);
+    if (!this.touched.has('sort')) {
+      this.order = parsedSort(sort);
+    }
+    if (!this.touched.has('newTensors')) {
+      this.forNewTensors = newTensors !== false;
+    }
+    this.isRestored = true;
+    if (this.touched.size > 0) {
+      this.save();
+    }
+    this.changes.emit();
+  }
+
+  private onUserChange(value: 'sort' | 'newTensors' | 'expanded'): void {
+    this.touched.add(value);
+    this.save();
+    this.changes.emit();
+  }
+
+  private save(): void {
+    if (!this.isRestored) {
+      return; // Saved once the stored state has been merged in.
+    }
+    this.parts = new Map([...this.parts].slice(-MAX_PARTS));
+    const saved = {
+      expanded: Object.fromEntries(this.parts),
+      sort: this.order,
+      newTensors: this.forNewTensors
+    };
+    // If saving fails, the state holds until the page is left.
+    void this.store?.save(saved).catch(() => undefined);
+  }
+}
+
+function fields(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+}
+
+function parsedSort(value: unknown): Sort {
+  const { column, descending } = fields(value);
+  const known = COLUMNS.find(each => each === column);
+  return known === undefined ? NOTEBOOK_ORDER : { column: known, descending: descending === true };
+}

@@ -1,0 +1,260 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
+
+import { kernelNotice } from './panelMessages';
+import type { PanelState } from './panelState';
+import type { ActiveKernel, KernelView } from '../kernel/activeKernel';
+import type { Kernel } from '../kernel/kernel';
+import { element, openListOnKeys, setAttribute, Text } from '../ui/dom';
+import { UNKNOWN } from '../ui/format';
+import type { Switch } from '../wire';
+
+const ON = 'on';
+const OFF = 'off';
+
+/** The settings of torch in the active notebook's kernel, collapsed by default. */
+export class SettingsSection {
+  readonly node: HTMLDetailsElement;
+  private readonly summary = new Text('section-summary');
+  private readonly list = element('div', 'settings-list');
+  private readonly log = new Text('settings-log', 'div');
+  private readonly rows = new Map<string, SettingRow>();
+  private readonly binding: IDisposable;
+  private shown: Kernel | null = null;
+  /** The setting that the user changed last in this kernel. */
+  private latest: string | null = null;
+
+  constructor(
+    private readonly trans: TranslationBundle,
+    private readonly kernels: ActiveKernel,
+    panelState: PanelState
+  ) {
+    this.node = element(
+      'details',
+      'section jp-gpuwidget-settings',
+      element(
+        'summary',
+        'section-head',
+        element('span', 'section-title', trans.__('Torch switches')),
+        this.summary.node
+      ),
+      element('div', 'section-body', this.list, this.log.node)
+    );
+    this.binding = panelState.bindDetails(this.node, 'settings', () => {
+      this.update();
+    });
+    this.list.setAttribute('role', 'group');
+    this.list.setAttribute('aria-label', trans.__('Torch switches'));
+    this.log.node.setAttribute('aria-live', 'polite');
+  }
+
+  /** Show the state of the kernel. */
+  update(): void {
+    const { view, state } = this.kernels;
+    if (view.kernel !== this.shown) {
+      this.shown = view.kernel;
+      this.latest = null;
+    }
+    this.summary.set(settingsSummary(this.trans, view));
+    if (!this.node.open) {
+      return;
+    }
+    const reason = settingsReason(this.trans, view);
+    if (state === null) {
+      for (const row of this.rows.values()) {
+        row.clear(reason);
+      }
+    } else {
+      this.reconcile(state.switches);
+      for (const setting of state.switches) {
+        const requested = view.requested.switches.get(setting.name) ?? null;
+        this.rows.get(keyOf(setting))?.update(setting, requested, reason);
+      }
+    }
+    const log = settingsLog(this.trans, view, this.latest);
+    this.log.set(reason === '' ? log : [reason, log].filter(text => text !== '').join('\n'));
+  }
+
+  dispose(): void {
+    this.binding.dispose();
+  }
+
+  /** Keep a row for each setting. Another version in another kernel may have other settings. */
+  private reconcile(settings: readonly Switch[]): void {
+    if (settings.map(keyOf).join() === [...this.rows.keys()].join()) {
+      return;
+    }
+    const before = new Map(this.rows);
+    this.rows.clear();
+    for (const setting of settings) {
+      const key = keyOf(setting);
+      const row =
+        before.get(key) ??
+        new SettingRow(this.trans, setting, value => {
+          this.latest = setting.name;
+          void this.kernels.setSwitch(setting.name, value);
+        });
+      this.rows.set(key, row);
+    }
+    this.list.replaceChildren(...[...this.rows.values()].map(({ node }) => node));
+  }
+}
+
+/** One setting: a toggle, or a dropdown if there are more than two choices. */
+class SettingRow {
+  readonly node: HTMLElement;
+  private readonly title = new Text('settings-title');
+  /** The tooltip's text for screen readers. */
+  private readonly description = new Text('settings-description');
+  private readonly value = new Text('settings-value');
+  private readonly control: HTMLInputElement | HTMLSelectElement;
+
+  /** `onChosen` receives the choice that the user made. */
+  constructor(
+    private readonly trans: TranslationBundle,
+    { name, choices }: Switch,
+    onChosen: (value: string) => void
+  ) {
+    if (choices.every(choice => choice === ON || choice === OFF)) {
+      const toggle = element('input', 'settings-toggle');
+      toggle.type = 'checkbox';
+      toggle.setAttribute('role', 'switch');
+      toggle.onchange = () => {
+        onChosen(toggle.checked ? ON : OFF);
+      };
+      this.control = toggle;
+    } else {
+      const dropdown = element('select', 'settings-dropdown');
+      dropdown.append(...choices.map(choice => new Option(choice, choice)));
+      dropdown.onchange = () => {
+        onChosen(dropdown.value);
+      };
+      openListOnKeys(dropdown);
+      this.control = dropdown;
+    }
+    this.title.node.id = `jp-gpuwidget-setting-${name}`;
+    this.description.node.id = `${this.title.node.id}-description`;
+    this.control.setAttribute('aria-labelledby', this.title.node.id);
+    this.control.setAttribute('aria-describedby', this.description.node.id);
+    this.node = element(
+      'label',
+      'settings-row',
+      this.title.node,
+      this.value.node,
+      this.control,
+      this.description.node
+    );
+  }
+
+  /** Show a setting with its `requested` value, if one has no reply yet. With a `reason` it cannot be changed. */
+  update(setting: Switch, requested: string | null, reason: string): void {
+    const { trans } = this;
+    const value = requested ?? setting.pending ?? setting.value;
+    this.title.set(trans.__(setting.title));
+    const pending = setting.pending !== null && (requested === null || requested === setting.pending);
+    const changed = value !== null && value !== setting.default;
+    this.describe(
+      [
+        pending ? trans.__('From the next cell.') : '',
+        trans.__(setting.trades),
+        trans.__("torch's default: %1.", setting.default),
+        setting.note ?? '',
+        reason
+      ].filter(line => line !== '')
+    );
+    setAttribute(this.node, 'data-changed', changed ? 'true' : '');
+    setAttribute(this.node, 'data-pending', pending ? 'true' : '');
+    this.show(value, pending ? trans.__('next cell') : null, reason);
+  }
+
+  /** Show an unknown value that cannot be changed. */
+  clear(reason: string): void {
+    this.describe([reason]);
+    setAttribute(this.node, 'data-changed', '');
+    setAttribute(this.node, 'data-pending', '');
+    this.show(null, null, reason);
+  }
+
+  private describe(lines: readonly string[]): void {
+    setAttribute(this.node, 'title', lines.join('\n'));
+    this.description.set(lines.join(' '));
+  }
+
+  private show(value: string | null, text: string | null, reason: string): void {
+    const toggle = this.control instanceof HTMLInputElement;
+    this.value.set(text ?? (value === null ? UNKNOWN : toggle ? value : ''));
+    this.control.disabled = reason !== '';
+    if (this.control instanceof HTMLInputElement) {
+      this.control.checked = value === ON;
+      this.control.indeterminate = value === null;
+    } else if (this.control.value !== (value ?? '')) {
+      this.control.value = value ?? ''; // An empty dropdown for an unknown value.
+    }
+  }
+}
+
+/** Return a short text about all settings for the section's head. */
+export function settingsSummary(trans: TranslationBundle, view: KernelView): string {
+  if (view.condition.kind !== 'ready') {
+    return '';
+  }
+  const { torch, switches } = view.condition.state;
+  if (torch === null) {
+    return trans.__('torch is not imported');
+  }
+  const pending = switches.filter(setting => setting.pending !== null).length;
+  if (pending > 0) {
+    return trans._n('%1 from the next cell', '%1 from the next cell', pending);
+  }
+  const changed = switches.filter(setting => setting.value !== null && setting.value !== setting.default);
+  return changed.length === 0
+    ? trans.__("torch's defaults")
+    : trans._n('%1 changed', '%1 changed', changed.length);
+}
+
+/** Return a sentence why nothing can be set, empty if something can. */
+export function settingsReason(trans: TranslationBundle, view: KernelView): string {
+  if (view.condition.kind === 'no-notebook') {
+    return trans.__('Open a notebook to see its switches.');
+  }
+  if (view.condition.kind !== 'ready') {
+    return kernelNotice(trans, view)?.text ?? '';
+  }
+  if (view.silentFor !== null) {
+    return trans.__('The kernel does not answer: a long call holds it.');
+  }
+  return view.condition.state.torch === null
+    ? trans.__('torch is not imported in this kernel: import it in a cell first.')
+    : '';
+}
+
+/** Return the statements that were run in this kernel or will be, one per line, that of the `latest` setting first. */
+export function settingsLog(trans: TranslationBundle, view: KernelView, latest: string | null): string {
+  const state = view.condition.kind === 'ready' ? view.condition.state : null;
+  const rejected = view.rejection?.ask === 'set_switch' ? [view.rejection.reason] : [];
+  const rank = ({ name, pending }: Switch): number => (name === latest ? 0 : pending === null ? 2 : 1);
+  const settings = [...(state?.switches ?? [])].sort((one, other) => rank(one) - rank(other));
+  const lines = settings.flatMap(({ name, title, statement, pending, note, value }) => {
+    const noted = state?.torch !== null && note !== null && (value === null || name === latest);
+    const notes = noted ? [`${trans.__(title)}: ${note}`] : [];
+    if (statement === null) {
+      return notes;
+    }
+    const code = statement.replaceAll('\n', '; ');
+    return pending === null
+      ? [trans.__('ran: %1', code), ...notes]
+      : [trans.__('from the next cell: %1', code)];
+  });
+  const all = [...rejected, ...lines];
+  if (all.length > 0) {
+    return all.join('\n');
+  }
+  return settingsReason(trans, view) === ''
+    ? trans.__('What is set here is told here, as the Python that was run.')
+    : '';
+}
+
+/** Return a key that differs for a setting with other choices, which needs another row. */
+function keyOf({ name, choices }: Switch): string {
+  return [name, ...choices].join(' ');
+}

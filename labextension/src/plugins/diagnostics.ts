@@ -1,0 +1,59 @@
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Clipboard, ICommandPalette } from '@jupyterlab/apputils';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { DiagnosticsModel } from '../diagnostics/diagnosticsModel';
+import { DiagnosticsSection } from '../diagnostics/diagnosticsSection';
+import { JupyterServerDoctor } from '../diagnostics/serverDoctor';
+import { readSettings, SETTINGS_ID } from '../settings';
+import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
+
+/** The doctor's section in the panel: the checks from PyTorch to the GPU in the kernel and in the server. */
+export const diagnostics: JupyterFrontEndPlugin<void> = {
+  id: 'jupyterlab-gpuwidget:diagnostics',
+  description: 'Checks of everything between PyTorch and the GPU, on request.',
+  autoStart: true,
+  requires: [IMonitor, IGpuPanel, ISettingRegistry],
+  optional: [ICommandPalette, ITranslator],
+  activate: async (
+    { commands, serviceManager, shell }: JupyterFrontEnd,
+    { kernels }: IMonitor,
+    panel: IGpuPanel,
+    registry: ISettingRegistry,
+    palette: ICommandPalette | null,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const noReply = trans.__(
+      'The kernel did not answer: a long call holds it, or it has an older gpuwidget.'
+    );
+    const doctor = new JupyterServerDoctor(serviceManager.serverSettings, trans);
+    const section = new DiagnosticsSection({
+      trans,
+      model: new DiagnosticsModel(doctor, kernels, noReply),
+      kernels,
+      panelState: panel.panelState,
+      copy: text => {
+        Clipboard.copyToSystem(text);
+      }
+    });
+    const settings = await registry.load(SETTINGS_ID);
+    section.node.hidden = !readSettings(settings).show.health;
+    settings.changed.connect(changed => {
+      section.node.hidden = !readSettings(changed).show.health;
+    });
+    panel.addSection(section);
+    commands.addCommand(CommandIds.doctor, {
+      label: trans.__('Examine the GPU Software (Doctor)'),
+      caption: trans.__('Look at every link from PyTorch to the GPU, in this kernel and in the server'),
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () => {
+        shell.activateById(panel.id);
+        section.node.hidden = false; // The command shows the section even if the settings hide it.
+        section.open();
+      }
+    });
+    palette?.addItem({ command: CommandIds.doctor, category: trans.__('GPU') });
+  }
+};

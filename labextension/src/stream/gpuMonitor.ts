@@ -1,0 +1,202 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { Connection, ConnectionState } from './connection';
+import type { ActiveKernel } from '../kernel/activeKernel';
+import type { StreamModel } from './streamModel';
+import type { Clock } from '../clock';
+import type { IMonitor } from '../tokens';
+import type { ReceivedMessage } from '../wire';
+
+/** After this many seconds without a sample the views report that the server is silent. */
+const SILENT_S = 3;
+/** After this many seconds without a message the websocket may be dead without a close event, as after sleep. */
+const DEAD_S = 15;
+/** Minimum seconds between two restarts of a silent stream. */
+const RESTART_S = 30;
+const CHECK_MS = 1000;
+/** Minimum time between two updates of the views: faster changes cannot be read, and each costs a layout. */
+const UPDATE_MS = 450;
+/** The values of more GPUs than this are read one after another, so they are updated less often. */
+const MANY_GPUS = 4;
+const UPDATE_MANY_MS = 900;
+
+/** The live data that the views display. Keeps the stream open while at least one view or the alerts need it. */
+export class GpuMonitor implements IMonitor {
+  private panelVisible = false;
+  private background = false;
+  private readonly visibleDashboards = new Set<object>();
+  private minInterval = 0;
+  private lastMessage = NaN;
+  private silentSince = NaN;
+  private lastRestart = -Infinity;
+  private sampled = false;
+  /** Whether memory usage has arrived that the views were not yet notified of. */
+  private usagePending = false;
+  private lastUpdate = -Infinity;
+  private timer: number | null = null;
+  private readonly changes = new Signal<this, void>(this);
+
+  constructor(
+    readonly model: StreamModel,
+    readonly kernels: ActiveKernel,
+    private readonly connection: Connection,
+    private readonly clock: Clock
+  ) {
+    connection.received.connect(this.handleMessage, this);
+    connection.changed.connect(this.notify, this);
+    kernels.changed.connect(this.notify, this);
+  }
+
+  /** Emitted when displayed data may have changed. */
+  get changed(): ISignal<this, void> {
+    return this.changes;
+  }
+
+  /** The state of the connection to the server. */
+  get connectionState(): ConnectionState {
+    return this.connection.state;
+  }
+
+  /** Whether the current stream has delivered a sample. */
+  get hasSample(): boolean {
+    return this.sampled;
+  }
+
+  /** Seconds since the last sample or since the stream was opened; null while samples arrive. */
+  get silentFor(): number | null {
+    const seconds = (this.clock.now() - this.silentSince) / 1000;
+    const limit = Math.max(SILENT_S, 3 * (this.model.server?.interval ?? 0));
+    const expected = this.connectionState === 'open' || this.connectionState === 'opening';
+    return expected && seconds > limit ? seconds : null;
+  }
+
+  /** Emitted for every message of the stream, before `changed`. */
+  get received(): ISignal<unknown, ReceivedMessage> {
+    return this.connection.received;
+  }
+
+  /** Set whether the panel is visible. Kernels are queried only while it is. */
+  setPanelVisible(visible: boolean): void {
+    if (visible === this.panelVisible) {
+      return;
+    }
+    this.panelVisible = visible;
+    if (visible) {
+      this.silentSince = this.clock.now();
+      this.kernels.setPanelVisible(true);
+    } else {
+      this.kernels.setPanelVisible(false);
+    }
+    this.updateStream();
+  }
+
+  /** Set whether samples are needed without a visible view, as for alerts. */
+  setBackground(wanted: boolean): void {
+    this.background = wanted;
+    this.updateStream();
+  }
+
+  /** Set whether `dashboard` is visible. A dashboard needs the hardware counters but no kernel. */
+  setDashboardVisible(dashboard: object, visible: boolean): void {
+    if (visible) {
+      this.visibleDashboards.add(dashboard);
+    } else {
+      this.visibleDashboards.delete(dashboard);
+    }
+    this.connection.setActivity(this.visibleDashboards.size > 0);
+    this.updateInterval();
+    this.updateStream();
+  }
+
+  /** Set how many seconds of history the model keeps. */
+  setHistorySeconds(seconds: number): void {
+    if (seconds !== this.model.seconds) {
+      this.model.seconds = seconds;
+      this.connection.restart();
+    }
+  }
+
+  /** Set the minimum number of seconds between two samples. */
+  setSampleInterval(seconds: number): void {
+    this.minInterval = seconds;
+    this.updateInterval();
+    this.notify();
+  }
+
+  /** A dashboard displays minimum and maximum of all samples, so it needs every one. */
+  private updateInterval(): void {
+    const seconds = this.visibleDashboards.size > 0 ? 0 : this.minInterval;
+    this.model.setMinInterval(seconds);
+    this.connection.setInterval(seconds);
+  }
+
+  /** Open or close the stream. */
+  private updateStream(): void {
+    const wanted = this.panelVisible || this.background || this.visibleDashboards.size > 0;
+    if (wanted === (this.timer !== null)) {
+      return;
+    }
+    if (wanted) {
+      this.lastMessage = this.silentSince = this.clock.now();
+      this.connection.start();
+      this.scheduleCheck();
+    } else if (this.timer !== null) {
+      this.clock.cancel(this.timer);
+      this.timer = null;
+      this.connection.stop();
+    }
+  }
+
+  private handleMessage(_: Connection, message: ReceivedMessage): void {
+    this.lastMessage = this.clock.now();
+    if (message.type === 'usage') {
+      const first = this.model.usage === null;
+      this.model.take(message);
+      // Displayed with the next sample, so that the page is painted once for both.
+      this.usagePending = true;
+      if (first) {
+        this.notify();
+      }
+      return;
+    }
+    const first = message.type === 'hello' && this.lastRestart < this.silentSince;
+    this.sampled = message.type === 'sample' || message.sample !== null;
+    if (this.sampled || first) {
+      this.silentSince = this.lastMessage;
+    }
+    this.model.take(message);
+    const many = (this.model.sample?.gpus.length ?? 0) > MANY_GPUS;
+    const minimum = many ? UPDATE_MANY_MS : UPDATE_MS;
+    if (message.type === 'hello' || this.lastMessage - this.lastUpdate >= minimum) {
+      this.notify();
+    }
+  }
+
+  private scheduleCheck(): void {
+    this.timer = this.clock.after(CHECK_MS, () => {
+      if (this.silentFor !== null) {
+        this.restartIfDead();
+        this.notify();
+      } else if (this.usagePending) {
+        this.notify();
+      }
+      this.scheduleCheck();
+    });
+  }
+
+  private restartIfDead(): void {
+    const now = this.clock.now();
+    const limit = Math.max(DEAD_S, 5 * (this.model.server?.interval ?? 0));
+    const dead = this.connectionState === 'open' && now - this.lastMessage > 1000 * limit;
+    if (dead && now - this.lastRestart > 1000 * RESTART_S) {
+      this.lastRestart = now;
+      this.connection.restart();
+    }
+  }
+
+  private notify(): void {
+    this.lastUpdate = this.clock.now();
+    this.usagePending = false;
+    this.changes.emit();
+  }
+}

@@ -1,0 +1,66 @@
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+
+import type { MetricHistory } from '../wire';
+import type { Socket, StreamServer } from './connection';
+
+const STREAM = 'gpuwidget/api/stream';
+const HISTORY = 'gpuwidget/api/history';
+
+/** A request for a part of the server's history. */
+export interface HistoryQuery {
+  /** A time range in epoch seconds, or the last `seconds` by the server's clock. */
+  readonly part: { readonly since: number; readonly until: number } | { readonly seconds: number };
+  readonly metrics: readonly string[];
+  /** Maximum number of points per time series. */
+  readonly points: number;
+}
+
+/** Provides the history of the GPUs. */
+export interface HistoryServer {
+  /** Return a part of the history, downsampled to fit. Rejects with a sentence to display. */
+  history(query: HistoryQuery, signal: AbortSignal): Promise<MetricHistory>;
+}
+
+/** The routes of gpuwidget on the Jupyter server. */
+export class ServerApi implements StreamServer, HistoryServer {
+  /** Whether the server keeps less history than requested; it then sends all that it has. */
+  private keepsLess = false;
+
+  /** `historySeconds` returns how much history a new stream starts with. */
+  constructor(
+    private readonly settings: ServerConnection.ISettings,
+    private readonly historySeconds: () => number
+  ) {}
+
+  /** Open the stream. */
+  stream(): Socket {
+    const query = new URLSearchParams(this.keepsLess ? {} : { history: String(this.historySeconds()) });
+    if (this.settings.appendToken && this.settings.token !== '') {
+      query.set('token', this.settings.token);
+    }
+    return new this.settings.WebSocket(`${URLExt.join(this.settings.wsUrl, STREAM)}?${query.toString()}`);
+  }
+
+  /** Return a part of the history, downsampled to fit. */
+  async history({ part, metrics, points }: HistoryQuery, signal: AbortSignal): Promise<MetricHistory> {
+    const query = new URLSearchParams({ metrics: metrics.join(','), points: String(points) });
+    for (const [name, seconds] of Object.entries(part)) {
+      query.set(name, String(seconds));
+    }
+    const url = `${URLExt.join(this.settings.baseUrl, HISTORY)}?${query.toString()}`;
+    const response = await ServerConnection.makeRequest(url, { cache: 'no-store', signal }, this.settings);
+    if (!response.ok) {
+      throw await ServerConnection.ResponseError.create(response);
+    }
+    return (await response.json()) as MetricHistory;
+  }
+
+  /** Return the HTTP status of the history route for as much history as a stream starts with. */
+  async status(): Promise<number> {
+    const url = `${URLExt.join(this.settings.baseUrl, HISTORY)}?seconds=${String(this.historySeconds())}`;
+    const { status } = await ServerConnection.makeRequest(url, { cache: 'no-store' }, this.settings);
+    this.keepsLess = status === 400;
+    return status;
+  }
+}

@@ -1,0 +1,184 @@
+import type {
+  Gpu,
+  GpuMemoryOwnership,
+  KernelGpu,
+  KernelState,
+  Reading,
+  ReceivedMessage,
+  Sample,
+  MemoryOwnership
+} from '../wire';
+import { HistoryBuffer } from './historyBuffer';
+
+/** Spare capacity of the history buffer: the server may sample faster while it watches a cell in its own process. */
+const CAPACITY_FACTOR = 1.25;
+const MIN_CAPACITY = 64;
+const MIN_GAP_S = 2;
+/** The server sends a sample that is early by up to this share of its interval. */
+const EARLY = 0.25;
+/** Up to this many GPUs are all open by default. */
+const FEW_GPUS = 2;
+/** Up to this many GPUs, those in use are open by default. */
+const SOME_GPUS = 4;
+
+/** The current data of one GPU. */
+export interface GpuNow {
+  readonly gpu: Gpu;
+  readonly reading: Reading;
+  /** How the kernel of the active notebook uses the GPU; null if unknown. */
+  readonly kernel: KernelGpu | null;
+  /** Who holds its memory; null before the server has sent it. */
+  readonly usage: GpuMemoryOwnership | null;
+  /** Jupyter's id of the active notebook's kernel; null without one. */
+  readonly front: string | null;
+}
+
+/** Properties of the server from the first message of the stream. */
+export interface ServerInfo {
+  readonly version: string;
+  /** Seconds between two samples of this stream. */
+  readonly interval: number;
+  /** The command that installs gpuwidget; null if none is configured. */
+  readonly install: string | null;
+  /** The URL of the documentation; null if there is none. */
+  readonly documentation: string | null;
+}
+
+/** Memory of a GPU in bytes: that of the active notebook, of other processes, all in use, and free. */
+export interface MemoryShares {
+  readonly here: number | null;
+  readonly other: number | null;
+  readonly used: number | null;
+  readonly free: number | null;
+}
+
+/** The newest data of the stream and the recent history. */
+export class StreamModel {
+  /** null before the first message. */
+  server: ServerInfo | null = null;
+  /** Seconds between two samples of the server; NaN before the first message. */
+  ownInterval = NaN;
+  sample: Sample | null = null;
+  /** Who holds memory. Null before the current stream has sent it, because older data may be hours old. */
+  usage: MemoryOwnership | null = null;
+  past = new HistoryBuffer(MIN_CAPACITY);
+  /** How many seconds of history to keep; takes effect with the next stream. */
+  seconds = 0;
+  /** Minimum seconds between two samples. */
+  minInterval = 0;
+  private longestInterval = 0;
+
+  /** Set the minimum number of seconds between two samples that the server was asked for. */
+  setMinInterval(seconds: number): void {
+    this.minInterval = seconds;
+    if (this.server !== null) {
+      this.server = { ...this.server, interval: this.interval };
+      this.longestInterval = Math.max(this.longestInterval, this.interval);
+    }
+  }
+
+  /** A curve is interrupted where two samples are more than this many seconds apart. */
+  get gap(): number {
+    return Math.max(MIN_GAP_S, 3 * this.longestInterval);
+  }
+
+  /** The server skips samples as long as the next one would not be too late, so the interval is a multiple of its own. */
+  private get interval(): number {
+    const steps = Math.ceil(this.minInterval / this.ownInterval - EARLY);
+    return Math.max(1, steps) * this.ownInterval;
+  }
+
+  /** Update the model with a message of the stream. */
+  take(message: ReceivedMessage): void {
+    if (message.type === 'sample') {
+      this.sample = message.sample;
+      this.past.add(message.sample);
+      return;
+    }
+    if (message.type === 'usage') {
+      this.usage = message;
+      return;
+    }
+    this.ownInterval = message.interval_s;
+    const { version, install, documentation } = message;
+    this.server = { version, interval: this.interval, install, documentation };
+    this.longestInterval = this.interval;
+    const capacity = Math.ceil((CAPACITY_FACTOR * this.seconds) / message.interval_s) + MIN_CAPACITY;
+    this.past = new HistoryBuffer(capacity);
+    this.past.restart(message.history);
+    this.sample = message.sample ?? this.sample;
+    this.usage = null;
+  }
+
+  /** Return every GPU of the newest sample joined by UUID with the kernel's state; `front` is the kernel's id. */
+  gpus(state: KernelState | null, front: string | null): GpuNow[] {
+    const usage = new Map(this.usage?.gpus.map(gpu => [gpu.uuid, gpu]));
+    const kernel = new Map(state?.gpus.map(gpu => [gpu.uuid, gpu]));
+    const { gpus = [], readings = [] } = this.sample ?? {};
+    return gpus.flatMap((gpu, index) => {
+      const reading = readings[index];
+      if (reading === undefined) {
+        return [];
+      }
+      const { uuid } = gpu;
+      return [{ gpu, reading, kernel: kernel.get(uuid) ?? null, usage: usage.get(uuid) ?? null, front }];
+    });
+  }
+}
+
+/** Return how the memory of a GPU is divided; null is unknown. */
+export function memoryShares(now: GpuNow): MemoryShares {
+  const { gpu, reading } = now;
+  const used = reading.memory_used;
+  const { memory_total: total, memory_reserved: reserved } = gpu;
+  const own = memoryOfNotebook(now);
+  // Both were read at different times, so the notebook's may exceed the total.
+  const here = own === null || used === null ? own : Math.min(own, used);
+  return {
+    here,
+    other: here === null || used === null ? null : used - here,
+    used,
+    free: total === null || reserved === null || used === null ? null : Math.max(0, total - reserved - used)
+  };
+}
+
+/** Return the bytes that the active notebook holds according to the driver, otherwise according to its kernel. */
+function memoryOfNotebook({ kernel, usage, front }: GpuNow): number | null {
+  const reported = kernel?.process_memory ?? null;
+  if (usage === null || front === null) {
+    return reported;
+  }
+  const holding = usage.holdings.find(each => each.kernel === front);
+  if (holding === undefined) {
+    const complete = usage.reason === null && usage.unattributed !== null;
+    return reported ?? (complete ? 0 : null);
+  }
+  // torch's own number lacks the CUDA context, which would then count as memory of other processes.
+  return holding.source === 'driver' ? (holding.memory ?? reported) : reported;
+}
+
+/** Return `state` without the memory that the kernel held at its last reply, which may have changed since. */
+export function withoutMemory(state: KernelState): KernelState {
+  return { ...state, gpus: state.gpus.map(gpu => ({ ...gpu, process_memory: null })) };
+}
+
+/** Return whether a GPU is busy or has a CUDA context of the active notebook. */
+export function inUse({ reading, kernel }: GpuNow): boolean {
+  return (reading.utilization ?? 0) > 0 || kernel?.context === true;
+}
+
+/**
+ * Return the UUIDs of the GPUs whose cards are open unless the user has chosen otherwise: those of the active notebook,
+ * all if there are few, the busy ones if there are some, and at least one. Called when GPUs appear and when the notebook
+ * starts or stops using one, not for every sample, so that the layout does not jump.
+ */
+export function gpusOpenByDefault(gpus: readonly GpuNow[], chosen: string | null): ReadonlySet<string> {
+  const usedByNotebook = ({ kernel }: GpuNow): boolean =>
+    kernel?.context === true || (chosen !== null && kernel?.torch_device === chosen);
+  const open = gpus.filter(
+    now => usedByNotebook(now) || gpus.length <= FEW_GPUS || (gpus.length <= SOME_GPUS && inUse(now))
+  );
+  const fallback = gpus.find(inUse) ?? gpus[0];
+  const opened = open.length > 0 || fallback === undefined ? open : [fallback];
+  return new Set(opened.map(({ gpu }) => gpu.uuid));
+}

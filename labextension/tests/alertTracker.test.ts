@@ -1,0 +1,199 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { alertText } from '../src/alerts/alertMessages';
+import type { AlertSettings } from '../src/alerts/alertRules';
+import { AlertTracker, type AlertStore } from '../src/alerts/alertTracker';
+import type { Reading } from '../src/wire';
+import { GIB, gpu, reading, sample, trans } from './fakes';
+
+const QUIET: AlertSettings = {
+  when: 'panel',
+  lost: true,
+  errors: true,
+  throttle: false,
+  memory: null,
+  temperature: null
+};
+
+class FakeStore implements AlertStore {
+  text: string | null = null;
+
+  load(): string | null {
+    return this.text;
+  }
+
+  save(text: string): void {
+    this.text = text;
+  }
+}
+
+/** A page on which time passes second by second. A reload keeps only the store. */
+class Page {
+  readonly store = new FakeStore();
+  private tracker: AlertTracker;
+  time = 10_000;
+
+  constructor(private settings: AlertSettings) {
+    this.tracker = new AlertTracker(this.store, settings);
+  }
+
+  reload(): void {
+    this.tracker = new AlertTracker(this.store, this.settings);
+  }
+
+  configure(changes: Partial<AlertSettings>): void {
+    this.settings = { ...this.settings, ...changes };
+    this.tracker.configure(this.settings);
+  }
+
+  /** Return the beginnings of the alerts raised while the GPUs have these readings for some seconds. */
+  pass(seconds: number, ...readings: Partial<Reading>[]): string[] {
+    const texts: string[] = [];
+    for (let second = 0; second < seconds; second++) {
+      this.time++;
+      const now = sample(
+        this.time,
+        readings.map((changes, index) => reading(index, { answered: this.time, ...changes }))
+      );
+      texts.push(...this.tracker.take(now, 1).map(alert => alertText(trans, alert, this.time)));
+    }
+    return texts.map(text => text.split(':')[0] ?? '');
+  }
+}
+
+test('a lost GPU alerts once, also across a reload, and again when it is lost again', () => {
+  const page = new Page(QUIET);
+  assert.deepEqual(page.pass(5, {}), []);
+  assert.equal(page.pass(5, { lost_since: page.time }).length, 1);
+  const since = page.time - 5;
+  page.reload();
+  assert.deepEqual(page.pass(5, { lost_since: since }), []);
+  assert.deepEqual(page.pass(5, {}), []);
+  assert.equal(page.pass(5, { lost_since: page.time }).length, 1);
+});
+
+test('GPUs that are lost together are one notification', () => {
+  const alerts = new Page(QUIET).pass(1, { lost_since: 9 }, {}, { lost_since: 9 });
+  assert.equal(alerts.length, 1);
+  assert.match(alerts[0] ?? '', /^GPUs 0, 2 lost since /);
+});
+
+test('a MIG slice that is lost with its parent raises no alert of its own', () => {
+  const now = sample(1, [reading(0, { lost_since: 1 }), reading(1, { lost_since: 1 })]);
+  const gpus = [gpu(0), gpu(1, { mig_parent: 'GPU-0', mig_index: 0 })];
+  const [alert] = new AlertTracker(new FakeStore(), QUIET).take({ ...now, gpus }, 1);
+  assert.deepEqual(
+    alert?.findings.map(finding => finding.gpu.uuid),
+    ['GPU-0']
+  );
+});
+
+test('an exceeded limit alerts after three seconds, and again only after a minute clearly below it', () => {
+  const page = new Page({ ...QUIET, memory: 90 });
+  const [full, nearly, empty] = [
+    { memory_used: 130 * GIB },
+    { memory_used: 122 * GIB },
+    { memory_used: GIB }
+  ];
+  assert.deepEqual(page.pass(3, full), []);
+  assert.deepEqual(page.pass(100, full), ['GPU 0']);
+  page.pass(300, nearly);
+  assert.deepEqual(page.pass(10, full), []);
+  page.pass(30, empty);
+  assert.deepEqual(page.pass(10, full), []);
+  page.pass(62, empty);
+  assert.deepEqual(page.pass(10, full), ['GPU 0']);
+});
+
+test('short peaks raise no alert, and unknown values do not end a condition', () => {
+  const page = new Page({ ...QUIET, temperature: 85 });
+  for (let round = 0; round < 20; round++) {
+    assert.deepEqual([...page.pass(2, { temperature_c: 99 }), ...page.pass(1, { temperature_c: 84 })], []);
+  }
+  assert.deepEqual(page.pass(5, { temperature_c: 99 }), ['GPU 0']);
+  page.pass(300, { temperature_c: null });
+  assert.deepEqual(page.pass(5, { temperature_c: 99 }), []);
+});
+
+test('a condition does not last across a gap between samples', () => {
+  const page = new Page({ ...QUIET, temperature: 85 });
+  assert.deepEqual(page.pass(1, { temperature_c: 99 }), []);
+  page.time += 3600;
+  assert.deepEqual(page.pass(3, { temperature_c: 99 }), []);
+  assert.deepEqual(page.pass(1, { temperature_c: 99 }), ['GPU 0']);
+  page.pass(1, { temperature_c: 40 });
+  page.time += 3600;
+  page.pass(1, { temperature_c: 40 });
+  assert.deepEqual(page.pass(10, { temperature_c: 99 }), []);
+});
+
+test('throttling by heat or a power brake alerts, throttling by the power limit does not', () => {
+  const page = new Page({ ...QUIET, throttle: true });
+  assert.deepEqual(page.pass(60, { throttle: ['power cap'] }), []);
+  assert.deepEqual(page.pass(60, { throttle: ['power brake', 'power cap'] }), ['GPU 0 is slowed down']);
+});
+
+test('alerts that are off are not raised', () => {
+  const bad = { lost_since: 1, memory_used: 140 * GIB, temperature_c: 110, throttle: ['too hot'] };
+  assert.deepEqual(new Page({ ...QUIET, lost: false }).pass(60, bad), []);
+  const all = { ...QUIET, throttle: true, memory: 90, temperature: 85 };
+  assert.deepEqual(new Page({ ...all, when: 'never' }).pass(60, bad), []);
+});
+
+test('new errors alert, existing ones do not', () => {
+  const page = new Page(QUIET);
+  assert.deepEqual(page.pass(3, { ecc_uncorrected: 7 }), []);
+  assert.deepEqual(page.pass(3, { ecc_uncorrected: null }), []);
+  assert.deepEqual(page.pass(3, { ecc_uncorrected: 9 }), ['GPU 0']);
+  page.reload();
+  assert.deepEqual(page.pass(3, { ecc_uncorrected: 9 }), []);
+  assert.deepEqual(page.pass(3, { ecc_uncorrected: 0 }), []);
+  assert.deepEqual(page.pass(3, { ecc_uncorrected: 1 }), ['GPU 0']);
+});
+
+test('an XID caused by a program raises no alert', () => {
+  const page = new Page(QUIET);
+  assert.deepEqual(page.pass(3, { xid: 31, xid_time: page.time }), []);
+});
+
+test('a recent XID alerts once, an old one does not', () => {
+  const page = new Page(QUIET);
+  assert.deepEqual(page.pass(3, { xid: 79, xid_time: page.time - 5 }), ['GPU 0']);
+  assert.deepEqual(page.pass(3, { xid: 79, xid_time: page.time - 8 }), []);
+  assert.deepEqual(page.pass(3, { xid: 48, xid_time: page.time }), ['GPU 0']);
+  const later = new Page(QUIET);
+  assert.deepEqual(later.pass(3, { xid: 79, xid_time: later.time - 3600 }), []);
+});
+
+test('a server without error counts raises no alert', () => {
+  assert.deepEqual(new Page(QUIET).pass(3, {}), []);
+});
+
+test('a recording raises no alert', () => {
+  const now = sample(1, [reading(0, { lost_since: 1 })]);
+  const recorded = { ...now, origin: { ...now.origin, kind: 'replay' as const, recording: 'Recording' } };
+  assert.deepEqual(new AlertTracker(new FakeStore(), QUIET).take(recorded, 1), []);
+});
+
+test('an unreadable store is ignored', () => {
+  const store = new FakeStore();
+  store.text = '{';
+  const tracker = new AlertTracker(store, QUIET);
+  assert.equal(tracker.take(sample(1, [reading(0, { lost_since: 1 })]), 1).length, 1);
+});
+
+test('a limit that is turned off and on again while it is exceeded alerts again', () => {
+  const hot = { temperature_c: 99 };
+  const page = new Page({ ...QUIET, temperature: 85 });
+  assert.deepEqual(page.pass(10, hot), ['GPU 0']);
+  page.configure({ temperature: null });
+  page.configure({ temperature: 85 });
+  assert.deepEqual(page.pass(10, hot), ['GPU 0']);
+  page.configure({ when: 'never' });
+  page.pass(10, hot);
+  page.configure({ when: 'always' });
+  assert.deepEqual(page.pass(10, hot), ['GPU 0']);
+  page.configure({ memory: 90 });
+  assert.deepEqual(page.pass(10, hot), []);
+});

@@ -1,0 +1,92 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { parseReport, type CellReport } from '../src/cells/report';
+import {
+  cellName,
+  energyText,
+  energyTitle,
+  memoryTitle,
+  outcomeMark,
+  totalsText
+} from '../src/panel/cellRow';
+import { trans } from './fakes';
+import { report, reportedGpu, span } from './fakes_cells';
+
+function read(changes: Record<string, unknown> = {}, cell: Record<string, unknown> = {}): CellReport {
+  const found = parseReport(report(3, changes, cell));
+  assert.ok(found);
+  return found;
+}
+
+test('the tooltip of the memory contains what it measures and each GPU’s part', () => {
+  assert.equal(memoryTitle(trans, read()), 'Allocated by torch: +2.0 GiB, peak 5.0 GiB\nGPU 0 (cuda:0)');
+  assert.equal(
+    memoryTitle(trans, read({ gpus: [reportedGpu(0), reportedGpu(1, { torch_device: null })] })),
+    'Allocated by torch: +4.0 GiB, peak 5.0 GiB\nGPU 0 (cuda:0): +2.0 GiB, peak 5.0 GiB\nGPU 1: +2.0 GiB, peak 5.0 GiB'
+  );
+});
+
+test('memory of child processes is labelled as theirs too', () => {
+  const held = { torch: null, process_memory: span(0, 0, 5) };
+  assert.equal(
+    memoryTitle(trans, read({ gpus: [reportedGpu(0, { ...held, children: ['python child.py'] })] })),
+    'Held by this notebook and its child processes: ±0, peak 5 B\nGPU 0 (cuda:0)'
+  );
+  assert.match(memoryTitle(trans, read({ gpus: [reportedGpu(0, held)] })), /^Held by this notebook: ±0,/);
+});
+
+test('an unknown figure has its reason, and an unused GPU says so', () => {
+  const gpu = reportedGpu(0, {
+    torch: null,
+    process_memory: span(null, null, 5),
+    energy_j: null,
+    missing: { process_memory: 'the driver did not answer', energy_j: 'below 0.1 s' }
+  });
+  assert.match(memoryTitle(trans, read({ gpus: [gpu] })), /n\/a, peak 5 B\n.*\nthe driver did not answer$/s);
+  assert.equal(energyTitle(trans, read({ gpus: [gpu] })), 'GPU 0 (cuda:0): n/a\nbelow 0.1 s');
+  assert.equal(memoryTitle(trans, read({ gpus: [] })), 'There was no GPU');
+  assert.equal(energyTitle(trans, read({ gpus: [reportedGpu(0, { shown: false })] })), 'It used no GPU');
+});
+
+test('a figure of the whole GPU is labelled as one', () => {
+  const gpu = reportedGpu(0, { torch: null, process_memory: null });
+  assert.match(
+    memoryTitle(trans, read({ gpus: [gpu] })),
+    /^Whole GPU: whose memory it is could not be told: \+2.0 GiB/
+  );
+});
+
+test('errors, interrupts and out-of-memory errors have a mark and a text', () => {
+  const torch = { allocated: span(0, 0, 1), reserved: span(0, 0, 1), ooms: 2 };
+  assert.equal(outcomeMark(trans, read()), null);
+  assert.deepEqual(outcomeMark(trans, read({}, { status: 'error' })), ['✕', 'stopped by an error']);
+  assert.deepEqual(outcomeMark(trans, read({}, { status: 'interrupted' })), ['■', 'interrupted']);
+  assert.deepEqual(outcomeMark(trans, read({ gpus: [reportedGpu(0, { torch })] }, { status: 'error' })), [
+    '✕',
+    'stopped by an error, 2 out-of-memory errors'
+  ]);
+  assert.deepEqual(outcomeMark(trans, read({ gpus: [reportedGpu(0, { torch })] })), [
+    '▲',
+    '2 out-of-memory errors'
+  ]);
+});
+
+test('a run outside any cell is named by its label, else it has no number', () => {
+  assert.equal(cellName(trans, { ...read(), executionCount: null }), '(no number)');
+  assert.equal(cellName(trans, { ...read(), executionCount: null, label: 'epoch 1' }), 'epoch 1');
+});
+
+test('an energy with an unknown part is shown as a lower bound', () => {
+  assert.equal(energyText({ joules: 2300, atLeast: true }), '≥2.3 kJ');
+  assert.equal(energyText({ joules: null, atLeast: true }), 'n/a');
+});
+
+test('the totals leave out what is unknown', () => {
+  assert.equal(totalsText(trans, 0, { seconds: null, joules: null, atLeast: false }), '');
+  assert.equal(totalsText(trans, 1, { seconds: 185, joules: null, atLeast: true }), '1 run · 3 min 05 s');
+  assert.equal(
+    totalsText(trans, 2, { seconds: 0.5, joules: 850, atLeast: false }),
+    '2 runs · 500 ms · 850 J'
+  );
+});

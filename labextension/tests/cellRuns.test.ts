@@ -1,0 +1,275 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { Signal } from '@lumino/signaling';
+
+import {
+  CellRuns,
+  RunningCells,
+  runName,
+  type CellNotebook,
+  type CellRunSources
+} from '../src/cells/cellRuns';
+import { ReportReader } from '../src/cells/reportReader';
+import type { KernelView } from '../src/kernel/activeKernel';
+import { runningTitle } from '../src/panel/cellRow';
+import type { KernelState, Sample } from '../src/wire';
+import { FakeClock, GIB, kernelGpu, kernelState, reading, sample, trans } from './fakes';
+import { codeCell, FakeCells, FakeOutput, report, reportedGpu } from './fakes_cells';
+
+const NOW = Date.now() / 1000;
+
+/** The part of `ActiveKernel` that is used, with the state that a test sets. */
+class FakeKernels {
+  readonly changed = new Signal<never, void>(this as never);
+  state: KernelState | null = null;
+  view = { busy: false, silentFor: null } as KernelView;
+
+  say(state: KernelState | null, silentFor: number | null = null): void {
+    this.state = state;
+    this.view = { ...this.view, silentFor };
+    this.changed.emit();
+  }
+
+  work(busy: boolean): void {
+    this.view = { ...this.view, busy };
+    this.changed.emit();
+  }
+}
+
+function holding(...gib: (number | null)[]): KernelState {
+  return kernelState({
+    gpus: gib.map((held, index) =>
+      kernelGpu(index, {
+        process_memory: held === null ? null : held * GIB,
+        torch_reserved: null,
+        context: held !== 0
+      })
+    )
+  });
+}
+
+/** The state in a container, where only torch has figures. Null before CUDA is initialized, and for a GPU without a torch device. */
+function reserving(...gib: (number | null)[]): KernelState {
+  return kernelState({
+    cuda_initialized: gib.some(each => each !== null),
+    gpus: gib.map((each, index) =>
+      kernelGpu(index, {
+        torch_device: index === 2 ? null : `cuda:${String(index)}`,
+        process_memory: null,
+        torch_reserved: each === null ? null : each * GIB
+      })
+    )
+  });
+}
+
+function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
+  cells: CellRuns;
+  kernels: FakeKernels;
+  running: RunningCells;
+  clock: FakeClock;
+  notebook: CellNotebook;
+  server: { sample: Sample | null };
+  revealed: string[];
+} {
+  const clock = new FakeClock();
+  const kernels = new FakeKernels();
+  const running = new RunningCells();
+  const server = { sample: sample(NOW, [reading(0), reading(1)]) };
+  const sources = { model: server, kernels } as unknown as CellRunSources;
+  const found = new CellRuns(sources, new ReportReader(clock), running, clock);
+  const revealed: string[] = [];
+  const notebook = {
+    key: {},
+    models: cells,
+    reveal: (cellId: string) => {
+      revealed.push(cellId);
+    }
+  };
+  found.setNotebook(notebook);
+  found.setVisible(true);
+  return { cells: found, kernels, running, clock, notebook, server, revealed };
+}
+
+function begin({ running, notebook, kernels, clock }: ReturnType<typeof made>, count = 4): void {
+  running.begin(notebook.key, 'message', {
+    cellId: 'a',
+    executionCount: count,
+    started: NOW - 1,
+    received: clock.now()
+  });
+  kernels.work(true);
+}
+
+/** Return the growth of the running cell, in total and per GPU. */
+function growth({
+  cells
+}: ReturnType<typeof made>): [number | null | undefined, (number | null)[] | undefined] {
+  return [cells.running?.delta, cells.running?.gpus.map(({ bytes }) => bytes)];
+}
+
+function skew({ cells }: ReturnType<typeof made>): number | null {
+  const { seconds } = cells.clockSkew;
+  return seconds === null ? null : Math.round(seconds);
+}
+
+test('the running cell’s time is updated every second while a view is visible', async () => {
+  const all = made();
+  let emitted = 0;
+  begin(all);
+  all.cells.changed.connect(() => emitted++);
+  await all.clock.pass(3000);
+  assert.deepEqual(
+    [all.cells.running?.cellId, all.cells.running?.executionCount, all.cells.running?.seconds, emitted],
+    ['a', 4, 3, 3]
+  );
+  all.cells.setVisible(false);
+  await all.clock.pass(5000);
+  assert.deepEqual([emitted, all.clock.running], [3, 0]);
+});
+
+test('a cell ends with its request, or with its kernel', () => {
+  const all = made();
+  begin(all);
+  all.running.end(all.notebook.key, 'another message');
+  assert.ok(all.cells.running);
+  all.running.end(all.notebook.key, 'message');
+  assert.equal(all.cells.running, null);
+  begin(all);
+  all.running.end(all.notebook.key, null);
+  assert.equal(all.cells.running, null);
+});
+
+test('an idle kernel runs nothing, even if the end of a cell was lost', () => {
+  const all = made();
+  begin(all);
+  all.kernels.work(false);
+  assert.equal(all.cells.running, null);
+});
+
+test('cells of other notebooks are not shown', () => {
+  const all = made();
+  all.running.begin({}, 'message', { cellId: 'z', executionCount: 1, started: NOW, received: 0 });
+  all.kernels.work(true);
+  assert.equal(all.cells.running, null);
+});
+
+test('the running cell’s growth is the difference to the state before it', () => {
+  const all = made();
+  all.kernels.say(holding(2, 0));
+  begin(all);
+  assert.deepEqual(growth(all), [null, []]);
+  all.kernels.say(holding(5, 1));
+  assert.deepEqual(growth(all), [4 * GIB, [3 * GIB, GIB]]);
+});
+
+test('without the driver’s figures, the growth is what torch has reserved', () => {
+  const all = made();
+  all.kernels.say(reserving(null, null, null));
+  begin(all);
+  all.kernels.say(reserving(3, 0, null));
+  assert.deepEqual(growth(all), [3 * GIB, [3 * GIB, 0, null]]);
+  all.running.end(all.notebook.key, 'message');
+  all.kernels.say(reserving(3, 1, null));
+  begin(all, 5);
+  all.kernels.say(reserving(5, 1, null));
+  assert.equal(all.cells.running?.delta, 2 * GIB);
+  const [title] = runningTitle(trans, all.cells.running).split('\n');
+  assert.equal(title, 'Reserved by torch since the cell began: +2.0 GiB');
+});
+
+test('without a state before the cell the growth is unknown', () => {
+  const all = made();
+  all.kernels.say(holding(2));
+  begin(all);
+  all.kernels.say(holding(5));
+  all.running.end(all.notebook.key, 'message');
+  begin(all, 5); // At once: what the kernel held in between, nobody knows.
+  all.kernels.say(holding(6));
+  assert.equal(all.cells.running?.delta, null);
+});
+
+test('the growth is unknown if the kernel is silent, has no figures or is another process', () => {
+  for (const [before, after, silentFor] of [
+    [holding(2), holding(5), 4],
+    [holding(2, null), holding(5, null), null],
+    [holding(2), { ...holding(5), pid: 1 }, null]
+  ] as const) {
+    const all = made();
+    all.kernels.say(before);
+    begin(all);
+    all.kernels.say(after, silentFor);
+    assert.equal(all.cells.running?.delta, null);
+  }
+});
+
+test('bands show when a cell used a GPU, sorted by start', () => {
+  const card = (count: number, started: number, ...gpus: number[]): FakeOutput =>
+    FakeOutput.report(
+      report(
+        count,
+        { gpus: gpus.map(gpu => reportedGpu(gpu)) },
+        { started, duration_s: 2, label: count === 2 ? 'eval' : null }
+      )
+    );
+  const { cells } = made(
+    new FakeCells([
+      codeCell('a', card(2, NOW - 10, 0)),
+      codeCell('b', card(1, NOW - 20, 0, 1), card(3, NOW, 1))
+    ])
+  );
+  assert.deepEqual(cells.bands('GPU-0'), [
+    { from: NOW - 20, until: NOW - 18, label: '1', title: '[1] · 2.0 s' },
+    { from: NOW - 10, until: NOW - 8, label: '2', title: '[2] eval · 2.0 s' }
+  ]);
+  assert.deepEqual(
+    cells.bands('GPU-1').map(({ label }) => label),
+    ['1', '3']
+  );
+  assert.deepEqual(cells.bands('GPU-9'), []);
+});
+
+test('the running cell has an open band on the notebook’s GPUs, or on all if none is known', () => {
+  const all = made();
+  begin(all);
+  const open = { from: NOW - 1, until: null, label: '4', title: '[4]' };
+  assert.deepEqual([all.cells.bands('GPU-0'), all.cells.bands('GPU-1')], [[open], [open]]);
+  all.kernels.say(holding(0, 3));
+  assert.deepEqual([all.cells.bands('GPU-0'), all.cells.bands('GPU-1')], [[], [open]]);
+});
+
+test('with different clocks of kernel and server there are no bands', () => {
+  const all = made(new FakeCells([codeCell('a', FakeOutput.report(report(1)))]));
+  const at = (seconds: number): string => new Date(1000 * (NOW + seconds)).toISOString();
+  all.cells.clockSkew.observeKernel(at(-30), NOW); // It came late.
+  assert.equal(all.cells.bands('GPU-0').length, 0);
+  assert.equal(skew(all), -30);
+  all.cells.clockSkew.observeKernel(at(0), NOW);
+  assert.equal(skew(all), null);
+  assert.equal(all.cells.bands('GPU-0').length, 1);
+  all.cells.clockSkew.observeKernel(at(60), NOW);
+  assert.equal(skew(all), 60);
+  assert.deepEqual(all.cells.bands('GPU-0'), []);
+  all.cells.setNotebook({ ...all.notebook, key: {} });
+  assert.equal(skew(all), null);
+});
+
+test('revealing goes to the cell of the active notebook', () => {
+  const { cells, revealed } = made();
+  cells.reveal('a');
+  assert.deepEqual(revealed, ['a']);
+  cells.setNotebook(null);
+  cells.reveal('b');
+  assert.deepEqual([revealed, cells.hasNotebook, cells.runs], [['a'], false, []]);
+});
+
+test('a run is named by its execution count and its label', () => {
+  assert.deepEqual(
+    [
+      runName({ executionCount: 3, label: null }),
+      runName({ executionCount: 3, label: 'train' }),
+      runName({ executionCount: null, label: 'epoch 1' })
+    ],
+    ['[3]', '[3] train', 'epoch 1']
+  );
+});

@@ -1,0 +1,179 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { diagnosticsSummary, splitAtCommand, toJson } from '../src/diagnostics/diagnosticsMessages';
+import {
+  DiagnosticsModel,
+  type DiagnosisState,
+  type ServerDoctor
+} from '../src/diagnostics/diagnosticsModel';
+import { ActiveKernel } from '../src/kernel/activeKernel';
+import type { Diagnosis, Check } from '../src/wire';
+import { FakeKernel, FakeClock, ok, settled, trans } from './fakes';
+
+const NO_REPLY = 'The kernel did not answer.';
+
+function check(id: string, status: Check['status'] = 'ok'): Check {
+  return { id, title: id, status, found: '', reason: null, remedy: null, command: null, evidence: {} };
+}
+
+function doctor(...checks: Check[]): Diagnosis {
+  return {
+    schema: 1,
+    version: '0.1.0',
+    time: 1,
+    place: 'server',
+    python: '/usr/bin/python',
+    variables: {},
+    status: 'ok',
+    summary: '',
+    unfinished: [],
+    links: checks
+  };
+}
+
+function done(...checks: Check[]): DiagnosisState {
+  return { kind: 'done', doctor: doctor(...checks) };
+}
+
+/** A server doctor with the test's diagnosis. */
+class FakeDoctor implements ServerDoctor {
+  requests = 0;
+  answer: Promise<Diagnosis> = Promise.resolve(doctor(check('torch')));
+
+  diagnose(): Promise<Diagnosis> {
+    this.requests++;
+    return this.answer;
+  }
+}
+
+function setUp(): { model: DiagnosticsModel; server: FakeDoctor; kernels: ActiveKernel } {
+  const kernels = new ActiveKernel(new FakeClock());
+  kernels.setPanelVisible(true);
+  const server = new FakeDoctor();
+  return { model: new DiagnosticsModel(server, kernels, NO_REPLY), server, kernels };
+}
+
+/** Open a notebook with a kernel that replies. */
+async function openNotebook(kernels: ActiveKernel, pid = 1): Promise<FakeKernel> {
+  const kernel = new FakeKernel();
+  kernel.reply = ok({ pid });
+  kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
+  await settled();
+  return kernel;
+}
+
+test('the checks do not run unless requested', async () => {
+  const { model, server, kernels } = setUp();
+  const kernel = await openNotebook(kernels);
+  await settled();
+  assert.deepEqual([model.server, model.kernel], [{ kind: 'none' }, { kind: 'none' }]);
+  assert.deepEqual([server.requests, kernel.requests.length], [0, 1]);
+});
+
+test('the checks run once, and again only on request', async () => {
+  const { model, server, kernels } = setUp();
+  const kernel = await openNotebook(kernels);
+  kernel.reply = { status: 'examined', doctor: doctor(check('gpu')), state: null };
+  await model.runOnce();
+  await model.runOnce();
+  assert.deepEqual([model.server, model.kernel], [done(check('torch')), done(check('gpu'))]);
+  assert.equal(server.requests, 1);
+  await model.run();
+  assert.equal(server.requests, 2);
+  assert.deepEqual(kernel.requests.slice(1), [
+    { schema: 1, ask: 'doctor' },
+    { schema: 1, ask: 'doctor' }
+  ]);
+});
+
+test('the previous diagnosis stays while the checks run, which run only once at a time', async () => {
+  const { model, server } = setUp();
+  await model.run();
+  const previous = doctor(check('torch'));
+  server.answer = new Promise(() => undefined);
+  void model.run();
+  void model.run();
+  await settled();
+  assert.deepEqual([model.server, server.requests, model.running], [{ kind: 'running', previous }, 2, true]);
+});
+
+test('a failed diagnosis has a reason', async () => {
+  const { model, server, kernels } = setUp();
+  const kernel = await openNotebook(kernels);
+  server.answer = Promise.reject(new Error('No end within 60 seconds.'));
+  kernel.reply = { status: 'error', reason: 'This kernel does not know that question.', state: null };
+  await model.run();
+  assert.deepEqual(model.server, { kind: 'failed', reason: 'No end within 60 seconds.' });
+  assert.deepEqual(model.kernel, { kind: 'failed', reason: 'This kernel does not know that question.' });
+  kernel.reply = null;
+  await model.run();
+  assert.deepEqual(model.kernel, { kind: 'failed', reason: NO_REPLY });
+});
+
+test('a restarted kernel has no diagnosis', async () => {
+  const { model, kernels } = setUp();
+  const kernel = await openNotebook(kernels);
+  kernel.reply = { status: 'examined', doctor: doctor(), state: null };
+  await model.run();
+  assert.equal(model.kernel?.kind, 'done');
+  kernel.reply = ok({ pid: 2 });
+  kernels.refresh();
+  await settled();
+  assert.deepEqual(model.kernel, { kind: 'none' });
+  kernels.setActive({ name: null, kernel: null, phase: null });
+  assert.equal(model.kernel, null);
+});
+
+test('the summary is about the worst status', () => {
+  const summary = (...states: (DiagnosisState | null)[]): unknown => diagnosticsSummary(trans, states);
+  const failed: DiagnosisState = { kind: 'failed', reason: 'why' };
+  assert.deepEqual(summary(null, { kind: 'none' }), [null, 'not looked at yet']);
+  assert.deepEqual(summary(done(check('torch')), { kind: 'running', previous: null }), [null, 'looking…']);
+  assert.deepEqual(summary(null, done(check('torch'), check('MIG', 'skipped'))), ['ok', 'all links found']);
+  assert.deepEqual(summary(done(check('torch')), failed), ['unknown', 'could not be looked at']);
+  const broken = done(check('driver', 'broken'), check('gpu', 'unknown'));
+  assert.deepEqual(summary(broken, broken), ['broken', '1 link broken: driver']);
+  assert.deepEqual(summary(done(check('cuda', 'broken')), broken), [
+    'broken',
+    '2 links broken: cuda, driver'
+  ]);
+  assert.deepEqual(summary(broken, failed), ['broken', '1 link broken: driver']);
+  const doubtful = done(check('shm', 'warning'), check('gpu', 'unknown'));
+  assert.deepEqual(summary(doubtful), ['warning', '2 to look at: shm, gpu']);
+});
+
+test('a fix is split at its command', () => {
+  const again = '/opt/my\\ env/bin/python -m pip install --force-reinstall --no-deps';
+  const known: [string, string, string, string][] = [
+    ['Install it: pip install torch.', 'pip install torch', 'Install it:', ''],
+    [
+      `Keep the right one: ${again} 'a>=1, b' --dry-run && ${again} 'a>=1, b'.`,
+      `${again} 'a>=1, b' --dry-run && ${again} 'a>=1, b'`,
+      'Keep the right one:',
+      ''
+    ],
+    [
+      'Load it again: sudo rmmod a; sudo modprobe a. In a container, restart it.',
+      'sudo rmmod a; sudo modprobe a',
+      'Load it again:',
+      'In a container, restart it.'
+    ]
+  ];
+  for (const [remedy, command, before, after] of known) {
+    assert.deepEqual(splitAtCommand({ remedy, command }), { before, command, after });
+  }
+});
+
+test('a fix without a command is not split', () => {
+  assert.equal(splitAtCommand({ remedy: 'Start it: docker run --gpus all …', command: null }), null);
+  assert.equal(splitAtCommand({ remedy: 'Mend the driver first.', command: 'sudo reboot' }), null);
+  // A kernel with an older gpuwidget sends none.
+  const { command, ...older } = { ...check('torch'), remedy: 'Install it: pip install torch.' };
+  assert.equal(command, null);
+  assert.equal(splitAtCommand(older as Check), null);
+});
+
+test('the JSON is that of the command line', () => {
+  assert.equal(toJson(doctor()).split('\n')[1], '  "schema": 1,');
+});

@@ -1,0 +1,150 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { parseReply } from '../src/kernel/kernelReply';
+import type { DeviceChoice, Diagnosis, KernelGpu } from '../src/wire';
+import { kernelState, ok, torchSwitch } from './fakes';
+
+const GIB = 2 ** 30;
+const CHOICE: DeviceChoice = {
+  device: 'cuda:1',
+  uuid: 'GPU-1',
+  index: 1,
+  name: 'NVIDIA H200',
+  compute_capability: '9.0',
+  memory_total: 140 * GIB,
+  memory_free: 0,
+  holders: []
+};
+const GPU: KernelGpu = {
+  uuid: 'GPU-1',
+  torch_device: 'cuda:1',
+  process_memory: 2 * GIB,
+  torch_reserved: GIB,
+  context: true
+};
+const DOCTOR: Diagnosis = {
+  schema: 1,
+  version: '0.1.0',
+  time: 1000.5,
+  place: 'kernel',
+  python: '/usr/bin/python3',
+  variables: { CUDA_VISIBLE_DEVICES: '0' },
+  status: 'warning',
+  summary: 'Something is unknown.',
+  unfinished: [],
+  links: [
+    {
+      id: 'torch',
+      title: 'PyTorch',
+      status: 'unknown',
+      found: '',
+      reason: 'It took too long.',
+      remedy: null,
+      command: null,
+      evidence: { torch: '2.13.0' }
+    }
+  ]
+};
+
+test('a reply of this version is returned as it was sent', () => {
+  for (const reply of [
+    ok({ choices: [CHOICE], gpus: [GPU], switches: [torchSwitch()] }),
+    ok({
+      choices: [{ ...CHOICE, index: null, memory_total: null, memory_free: null }],
+      gpus: [{ ...GPU, process_memory: null, torch_reserved: null }]
+    }),
+    { status: 'error', reason: 'no', state: null },
+    { status: 'error', reason: 'no', state: kernelState() },
+    { status: 'examined', doctor: DOCTOR, state: kernelState() }
+  ]) {
+    assert.deepEqual(parseReply(reply), reply);
+  }
+});
+
+test('a field that this version does not know is dropped', () => {
+  assert.deepEqual(parseReply({ ...ok(), more: 1 }), ok());
+});
+
+for (const sent of [
+  '1e400',
+  '1'.padEnd(401, '0'),
+  '-1',
+  '-1e400',
+  '1.5',
+  String(2 ** 53),
+  'true',
+  '"5"',
+  '[5]'
+]) {
+  test(`${sent.slice(0, 8)} as a size in a reply is unknown`, () => {
+    const size = JSON.parse(sent) as number;
+    const reply = ok({
+      choices: [{ ...CHOICE, index: size, memory_total: size, memory_free: size }],
+      gpus: [{ ...GPU, process_memory: size, torch_reserved: size }]
+    });
+    assert.deepEqual(
+      parseReply(reply),
+      ok({
+        choices: [{ ...CHOICE, index: null, memory_total: null, memory_free: null }],
+        gpus: [{ ...GPU, process_memory: null, torch_reserved: null }]
+      })
+    );
+  });
+}
+
+/** The state of a reply with one field of another type, or without it. */
+function broken(name: string, value?: unknown): unknown {
+  return { status: 'ok', done: null, state: { ...kernelState(), [name]: value } };
+}
+
+test('a state of another shape is incompatible and keeps its version', () => {
+  for (const [name, value] of [
+    ['gpus', null],
+    ['gpus', [null]],
+    ['gpus', [{ ...GPU, uuid: 1 }]],
+    ['choices', {}],
+    ['choices', [{ ...CHOICE, holders: null }]],
+    ['switches', undefined],
+    ['switches', [{ ...torchSwitch(), choices: 'on' }]],
+    ['device', null],
+    ['device', 'cuda:1'],
+    ['watching', 'yes'],
+    ['pid', '4711']
+  ] as const) {
+    assert.deepEqual(parseReply(broken(name, value)), { status: 'incompatible', version: '0.1.0' }, name);
+  }
+});
+
+test('a reply of another schema is incompatible, also with nothing else that is known', () => {
+  const state = { schema: 2, version: '9.9' };
+  for (const reply of [
+    { status: 'ok', done: null, state },
+    { status: 'error', reason: 'no', state },
+    { status: 'later', state }
+  ]) {
+    assert.deepEqual(parseReply(reply), { status: 'incompatible', version: '9.9' });
+  }
+});
+
+test('what is no reply at all is incompatible and has no version', () => {
+  for (const content of [
+    null,
+    undefined,
+    'ok',
+    [],
+    {},
+    { status: 'ok' },
+    { status: 'error' },
+    broken('version', 7)
+  ]) {
+    assert.deepEqual(parseReply(content), { status: 'incompatible', version: null });
+  }
+});
+
+test('a diagnosis of another shape is incompatible', () => {
+  for (const doctor of [null, {}, { ...DOCTOR, links: null }, { ...DOCTOR, status: 'great' }]) {
+    const reply = { status: 'examined', doctor, state: kernelState() };
+    assert.deepEqual(parseReply(reply), { status: 'incompatible', version: '0.1.0' });
+  }
+});

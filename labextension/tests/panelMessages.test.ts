@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import type { Condition, KernelView } from '../src/kernel/activeKernel';
+import { kernelNotice } from '../src/panel/panelMessages';
+import type { ServerInfo } from '../src/stream/streamModel';
+import { trans } from './fakes';
+
+const DOCUMENTED = { install: null, documentation: 'https://docs.example.org/' };
+const CONFIGURED = { install: "pip install '/srv/my wheels/x.whl'", documentation: null };
+
+function view(condition: Condition): KernelView {
+  return {
+    notebook: 'a.ipynb',
+    kernel: null,
+    condition,
+    busy: false,
+    restarted: false,
+    silentFor: null,
+    rejection: null,
+    requested: { device: undefined, watching: undefined, switches: new Map() }
+  };
+}
+
+function server(changes: Partial<ServerInfo> = {}): ServerInfo {
+  return { version: '0.1.0', interval: 0.2, install: null, documentation: null, ...changes };
+}
+
+const MISSING: Condition[] = [
+  { kind: 'not-installed' },
+  { kind: 'other-package' },
+  { kind: 'other-version', version: '0.0.9' }
+];
+
+test('the administrator’s installation command is offered as it is to be run', () => {
+  for (const condition of MISSING) {
+    const notice = kernelNotice(trans, view(condition), server(CONFIGURED));
+    assert.equal(notice?.command, "%pip install '/srv/my wheels/x.whl'");
+    assert.match(notice.text, /[Rr]un in a cell/);
+    assert.equal(notice.link, undefined);
+  }
+});
+
+test('without a configured command the documentation is linked, and no package name is offered', () => {
+  for (const condition of MISSING) {
+    const documented = kernelNotice(trans, view(condition), server(DOCUMENTED));
+    assert.equal(documented?.link, 'https://docs.example.org/');
+    assert.equal(documented.command, undefined);
+    for (const known of [server(), null]) {
+      const notice = kernelNotice(trans, view(condition), known);
+      assert.match(notice?.text ?? '', /“Install it” in its README\.$/);
+      assert.equal(notice?.command, undefined);
+      assert.equal(notice?.link, undefined);
+      assert.doesNotMatch(JSON.stringify(notice), /pip install/);
+    }
+  }
+});
+
+test('other sections show the reason only', () => {
+  for (const condition of MISSING) {
+    const notice = kernelNotice(trans, view(condition));
+    assert.doesNotMatch(JSON.stringify(notice), /README|cell|command|link/);
+  }
+});
+
+test('a kernel without gpuwidget offers to load it once it is installed', () => {
+  assert.equal(kernelNotice(trans, view({ kind: 'not-installed' }), server())?.action, 'load');
+});

@@ -1,0 +1,145 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { ReportReader } from '../src/cells/reportReader';
+import { FakeClock } from './fakes';
+import { codeCell, FakeCells, FakeOutput, report } from './fakes_cells';
+
+function made(cells: FakeCells): { reader: ReportReader; clock: FakeClock; emitted: () => number } {
+  const clock = new FakeClock();
+  const reader = new ReportReader(clock);
+  let count = 0;
+  reader.setVisible(true);
+  reader.setCells(cells);
+  reader.changed.connect(() => count++);
+  return { reader, clock, emitted: () => count };
+}
+
+function listed(reader: ReportReader): [string, number | null][] {
+  return reader.runs.map(run => [run.cellId, run.report.executionCount]);
+}
+
+test('the reports of a saved notebook are listed in its order', () => {
+  const cells = new FakeCells([
+    codeCell('a', new FakeOutput('stream'), FakeOutput.report(report(3))),
+    { id: 'markdown' },
+    codeCell('b', FakeOutput.report(report(1)), FakeOutput.report(report(2)))
+  ]);
+  const { reader } = made(cells);
+  assert.deepEqual(listed(reader), [
+    ['a', 3],
+    ['b', 1],
+    ['b', 2]
+  ]);
+});
+
+test('a new report is listed, and removed when its output is cleared', async () => {
+  const cell = codeCell('a');
+  const { reader, clock } = made(new FakeCells([cell]));
+  cell.outputs.add(FakeOutput.report(report(1)));
+  await clock.pass(200);
+  assert.deepEqual(listed(reader), [['a', 1]]);
+  cell.outputs.clear();
+  await clock.pass(200);
+  assert.deepEqual(listed(reader), []);
+});
+
+test('a report that replaces a live view is listed', async () => {
+  const live = new FakeOutput('display_data', { 'application/vnd.jupyter.widget-view+json': {} });
+  const cell = codeCell('a', live);
+  const { reader, clock } = made(new FakeCells([cell]));
+  const done = FakeOutput.report(report(1));
+  cell.outputs.get = () => done;
+  cell.outputs.changed.emit({ oldValues: [done], newValues: [done] });
+  await clock.pass(200);
+  assert.deepEqual(listed(reader), [['a', 1]]);
+});
+
+test('printing reads no report again and emits nothing', async () => {
+  const card = FakeOutput.report(report(1));
+  const cell = codeCell('a');
+  const { clock, emitted } = made(new FakeCells([codeCell('b', card), cell]));
+  const reads = card.reads;
+  for (let line = 0; line < 1000; line++) {
+    cell.outputs.add(new FakeOutput('stream'));
+    cell.outputs.add(new FakeOutput('display_data', { 'image/png': 'x' }));
+  }
+  await clock.pass(1000);
+  assert.deepEqual([card.reads, emitted(), clock.running], [reads, 0, 0]);
+});
+
+test('many reports at once are read together', async () => {
+  const cells = Array.from({ length: 100 }, (_, place) => codeCell(String(place)));
+  const { reader, clock, emitted } = made(new FakeCells(cells));
+  cells.forEach((cell, place) => {
+    cell.outputs.add(FakeOutput.report(report(place)));
+  });
+  await clock.pass(200);
+  assert.deepEqual([reader.runs.length, emitted()], [100, 1]);
+});
+
+test('moved, deleted and new cells change the list', async () => {
+  const [a, b] = [codeCell('a', FakeOutput.report(report(1))), codeCell('b', FakeOutput.report(report(2)))];
+  const cells = new FakeCells([a, b]);
+  const { reader, clock } = made(cells);
+  cells.replace(b, a);
+  await clock.pass(200);
+  assert.deepEqual(listed(reader), [
+    ['b', 2],
+    ['a', 1]
+  ]);
+  const c = codeCell('c');
+  cells.replace(c, b);
+  c.outputs.add(FakeOutput.report(report(3)));
+  a.outputs.add(FakeOutput.report(report(4)));
+  await clock.pass(200);
+  assert.deepEqual(listed(reader), [
+    ['c', 3],
+    ['b', 2]
+  ]);
+});
+
+test('a report that several cells show is one run', () => {
+  const cells = new FakeCells([
+    codeCell('a', FakeOutput.report(report(1))),
+    codeCell('copy', FakeOutput.report(report(1)))
+  ]);
+  assert.deepEqual(listed(made(cells).reader), [['a', 1]]);
+});
+
+test('reports of another version are counted, not listed', async () => {
+  const cell = codeCell('a', FakeOutput.report(report(1, { schema: 2 })), FakeOutput.report(report(2)));
+  const { reader, clock } = made(new FakeCells([cell, codeCell('b', FakeOutput.report('broken'))]));
+  assert.deepEqual([listed(reader), reader.incompatible], [[['a', 2]], 2]);
+  cell.outputs.clear();
+  await clock.pass(200);
+  assert.deepEqual([listed(reader), reader.incompatible], [[], 1]);
+});
+
+test('nothing is read while hidden, and everything once visible', async () => {
+  const cell = codeCell('a');
+  const { reader, clock, emitted } = made(new FakeCells([cell]));
+  cell.outputs.add(FakeOutput.report(report(1)));
+  reader.setVisible(false);
+  const before = emitted();
+  const card = FakeOutput.report(report(2));
+  cell.outputs.add(card);
+  await clock.pass(1000);
+  assert.deepEqual([card.reads, emitted(), clock.running], [0, before, 0]);
+  reader.setVisible(true);
+  assert.deepEqual(listed(reader), [
+    ['a', 1],
+    ['a', 2]
+  ]);
+});
+
+test('another notebook has its own list, and the previous one is disconnected', async () => {
+  const cell = codeCell('a', FakeOutput.report(report(1)));
+  const { reader, clock } = made(new FakeCells([cell]));
+  reader.setCells(new FakeCells([codeCell('z', FakeOutput.report(report(9)))]));
+  cell.outputs.add(FakeOutput.report(report(2)));
+  await clock.pass(1000);
+  assert.deepEqual(listed(reader), [['z', 9]]);
+  reader.setCells(null);
+  assert.deepEqual(listed(reader), []);
+});

@@ -1,0 +1,80 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { ActiveKernel, type KernelView } from '../src/kernel/activeKernel';
+import { settingsLog, settingsReason, settingsSummary } from '../src/panel/settingsSection';
+import { FakeKernel, FakeClock, ok, settled, torchSwitch, trans } from './fakes';
+import type { KernelState } from '../src/wire';
+
+const ON = 'torch.backends.cudnn.benchmark = True';
+
+/** Return the view of a kernel with this state. */
+async function view(state: Partial<KernelState>): Promise<KernelView> {
+  const kernels = new ActiveKernel(new FakeClock());
+  const kernel = new FakeKernel();
+  kernel.reply = ok(state);
+  kernels.setPanelVisible(true);
+  kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
+  await settled();
+  return kernels.view;
+}
+
+test('with all settings at their defaults nothing was run', async () => {
+  const known = await view({ switches: [torchSwitch()] });
+  assert.equal(settingsSummary(trans, known), "torch's defaults");
+  assert.equal(settingsReason(trans, known), '');
+  assert.equal(settingsLog(trans, known, null), 'What is set here is told here, as the Python that was run.');
+});
+
+test('the statements that were run are listed, the latest first', async () => {
+  const known = await view({
+    switches: [
+      torchSwitch({ name: 'cudnn.enabled', default: 'on', value: 'on', statement: 'one = True\ntwo = True' }),
+      torchSwitch({ value: 'on', statement: ON })
+    ]
+  });
+  assert.equal(settingsSummary(trans, known), '1 changed');
+  assert.equal(settingsLog(trans, known, 'cudnn.benchmark'), `ran: ${ON}\nran: one = True; two = True`);
+});
+
+test('a pending setting is listed as pending', async () => {
+  const known = await view({ switches: [torchSwitch({ pending: 'on', statement: ON })] });
+  assert.equal(settingsSummary(trans, known), '1 from the next cell');
+  assert.equal(settingsLog(trans, known, null), `from the next cell: ${ON}`);
+});
+
+test('the reason of an unknown or rejected value is listed', async () => {
+  const apart = 'TF32 is on for convolutions and off for recurrent layers.';
+  const known = await view({ switches: [torchSwitch({ value: null, note: apart })] });
+  assert.equal(settingsLog(trans, known, null), `cuDNN benchmark: ${apart}`);
+  const failed = await view({ switches: [torchSwitch({ note: 'torch refused it.' })] });
+  assert.equal(settingsLog(trans, failed, 'cudnn.benchmark'), 'cuDNN benchmark: torch refused it.');
+});
+
+test('without torch or a reply only the reason is shown', async () => {
+  const without = await view({
+    torch: null,
+    switches: [torchSwitch({ value: null, note: 'torch is not imported yet.' })]
+  });
+  assert.equal(settingsSummary(trans, without), 'torch is not imported');
+  assert.equal(
+    settingsReason(trans, without),
+    'torch is not imported in this kernel: import it in a cell first.'
+  );
+  assert.equal(settingsLog(trans, without, null), '');
+  const silent = { ...(await view({ switches: [torchSwitch()] })), silentFor: 12 };
+  assert.equal(settingsReason(trans, silent), 'The kernel does not answer: a long call holds it.');
+  const none = new ActiveKernel(new FakeClock()).view;
+  assert.equal(settingsSummary(trans, none), '');
+  assert.equal(settingsReason(trans, none), 'Open a notebook to see its switches.');
+});
+
+test('a rejection comes first', async () => {
+  const known = await view({ switches: [torchSwitch({ value: 'on', statement: ON })] });
+  const refused = { ...known, rejection: { reason: 'torch refused it.', ask: 'set_switch' as const } };
+  assert.equal(settingsLog(trans, refused, null), `torch refused it.\nran: ${ON}`);
+  assert.equal(
+    settingsLog(trans, { ...known, rejection: { ...refused.rejection, ask: 'set_device' as const } }, null),
+    `ran: ${ON}`
+  );
+});

@@ -1,0 +1,103 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { StreamModel, gpusOpenByDefault, memoryShares, type GpuNow } from '../src/stream/streamModel';
+import { GIB, gpu, gpuUsage, hello, history, kernelGpu, kernelState, reading, sample, usage } from './fakes';
+
+function now(changes: Partial<GpuNow> = {}): GpuNow {
+  return { gpu: gpu(0), reading: reading(0), kernel: null, usage: null, front: null, ...changes };
+}
+
+test("memory is divided into the notebook's, that of others and free memory", () => {
+  assert.deepEqual(memoryShares(now({ kernel: kernelGpu(0) })), {
+    here: 14 * GIB,
+    other: 21 * GIB,
+    used: 35 * GIB,
+    free: 105 * GIB
+  });
+});
+
+test('without the notebook’s memory, that of others is unknown', () => {
+  const unknown = { here: null, other: null, used: 35 * GIB, free: 105 * GIB };
+  assert.deepEqual(memoryShares(now()), unknown);
+  assert.deepEqual(memoryShares(now({ kernel: kernelGpu(0, { process_memory: null }) })), unknown);
+});
+
+test('unknown memory does not count as free', () => {
+  const blind = now({ reading: reading(0, { memory_used: null }) });
+  assert.deepEqual(memoryShares(blind), { here: null, other: null, used: null, free: null });
+});
+
+test('a notebook never holds more than the memory in use', () => {
+  const both = memoryShares(now({ kernel: kernelGpu(0, { process_memory: 36 * GIB }) }));
+  assert.deepEqual([both.here, both.other], [35 * GIB, 0]);
+});
+
+/** Return which of `count` GPUs are open by default. `changes` apply to the last one. */
+function open(
+  count: number,
+  busy: readonly number[],
+  changes: Partial<GpuNow> = {},
+  chosen: string | null = null
+): string[] {
+  const gpus = Array.from({ length: count }, (_, index) =>
+    now({
+      gpu: gpu(index),
+      reading: reading(index, { utilization: busy.includes(index) ? 50 : 0 }),
+      ...(index === count - 1 ? changes : {})
+    })
+  );
+  return [...gpusOpenByDefault(gpus, chosen)];
+}
+
+test('all of few GPUs, the busy ones of some and one of many are open by default', () => {
+  assert.deepEqual(open(2, []), ['GPU-0', 'GPU-1']);
+  assert.deepEqual(open(4, [1, 3]), ['GPU-1', 'GPU-3']);
+  assert.deepEqual(open(8, [2, 3, 4]), ['GPU-2']);
+});
+
+test('one GPU is open by default if all are idle', () => {
+  assert.deepEqual(open(4, []), ['GPU-0']);
+  assert.deepEqual(open(0, []), []);
+});
+
+test('the GPU of the notebook is open by default', () => {
+  const chosen = kernelGpu(15, { context: false });
+  assert.deepEqual(open(16, [2], { kernel: kernelGpu(15) }), ['GPU-15']);
+  assert.deepEqual(open(16, [2], { kernel: chosen }, 'cuda:15'), ['GPU-15']);
+  assert.deepEqual(open(16, [2], { kernel: chosen }, 'cuda:1'), ['GPU-2']);
+});
+
+test('the kernel’s devices are joined with the GPUs by UUID', () => {
+  const model = new StreamModel();
+  model.take({ type: 'sample', sample: sample(1, [reading(0), reading(1)]) });
+  const mine = kernelGpu(1, { torch_device: 'cuda:0' });
+  const devices = model
+    .gpus(kernelState({ gpus: [mine] }), null)
+    .map(each => each.kernel?.torch_device ?? null);
+  assert.deepEqual(devices, [null, 'cuda:0']);
+});
+
+test('the history after a reconnection is that of the server', () => {
+  const model = new StreamModel();
+  model.seconds = 120;
+  model.take(hello({ sample: sample(3), history: history([1, 2, 3]) }));
+  model.take({ type: 'sample', sample: sample(4) });
+  model.take(hello({ sample: sample(9), history: history([8, 9]) }));
+  const curve: [number[], (number | null)[], (number | null)[]] = [[], [], []];
+  model.past.curve('GPU-0', 0, null, 10, curve);
+  assert.deepEqual(curve[0], [8, 9]);
+});
+
+test('memory usage is unknown until the new stream has sent it', () => {
+  const model = new StreamModel();
+  model.take(hello({ sample: sample(3) }));
+  model.take(usage([], [gpuUsage(0, [])]));
+  assert.notEqual(model.usage, null);
+  model.take(hello({ sample: sample(9000) }));
+  assert.equal(model.usage, null);
+  assert.deepEqual(
+    model.gpus(null, null).map(each => each.usage),
+    [null]
+  );
+});

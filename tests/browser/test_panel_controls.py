@@ -1,0 +1,105 @@
+"""The panel's controls: what they focus, what they request, and how they treat another version's replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from helpers_kernel_state import cell, state
+from helpers_lab import Lab, Notebook
+from helpers_panel import DEVICE, NOTICE, PANEL, show, uuids, wait_for_text
+
+Open = Callable[..., Notebook]
+WATCH = f"{PANEL} .jp-gpuwidget-device-watch"
+_COUNT_REQUESTS = """
+window.requests = [];
+panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => {
+    if (direction === 'send' && msg.header.msg_type === 'gpuwidget_request') {
+            window.requests.push(msg.content);
+        }
+});
+"""
+_REPLY = """\
+import json as _json
+def _install():
+    kernel = get_ipython().kernel
+    async def handler(stream, ident, parent):
+        kernel.session.send(stream, "gpuwidget_reply", _json.loads({reply!r}), parent, ident=ident)
+    kernel.control_handlers["gpuwidget_request"] = handler
+_install()
+# gpuwidget"""
+
+
+def requests(notebook: Notebook, ask: str) -> list[dict[str, Any]]:
+    """Return the requests of this kind since they are counted."""
+    sent: list[dict[str, Any]] = notebook.script(
+        "return window.requests.filter(each => each.ask === argument);", ask
+    )
+    return sent
+
+
+def open_with_kernel(open_notebook: Open, lab: Lab) -> Notebook:
+    """Open the panel beside a kernel that replies as if it had torch, and count its requests from then on."""
+    notebook = open_notebook([cell(state(uuids(lab)))])
+    show(notebook)
+    notebook.run(0)
+    notebook.wait_until_done()
+    notebook.page.wait_for_selector(f"{DEVICE}:enabled")
+    notebook.script(_COUNT_REQUESTS)
+    return notebook
+
+
+def test_showing_the_panel_focuses_what_can_be_used(open_notebook: Open) -> None:
+    """Without gpuwidget the button that loads it has the focus; afterwards the dropdown has it."""
+    notebook = open_notebook(["1"])
+    show(notebook)
+    notebook.page.wait_for_function("() => document.activeElement?.textContent === 'Load gpuwidget'")
+    notebook.page.keyboard.press("Enter")
+    notebook.page.wait_for_selector(f"{DEVICE}:enabled")
+    notebook.script("app.commands.execute('gpuwidget:show-panel');")
+    notebook.page.wait_for_function("selector => document.activeElement?.matches(selector)", arg=DEVICE)
+
+
+def test_arrow_keys_do_not_choose_a_device(open_notebook: Open, lab: Lab) -> None:
+    """An arrow key on the closed dropdown opens the list: only the last device is chosen, none on the way."""
+    notebook = open_with_kernel(open_notebook, lab)
+    notebook.page.focus(DEVICE)
+    for key in ("ArrowDown", "ArrowDown", "End", "Home", "c"):
+        notebook.page.keyboard.press(key)
+    notebook.page.wait_for_timeout(500)
+    assert requests(notebook, "set_device") == []
+    notebook.page.keyboard.press("Enter")
+    notebook.page.wait_for_function("() => window.requests.some(each => each.ask === 'set_device')")
+    assert [request["device"] for request in requests(notebook, "set_device")] == ["cpu"]
+
+
+def test_two_quick_clicks_on_watch(open_notebook: Open, lab: Lab) -> None:
+    """The second click undoes the first one, though the button was not painted in between."""
+    notebook = open_with_kernel(open_notebook, lab)
+    notebook.page.eval_on_selector(WATCH, "button => { button.click(); button.click(); }")
+    notebook.page.wait_for_function("() => window.requests.filter(each => each.ask === 'watch').length === 2")
+    assert [request["on"] for request in requests(notebook, "watch")] == [True, False]
+    notebook.page.wait_for_selector(f"{WATCH}[aria-pressed=false]")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"status": "ok", "done": None, "state": {"schema": 2, "version": "9.0"}},
+        {"status": "ok", "done": None, "state": {**state([]), "version": "9.0", "gpus": None}},
+    ],
+    ids=["schema", "shape"],
+)
+def test_a_kernel_of_another_version(open_notebook: Open, reply: dict[str, Any]) -> None:
+    """A reply of another schema or shape is reported as one of another version, and breaks nothing."""
+    notebook = open_notebook([_REPLY.format(reply=json.dumps(reply))])
+    errors: list[str] = []
+    notebook.page.on("pageerror", lambda error: errors.append(str(error)))
+    show(notebook)
+    notebook.run(0)
+    notebook.wait_until_done()
+    wait_for_text(notebook, NOTICE, "This kernel has gpuwidget 9.0")
+    assert notebook.page.is_disabled(DEVICE)
+    assert errors == []

@@ -1,0 +1,99 @@
+"""A kernel's channels, used as a notebook uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from typing import Any
+
+from helpers_server import Server
+
+from gpuwidget.model.kernel_requests import REPLY, REQUEST
+
+ANSWERING = f"""
+import time
+def answer(stream, ident, parent):
+    shell.kernel.session.send(stream, "{REPLY}", {{"status": "ok"}}, parent, ident=ident)
+shell = get_ipython()
+shell.kernel.control_handlers["{REQUEST}"] = answer
+"""
+"""Replaces ``%load_ext gpuwidget``: a kernel that replies."""
+PATIENCE_S = 30.0
+
+
+class Channels:
+    """The websocket of one kernel."""
+
+    def __init__(self, server: Server, kernel: str) -> None:
+        self._server = server
+        self._kernel = kernel
+        self._socket: Any = None
+        self._seen: list[Any] = []
+
+    async def open(self) -> None:
+        """Connect, as a notebook does."""
+        self._socket = await self._server.ws_fetch("api", "kernels", self._kernel, "channels")
+
+    async def send(
+        self, channel: str, kind: str, content: dict[str, object], subshell: str | None = None
+    ) -> str:
+        """Send a message, to a subshell if one is given; return its id."""
+        header = {
+            "msg_id": uuid.uuid4().hex,
+            "msg_type": kind,
+            "session": "tests",
+            "username": "",
+            "version": "5.3",
+            **({} if subshell is None else {"subshell_id": subshell}),
+        }
+        message = {
+            "channel": channel,
+            "header": header,
+            "parent_header": {},
+            "metadata": {},
+            "content": content,
+            "buffers": [],
+        }
+        await self._socket.write_message(json.dumps(message))
+        return header["msg_id"]
+
+    async def until(self, kind: str, parent: str, **content: object) -> Any:
+        """Read until that reply to ``parent`` has come; messages of several channels come in any order."""
+
+        def wanted(message: Any) -> bool:
+            found = {name: message["content"].get(name) for name in content}
+            answers = message["parent_header"].get("msg_id") == parent
+            return message["msg_type"] == kind and answers and found == content
+
+        while not any(map(wanted, self._seen)):
+            message = json.loads(await asyncio.wait_for(self._socket.read_message(), PATIENCE_S))
+            self._seen.append(message)
+        return next(filter(wanted, self._seen))
+
+    async def run(self, code: str) -> str:
+        """Run a cell to its end without an error; return what it printed."""
+        request = await self.send("shell", "execute_request", {"code": code, "silent": False})
+        await self.until("status", request, execution_state="idle")
+        printed = ""
+        for message in self._seen:
+            if message["parent_header"].get("msg_id") == request:
+                assert message["msg_type"] != "error", message["content"]
+                printed += message["content"]["text"] if message["msg_type"] == "stream" else ""
+        return printed
+
+    async def ask(self) -> None:
+        """Send the panel's request; return after its reply and its ``idle``."""
+        asked = await self.send("control", REQUEST, {"schema": 1, "ask": "state"})
+        await self.until(REPLY, asked, status="ok")
+        await self.until("status", asked, execution_state="idle")
+
+    async def control(self, kind: str, **content: object) -> Any:
+        """Send a request on the control channel; return the reply after its ``idle``."""
+        request = await self.send("control", kind, content)
+        await self.until("status", request, execution_state="idle")
+        return await self.until(kind.replace("_request", "_reply"), request)
+
+    def close(self) -> None:
+        """Close the notebook."""
+        self._socket.close()

@@ -1,0 +1,61 @@
+"""Samples as JSON for the stream: whole, and as changes."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from helpers_samples import LIVE, h200, reading
+
+from gpuwidget.model.samples import SCHEMA, Sample
+from gpuwidget.model.to_json import to_json
+from gpuwidget.server.encoded_samples import EncodedSample
+
+GPUS = (h200(0), h200(1))
+BEFORE = Sample(
+    SCHEMA, 100.0, LIVE, GPUS, tuple(reading(one, missing={"xid": "not read yet"}) for one in GPUS)
+)
+
+
+def test_changes_have_only_what_is_new() -> None:
+    """A client with the sample before is sent the changed values, including null and empty ones."""
+    first, second = BEFORE.readings
+    now = replace(
+        BEFORE,
+        time=100.2,
+        readings=(replace(first, utilization=None, missing={"utilization": "the GPU is lost"}), second),
+    )
+    encoded = EncodedSample(now, BEFORE)
+    assert encoded.changes is not None
+    assert json.loads(encoded.changes) == {
+        "type": "changes",
+        "time": 100.2,
+        "readings": [{"utilization": None, "missing": {"utilization": "the GPU is lost"}}, {}],
+    }
+    assert json.loads(encoded.message) == {"type": "sample", "sample": to_json(now)}
+    assert encoded.whole == json.dumps(to_json(now), separators=(",", ":")).encode()
+
+
+def test_what_is_not_json_is_unknown() -> None:
+    """A value that JSON can't represent is null in the changes, as in the whole sample."""
+    now = replace(BEFORE, readings=(replace(BEFORE.readings[0], power_w=math.nan), BEFORE.readings[1]))
+    encoded = EncodedSample(now, BEFORE)
+    assert encoded.changes is not None
+    assert json.loads(encoded.changes)["readings"] == [{"power_w": None}, {}]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        None,
+        replace(BEFORE, gpus=GPUS[:1], readings=BEFORE.readings[:1]),
+        replace(BEFORE, gpus=(replace(GPUS[0], memory_total=1), GPUS[1])),
+        replace(BEFORE, origin=replace(LIVE, driver="580.1")),
+    ],
+)
+def test_without_changes(before: Any) -> None:
+    """The first sample, and one with other GPUs or another origin, is sent whole."""
+    assert EncodedSample(BEFORE, before).changes is None

@@ -1,0 +1,221 @@
+"""The holders of one GPU's memory: every sum and every sentence, from the driver's list and kernels'
+reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from helpers_samples import GIB, LIVE, h200, process, reading
+
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.server.gpu_holders import ProcessContext, ProcessOwner, gpu_ownership
+from gpuwidget.server.kernel_reports import KernelUsage
+from gpuwidget.server.rolling_mean import RollingMeans
+from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder
+from gpuwidget.system.processes import Identity
+
+GPU = h200(0)
+SLICE = h200(0, uuid="MIG-1", mig_index=1, mig_parent=GPU.uuid)
+NO_MEANS = RollingMeans(0.2).means("")
+OWNERS = {
+    10: ProcessOwner("k1", None),
+    11: ProcessOwner("k1", None),
+    12: ProcessOwner("k2", None),
+} | dict.fromkeys((20, 21), ProcessOwner(None, "1"))
+FOREIGN = (
+    "The driver's process ids can't be matched with this server's, as in a container that has ids of its own."
+)
+BY_TORCH = (
+    "What kernels hold is torch's own count, without CUDA contexts, other libraries and child processes."
+)
+BY_TORCH_ITSELF = (
+    "What torch counts in a kernel stands for its own process, without CUDA contexts and other libraries; "
+    "child processes whose size the driver does not say are not in it."
+)
+INVALID = "A kernel reported an impossible amount of torch memory, so what it holds is unknown."
+LOAD_EXTENSION = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
+
+
+def told(
+    *listed: Process,
+    reports: Mapping[str, KernelUsage] | None = None,
+    pids_match: bool = True,
+    in_container: bool = False,
+    remote_kernels: int = 0,
+    gpu: Any = GPU,
+    **values: Any,
+) -> GpuMemoryOwnership:
+    """Return the ownership of one GPU, of which 60 GiB are used."""
+    context = ProcessContext(
+        owner=lambda pid: OWNERS.get(pid, ProcessOwner(None, None)),
+        identity=lambda one: Identity(one.user, one.program, one.arguments),
+        kernels={"k1": 10, "k2": 12, "k3": None},
+        pids_match=pids_match,
+        in_container=in_container,
+        reports={kernel: {gpu.uuid: report} for kernel, report in (reports or {}).items()},
+        remote_kernels=remote_kernels,
+    )
+    return gpu_ownership(reading(gpu, **{"processes": listed, **values}), LIVE, context, NO_MEANS)
+
+
+def test_holders_are_sorted_by_memory() -> None:
+    """Kernels and terminals are one holder each, with their child processes; other processes are separate."""
+    usage = told(
+        process(20, 2 * GIB, program="bash"),
+        process(21, 3 * GIB, program="python train.py"),
+        process(10, GIB),
+        process(11, 20 * GIB),
+        process(12, 6 * GIB),
+        process(30, 7 * GIB, user="ben", program="python a.py", arguments="--lr 1"),
+        process(31, 1 * GIB, user=None, program=None),
+    )
+    assert usage == GpuMemoryOwnership(
+        GPU.uuid,
+        (
+            MemoryHolder("k1", None, None, None, None, None, 21 * GIB, "driver"),
+            MemoryHolder(None, None, 30, "ben", "python a.py", "--lr 1", 7 * GIB, "driver"),
+            MemoryHolder("k2", None, 12, None, None, None, 6 * GIB, "driver"),
+            MemoryHolder(None, "1", None, None, "python train.py", "", 5 * GIB, "driver"),
+            MemoryHolder(None, None, 31, None, None, None, GIB, "driver"),
+        ),
+        20 * GIB,
+        None,
+        NO_MEANS,
+    )
+
+
+def test_a_gpu_without_processes() -> None:
+    """Memory of a GPU without processes is unattributed, without a reason."""
+    assert (told().holdings, told().unattributed, told().reason) == ((), 60 * GIB, None)
+
+
+def test_never_less_than_nothing() -> None:
+    """Lists and sums are read one after the other: the unattributed rest is never negative."""
+    assert told(process(10, 61 * GIB)).unattributed == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "unattributed", "reason"),
+    [
+        ({"lost_since": 1.0, "missing": {"memory_used": "the GPU is lost"}}, None, "The GPU is lost."),
+        (
+            {"silent_since": 1.0, "missing": {"memory_used": "the GPU does not answer"}},
+            None,
+            "The GPU does not answer.",
+        ),
+        (
+            {"memory_used": None, "missing": {"memory_used": "this user or container may not read it"}},
+            None,
+            "How much is in use is not known: this user or container may not read it.",
+        ),
+        (
+            {"processes": None, "missing": {"processes": "not supported by this GPU"}},
+            60 * GIB,
+            f"The driver does not list this GPU's processes: not supported by this GPU. {LOAD_EXTENSION}",
+        ),
+        ({"processes": None}, 60 * GIB, f"The driver does not list this GPU's processes. {LOAD_EXTENSION}"),
+    ],
+)
+def test_unknown_memory(values: dict[str, Any], unattributed: int | None, reason: str) -> None:
+    """Unknown memory stays unknown, with a sentence that gives the reason."""
+    usage = told(**values)
+    assert (usage.holdings, usage.unattributed, usage.reason) == ((), unattributed, reason)
+
+
+def test_torch_fills_in_where_no_process_is_listed() -> None:
+    """If the driver does not list a slice's or GPU's processes, the kernels' reports are used."""
+    reports = {"k1": KernelUsage(True, 20 * GIB), "k2": KernelUsage(True, 0), "k3": KernelUsage(False, None)}
+    usage = told(gpu=SLICE, processes=None, reports=reports)
+    assert usage.holdings == (
+        MemoryHolder("k1", None, None, None, None, None, 20 * GIB, "torch"),
+        MemoryHolder("k2", None, None, None, None, None, 0, "torch"),
+    )
+    assert (usage.unattributed, usage.reason) == (
+        40 * GIB,
+        f"The driver does not list this GPU's processes. {BY_TORCH}",
+    )
+
+
+def test_torch_fills_in_where_ids_do_not_match() -> None:
+    """Process ids that do not match this server's are not shown, and nothing is counted twice."""
+    usage = told(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
+    assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, 20 * GIB, "torch"),)
+    assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
+    assert told(process(10, 30 * GIB), pids_match=False).reason == f"{FOREIGN} {LOAD_EXTENSION}"
+
+
+def test_a_kernel_with_unknown_memory() -> None:
+    """If a kernel uses the GPU and does not know how much, the rest is unknown too."""
+    usage = told(pids_match=False, reports={"k1": KernelUsage(True, None), "k2": KernelUsage(True, GIB)})
+    assert [(one.kernel, one.memory) for one in usage.holdings] == [("k2", GIB), ("k1", None)]
+    assert usage.unattributed is None
+
+
+def test_a_driver_without_sizes() -> None:
+    """Torch's count, labelled, replaces the unknown size of a kernel's own process, beside its children."""
+    reports = {"k1": KernelUsage(True, 20 * GIB)}
+    listed = (process(10, None), process(11, 5 * GIB))
+    usage = told(*listed, reports=reports)
+    unsaid = "The driver does not say how much each process holds."
+    assert usage.holdings == (MemoryHolder("k1", None, None, None, None, None, 25 * GIB, "torch"),)
+    assert (usage.unattributed, usage.reason) == (35 * GIB, f"{unsaid} {BY_TORCH_ITSELF}")
+    usage = told(*listed, process(30, None), reports=reports)
+    assert [(one.kernel, one.memory, one.source) for one in usage.holdings] == [
+        ("k1", 25 * GIB, "torch"),
+        (None, None, "driver"),
+    ]
+    assert usage.unattributed is None
+    assert told(*listed).holdings == (MemoryHolder("k1", None, None, None, None, None, None, "driver"),)
+
+
+@pytest.mark.parametrize("own", [(process(10, 30 * GIB),), ()])
+def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
+    """Torch in a kernel has no count of a child's memory, and never replaces it."""
+    usage = told(*own, process(11, None), reports={"k1": KernelUsage(True, 5 * GIB)})
+    (holding,) = usage.holdings
+    assert (holding.kernel, holding.memory, holding.source) == ("k1", None, "driver")
+    assert usage.unattributed is None
+    assert usage.reason == "The driver does not say how much each process holds."
+
+
+def test_in_a_container_that_sees_its_own() -> None:
+    """Processes outside the container may hold the rest, and the reason says so if there is one."""
+    outside = "Processes outside this container, which are not listed here, may hold some of it."
+    assert told(process(10, GIB), in_container=True).reason == outside
+    assert told(process(10, 60 * GIB), in_container=True).reason is None
+
+
+def test_remote_kernels() -> None:
+    """A remote kernel has no process here: it may be one of the other processes."""
+    one = "One kernel of this server runs elsewhere: what it holds can't be told from what others hold."
+    two = "2 kernels of this server run elsewhere: what they hold can't be told from what others hold."
+    assert told(process(30, GIB), remote_kernels=1).reason == one
+    assert told(process(30, GIB), remote_kernels=2).reason == two
+    assert told(process(10, GIB), remote_kernels=1).reason is None
+
+
+def test_an_impossible_report_of_a_kernel() -> None:
+    """If only the kernel could report its memory and does not, that is unknown with the reason, as is the
+    rest."""
+    invalid = {"k1": KernelUsage(False, None, invalid=True), "k2": KernelUsage(True, 5 * GIB)}
+    usage = told(process(10, None), reports=invalid, pids_match=False)
+    assert usage.holdings == (
+        MemoryHolder("k2", None, None, None, None, None, 5 * GIB, "torch"),
+        MemoryHolder("k1", None, None, None, None, None, None, "torch"),
+    )
+    assert (usage.unattributed, usage.reason) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
+    usage = told(process(10, None), reports=invalid)
+    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, None, "driver"),)
+    assert (usage.unattributed, usage.reason) == (
+        None,
+        f"The driver does not say how much each process holds. {INVALID}",
+    )
+
+
+def test_an_impossible_report_that_is_not_needed() -> None:
+    """If the driver reports the kernel's memory, the kernel's own report does not matter."""
+    usage = told(process(10, 20 * GIB), reports={"k1": KernelUsage(True, None, invalid=True)})
+    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, 20 * GIB, "driver"),)
+    assert (usage.unattributed, usage.reason) == (40 * GIB, None)

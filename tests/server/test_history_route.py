@@ -1,0 +1,201 @@
+"""The history's route with metrics, the trait always_on, and when the hardware counters are read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from fakes import FakeSource, gpu
+from helpers_server import Server, Stream
+
+from gpuwidget.model.readings import Activity
+from gpuwidget.server import wire
+from gpuwidget.server.history_metrics import METRICS
+
+NAMES = ", ".join(METRICS)
+
+
+async def sampled(server: Server, ticks: int = 3) -> tuple[Stream, list[Any]]:
+    """A client, and the samples that it has received."""
+    stream = await server.stream()
+    await stream.next()
+    return stream, [(await stream.next())["sample"] for _ in range(ticks)]
+
+
+async def test_requested_metrics(server: Server) -> None:
+    """The reply has the requested metrics of every GPU, and the step."""
+    _, seen = await sampled(server)
+    status, course = await server.get(
+        "history", metrics="temperature_c,utilization", seconds=600, points=4000
+    )
+    assert status == 200
+    assert set(course) == {field.name for field in fields(wire.MetricHistory)}
+    assert course["step_s"] == 0
+    assert course["t"][:3] == [round(one["time"], 3) for one in seen]
+    assert [one["uuid"] for one in course["gpus"]] == [gpu(0).uuid, gpu(1).uuid]
+    for one in course["gpus"]:
+        assert list(one["metrics"]) == ["temperature_c", "utilization"]
+        assert one["metrics"]["utilization"] == {"mean": [50.0] * len(course["t"]), "min": None, "max": None}
+
+
+async def test_all_metrics_of_a_part(server: Server) -> None:
+    """``all`` returns every known metric; ``since`` and ``until`` limit the time."""
+    _, seen = await sampled(server, 5)
+    since, until = seen[1]["time"], seen[3]["time"]
+    _, course = await server.get("history", metrics="all", since=since, until=until)
+    assert (course["since"], course["until"]) == (since, until)
+    assert course["t"] == [round(one["time"], 3) for one in seen[1:4]]
+    assert list(course["gpus"][0]["metrics"]) == list(METRICS[:7])
+
+
+async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Server) -> None:
+    """The reply contains the time that it covers."""
+    await sampled(server, 1)
+    assert server.clock is not None
+    _, course = await server.get("history", since=0, until=4e9)
+    now = server.clock.time()
+    assert now - 1 < course["until"] <= now
+    assert round(course["until"] - course["since"]) == 3600
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"metrics": "utilisation"}, f"metrics must be all or names of these with commas: {NAMES}."),
+        ({"metrics": ""}, f"metrics must be all or names of these with commas: {NAMES}."),
+        ({"metrics": "all,utilization"}, f"metrics must be all or names of these with commas: {NAMES}."),
+        ({"points": "1"}, "points must be a whole number from 2 to 4000."),
+        ({"points": "4001"}, "points must be a whole number from 2 to 4000."),
+        ({"points": "2.5"}, "points must be a whole number from 2 to 4000."),
+        ({"points": "nan"}, "points must be a whole number from 2 to 4000."),
+        ({"since": "yesterday"}, "since must be a number of seconds since the epoch."),
+        ({"until": "inf"}, "until must be a number of seconds since the epoch."),
+        ({"since": "2", "until": "1"}, "since must not be later than until."),
+        ({"since": "1", "seconds": "1"}, "since and seconds both say where to begin: give one of them."),
+        ({"metrics": "all", "seconds": "3601"}, "seconds must be a number of seconds from 0 to 3600."),
+    ],
+)
+async def test_invalid_queries_are_refused(server: Server, query: dict[str, str], sentence: str) -> None:
+    """An invalid query gets 400 with a sentence that names the allowed values."""
+    status, answer = await server.get("history", **query)
+    assert (status, answer["message"]) == (400, sentence)
+    assert not server.hub._sampler.wanted
+
+
+async def test_the_reply_is_json_and_no_activity(server: Server) -> None:
+    """The reply is JSON, and the request keeps no idle server from being culled."""
+    before = server.app.web_app.last_activity()
+    answer = await server.fetch("gpuwidget", "api", "history", params={"metrics": "all"})
+    assert answer.headers["Content-Type"] == "application/json"
+    assert json.loads(answer.body)["gpus"] == []
+    assert server.app.web_app.last_activity() == before
+
+
+async def test_counters_are_read_while_a_client_requests_them(server: Server, source: FakeSource) -> None:
+    """The hardware counters are read only while a client requests them."""
+    source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
+    stream, _ = await sampled(server, 10)
+    assert source.calls["activity"] == 0
+    await stream.say({"type": "activity", "wanted": True})
+    sample = (await stream.next())["sample"]
+    while sample["readings"][0]["activity"] is None:
+        sample = (await stream.next())["sample"]
+    assert sample["readings"][0]["activity"]["tensor"] == 7.0
+    late = await server.stream()
+    await late.next()
+    await late.say({"type": "activity", "wanted": True})
+    await server.until(lambda: len(server.hub._activity_clients) == 2)
+    await stream.say({"type": "activity", "wanted": False})
+    await server.until(lambda: len(server.hub._activity_clients) == 1)
+    assert server.hub._activity is not None
+    late.close()
+    await server.until(lambda: server.hub._activity is None)
+    await server.until(lambda: source.calls["forget"] > 0)
+    calls = source.calls["activity"]
+    for _ in range(20):
+        await stream.next()
+    assert source.calls["activity"] == calls
+    _, course = await server.get("history", metrics="tensor", seconds=3600, points=2)
+    known = {one["uuid"]: one["metrics"] for one in course["gpus"]}
+    assert 7.0 in known[gpu(0).uuid]["tensor"]["mean"]
+    assert known[gpu(1).uuid] == {}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "{",
+        "[]",
+        '"activity"',
+        '{"type": "activity"}',
+        '{"type": "activity", "wanted": 1}',
+        '{"type": "activity", "wanted": true, "more": "' + 200 * "x" + '"}',
+        b"\xff\xfe",
+    ],
+)
+async def test_invalid_messages_are_ignored(server: Server, said: str | bytes) -> None:
+    """Invalid messages of a client change nothing, and the stream continues."""
+    stream, _ = await sampled(server, 1)
+    await stream.say(said)
+    for _ in range(3):
+        assert (await stream.next())["type"] == "sample"
+    assert server.hub._activity is None
+
+
+class TestAlwaysOn:
+    """``c.GpuWidget.always_on = True``."""
+
+    @pytest.fixture
+    def configuration(self) -> dict[str, object]:
+        return {"always_on": True}
+
+    async def test_the_history_starts_before_the_first_client(
+        self, server: Server, source: FakeSource
+    ) -> None:
+        """The server samples from its start, including the counters, and the first client gets that
+        history."""
+        source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
+        await server.until(lambda: source.calls["activity"] > 3 and source.calls["fast"] > 20)
+        hello = await (await server.stream()).next()
+        assert hello["sample"] is not None
+        assert len(hello["history"]["t"]) > 5
+        _, course = await server.get("history", metrics="tensor")
+        assert 7.0 in course["gpus"][0]["metrics"]["tensor"]["mean"]
+
+    async def test_sampling_goes_on_without_clients(self, server: Server, source: FakeSource) -> None:
+        """Sampling goes on after the last client has left, until the server ends."""
+        stream, _ = await sampled(server)
+        stream.close()
+        await server.until(lambda: not server.hub._clients)
+        calls = source.calls["fast"]
+        await server.until(lambda: source.calls["fast"] > calls + 20)
+        server.hub.close()
+        assert not server.hub._sampler.wanted
+        assert server.hub._activity is None
+
+
+@pytest.mark.parametrize(
+    ("configuration", "said"),
+    [
+        (
+            {"always_on": "maybe"},
+            "GpuWidget.always_on can't be 'maybe': give True or False. Its default, False, is used.",
+        )
+    ],
+)
+async def test_an_invalid_value_of_always_on(
+    server: Server, configuration: dict[str, object], said: str, told: list[str]
+) -> None:
+    """An invalid value is logged, and sampling does not start."""
+    assert told == [said]
+    assert not server.hub._sampler.wanted
+
+
+@pytest.mark.parametrize("jp_argv", [["--GpuWidget.always_on=True"]])
+async def test_always_on_by_a_command_line(server: Server, jp_argv: list[str], source: FakeSource) -> None:
+    """``--GpuWidget.always_on=True`` has the same effect."""
+    await server.until(lambda: source.calls["fast"] > 4)
+    assert not server.hub._clients

@@ -1,0 +1,173 @@
+"""The memory's owners while reading processes hangs: old data is not sent as new, and it recovers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fakes import FakeClock
+from helpers_samples import GIB, h200, process, reading, sample
+
+from gpuwidget.server import memory_ownership
+from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
+from gpuwidget.server.memory_ownership import OwnershipMonitor
+from gpuwidget.server.wire import ServerKernel
+
+SILENT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
+STEP_S = 0.2
+
+
+class ProcessContext(KernelInventory):
+    """This server's kernels, set by a test."""
+
+    def __init__(self) -> None:
+        self.kernels: tuple[ServerKernel, ...] = ()
+
+    def snapshot(self) -> InventorySnapshot:
+        return InventorySnapshot(self.kernels, {}, {}, 0)
+
+    def manager(self, kernel_id: str) -> Any:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class Machine:
+    """A machine where resolutions hang while ``stuck``; ``told`` has the messages, newest last."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.context = ProcessContext()
+        self.told: list[Any] = []
+        self.watch = OwnershipMonitor(self.context, self.clock, STEP_S, self._receive)
+        self.used = 60 * GIB
+        self.gates: list[threading.Event] = []
+        self.stuck = True
+        self._go_on = threading.Event()
+
+    def _receive(self, message: bytes) -> None:
+        self.told.append(json.loads(message))
+
+    def hang(self) -> None:
+        """Called by every resolution."""
+        gate = threading.Event()
+        self.gates.append(gate)
+        if self.stuck:
+            gate.wait(60.0)
+
+    async def run(self, seconds: float) -> None:
+        """Send samples for this many seconds."""
+        for _ in range(round(seconds / STEP_S)):
+            self.clock.advance(STEP_S)
+            self.see()
+            await asyncio.sleep(0)
+
+    def see(self) -> None:
+        """Send one sample."""
+        gpu = h200(0)
+        newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
+        self.watch.add_sample(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
+
+    async def until_told(self, reason: str | None) -> Any:
+        """Send samples until the message has that reason; return it."""
+        for _ in range(2000):
+            await self.run(STEP_S)
+            if self.told and self.told[-1]["gpus"][0]["reason"] == reason:
+                return self.told[-1]
+            await asyncio.sleep(0.005)
+        raise AssertionError("it was never told")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """A machine whose resolutions hang."""
+    machines: list[Machine] = []
+
+    class Hanging(memory_ownership.OwnershipResolver):
+        """A subclass per machine, so that a late thread of one test does not affect another."""
+
+        def resolve(self, request: Any) -> Any:
+            machines[0].hang()
+            return super().resolve(request)
+
+    monkeypatch.setattr(memory_ownership, "OwnershipResolver", Hanging)
+    machines.append(made := Machine())
+    yield made
+    made.stuck = False
+    for gate in made.gates:
+        gate.set()
+    made.watch.enable(False)
+
+
+def kernel(name: str) -> ServerKernel:
+    """Return a notebook's kernel."""
+    return ServerKernel(name, "python3", "idle", 1.0, None, None, None, f"{name}.ipynb")
+
+
+async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
+    """After ten seconds the reason is sent; memory and kernels in it are current."""
+    machine.context.kernels = (kernel("old"),)
+    machine.watch.enable(True)
+    machine.see()
+    await machine.run(9.0)
+    assert machine.told == []
+    await machine.run(2.0)
+    assert machine.told[-1]["gpus"][0]["unattributed"] == 60 * GIB
+    assert machine.told[-1]["gpus"][0]["reason"] == SILENT
+    machine.context.kernels, machine.used = (kernel("new"),), 5 * GIB
+    await machine.run(3.0)
+    newest = machine.told[-1]
+    assert (newest["gpus"][0]["unattributed"], newest["gpus"][0]["reason"]) == (5 * GIB, SILENT)
+    assert [one["id"] for one in newest["kernels"]] == ["new"]
+    assert machine.clock.time() - newest["time"] <= 3.0
+
+
+async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
+    """A hung resolution is abandoned for another, three in all; the first that returns ends the timeout."""
+    before = threading.active_count()
+    machine.watch.enable(True)
+    machine.see()
+    await machine.run(200.0)
+    machine.clock.until(lambda: len(machine.gates) == 3)
+    await machine.run(60.0)
+    assert len(machine.gates) == 3
+    assert threading.active_count() - before <= 3
+    machine.stuck = False
+    machine.gates[0].set()
+    told = await machine.until_told(None)
+    assert [one["memory"] for one in told["gpus"][0]["holdings"]] == [2 * GIB]
+    assert len(machine.gates) >= 4
+
+
+async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
+    """Hours after a resolution hung, a new client gets a new one, or the timeout's reason."""
+    machine.context.kernels = (kernel("old"),)
+    machine.watch.enable(True)
+    machine.see()
+    await machine.run(1.0)
+    machine.clock.until(lambda: len(machine.gates) == 1)
+    machine.watch.enable(False)
+    machine.context.kernels, machine.used = (), 5 * GIB
+    machine.clock.advance(8 * 3600.0)
+    machine.watch.enable(True)
+    machine.see()
+    await machine.run(9.0)
+    machine.clock.until(lambda: len(machine.gates) == 2)
+    assert machine.told == []
+    await machine.run(2.0)
+    (told,) = machine.told
+    assert (told["kernels"], told["gpus"][0]["unattributed"], told["gpus"][0]["reason"]) == (
+        [],
+        5 * GIB,
+        SILENT,
+    )
+    assert machine.clock.time() - told["time"] <= 2.0
+    # The late result of the first one is discarded.
+    machine.gates[0].set()
+    await machine.run(3.0)
+    assert {one["gpus"][0]["reason"] for one in machine.told} == {SILENT}

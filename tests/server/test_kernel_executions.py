@@ -1,0 +1,214 @@
+"""Whether a kernel runs code: real kernels of a real server, and messages of other kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helpers_kernel_channels import Channels
+from helpers_server import Server
+
+from gpuwidget.server.kernel_executions import ExecutionTracker, KernelExecutions
+
+WAITS = """
+import pathlib, time
+print("it runs", flush=True)
+while not pathlib.Path({0!r}).exists(): time.sleep(0.01)
+"""
+"""A cell that runs until that file exists."""
+USAGE = "usage_request"
+"""A request that jupyter-resource-usage sends on the control channel, and Jupyter Server tracks."""
+
+
+class Cell:
+    """A cell that runs until :meth:`end`."""
+
+    def __init__(self, channels: Channels, end: Path, request: str) -> None:
+        self._channels = channels
+        self._end = end
+        self._request = request
+
+    @classmethod
+    async def begin(cls, channels: Channels, end: Path, subshell: str | None = None) -> Cell:
+        """Send it, and return once it runs."""
+        content: dict[str, object] = {"code": WAITS.format(str(end)), "silent": False}
+        request = await channels.send("shell", "execute_request", content, subshell)
+        await channels.until("stream", request, text="it runs\n")
+        return cls(channels, end, request)
+
+    async def end(self) -> None:
+        """End it, and return once the kernel has finished it."""
+        self._end.touch()
+        await self.ended()
+
+    async def ended(self) -> None:
+        """Return once the kernel has finished it."""
+        await self._channels.until("status", self._request, execution_state="idle")
+
+
+class Kernel:
+    """A kernel of the server, with a client's channels."""
+
+    def __init__(self, server: Server, identity: str, channels: Channels) -> None:
+        self.server = server
+        self.id = identity
+        self.channels = channels
+
+    @classmethod
+    async def start(cls, server: Server) -> Kernel:
+        """Start a kernel, and return it when it is ready."""
+        answer = await server.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
+        channels = Channels(server, json.loads(answer.body)["id"])
+        await channels.open()
+        await channels.run("")
+        return cls(server, json.loads(answer.body)["id"], channels)
+
+    @property
+    def manager(self) -> Any:
+        """Return Jupyter's manager of it."""
+        return self.server.app.kernel_manager.get_kernel(self.id)
+
+    async def mislead(self) -> None:
+        """Make Jupyter Server read a running kernel as idle, by a request on the control channel."""
+        await self.channels.control(USAGE)
+        await self.server.until(lambda: self.manager.execution_state == "idle")
+
+    async def streamed(self) -> str:
+        """Return its state for a page that is opened now."""
+        stream = await self.server.stream()
+        usage = await stream.usage()
+        stream.close()
+        (state,) = (one["state"] for one in usage["kernels"] if one["id"] == self.id)
+        assert isinstance(state, str)
+        return state
+
+    async def reads(self, state: str) -> None:
+        """Return once an open page shows this state."""
+        stream = await self.server.stream()
+        while all((one["id"], one["state"]) != (self.id, state) for one in (await stream.usage())["kernels"]):
+            pass
+        stream.close()
+
+
+async def test_a_request_on_the_control_channel_ends_no_cell(server: Server, tmp_path: Path) -> None:
+    """A kernel that runs a cell is busy until its end, whatever messages it handles meanwhile."""
+    kernel = await Kernel.start(server)
+    cell = await Cell.begin(kernel.channels, tmp_path / "end")
+    await kernel.mislead()
+    assert await kernel.streamed() == "busy"
+    await cell.end()
+    await kernel.reads("idle")
+
+
+async def test_subshells_of_a_live_chart_end_no_cell(server: Server, tmp_path: Path) -> None:
+    """The messages of a watched cell: JupyterLab requests a subshell at the chart's first widget."""
+    kernel = await Kernel.start(server)
+    cell = await Cell.begin(kernel.channels, tmp_path / "end")
+    subshell = (await kernel.channels.control("create_subshell_request"))["content"]["subshell_id"]
+    assert kernel.manager.execution_state == "busy"
+    assert await kernel.streamed() == "busy"
+    await kernel.channels.control("delete_subshell_request", subshell_id=subshell)
+    assert kernel.manager.execution_state == "busy"
+    await cell.end()
+    await kernel.server.until(lambda: kernel.manager.execution_state == "idle")
+
+
+async def test_a_cell_in_a_subshell_runs_too(server: Server, tmp_path: Path) -> None:
+    """A kernel is busy while a subshell runs a console's cell, after its main shell has finished."""
+    kernel = await Kernel.start(server)
+    subshell = (await kernel.channels.control("create_subshell_request"))["content"]["subshell_id"]
+    cell = await Cell.begin(kernel.channels, tmp_path / "end", subshell)
+    await kernel.channels.run("")
+    await kernel.server.until(lambda: kernel.manager.execution_state == "idle")
+    assert await kernel.streamed() == "busy"
+    await cell.end()
+    await kernel.reads("idle")
+
+
+async def test_queued_cells_and_those_of_another_client(server: Server, tmp_path: Path) -> None:
+    """With several clients, the kernel is busy until the last cell is finished or interrupted."""
+    kernel = await Kernel.start(server)
+    other = Channels(kernel.server, kernel.id)
+    await other.open()
+    first = await Cell.begin(other, tmp_path / "first")
+    endless: dict[str, object] = {"code": WAITS.format(str(tmp_path / "never")), "silent": False}
+    second = await kernel.channels.send("shell", "execute_request", endless)
+    await kernel.mislead()
+    assert await kernel.streamed() == "busy"
+    await first.end()
+    await kernel.channels.until("stream", second, text="it runs\n")
+    await kernel.mislead()
+    await kernel.reads("busy")
+    await kernel.server.fetch("api", "kernels", kernel.id, "interrupt", method="POST", body="{}")
+    await kernel.channels.until("status", second, execution_state="idle")
+    await kernel.reads("idle")
+    other.close()
+
+
+@pytest.mark.parametrize("how", ["restarted by the user", "killed"])
+async def test_a_new_process_runs_nothing(server: Server, tmp_path: Path, how: str) -> None:
+    """After a restart, cells of the previous process do not count."""
+    kernel = await Kernel.start(server)
+    await Cell.begin(kernel.channels, tmp_path / "never")
+    await kernel.mislead()
+    if how == "killed":
+        before = kernel.manager.provisioner.pid
+        os.kill(before, signal.SIGKILL)
+        await server.until(lambda: kernel.manager.provisioner.pid not in (before, None))
+        await Channels(server, kernel.id).open()  # as pages do after Jupyter Server has restarted a kernel
+    else:
+        await kernel.server.fetch("api", "kernels", kernel.id, "restart", method="POST", body="{}")
+    await kernel.reads("idle")
+
+
+def status(state: str, request: str, kind: str = "execute_request", **changes: Any) -> list[dict[str, Any]]:
+    """Return header, parent's header and content of a status message; ``changes`` apply to its header."""
+    header = {"msg_type": "status", "session": "kernel", **changes}
+    return [header, {"msg_id": request, "msg_type": kind, "session": "client"}, {"execution_state": state}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "running"),
+    [
+        ([status("busy", "1")], True),
+        ([status("busy", "1"), status("idle", "1")], False),
+        ([status("busy", "1"), status("idle", "2", "comm_msg")], True),
+        ([status("busy", "1"), status("idle", "2", "complete_request")], True),
+        ([status("busy", "1", "comm_msg")], False),
+        # The first one's idle was lost.
+        ([status("busy", "1"), status("busy", "2"), status("idle", "2")], False),
+        ([status("busy", "1"), status("idle", "0")], True),
+        # A new process.
+        ([status("busy", "1"), status("idle", "2", "kernel_info_request", session="new")], False),
+        ([status("busy", "1", session="client"), status("starting", "", session="client")], False),
+        # A kernel that repeats the client's session.
+        ([status("busy", "1", session="client"), status("idle", "2", "comm_msg", session="client")], True),
+        ([status("busy", "1"), [{"msg_type": "stream", "session": "new"}, {}, {"text": "status"}]], True),
+    ],
+)
+def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
+    """A request runs from its ``busy`` to its ``idle``, to the next request or to the next process."""
+    execution_tracker = KernelExecutions()
+    for message in messages:
+        execution_tracker.receive(*message)
+    assert execution_tracker.running is running
+
+
+def test_other_kernel_managers() -> None:
+    """Kernels of a manager without Jupyter Server's messages start as usual, and keep Jupyter's state."""
+    execution_tracker = ExecutionTracker()
+    execution_tracker.observe(SimpleNamespace())
+    started: list[str] = []
+    manager = SimpleNamespace(
+        start_watching_activity=started.append,
+        list_kernel_ids=lambda: ["a"],
+        get_kernel=lambda _: SimpleNamespace(),
+    )
+    execution_tracker.observe(manager)
+    manager.start_watching_activity("a")
+    assert (started, execution_tracker.running("a")) == (["a"], False)

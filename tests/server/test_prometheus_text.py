@@ -1,0 +1,232 @@
+"""The text that a Prometheus reads: exact names, labels and values, and nothing that is unknown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import EPOCH
+from helpers_samples import GIB, LIVE, h200, reading, sample
+from prometheus_client.parser import text_string_to_metric_families
+
+import gpuwidget
+from gpuwidget.model.readings import Activity
+from gpuwidget.model.samples import Origin
+from gpuwidget.server.prometheus import metrics_text
+from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel
+
+GOLDEN = Path(__file__).parent / "data" / "metrics.txt"
+ZERO, ONE = h200(0), h200(1)
+SLICE = h200(1, uuid="MIG-11111111", mig_index=0, mig_parent=ONE.uuid, memory_total=18 * GIB)
+NOTEBOOK = ServerKernel("k-1", "python3", "idle", EPOCH - 3600, "s-1", "notebook", "work/a.ipynb", "a.ipynb")
+CONSOLE = ServerKernel("k-2", "python3", "busy", None, "s-2", "console", None, "Console 1")
+HOLDS_NOTHING = ServerKernel(
+    "k-3", "python3", "idle", EPOCH, "s-3", "notebook", "secret.ipynb", "secret.ipynb"
+)
+WINDOW = Activity(
+    since=EPOCH - 1,
+    until=EPOCH,
+    graphics=100.0,
+    sm=80.0,
+    sm_occupancy=25.0,
+    tensor=50.0,
+    dram=30.0,
+    fp64=None,
+    fp32=None,
+    fp16=None,
+    pcie_tx=None,
+    pcie_rx=None,
+    nvlink_tx=None,
+    nvlink_rx=None,
+)
+
+
+def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> MemoryHolder:
+    """Return a holder whose memory the driver reports."""
+    return MemoryHolder(kernel, terminal, None, None, None, None, memory, "driver")
+
+
+def usage(
+    *gpus: GpuMemoryOwnership, kernels: tuple[ServerKernel, ...] = (NOTEBOOK, CONSOLE, HOLDS_NOTHING)
+) -> MemoryOwnership:
+    """Return the memory's owners on these GPUs."""
+    return MemoryOwnership("usage", EPOCH, kernels, gpus)
+
+
+def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:
+    """Return labels and value of each series of one metric, without the GPU's labels."""
+    return [
+        ({key: value for key, value in one.labels.items() if key not in ("UUID", "model")}, one.value)
+        for family in text_string_to_metric_families(text.decode())
+        for one in family.samples
+        if one.name == name
+    ]
+
+
+def names(text: bytes) -> set[str]:
+    """Return the names of the metrics."""
+    return set(re.findall(r"^(\w+)[{ ]", text.decode(), re.MULTILINE))
+
+
+def whole() -> bytes:
+    """A machine with all kinds of values."""
+    return metrics_text(
+        sample(
+            (ZERO, reading(ZERO, throttle=("power cap",), xid=79, xid_time=EPOCH - 30, activity=WINDOW)),
+            (ONE, reading(ONE, ecc_uncorrected=2)),
+            (
+                SLICE,
+                reading(SLICE, utilization=None, power_w=None, missing={"utilization": "not for slices"}),
+            ),
+        ),
+        usage(
+            GpuMemoryOwnership(
+                ZERO.uuid,
+                (holding(20 * GIB, kernel="k-1"), holding(GIB, terminal="1"), holding(2 * GIB), holding(GIB)),
+                36 * GIB,
+                None,
+                (),
+            ),
+            GpuMemoryOwnership(ONE.uuid, (holding(GIB, kernel="k-1"),), 59 * GIB, None, ()),
+            GpuMemoryOwnership(
+                SLICE.uuid,
+                (MemoryHolder("k-2", None, None, None, None, None, GIB, "torch"),),
+                59 * GIB,
+                "…",
+                (),
+            ),
+        ),
+    )
+
+
+def test_the_exact_text() -> None:
+    """Names, labels, types and values are exactly those of docs/prometheus.md."""
+    assert whole().decode() == GOLDEN.read_text(encoding="utf-8").replace("VERSION", gpuwidget.__version__)
+
+
+def test_user_text_stays_within_its_quotes() -> None:
+    """A notebook's name may contain quotes, backslashes, line breaks and bytes that are no text."""
+    nasty = 'a "b"\\c\nd{}=,\udcff é.ipynb'
+    kernel = replace(NOTEBOOK, path=nasty, name=nasty)
+    text = metrics_text(
+        sample((ZERO, reading(ZERO))),
+        usage(GpuMemoryOwnership(ZERO.uuid, (holding(GIB, kernel="k-1"),), 0, None, ()), kernels=(kernel,)),
+    )
+    assert r'name="a \"b\"\\c\nd{}=,? é.ipynb"' in text.decode()
+    ((labels, value),) = series(text, "gpuwidget_kernel_info")
+    assert (labels["path"], value) == ('a "b"\\c\nd{}=,? é.ipynb', 1.0)
+
+
+def test_what_is_unknown_is_absent() -> None:
+    """A GPU without readings has neither zeros nor NaN, only its labels."""
+    nothing = dict.fromkeys(
+        (
+            *("answered", "measured", "utilization", "memory_utilization", "memory_used", "power_w"),
+            *("power_limit_w", "temperature_c", "memory_temperature_c", "sm_clock_mhz", "pstate", "throttle"),
+            *("energy_j", "ecc_uncorrected", "processes"),
+        )
+    )
+    blind = h200(0, memory_total=None, memory_reserved=None)
+    text = metrics_text(sample((blind, reading(blind, **nothing))), None)
+    assert names(text) == {
+        "gpuwidget_build_info",
+        "gpuwidget_gpus",
+        "gpuwidget_sample_timestamp_seconds",
+        "gpuwidget_gpu_info",
+    }
+    text = metrics_text(sample((ZERO, reading(ZERO, power_w=float("nan"), temperature_c=float("inf")))), None)
+    assert "NaN" not in text.decode()
+    assert "Inf" not in text.decode()
+    assert names(text) & {"gpuwidget_gpu_power_watts", "gpuwidget_gpu_temperature_celsius"} == set()
+
+
+@pytest.mark.parametrize("state", ["lost_since", "silent_since"])
+def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
+    """A lost GPU stays in the scrape as 0, with the time of its last answer."""
+    text = metrics_text(
+        sample((ZERO, reading(ZERO)), (ONE, reading(ONE, **{state: EPOCH, "answered": EPOCH - 60}))), None
+    )
+    assert series(text, "gpuwidget_gpu_up") == [
+        ({"gpu": "0", "mig": ""}, 1.0),
+        ({"gpu": "1", "mig": ""}, 0.0),
+    ]
+    assert series(text, "gpuwidget_gpu_answer_timestamp_seconds")[1][1] == EPOCH - 60
+
+
+def test_no_gpu() -> None:
+    """Without a GPU, the scrape reports zero GPUs."""
+    text = metrics_text(sample(origin=replace(LIVE, kind="none", driver=None, cuda_driver=None)), usage())
+    ((labels, _),) = series(text, "gpuwidget_build_info")
+    assert labels == {"version": gpuwidget.__version__, "source": "none", "driver": "", "cuda_driver": ""}
+    assert series(text, "gpuwidget_gpus") == [({}, 0.0)]
+    assert names(text) == {"gpuwidget_build_info", "gpuwidget_gpus", "gpuwidget_sample_timestamp_seconds"}
+
+
+def test_a_recording_is_labelled() -> None:
+    """Numbers of a recording are labelled as such."""
+    origin = Origin("replay", None, "Recording of NVIDIA H200", "580.1", "13.0")
+    text = metrics_text(sample((ZERO, reading(ZERO)), origin=origin), None)
+    assert series(text, "gpuwidget_build_info")[0][0]["source"] == "replay"
+
+
+def test_unknown_memory_is_not_summed() -> None:
+    """If the memory of one process is unknown, the sum is left out too."""
+    text = metrics_text(
+        sample((ZERO, reading(ZERO))),
+        usage(
+            GpuMemoryOwnership(
+                ZERO.uuid,
+                (holding(None, kernel="k-1"), holding(None), holding(GIB), holding(GIB, terminal="1")),
+                None,
+                "The driver does not say how much each process holds.",
+                (),
+            )
+        ),
+    )
+    assert series(text, "gpuwidget_kernel_memory_bytes") == []
+    assert series(text, "gpuwidget_gpu_memory_other_bytes") == [
+        ({"gpu": "0", "mig": "", "holder": "terminal"}, GIB)
+    ]
+
+
+def test_kernels_without_gpu_memory_are_not_named() -> None:
+    """Only kernels that hold GPU memory are named."""
+    assert b"secret" not in whole()
+
+
+def test_an_unknown_throttle_reason() -> None:
+    """An unknown throttle reason is there by its number."""
+    text = metrics_text(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
+    on = [labels["reason"] for labels, value in series(text, "gpuwidget_gpu_throttle_reason") if value]
+    assert on == ["reason 0x800"]
+    assert len(series(text, "gpuwidget_gpu_throttle_reason")) == 12
+
+
+def test_ownership_of_a_gpu_that_left() -> None:
+    """A GPU that left between sample and ownership is left out."""
+    text = metrics_text(
+        sample((ZERO, reading(ZERO))),
+        usage(GpuMemoryOwnership(ONE.uuid, (holding(GIB, kernel="k-1"),), 0, None, ())),
+    )
+    assert not names(text) & {"gpuwidget_kernel_memory_bytes", "gpuwidget_kernel_info"}
+
+
+def test_memory_in_a_slice_counts_once() -> None:
+    """If the driver lists a slice's processes on its parent too, a sum over all series counts them once."""
+    held = (holding(GIB, kernel="k-1"), holding(2 * GIB))
+    text = metrics_text(
+        sample((ONE, reading(ONE)), (SLICE, reading(SLICE))),
+        usage(
+            GpuMemoryOwnership(ONE.uuid, held, 5 * GIB, None, ()),
+            GpuMemoryOwnership(SLICE.uuid, held, 0, None, ()),
+        ),
+    )
+    assert series(text, "gpuwidget_kernel_memory_bytes") == [
+        ({"gpu": "1", "mig": "0", "kernel": "k-1", "source": "driver"}, GIB)
+    ]
+    assert series(text, "gpuwidget_gpu_memory_other_bytes") == [
+        ({"gpu": "1", "mig": "0", "holder": "process"}, 2 * GIB),
+        ({"gpu": "1", "mig": "0", "holder": "unattributed"}, 0.0),
+    ]

@@ -1,0 +1,79 @@
+"""Clients that request fewer samples than the server takes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from helpers_server import Server
+
+from gpuwidget.server.rate_limit import RateLimit
+
+
+def sent(interval_s: float, moments: list[float]) -> list[float]:
+    """Return which samples at ``moments`` a client with that interval receives, from a server at 5 Hz."""
+    rate_limit: RateLimit[str] = RateLimit(0.2)
+    rate_limit.set_interval("client", interval_s)
+    return [moment for moment in moments if rate_limit.due("client", moment)]
+
+
+CHUNK_TICKS = [round(0.2 * tick, 1) for tick in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "moments"),
+    [
+        (0.0, CHUNK_TICKS),
+        (0.1, CHUNK_TICKS),
+        (0.2, CHUNK_TICKS),
+        (0.5, [0.0, 0.6, 1.2, 1.8, 2.4, 3.0]),
+        (1.0, [0.0, 1.0, 2.0, 3.0]),
+        (60.0, [0.0]),
+    ],
+)
+def test_whole_steps_and_never_faster_than_the_server(interval_s: float, moments: list[float]) -> None:
+    """A client gets the first sample, and then samples at its interval."""
+    assert sent(interval_s, CHUNK_TICKS) == moments
+
+
+def test_a_late_sample_costs_no_other() -> None:
+    """Samples that come a little early or late, as real ones do, are not skipped for it."""
+    assert sent(0.4, [0.0, 0.2, 0.43, 0.6, 0.79, 1.0, 1.2]) == [0.0, 0.43, 0.79, 1.2]
+
+
+def test_each_client_has_its_own_limit() -> None:
+    """Each client has its own limit, which ends with it."""
+    rate_limit: RateLimit[str] = RateLimit(0.2)
+    rate_limit.set_interval("slow", 10.0)
+    assert [rate_limit.due(client, 0.0) for client in ("slow", "quick")] == [True, True]
+    assert [rate_limit.due(client, 1.0) for client in ("slow", "quick")] == [False, True]
+    rate_limit.set_interval("slow", 0.0)
+    assert rate_limit.due("slow", 1.2)
+    rate_limit.set_interval("slow", 10.0)
+    rate_limit.remove("slow")
+    rate_limit.remove("slow")
+    assert [rate_limit.due("slow", 1.4), rate_limit.due("slow", 1.6)] == [True, True]
+
+
+async def test_a_client_may_have_fewer_samples(server: Server) -> None:
+    """A client that requests one per second gets each fifth, and another still all; invalid requests do
+    nothing."""
+    slow, quick = await server.stream(), await server.stream()
+    for stream in (slow, quick):
+        await stream.next()
+    for nonsense in ('"rate"', '{"type":"rate"}', '{"type":"rate","interval_s":-1}', "NaN", "[1]"):
+        await slow.say(nonsense)
+    await slow.say('{"type":"rate","interval_s":true}')
+    await slow.say('{"type":"rate","interval_s":NaN}')
+    await slow.say('{"type":"rate","interval_s":1.0}')
+    await server.until(lambda: bool(server.hub._rate_limit._intervals))
+    assert list(server.hub._rate_limit._intervals.values()) == [1.0]
+    few = [(await slow.next())["sample"]["time"] for _ in range(12)]
+    all_of_them = [(await quick.next())["sample"]["time"]]
+    while all_of_them[-1] < few[-1]:
+        all_of_them.append((await quick.next())["sample"]["time"])
+    # Samples that were on their way at the time of the request came before.
+    assert [round(later - sooner, 1) for sooner, later in pairwise(few[-4:])] == [1.0, 1.0, 1.0]
+    assert {time for time in few if time >= all_of_them[0]} <= set(all_of_them)
+    slow.close()
+    await server.until(lambda: not server.hub._rate_limit._intervals)

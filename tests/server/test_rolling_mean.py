@@ -1,0 +1,108 @@
+"""The mean utilization of a GPU: known for completely sampled windows only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fakes import EPOCH
+from helpers_samples import h200, reading, sample
+
+from gpuwidget.model.samples import Sample
+from gpuwidget.server.rolling_mean import RollingMeans
+
+GPU = h200(0)
+
+
+def at(seconds: float, utilization: float | None) -> Sample:
+    """Return a sample at this time."""
+    return sample((GPU, reading(GPU, utilization=utilization)), time=EPOCH + seconds)
+
+
+def fed(
+    made: RollingMeans, since: int, until: int, utilization: float | None, every: int = 1
+) -> RollingMeans:
+    """Add samples every second or so."""
+    for second in range(since, until, every):
+        made.add(at(second, utilization), second)
+    return made
+
+
+def told(made: RollingMeans) -> list[float | None]:
+    """Return the means over 10, 30 and 60 minutes."""
+    assert [one.seconds for one in made.means(GPU.uuid)] == [600.0, 1800.0, 3600.0]
+    return [one.utilization for one in made.means(GPU.uuid)]
+
+
+def test_windows_are_unknown_until_sampled() -> None:
+    """The mean over ten minutes is unknown before ten minutes were sampled, and so on."""
+    made = RollingMeans(1.0)
+    assert told(made) == [None, None, None]
+    assert told(fed(made, 0, 300, 20.0)) == [None, None, None]
+    assert told(fed(made, 300, 611, 20.0)) == [20.0, None, None]
+    assert told(fed(made, 611, 1811, 80.0)) == [80.0, pytest.approx(60.0, abs=0.5), None]
+    assert told(fed(made, 1811, 3611, 80.0)) == [80.0, 80.0, pytest.approx(70.0, abs=0.5)]
+    assert told(fed(made, 3611, 8000, 0.0)) == [0.0, 0.0, 0.0]
+
+
+def test_time_counts_not_samples() -> None:
+    """A value counts until the next sample, however short the time is."""
+    made = RollingMeans(1.0)
+    for second in range(0, 700, 2):
+        made.add(at(second, 90.0), second)
+        for part in range(10):
+            now = second + 1.5 + part * 0.05
+            made.add(at(now, 10.0), now)
+    assert told(made)[0] == pytest.approx((90.0 * 1.5 + 10.0 * 0.5) / 2, abs=1.0)
+
+
+def test_gaps_make_a_mean_unknown() -> None:
+    """A gap of a minute in ten makes them unknown; so does a GPU without a value, or one that was absent."""
+    made = fed(RollingMeans(1.0), 0, 300, 50.0)
+    assert told(fed(made, 360, 660, 50.0))[0] is None
+    assert told(fed(made, 660, 990, 50.0))[0] == 50.0
+    made = fed(fed(RollingMeans(1.0), 0, 500, 50.0), 500, 560, None)
+    assert told(fed(made, 560, 700, 50.0))[0] is None
+    other = h200(1)
+    made = fed(RollingMeans(1.0), 0, 700, 50.0)
+    made.add(sample((other, reading(other)), time=EPOCH + 701), 701.0)
+    assert told(fed(made, 702, 720, 50.0))[0] is None
+
+
+def test_a_few_seconds_more_or_less_do_not_matter() -> None:
+    """Half a minute without values in ten minutes leaves them known."""
+    made = fed(fed(RollingMeans(1.0), 0, 300, 50.0), 300, 325, None)
+    assert told(fed(made, 325, 620, 50.0))[0] == 50.0
+
+
+@pytest.mark.parametrize("step", [-5000.0, -1.0, 3.0, 5000.0])
+def test_a_clock_that_is_set(step: float) -> None:
+    """The system clock may be set forward or back: the means follow the elapsed time."""
+    made = fed(RollingMeans(1.0), 0, 700, 50.0)
+    for second in range(700, 1311):
+        assert told(made)[0] is not None
+        made.add(at(second + step, 20.0), second)
+    assert told(made)[0] == pytest.approx(20.0)
+
+
+def test_a_pause() -> None:
+    """Samples from long ago do not count as the last ten minutes."""
+    made = fed(RollingMeans(1.0), 0, 700, 50.0)
+    made.add(at(10**6, 40.0), 10**6)
+    made.add(at(10**6 + 20, 40.0), 10**6 + 20)
+    assert told(made) == [None, None, None]
+
+
+def test_slow_sampling() -> None:
+    """At the slowest rate of one sample a minute, the means are known too."""
+    made = fed(RollingMeans(60.0), 0, 3700, 30.0, every=60)
+    assert told(made) == [30.0, 30.0, 30.0]
+
+
+def test_memory_is_bounded() -> None:
+    """However long it runs, it stores an hour, and only the present GPUs."""
+    made = fed(RollingMeans(1.0), 0, 20_000, 30.0, every=5)
+    assert len(made._gpus[GPU.uuid]._spans) == 360
+    other = replace(GPU, uuid="GPU-other")
+    made.add(sample((other, reading(other)), time=EPOCH + 20_001), 20_001.0)
+    assert list(made._gpus) == ["GPU-other"]

@@ -1,0 +1,66 @@
+"""The queue of messages to one client."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tornado.websocket import WebSocketClosedError
+
+from gpuwidget.server.stream_handler import SendQueue
+
+
+class Network:
+    """A network that sends messages when the test says so."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.written: list[bytes] = []
+        self.futures: list[asyncio.Future[None]] = []
+
+    def write(self, message: bytes) -> asyncio.Future[None]:
+        if self.closed:
+            raise WebSocketClosedError
+        self.written.append(message)
+        self.futures.append(asyncio.get_running_loop().create_future())
+        return self.futures[-1]
+
+
+async def test_a_backlog_is_bounded() -> None:
+    """A limited number of messages may wait for the network; one more reports that the client is too slow."""
+    network = Network()
+    queue = SendQueue(network.write, limit=2)
+    assert [queue.put(message) for message in (b"1", b"2", b"3")] == [True, True, False]
+    assert network.written == [b"1", b"2"]
+
+
+async def test_sent_messages_do_not_count() -> None:
+    """A client that keeps up never reaches the limit."""
+    network = Network()
+    queue = SendQueue(network.write, limit=1)
+    for number in range(100):
+        assert queue.put(b"%d" % number)
+        network.futures[-1].set_result(None)
+        await asyncio.sleep(0)
+    assert len(network.written) == 100
+
+
+async def test_a_closed_client_is_reported() -> None:
+    """Nothing is written to a client that is gone."""
+    network = Network()
+    network.closed = True
+    assert not SendQueue(network.write, limit=2).put(b"1")
+
+
+async def test_a_connection_that_breaks_is_no_error_in_the_log() -> None:
+    """A message that can't be sent any more is not logged as an exception that was never retrieved."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    network = Network()
+    queue = SendQueue(network.write, limit=3)
+    queue.put(b"1")
+    queue.put(b"2")
+    network.futures[0].set_exception(WebSocketClosedError())
+    network.futures[1].cancel()
+    await asyncio.sleep(0)
+    network.futures.clear()
+    assert complaints == []
