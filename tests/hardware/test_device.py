@@ -105,7 +105,7 @@ def test_none_opens_no_context_on_the_previous_gpu() -> None:
     assert result == [0, [1]]
 
 
-def test_the_users_set_device_wins() -> None:
+def test_torch_set_device_in_user_code_wins() -> None:
     """A cell that initializes CUDA with set_device(0) uses cuda:0, then and later."""
     result = run_cells(
         "cell('import torch')\ncell('%gpu device cuda:1 --light')\ncell('torch.cuda.set_device(0)')\n"
