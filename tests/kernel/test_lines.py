@@ -68,7 +68,7 @@ def test_below_a_time_magic(kernel: Kernel, magics: str) -> None:
 
 
 def test_lines_with_magics(kernel: Kernel) -> None:
-    """A line magic is shown as written. A cell magic whose lines can't be told apart has a single row."""
+    """A line magic is shown as written. A cell magic whose lines can't be distinguished has a single row."""
     ran = kernel.ok("%%gpuwatch --no-live --lines\n\n%time x = torch.allocate(8 * MIB)")
     assert [line[:4] for line in lines(ran)] == [
         ("In[2]", 3, None, "%time x = torch.allocate(8 * MIB)"),
@@ -148,7 +148,7 @@ def test_the_users_own_recording(kernel: Kernel) -> None:
 
 
 def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
-    """Where there is nothing to record, the card says why; torch may come in the cell itself."""
+    """Without torch the report has a note; if the cell itself imports torch, its lines are reported."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     ran = kernel.ok("%%gpuwatch --no-live --lines\n1")

@@ -123,7 +123,7 @@ def test_optional_figures_of_a_message() -> None:
 
 
 def test_the_asynchronous_allocator() -> None:
-    """The table of cudaMallocAsync is parsed; a limit that nobody set is no limit."""
+    """The message of cudaMallocAsync is parsed; an unset limit is omitted."""
     assert is_out_of_memory(ASYNC)
     assert parsed(ASYNC) == {
         "index": 2,
