@@ -9,9 +9,10 @@ from pathlib import Path
 import pynvml
 import pytest
 from helpers_nvml import EPOCH, GIB, H200_RESERVED, Hung, Machine
+from helpers_samples import status_readings
 from nvml_standin import build
 
-from gpuwidget.model.readings import FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.readings import FastReadings, SlowReadings
 from gpuwidget.sources import nvml_messages
 from gpuwidget.system import processes
 
@@ -171,7 +172,14 @@ def test_status_readings(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_status(gpu) == StatusReadings(650.0, 61.0, 72.0, 1755.0, 2, ("power cap",), {})
+    assert source.read_status(gpu) == status_readings(
+        power_limit_w=650.0,
+        temperature_c=61.0,
+        memory_temperature_c=72.0,
+        sm_clock_mhz=1755.0,
+        pstate=2,
+        throttle=("power cap",),
+    )
     assert sum(machine.calls().values()) == 6
 
 
@@ -187,13 +195,7 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
     )
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_status(gpu) == StatusReadings(
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
+    assert source.read_status(gpu) == status_readings(
         {
             "power_limit_w": "not supported by this GPU",
             "temperature_c": "this user or container may not read it",

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from fakes import EPOCH
 from helpers_recordings import SetClock, meta, tick, values, write
-from helpers_samples import LIVE, h200, process, reading, sample
+from helpers_samples import LIVE, h200, process, reading, sample, status_readings
 
 from gpuwidget.cli.recorder import RecordingWriter, write_samples
 from gpuwidget.model.errors import RecordingError
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings
 from gpuwidget.model.samples import Sample
 from gpuwidget.sources.recording import NOT_RECORDED, read
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
@@ -66,7 +66,14 @@ def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
     assert found.gpus == (one, slice_)
     assert (found.origin.driver, found.origin.cuda_driver) == (LIVE.driver, LIVE.cuda_driver)
     assert source.read_fast(one) == FastReadings(97.0, 40.0, first.memory_used, 612.4, {})
-    steady = StatusReadings(700.0, 51.0, 55.0, 1980.0, None, ("power cap", "idle"), why)
+    steady = status_readings(
+        why,
+        power_limit_w=700.0,
+        temperature_c=51.0,
+        memory_temperature_c=55.0,
+        sm_clock_mhz=1980.0,
+        throttle=("power cap", "idle"),
+    )
     assert source.read_status(one) == steady
     assert source.read_slow(one) == SlowReadings(
         1000.0, 0.2, None, None, None, dict.fromkeys(("ecc_uncorrected", "xid"), NOT_RECORDED)
