@@ -100,6 +100,7 @@ class NvmlDevice:
             "memory_temperature_c": ((partial(self._field, nvml.NVML_FI_DEV_MEMORY_TEMP),), float),
             "sm_clock_mhz": ((partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),), float),
             "pstate": ((self._pstate,), int),
+            "fan_speed": ((nvml.nvmlDeviceGetFanSpeed,), float),
         }
         """For each status metric the calls that read it, and the conversion to the model's unit."""
         self._processes: Mapping[ProcessKind, Sequence[NvmlCall]] = {

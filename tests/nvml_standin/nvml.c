@@ -469,6 +469,17 @@ result nvmlDeviceGetFieldValues(device *of, int count, field_value *values) {
 
 NUMBER(nvmlDeviceGetPowerUsage, of, unsigned, "power_average", 75, 1000)
 NUMBER(nvmlDeviceGetEnforcedPowerLimit, of, unsigned, "power_limit", 700, 1000)
+/* As on a server GPU without a fan, unless the scenario gives it a speed. */
+result nvmlDeviceGetFanSpeed(device *of, unsigned *out) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    double speed;
+    LOCKED(speed = number(of, "fan", -1));
+    if (speed < 0) return NOT_SUPPORTED;
+    *out = (unsigned)speed;
+    return SUCCESS;
+}
+
 NUMBER(nvmlDeviceGetPerformanceState, of, unsigned, "pstate", 0, 1)
 NUMBER(nvmlDeviceGetCurrentClocksEventReasons, of, unsigned long long, "throttle", 1, 1)
 NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, of, unsigned long long, "throttle", 1, 1)

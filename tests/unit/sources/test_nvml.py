@@ -179,6 +179,7 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
     (gpu,) = inventory.gpus
     assert source.read_fast(gpu).missing == {}
     assert source.read_status(gpu) == status_readings(
+        {"fan_speed": "not supported by this GPU"},
         power_limit_w=700.0,
         temperature_c=29.0,
         memory_temperature_c=33.0,

@@ -160,13 +160,14 @@ def test_a_gpu_with_unified_memory_shows_the_hosts(
 
 
 def test_status_readings(machine: Machine) -> None:
-    """Temperatures, clock, P-state, limit and throttle reasons, in six calls."""
+    """Every status metric and the throttle reasons, in seven calls."""
     machine.says(
         "gpu.0.power_limit=650",
         "gpu.0.temperature=61",
         "gpu.0.memory_temperature=72",
         "gpu.0.sm_clock=1755",
         "gpu.0.pstate=2",
+        "gpu.0.fan=42",
         "gpu.0.throttle=4",
     )
     source = machine.source()
@@ -178,9 +179,10 @@ def test_status_readings(machine: Machine) -> None:
         memory_temperature_c=72.0,
         sm_clock_mhz=1755.0,
         pstate=2,
+        fan_speed=42.0,
         throttle=("power cap",),
     )
-    assert sum(machine.calls().values()) == 6
+    assert sum(machine.calls().values()) == 7
 
 
 def test_every_status_value_can_be_missing(machine: Machine) -> None:
@@ -191,6 +193,7 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
         "gpu.0.field.82=error 3",
         "gpu.0.nvmlDeviceGetClockInfo=error 10",
         "gpu.0.pstate=32",
+        "gpu.0.nvmlDeviceGetFanSpeed=error 3",
         "gpu.0.nvmlDeviceGetCurrentClocksEventReasons=error 999",
     )
     source = machine.source()
@@ -202,6 +205,7 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
             "memory_temperature_c": "not supported by this GPU",
             "sm_clock_mhz": "the driver did not answer in time",
             "pstate": "the driver has no data for it yet",
+            "fan_speed": "not supported by this GPU",
             "throttle": "the driver reports an unknown error",
         },
     )
