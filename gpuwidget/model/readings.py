@@ -79,6 +79,8 @@ class StatusReadings:
     """Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory)."""
     sm_clock_mhz: float | None
     """Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
+    memory_clock_mhz: float | None
+    """Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
     pstate: int | None
     """Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
     fan_speed: float | None
@@ -146,6 +148,8 @@ class Reading:
     """Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory)."""
     sm_clock_mhz: float | None
     """Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
+    memory_clock_mhz: float | None
+    """Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
     pstate: int | None
     """Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
     fan_speed: float | None

@@ -101,6 +101,7 @@ class NvmlDevice:
             "sm_clock_mhz": ((partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),), float),
             "pstate": ((self._pstate,), int),
             "fan_speed": ((nvml.nvmlDeviceGetFanSpeed,), float),
+            "memory_clock_mhz": ((partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),), float),
         }
         """For each status metric the calls that read it, and the conversion to the model's unit."""
         self._processes: Mapping[ProcessKind, Sequence[NvmlCall]] = {

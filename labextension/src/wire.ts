@@ -159,6 +159,8 @@ export interface Reading {
   readonly memory_temperature_c: number | null;
   /** Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm). */
   readonly sm_clock_mhz: number | null;
+  /** Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem). */
+  readonly memory_clock_mhz: number | null;
   /** Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate). */
   readonly pstate: number | null;
   /**

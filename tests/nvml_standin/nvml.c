@@ -502,8 +502,8 @@ result nvmlDeviceGetTemperatureV(device *of, int out[3]) {
 result nvmlDeviceGetClockInfo(device *of, unsigned type, unsigned *out) {
     BEGIN(of);
     WHOLE_GPU_ONLY(of);
-    if (type != 1) return NOT_SUPPORTED;
-    LOCKED(*out = (unsigned)number(of, "sm_clock", 345));
+    if (type != 1 && type != 2) return NOT_SUPPORTED;
+    LOCKED(*out = (unsigned)(type == 1 ? number(of, "sm_clock", 345) : number(of, "memory_clock", 3201)));
     return SUCCESS;
 }
 

@@ -184,6 +184,7 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
         temperature_c=29.0,
         memory_temperature_c=33.0,
         sm_clock_mhz=345.0,
+        memory_clock_mhz=3201.0,
         pstate=0,
         throttle=("power cap",),
     )

@@ -160,7 +160,7 @@ def test_a_gpu_with_unified_memory_shows_the_hosts(
 
 
 def test_status_readings(machine: Machine) -> None:
-    """Every status metric and the throttle reasons, in seven calls."""
+    """Every status metric and the throttle reasons, in eight calls."""
     machine.says(
         "gpu.0.power_limit=650",
         "gpu.0.temperature=61",
@@ -168,6 +168,7 @@ def test_status_readings(machine: Machine) -> None:
         "gpu.0.sm_clock=1755",
         "gpu.0.pstate=2",
         "gpu.0.fan=42",
+        "gpu.0.memory_clock=3201",
         "gpu.0.throttle=4",
     )
     source = machine.source()
@@ -180,9 +181,10 @@ def test_status_readings(machine: Machine) -> None:
         sm_clock_mhz=1755.0,
         pstate=2,
         fan_speed=42.0,
+        memory_clock_mhz=3201.0,
         throttle=("power cap",),
     )
-    assert sum(machine.calls().values()) == 7
+    assert sum(machine.calls().values()) == 8
 
 
 def test_every_status_value_can_be_missing(machine: Machine) -> None:
@@ -206,6 +208,7 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
             "sm_clock_mhz": "the driver did not answer in time",
             "pstate": "the driver has no data for it yet",
             "fan_speed": "not supported by this GPU",
+            "memory_clock_mhz": "the driver did not answer in time",
             "throttle": "the driver reports an unknown error",
         },
     )
