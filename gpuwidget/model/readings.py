@@ -86,6 +86,9 @@ class StatusReadings:
     fan_speed: float | None
     """Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
     fan.speed)."""
+    encoder_utilization: float | None
+    """Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
+    (nvidia-smi: utilization.encoder)."""
     throttle: tuple[str, ...] | None
     """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""
@@ -155,6 +158,9 @@ class Reading:
     fan_speed: float | None
     """Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
     fan.speed)."""
+    encoder_utilization: float | None
+    """Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
+    (nvidia-smi: utilization.encoder)."""
     throttle: tuple[str, ...] | None
     """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""

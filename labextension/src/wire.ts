@@ -169,6 +169,11 @@ export interface Reading {
    */
   readonly fan_speed: number | null;
   /**
+   * Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
+   * (nvidia-smi: utilization.encoder).
+   */
+  readonly encoder_utilization: number | null;
+  /**
    * Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
    * nvidia-smi: clocks_event_reasons).
    */

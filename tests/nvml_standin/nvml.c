@@ -480,6 +480,14 @@ result nvmlDeviceGetFanSpeed(device *of, unsigned *out) {
     return SUCCESS;
 }
 
+result nvmlDeviceGetEncoderUtilization(device *of, unsigned *out, unsigned *period) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    *period = 166666;
+    LOCKED(*out = (unsigned)number(of, "encoder", 0));
+    return SUCCESS;
+}
+
 NUMBER(nvmlDeviceGetPerformanceState, of, unsigned, "pstate", 0, 1)
 NUMBER(nvmlDeviceGetCurrentClocksEventReasons, of, unsigned long long, "throttle", 1, 1)
 NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, of, unsigned long long, "throttle", 1, 1)
