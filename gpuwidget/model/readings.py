@@ -89,6 +89,9 @@ class StatusReadings:
     encoder_utilization: float | None
     """Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
     (nvidia-smi: utilization.encoder)."""
+    decoder_utilization: float | None
+    """Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
+    (nvidia-smi: utilization.decoder)."""
     throttle: tuple[str, ...] | None
     """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""
@@ -161,6 +164,9 @@ class Reading:
     encoder_utilization: float | None
     """Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
     (nvidia-smi: utilization.encoder)."""
+    decoder_utilization: float | None
+    """Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
+    (nvidia-smi: utilization.decoder)."""
     throttle: tuple[str, ...] | None
     """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""

@@ -103,6 +103,7 @@ class NvmlDevice:
             "fan_speed": ((nvml.nvmlDeviceGetFanSpeed,), float),
             "memory_clock_mhz": ((partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),), float),
             "encoder_utilization": ((nvml.nvmlDeviceGetEncoderUtilization,), _first),
+            "decoder_utilization": ((nvml.nvmlDeviceGetDecoderUtilization,), _first),
         }
         """For each status metric the calls that read it, and the conversion to the model's unit."""
         self._processes: Mapping[ProcessKind, Sequence[NvmlCall]] = {

@@ -174,6 +174,11 @@ export interface Reading {
    */
   readonly encoder_utilization: number | null;
   /**
+   * Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
+   * (nvidia-smi: utilization.decoder).
+   */
+  readonly decoder_utilization: number | null;
+  /**
    * Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
    * nvidia-smi: clocks_event_reasons).
    */

@@ -488,6 +488,14 @@ result nvmlDeviceGetEncoderUtilization(device *of, unsigned *out, unsigned *peri
     return SUCCESS;
 }
 
+result nvmlDeviceGetDecoderUtilization(device *of, unsigned *out, unsigned *period) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    *period = 166666;
+    LOCKED(*out = (unsigned)number(of, "decoder", 0));
+    return SUCCESS;
+}
+
 NUMBER(nvmlDeviceGetPerformanceState, of, unsigned, "pstate", 0, 1)
 NUMBER(nvmlDeviceGetCurrentClocksEventReasons, of, unsigned long long, "throttle", 1, 1)
 NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, of, unsigned long long, "throttle", 1, 1)

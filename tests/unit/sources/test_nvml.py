@@ -186,6 +186,7 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
         sm_clock_mhz=345.0,
         memory_clock_mhz=3201.0,
         pstate=0,
+        decoder_utilization=0.0,
         encoder_utilization=0.0,
         throttle=("power cap",),
     )

@@ -160,7 +160,7 @@ def test_a_gpu_with_unified_memory_shows_the_hosts(
 
 
 def test_status_readings(machine: Machine) -> None:
-    """Every status metric and the throttle reasons, in nine calls."""
+    """Every status metric and the throttle reasons, in ten calls."""
     machine.says(
         "gpu.0.power_limit=650",
         "gpu.0.temperature=61",
@@ -170,6 +170,7 @@ def test_status_readings(machine: Machine) -> None:
         "gpu.0.fan=42",
         "gpu.0.memory_clock=3201",
         "gpu.0.encoder=12",
+        "gpu.0.decoder=7",
         "gpu.0.throttle=4",
     )
     source = machine.source()
@@ -184,9 +185,10 @@ def test_status_readings(machine: Machine) -> None:
         fan_speed=42.0,
         memory_clock_mhz=3201.0,
         encoder_utilization=12.0,
+        decoder_utilization=7.0,
         throttle=("power cap",),
     )
-    assert sum(machine.calls().values()) == 9
+    assert sum(machine.calls().values()) == 10
 
 
 def test_every_status_value_can_be_missing(machine: Machine) -> None:
@@ -199,6 +201,7 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
         "gpu.0.pstate=32",
         "gpu.0.nvmlDeviceGetFanSpeed=error 3",
         "gpu.0.nvmlDeviceGetEncoderUtilization=error 3",
+        "gpu.0.nvmlDeviceGetDecoderUtilization=error 3",
         "gpu.0.nvmlDeviceGetCurrentClocksEventReasons=error 999",
     )
     source = machine.source()
@@ -213,6 +216,7 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
             "fan_speed": "not supported by this GPU",
             "memory_clock_mhz": "the driver did not answer in time",
             "encoder_utilization": "not supported by this GPU",
+            "decoder_utilization": "not supported by this GPU",
             "throttle": "the driver reports an unknown error",
         },
     )
