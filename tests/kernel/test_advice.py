@@ -38,7 +38,7 @@ def test_advice_about_a_switch(fp32: Kernel) -> None:
 
 
 def test_loaders_are_searched_in_the_notebook(fp32: Kernel) -> None:
-    """Loaders and models are searched in the notebook's namespace; an object that raises is skipped."""
+    """Loaders are found among the variables of the notebook, even if another object raises on access."""
     fp32.run(
         "class Odd:\n    def __getattr__(self, name): raise RuntimeError(name)\nodd = Odd()\n"
         "import torch, sys\nloader = torch.utils.data.DataLoader([1, 2, 3], batch_size=2)"
