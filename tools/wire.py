@@ -21,7 +21,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gpuwidget.model import kernel_requests, kernel_state, samples
 from gpuwidget.server import wire
-from gpuwidget.sources import xids
+from gpuwidget.sources import throttle_reasons, xids
 
 FILE = Path(__file__).resolve().parent.parent / "labextension" / "src" / "wire.ts"
 
@@ -39,6 +39,27 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
         "Errors of the driver (XID) that a user's own program may cause: the GPU is healthy.",
     ),
 }
+ENUMS: Mapping[str, tuple[str, Sequence[str], str]] = {
+    "THROTTLE_REASONS": (
+        "ThrottleReason",
+        throttle_reasons.ALL_NAMES,
+        "Reasons why a clock is throttled, the worst first. A newer driver may have others.",
+    ),
+}
+"""Each list of protocol values, with the name of its union type."""
+SUBSETS: Mapping[str, tuple[str, Sequence[str], str]] = {
+    "HARMFUL_THROTTLE_REASONS": (
+        "ThrottleReason",
+        throttle_reasons.HARMFUL,
+        "Throttle reasons that indicate a problem of power or cooling.",
+    ),
+    "EXPECTED_THROTTLE_REASONS": (
+        "ThrottleReason",
+        throttle_reasons.EXPECTED,
+        "Throttle reasons that were set on purpose or mean an idle GPU.",
+    ),
+}
+"""Lists of values of a union type."""
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
     "StreamMessage": (
         (wire.InitialMessage, wire.SampleMessage, wire.SampleChanges, wire.MemoryOwnership),
@@ -92,6 +113,13 @@ def typescript() -> str:
     parts = [HEADER]
     for name, (value, words) in CONSTANTS.items():
         parts.append(f"{_comment(words, '')}export const {name} = {_literal(value)};\n")
+    for name, (type_name, values, words) in ENUMS.items():
+        parts.append(
+            f"{_comment(words, '')}export const {name} = {_list(values)} as const;\n"
+            f"export type {type_name} = (typeof {name})[number];\n"
+        )
+    for name, (type_name, values, words) in SUBSETS.items():
+        parts.append(f"{_comment(words, '')}export const {name}: readonly {type_name}[] = {_list(values)};\n")
     parts += [_interface(one) for one in _reached(ROOTS)]
     for name, (members, words) in UNIONS.items():
         names = [one.__name__ for one in members]
@@ -167,6 +195,10 @@ def _type(hint: Any) -> str:
 def _literal(value: object) -> str:
     # Single quotes, as in the labextension's other files.
     return f"'{value}'" if isinstance(value, str) else json.dumps(value)
+
+
+def _list(values: Sequence[str]) -> str:
+    return "[\n  " + ",\n  ".join(map(_literal, values)) + "\n]"
 
 
 def _field_docstrings(one: type) -> dict[str, str]:

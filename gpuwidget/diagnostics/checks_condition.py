@@ -14,7 +14,7 @@ from gpuwidget.model import units
 from gpuwidget.model.diagnosis import Check
 from gpuwidget.sources import xids
 from gpuwidget.sources.nvml_diagnostics import GpuHealth
-from gpuwidget.sources.throttle_reasons import POWER_CAP, needing_attention
+from gpuwidget.sources.throttle_reasons import HARMFUL, THERMAL
 
 HEALTH = ("health", "GPU health")
 PCIE = ("pcie", "PCIe")
@@ -77,12 +77,11 @@ def _memory_error_issues(gpu: GpuHealth, remap_status: Literal["broken", "warnin
 
 
 def _throttle_issues(gpu: GpuHealth) -> list[Issue]:
-    # Reaching the power limit under full load is normal.
-    reasons = [reason for reason in needing_attention(gpu.throttle or ()) if reason != POWER_CAP]
+    reasons = [reason for reason in gpu.throttle or () if reason in HARMFUL]
     if not reasons:
         return []
     reason = f"GPU {gpu.index} is slowed down now: {', '.join(reasons)}."
-    hot = any("hot" in one for one in reasons)
+    hot = not THERMAL.isdisjoint(reasons)
     fix = "See to its cooling." if hot else "See to its power supply and its cooling."
     return [Issue("warning", reason, fix)]
 

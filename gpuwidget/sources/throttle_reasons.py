@@ -55,6 +55,14 @@ NEEDS_ATTENTION = frozenset(name for bit, name in _NAMES.items() if bit & _NEEDS
 """The names that mean that a busy GPU runs slower than it could, for want of power or cooling."""
 
 
+HARMFUL = tuple(name for name in ALL_NAMES if name in NEEDS_ATTENTION and name != POWER_CAP)
+"""The names that indicate a problem: reaching the power limit under full load is normal."""
+THERMAL = frozenset(_NAMES[bit] for bit in (HW_THERMAL_SLOWDOWN, SW_THERMAL_SLOWDOWN))
+"""The names that mean that the GPU is too hot."""
+EXPECTED = tuple(name for name in ALL_NAMES if name not in NEEDS_ATTENTION)
+"""The names of settings, and of an idle GPU."""
+
+
 def reason_names(mask: int) -> tuple[str, ...]:
     """Return the names of the reasons in ``mask``, the worst first; empty when nothing throttles the clock.
 

@@ -15,6 +15,40 @@ export const KERNEL_REPLY = 'gpuwidget_reply';
 /** Errors of the driver (XID) that a user's own program may cause: the GPU is healthy. */
 export const XIDS_OF_PROGRAMS = [13, 31, 43, 45, 68, 109];
 
+/** Reasons why a clock is throttled, the worst first. A newer driver may have others. */
+export const THROTTLE_REASONS = [
+  'too hot (hardware)',
+  'power brake',
+  'hardware slowdown',
+  'too hot',
+  'power cap',
+  'board limit',
+  'reliability limit',
+  'clock setting',
+  'sync boost',
+  'display setting',
+  'idle'
+] as const;
+export type ThrottleReason = (typeof THROTTLE_REASONS)[number];
+
+/** Throttle reasons that indicate a problem of power or cooling. */
+export const HARMFUL_THROTTLE_REASONS: readonly ThrottleReason[] = [
+  'too hot (hardware)',
+  'power brake',
+  'hardware slowdown',
+  'too hot'
+];
+
+/** Throttle reasons that were set on purpose or mean an idle GPU. */
+export const EXPECTED_THROTTLE_REASONS: readonly ThrottleReason[] = [
+  'board limit',
+  'reliability limit',
+  'clock setting',
+  'sync boost',
+  'display setting',
+  'idle'
+];
+
 /** The source of the readings. */
 export interface Origin {
   /** `nvml` for a driver's GPUs, `replay` for a recording, `none` where there is no GPU. */

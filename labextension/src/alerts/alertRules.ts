@@ -1,5 +1,5 @@
 import { memoryShares } from '../stream/streamModel';
-import type { Gpu, Reading } from '../wire';
+import { HARMFUL_THROTTLE_REASONS, type Gpu, type Reading } from '../wire';
 
 /** Which alerts the user wants. A limit of null turns its alert off. */
 export interface AlertSettings {
@@ -26,13 +26,7 @@ export interface Finding {
   readonly value: number | readonly string[];
 }
 
-/** Throttle reasons that indicate a problem. The server sends reasons only as English text. */
-const HARMFUL_REASONS: ReadonlySet<string> = new Set([
-  'too hot (hardware)',
-  'power brake',
-  'hardware slowdown',
-  'too hot'
-]);
+const HARMFUL_REASONS: ReadonlySet<string> = new Set(HARMFUL_THROTTLE_REASONS);
 /** A value must fall this far below its limit before the condition ends. */
 const MEMORY_MARGIN = 5;
 const TEMPERATURE_MARGIN = 5;

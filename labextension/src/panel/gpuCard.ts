@@ -5,7 +5,7 @@ import { PANEL_METRICS, type MetricKind } from '../metricTable';
 import { GpuChart, type ChartData } from './gpuChart';
 import { HolderList, type HolderContext, type OpenHolder } from './holderList';
 import { MemoryBar, memorySegments, type Segment } from './memoryBar';
-import { EXPECTED_THROTTLES, gpuName, unavailability } from './panelMessages';
+import { EXPECTED_THROTTLES, gpuName, IDLE_THROTTLE, unavailability } from './panelMessages';
 import type { PanelState } from './panelState';
 import { memoryShares, type GpuNow, type MemoryShares } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
@@ -219,7 +219,9 @@ export class GpuCard {
   ): void {
     const expected = throttleReasons(
       this.trans,
-      (now.reading.throttle ?? []).filter(reason => EXPECTED_THROTTLES.has(reason) && reason !== 'idle')
+      (now.reading.throttle ?? []).filter(
+        reason => EXPECTED_THROTTLES.has(reason) && reason !== IDLE_THROTTLE
+      )
     );
     const warm = unavailable === null ? warnings : [unavailable[1]];
     const text = (warm.length > 0 ? warm : expected).join(', ');

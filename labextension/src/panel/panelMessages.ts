@@ -4,17 +4,13 @@ import type { ConnectionState } from '../stream/connection';
 import type { ServerInfo } from '../stream/streamModel';
 import type { KernelView } from '../kernel/activeKernel';
 import { duration, model, moment } from '../ui/format';
-import type { Gpu, Reading } from '../wire';
+import { EXPECTED_THROTTLE_REASONS, type Gpu, type Reading, type ThrottleReason } from '../wire';
 
 /** The throttle reasons that were set on purpose or mean an idle GPU. All others are shown as warnings. */
-export const EXPECTED_THROTTLES: ReadonlySet<string> = new Set([
-  'board limit',
-  'reliability limit',
-  'clock setting',
-  'sync boost',
-  'display setting',
-  'idle'
-]);
+export const EXPECTED_THROTTLES: ReadonlySet<string> = new Set(EXPECTED_THROTTLE_REASONS);
+
+/** The throttle reason of a GPU without work, which is not displayed. */
+export const IDLE_THROTTLE: ThrottleReason = 'idle';
 
 /** A sentence, with a command to run and the action of a button. */
 export interface Notice {

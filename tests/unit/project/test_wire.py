@@ -69,6 +69,8 @@ def test_a_dataclass_becomes_an_interface(monkeypatch: pytest.MonkeyPatch) -> No
     """Nothing is optional, an unknown value is null, and each docstring becomes a comment."""
     monkeypatch.setattr(wire, "ROOTS", (Outer,))
     monkeypatch.setattr(wire, "CONSTANTS", {"SCHEMA": (1, "Its version."), "NAME": ("x", "Its name.")})
+    monkeypatch.setattr(wire, "ENUMS", {"LETTERS": ("Letter", ("a", "b"), "Its letters.")})
+    monkeypatch.setattr(wire, "SUBSETS", {"VOWELS": ("Letter", ("a",), "Some of them.")})
     monkeypatch.setattr(wire, "UNIONS", {"Either": ((Inner, Outer), "One of them.")})
     assert wire.typescript() == wire.HEADER + (
         """
@@ -77,6 +79,18 @@ export const SCHEMA = 1;
 
 /** Its name. */
 export const NAME = 'x';
+
+/** Its letters. */
+export const LETTERS = [
+  'a',
+  'b'
+] as const;
+export type Letter = (typeof LETTERS)[number];
+
+/** Some of them. */
+export const VOWELS: readonly Letter[] = [
+  'a'
+];
 
 /** What is within. */
 export interface Inner {

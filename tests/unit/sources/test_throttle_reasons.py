@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpuwidget.sources import throttle_reasons
 from gpuwidget.sources.throttle_reasons import needing_attention, reason_mask, reason_names
 
 
@@ -58,3 +59,19 @@ def test_names_convert_back_to_bits(bits: int) -> None:
     """A recording made from names plays the same names."""
     assert reason_mask(reason_names(bits)) == bits
     assert reason_mask(("somebody else's word",)) == 0
+
+
+def test_each_reason_is_harmful_expected_or_the_power_cap() -> None:
+    """Alerts and the doctor report the harmful reasons, the panel highlights all but the expected ones."""
+    assert throttle_reasons.HARMFUL == ("too hot (hardware)", "power brake", "hardware slowdown", "too hot")
+    assert {"too hot (hardware)", "too hot"} == throttle_reasons.THERMAL
+    assert throttle_reasons.EXPECTED == (
+        "board limit",
+        "reliability limit",
+        "clock setting",
+        "sync boost",
+        "display setting",
+        "idle",
+    )
+    groups = (*throttle_reasons.HARMFUL, throttle_reasons.POWER_CAP, *throttle_reasons.EXPECTED)
+    assert groups == throttle_reasons.ALL_NAMES
