@@ -1,4 +1,4 @@
-"""The figures gpuwidget holds itself to, measured side by side: ``python -m benchmarks``.
+"""Benchmarks of gpuwidget against its limits and its peers: ``python -m benchmarks``.
 
-docs/benchmarks.md says how each is measured and what it leaves out.
+docs/benchmarks.md describes how each is measured and what it leaves out.
 """

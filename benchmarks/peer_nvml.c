@@ -1,6 +1,6 @@
-/* The tests' stand-in for libnvidia-ml.so.1, and what jupyterlab-nvdashboard asks for beyond it.
+/* The tests' stand-in for libnvidia-ml.so.1, extended by the calls of jupyterlab-nvdashboard.
  *
- * `gpu.N.pcie_tx` `gpu.N.pcie_rx`: KiB/s; `gpu.N.nvlink`: KiB so far, each way and on each of the links.
+ * `gpu.N.pcie_tx` `gpu.N.pcie_rx`: KiB/s; `gpu.N.nvlink`: total KiB, in each direction of each link.
  */
 #define nvmlDeviceGetFieldValues fields_of_the_standin
 #include "../tests/nvml_standin/nvml.c"
@@ -8,7 +8,7 @@
 
 enum { PCIE_US = 21000, LINKS = 18, LINK_MBPS = 26562, NVLINK_4 = 6 };
 
-/* PCIe throughput is what the GPU counts in 20 ms, and the caller waits for it: on an H200 21 ms. */
+/* The GPU counts PCIe throughput for 20 ms while the caller waits: 21 ms on an H200. */
 result nvmlDeviceGetPcieThroughput(device *of, unsigned direction, unsigned *out) {
     BEGIN(of);
     WHOLE_GPU_ONLY(of);
@@ -30,7 +30,8 @@ result nvmlDeviceGetNvLinkVersion(device *of, unsigned link, unsigned *out) {
     return SUCCESS;
 }
 
-/* 84 to 89 and 132 to 137: the speed of links 0 to 11; 138 and 139: what link `scope` has sent and received. */
+/* Fields 84 to 89 and 132 to 137 are the speeds of links 0 to 11; 138 and 139 are the KiB that link `scope` has
+ * sent and received. */
 result nvmlDeviceGetFieldValues(device *of, int count, field_value *values) {
     result outcome = fields_of_the_standin(of, count, values);
     if (outcome) return outcome;

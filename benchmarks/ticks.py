@@ -13,12 +13,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.settings import Settings, environment
 from gpuwidget.measure.run import Run
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
 from gpuwidget.model.samples import Gpu, Origin, Sample
 from gpuwidget.sampler import Sampler
@@ -102,7 +104,8 @@ class _BusySource:
         return (Process(os.getpid(), "compute", int(self._wave() * 2**35), "user", "python", ""),)
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        return StatusReadings(700.0, 40 * self._wave(), 45.0, 1980.0, 0, (), {})
+        values: dict[str, Any] = dict.fromkeys(keys("status"), 40 * self._wave())
+        return StatusReadings(**{**values, "pstate": 0}, throttle=(), missing={})
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
         return SlowReadings(700 * self._clock.monotonic(), 0.2, 0, None, None, {})

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
 from gpuwidget.model.samples import Gpu, Origin
 from gpuwidget.sources import Inventory, UtilizationWindow, Xid
@@ -142,7 +144,10 @@ class FakeSource:
 
     def read_status(self, one: Gpu) -> StatusReadings:
         self._enter("steady", one)
-        return StatusReadings(700.0, 40.0, 45.0, 1980.0, 0, (), {})
+        values: dict[str, Any] = dict.fromkeys(keys("status"))
+        values |= {"power_limit_w": 700.0, "temperature_c": 40.0, "memory_temperature_c": 45.0}
+        values |= {"sm_clock_mhz": 1980.0, "pstate": 0}
+        return StatusReadings(**values, throttle=(), missing={})
 
     def read_slow(self, one: Gpu) -> SlowReadings:
         self._enter("slow", one)

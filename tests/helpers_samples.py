@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 from fakes import EPOCH, gpu
 
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.readings import Reading
+from gpuwidget.model.metrics import keys
+from gpuwidget.model.readings import Reading, StatusReadings
 from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample
 
 GIB = 1024**3
@@ -27,34 +29,41 @@ def process(
     return Process(pid, "compute", memory, user, program, arguments if program is not None else None)
 
 
+def status_readings(missing: Mapping[str, str] | None = None, **values: Any) -> StatusReadings:
+    """Return status readings with the given values; every other metric is None."""
+    known = {**dict.fromkeys((*keys("status"), "throttle")), **values}
+    return StatusReadings(**known, missing=missing or {})
+
+
 def reading(one: Gpu, **values: Any) -> Reading:
     """Return the reading of a busy, healthy H200, with the given values instead of its own."""
-    whole = Reading(
-        uuid=one.uuid,
-        answered=EPOCH,
-        silent_since=None,
-        lost_since=None,
-        measured=EPOCH,
-        utilization=97.0,
-        utilization_window=0.2,
-        memory_utilization=40.0,
-        memory_used=60 * GIB,
-        power_w=612.4,
-        power_limit_w=700.0,
-        temperature_c=51.0,
-        memory_temperature_c=55.0,
-        sm_clock_mhz=1980.0,
-        pstate=0,
-        throttle=(),
-        energy_j=1000.0,
-        ecc_uncorrected=0,
-        xid=None,
-        xid_time=None,
-        activity=None,
-        processes=(),
-        missing={},
-    )
-    return replace(whole, **values)
+    unknown: dict[str, Any] = dict.fromkeys(field.name for field in fields(Reading))
+    known = {
+        "uuid": one.uuid,
+        "answered": EPOCH,
+        "silent_since": None,
+        "lost_since": None,
+        "measured": EPOCH,
+        "utilization": 97.0,
+        "utilization_window": 0.2,
+        "memory_utilization": 40.0,
+        "memory_used": 60 * GIB,
+        "power_w": 612.4,
+        "power_limit_w": 700.0,
+        "temperature_c": 51.0,
+        "memory_temperature_c": 55.0,
+        "sm_clock_mhz": 1980.0,
+        "pstate": 0,
+        "throttle": (),
+        "energy_j": 1000.0,
+        "ecc_uncorrected": 0,
+        "xid": None,
+        "xid_time": None,
+        "activity": None,
+        "processes": (),
+        "missing": {},
+    }
+    return Reading(**{**unknown, **known, **values})
 
 
 def h200(index: int, **facts: Any) -> Gpu:

@@ -79,8 +79,19 @@ class StatusReadings:
     """Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory)."""
     sm_clock_mhz: float | None
     """Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
+    memory_clock_mhz: float | None
+    """Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
     pstate: int | None
     """Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
+    fan_speed: float | None
+    """Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
+    fan.speed)."""
+    encoder_utilization: float | None
+    """Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
+    (nvidia-smi: utilization.encoder)."""
+    decoder_utilization: float | None
+    """Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
+    (nvidia-smi: utilization.decoder)."""
     throttle: tuple[str, ...] | None
     """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""
@@ -143,8 +154,19 @@ class Reading:
     """Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory)."""
     sm_clock_mhz: float | None
     """Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
+    memory_clock_mhz: float | None
+    """Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
     pstate: int | None
     """Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
+    fan_speed: float | None
+    """Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
+    fan.speed)."""
+    encoder_utilization: float | None
+    """Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
+    (nvidia-smi: utilization.encoder)."""
+    decoder_utilization: float | None
+    """Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
+    (nvidia-smi: utilization.decoder)."""
     throttle: tuple[str, ...] | None
     """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""

@@ -178,6 +178,8 @@ class Sampler:
             number = self._fast.request()
             self._wake_fast.notify_all()
             self._wait_for(lambda: self._fast.is_done(number), self._clock.monotonic() + timeout_s)
+            if self._fast.is_done(number):
+                return self._latest
             return self._source.sample() if self._source.opened else None
 
     def wait_until_open(self, timeout_s: float) -> bool:

@@ -1,40 +1,21 @@
-"""The metrics of a GPU that the server keeps a history of."""
+"""The metrics of a GPU that the server keeps a history of: those of the table that have a chart."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
+from gpuwidget.model import metrics as model_metrics
 from gpuwidget.model.readings import Reading
 
-READING_METRICS = (
-    "utilization",
-    "memory_utilization",
-    "memory_used",
-    "power_w",
-    "temperature_c",
-    "memory_temperature_c",
-    "sm_clock_mhz",
-)
+_CHARTED = tuple(metric for metric in model_metrics.METRICS if metric.label is not None)
+READING_METRICS = tuple(metric.key for metric in _CHARTED if metric.poll != "activity")
 """Fields of a :class:`gpuwidget.model.readings.Reading`."""
-ACTIVITY_METRICS = (
-    "graphics",
-    "sm",
-    "sm_occupancy",
-    "tensor",
-    "dram",
-    "fp64",
-    "fp32",
-    "fp16",
-    "pcie_tx",
-    "pcie_rx",
-    "nvlink_tx",
-    "nvlink_rx",
-)
+ACTIVITY_METRICS = tuple(metric.key for metric in _CHARTED if metric.poll == "activity")
 """Fields of its :class:`gpuwidget.model.readings.Activity`."""
 METRICS = READING_METRICS + ACTIVITY_METRICS
 METRIC_INDEX = {name: index for index, name in enumerate(METRICS)}
-BYTE_METRICS = frozenset({"memory_used", "pcie_tx", "pcie_rx", "nvlink_tx", "nvlink_rx"})
+BYTE_METRICS = frozenset(metric.key for metric in _CHARTED if metric.kind in ("memory", "rate"))
 """Metrics that are sent as whole numbers."""
 
 Values = npt.NDArray[np.float64]

@@ -102,11 +102,12 @@ def _gpu_families(sample: Sample) -> Iterator[_Family]:
     )
     pairs = list(zip(sample.gpus, sample.readings, strict=True))
     for metric in PROMETHEUS_METRICS:
-        kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
-        family = kind(metric.name, metric.help, labels=_GPU_LABELS)
+        exported = metric.exported
+        kind = CounterMetricFamily if exported.counter else GaugeMetricFamily
+        family = kind(exported.name, exported.help, labels=_GPU_LABELS)
         for gpu, reading in pairs:
             value = metric.read(gpu, reading)
-            _add_value(family, _gpu_labels(gpu), None if value is None else value / metric.unit_size)
+            _add_value(family, _gpu_labels(gpu), None if value is None else value / exported.unit_size)
         yield family
     reasons = GaugeMetricFamily(
         "gpuwidget_gpu_throttle_reason",

@@ -100,6 +100,10 @@ class NvmlDevice:
             "memory_temperature_c": ((partial(self._field, nvml.NVML_FI_DEV_MEMORY_TEMP),), float),
             "sm_clock_mhz": ((partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),), float),
             "pstate": ((self._pstate,), int),
+            "fan_speed": ((nvml.nvmlDeviceGetFanSpeed,), float),
+            "memory_clock_mhz": ((partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),), float),
+            "encoder_utilization": ((nvml.nvmlDeviceGetEncoderUtilization,), _first),
+            "decoder_utilization": ((nvml.nvmlDeviceGetDecoderUtilization,), _first),
         }
         """For each status metric the calls that read it, and the conversion to the model's unit."""
         self._processes: Mapping[ProcessKind, Sequence[NvmlCall]] = {
@@ -358,3 +362,8 @@ class NvmlDevice:
 
 def _with(function: Callable[[Any, Any], Any], argument: Any, handle: Any) -> Any:
     return function(handle, argument)
+
+
+def _first(values: Sequence[float]) -> float:
+    """Return the utilization of a pair of utilization and sampling period."""
+    return float(values[0])

@@ -11,6 +11,10 @@ export const METRIC_TABLE = [
   { name: 'temperature_c', kind: 'temperature', counter: false },
   { name: 'memory_temperature_c', kind: 'temperature', counter: false },
   { name: 'sm_clock_mhz', kind: 'clock', counter: false },
+  { name: 'memory_clock_mhz', kind: 'clock', counter: false },
+  { name: 'fan_speed', kind: 'percent', counter: false },
+  { name: 'encoder_utilization', kind: 'percent', counter: false },
+  { name: 'decoder_utilization', kind: 'percent', counter: false },
   { name: 'graphics', kind: 'percent', counter: true },
   { name: 'sm', kind: 'percent', counter: true },
   { name: 'sm_occupancy', kind: 'percent', counter: true },
@@ -55,6 +59,14 @@ export function metricTexts(trans: TranslationBundle, name: MetricName): readonl
       return [trans.__('Memory temperature'), trans.__('Temperature of the memory')];
     case 'sm_clock_mhz':
       return [trans.__('SM clock'), trans.__('Clock of the multiprocessors')];
+    case 'memory_clock_mhz':
+      return [trans.__('Memory clock'), trans.__('Clock of the memory')];
+    case 'fan_speed':
+      return [trans.__('Fan speed'), trans.__('Fan speed that the driver intends')];
+    case 'encoder_utilization':
+      return [trans.__('Video encoder'), trans.__('Time in which the video encoder worked')];
+    case 'decoder_utilization':
+      return [trans.__('Video decoder'), trans.__('Time in which the video decoder worked')];
     case 'graphics':
       return [trans.__('Engine'), trans.__('Time in which a graphics or compute engine was active')];
     case 'sm':

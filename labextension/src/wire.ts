@@ -159,8 +159,25 @@ export interface Reading {
   readonly memory_temperature_c: number | null;
   /** Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm). */
   readonly sm_clock_mhz: number | null;
+  /** Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem). */
+  readonly memory_clock_mhz: number | null;
   /** Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate). */
   readonly pstate: number | null;
+  /**
+   * Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
+   * fan.speed).
+   */
+  readonly fan_speed: number | null;
+  /**
+   * Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
+   * (nvidia-smi: utilization.encoder).
+   */
+  readonly encoder_utilization: number | null;
+  /**
+   * Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
+   * (nvidia-smi: utilization.decoder).
+   */
+  readonly decoder_utilization: number | null;
   /**
    * Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
    * nvidia-smi: clocks_event_reasons).

@@ -82,8 +82,26 @@ test('every metric has a value or a reason', () => {
     missing: { memory_temperature_c: 'no sensor' }
   });
   assert.deepEqual(
-    METRICS.map(name => valueOf(now, name)),
-    [50, 10, 35 * GIB, 300, 40, null, 1980, 1, 2, 3, 4, 5, 6, 7, null, 9, 10, 11, 12]
+    METRICS.map(name => [name, valueOf(now, name)]).filter(([, value]) => value !== null),
+    [
+      ['utilization', 50],
+      ['memory_utilization', 10],
+      ['memory_used', 35 * GIB],
+      ['power_w', 300],
+      ['temperature_c', 40],
+      ['sm_clock_mhz', 1980],
+      ['graphics', 1],
+      ['sm', 2],
+      ['sm_occupancy', 3],
+      ['tensor', 4],
+      ['dram', 5],
+      ['fp64', 6],
+      ['fp32', 7],
+      ['pcie_tx', 9],
+      ['pcie_rx', 10],
+      ['nvlink_tx', 11],
+      ['nvlink_rx', 12]
+    ]
   );
   assert.equal(reasonOf(now, 'memory_temperature_c'), 'no sensor');
   const without = reading(0, { missing: { activity: 'Hopper and later' } });

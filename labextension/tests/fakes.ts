@@ -19,8 +19,10 @@ import {
   type Sample,
   type ServerKernel,
   type Switch,
-  type MemoryOwnership
+  type MemoryOwnership,
+  type Activity
 } from '../src/wire';
+import { METRIC_TABLE, type MetricName } from '../src/metricTable';
 
 export const GIB = 1024 ** 3;
 
@@ -187,6 +189,12 @@ export function gpu(index: number, changes: Partial<Gpu> = {}): Gpu {
   };
 }
 
+/** No value for any metric, for those that a test does not name. */
+const UNKNOWN_METRICS = Object.fromEntries(METRIC_TABLE.map(({ name }) => [name, null])) as Record<
+  Exclude<MetricName, keyof Activity>,
+  null
+>;
+
 export function reading(index: number, changes: Partial<Reading> = {}): Reading {
   return {
     uuid: `GPU-${String(index)}`,
@@ -194,6 +202,7 @@ export function reading(index: number, changes: Partial<Reading> = {}): Reading 
     silent_since: null,
     lost_since: null,
     measured: 1000,
+    ...UNKNOWN_METRICS,
     utilization: 50,
     utilization_window: 0.2,
     memory_utilization: 10,

@@ -25,7 +25,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """One Chromium for all tests."""
+    """Start one Chromium for all tests."""
     path = _find_chromium()
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_ARGUMENTS))
@@ -35,7 +35,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A JupyterLab whose kernels replay the shipped recording of four H200s."""
+    """Start a JupyterLab whose kernels replay the shipped recording of four H200s."""
     server = Lab(tmp_path_factory.mktemp("lab"), source="replay")
     try:
         server.wait_until_ready()
@@ -48,7 +48,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def open_notebook(
     lab: Lab, browser: Browser, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., Notebook]]:
-    """Open a new notebook with the given cells, or an existing file; closed when the test ends."""
+    """Return a function that opens a new notebook with these cells, or an existing file.
+
+    The notebooks are closed after the test.
+    """
     opened: list[Notebook] = []
 
     def open_notebook(cells: Sequence[str] | Path, **options: Any) -> Notebook:

@@ -1,4 +1,4 @@
-"""axe-core, asked in the page about what is ours there."""
+"""Run axe-core on parts of the page that belong to gpuwidget."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from helpers_lab import THEMES, Notebook
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
-_JUDGE = """
+_RUN_AXE = """
 const [source, include] = argument;
 if (!window.axe) { (0, eval)(source); }
-// Colours of a theme that was just changed are still on their way.
+// The colours of a new theme are still in transition.
 await Promise.all(document.getAnimations().map(animation => animation.finished.catch(() => {})));
 const found = await window.axe.run({include}, {resultTypes: ['violations']});
 return found.violations.flatMap(({id, help, nodes}) => nodes.map(node =>
@@ -20,15 +20,15 @@ return found.violations.flatMap(({id, help, nodes}) => nodes.map(node =>
 
 
 def violations(notebook: Notebook, *parts: str, themes: tuple[str, ...] = tuple(THEMES)) -> list[str]:
-    """What axe finds wrong in these parts of the page, in the light and in the dark theme."""
-    said = []
+    """Return axe's violations in these parts of the page, in the light and the dark theme."""
+    lines = []
     for theme in themes:
         notebook.use_theme(theme)
         for part in parts:
-            assert notebook.page.locator(part).first.is_visible(), f"{part} is not there to be judged"
-        found: list[dict[str, Any]] = notebook.script(_JUDGE, [AXE.read_text(), [[part] for part in parts]])
-        said += [
+            assert notebook.page.locator(part).first.is_visible(), f"{part} is not visible"
+        found: list[dict[str, Any]] = notebook.script(_RUN_AXE, [AXE.read_text(), [[part] for part in parts]])
+        lines += [
             f"{theme}: {one['id']}: {one['where']}: {one['html']}: {' '.join(one['why'].split())}"
             for one in found
         ]
-    return said
+    return lines

@@ -1,4 +1,4 @@
-"""A cell that makes its kernel answer the panel as told, whatever torch and GPUs this machine has."""
+"""A cell whose kernel replies to the panel with a given state, whatever torch and GPUs this machine has."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ def _answer():
     kernel = get_ipython().kernel
     state = _json.loads({state!r})
     async def handler(stream, ident, parent):
-        asked = parent["content"]
-        if asked["ask"] == "set_device":
-            state["device"] |= dict(chosen=asked["device"], new_tensors=asked["new_tensors"], pending=True)
-        if asked["ask"] == "watch":
-            state["watching"] = asked["on"]
-        done = {freed!r} if asked["ask"] == "free_cache" else None
+        request = parent["content"]
+        if request["ask"] == "set_device":
+            chosen = dict(chosen=request["device"], new_tensors=request["new_tensors"])
+            state["device"] |= dict(chosen, pending=True)
+        if request["ask"] == "watch":
+            state["watching"] = request["on"]
+        done = {freed!r} if request["ask"] == "free_cache" else None
         reply = dict(status="ok", done=done, state=state)
         kernel.session.send(stream, "gpuwidget_reply", reply, parent, ident=ident)
     kernel.control_handlers["gpuwidget_request"] = handler
@@ -25,12 +26,12 @@ _answer()
 
 
 def cell(state: dict[str, Any], freed: str | None = None) -> str:
-    """The source of that cell: the ``state`` that the kernel begins with, and what it says it ``freed``."""
+    """Return that cell: the initial ``state``, and the message of a reply that ``freed`` the cache."""
     return _CELL.format(state=json.dumps(state), freed=freed)
 
 
 def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
-    """A kernel with torch that sees these GPUs, ``cuda:0`` the last of them, and holds 14 GiB on that one."""
+    """Return the state of a kernel with torch, whose ``cuda:0`` is the last GPU and holds 14 GiB."""
     gib = 1024**3
     order = list(reversed(uuids))
     return {

@@ -31,26 +31,26 @@ PYTHON = os.environ.get("GPUWIDGET_TEST_LAB", sys.executable)
 """The interpreter of the JupyterLab to test, and of its kernels."""
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SETTINGS = {
-    # Neither news nor update checks: both pop up over the notebook and ask the network.
+    # News and update checks pop up over the notebook and use the network.
     "@jupyterlab/apputils-extension/notification.jupyterlab-settings": {
         "fetchNews": "false",
         "checkForUpdates": False,
         "doNotDisturbMode": True,
     },
 }
-_WATCH_SHIFTS = """
-window.shifts = [];
+_RECORD_LAYOUT_SHIFTS = """
+window.layout_shifts = [];
 new PerformanceObserver(list => {
     for (const { node } of list.getEntries().flatMap(entry => entry.sources)) {
         const moved = node instanceof Element ? node : node?.parentElement;
-        if (moved?.closest('.jp-gpuwidget-panel')) { window.shifts.push(moved.className); }
+        if (moved?.closest('.jp-gpuwidget-panel')) { window.layout_shifts.push(moved.className); }
     }
 }).observe({type: 'layout-shift'});
 """
 
 
 class Lab:
-    """A running JupyterLab server that sees the GPUs of ``source``, as its kernels do.
+    """A running JupyterLab server whose GPUs, and those of its kernels, come from ``source``.
 
     ``variables`` are added to its environment, ``options`` to its command; ``python`` runs it.
     """
@@ -111,12 +111,12 @@ class Lab:
         self.start()
 
     def start(self) -> None:
-        """Start the server, or start it again where it was, with the same token."""
+        """Start the server, or restart it at the same address with the same token."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
     def wait_until_ready(self, seconds: float = 60) -> None:
-        """Return when the server answers; raise with its log when it ends or stays silent."""
+        """Return when the server responds; raise an error with its log if it exits or times out."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
@@ -127,7 +127,7 @@ class Lab:
         raise RuntimeError(f"JupyterLab did not start:\n{self._log.read_text()[-4000:]}")
 
     def stop(self) -> None:
-        """End the server, and with it its kernels."""
+        """Stop the server and with it its kernels."""
         self._process.terminate()
         try:
             self._process.wait(timeout=20)
@@ -137,11 +137,11 @@ class Lab:
 
     @property
     def log(self) -> str:
-        """What the server and its kernels have logged."""
+        """Return the log of the server and its kernels."""
         return self._log.read_text(errors="replace")
 
     def write(self, name: str, cells: Sequence[str]) -> Path:
-        """A new notebook file with these code cells."""
+        """Write a new notebook file with these code cells; return its path."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         notebook.metadata["kernelspec"] = {
             "name": "python3",
@@ -163,7 +163,7 @@ class Lab:
         kernel: bool = True,
         prepare: Callable[[Page], object] | None = None,
     ) -> Notebook:
-        """That notebook in a browser page of its own, ready to run (or just to read, ``kernel=False``).
+        """Open the notebook in a new browser page, ready to run, or just to read with ``kernel=False``.
 
         ``prepare`` is called with the page while it is still empty.
         """
@@ -180,7 +180,7 @@ class Lab:
 
 
 class Notebook:
-    """One notebook panel in its page. ``app`` in the scripts below is JupyterLab's application."""
+    """One notebook panel in its page; ``app`` in the scripts is JupyterLab's application."""
 
     def __init__(self, page: Page, path: Path) -> None:
         self.page = page
@@ -196,7 +196,7 @@ class Notebook:
         )
 
     def wait_until_open(self, *, kernel: bool) -> None:
-        """Return when JupyterLab is up and this notebook rendered, and its kernel idle if it has one."""
+        """Return when JupyterLab is up, this notebook is rendered and its kernel, if it has one, is idle."""
         self.page.wait_for_function(
             "() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')"
         )
@@ -218,7 +218,7 @@ class Notebook:
         )
 
     def run(self, cell: int) -> None:
-        """Start one cell and come back at once."""
+        """Start one cell and return at once."""
         self.script(
             "panel.content.activeCellIndex = argument; panel.content.deselectAll();"
             "window.gpuwidgetDone = false;"
@@ -231,26 +231,26 @@ class Notebook:
         self.page.wait_for_function("() => window.gpuwidgetDone", timeout=seconds * 1000)
 
     def outputs(self, cell: int) -> list[dict[str, Any]]:
-        """The outputs of one cell as the notebook would be saved now."""
+        """Return the outputs of one cell as JupyterLab would save them now."""
         outputs: list[dict[str, Any]] = self.script(
             "return panel.content.widgets[argument].model.outputs.toJSON();", cell
         )
         return outputs
 
-    def watch_shifts(self) -> None:
-        """Take down from now on what of the panel moves though nobody has moved it."""
-        self.script(_WATCH_SHIFTS)
+    def record_layout_shifts(self) -> None:
+        """Record from now on which elements of the panel move without a user's action."""
+        self.script(_RECORD_LAYOUT_SHIFTS)
 
-    def shifts(self) -> list[str]:
-        """What has moved since this was last asked, by its classes."""
-        moved: list[str] = self.script("return window.shifts.splice(0);")
+    def layout_shifts(self) -> list[str]:
+        """Return the classes of the elements that moved since the last call."""
+        moved: list[str] = self.script("return window.layout_shifts.splice(0);")
         return moved
 
     def save(self) -> None:
-        """Write the notebook to its file."""
+        """Save the notebook to its file."""
         self.script("await panel.context.save();")
 
     def close(self) -> None:
-        """Shut its kernel down and close the page, without a question about unsaved changes."""
+        """Shut down its kernel and close the page, without a question about unsaved changes."""
         self.script("await panel?.sessionContext.shutdown();")
         self.page.close(run_before_unload=False)

@@ -1,4 +1,4 @@
-"""The panel of the sidebar as a user sees it, and the machines that its tests look at."""
+"""The sidebar panel as a user sees it, and the machines of its tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CARD = f"{PANEL} [data-gpu-uuid]"
 NOTICE = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-notice"
 SERVER_NOTICE = f"{PANEL} .jp-gpuwidget-panel-scroll > .jp-gpuwidget-notice"
 DEVICE = f"{PANEL} .jp-gpuwidget-device-dropdown"
-LOAD = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-notice-action"
+LOAD_BUTTON = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-notice-action"
 
 _UTILIZATION = (97, 11, 100, 0, 94, 12, 0, 88)
 _USED = (57, 16, 129, 1, 60, 15, 1, 99)
@@ -32,7 +32,7 @@ launch_new_instance()
 
 
 def machine(gpus: int, step: int = 0) -> list[str]:
-    """A scenario of so many busy and idle H200s; each ``step`` has other values."""
+    """Return a scenario of busy and idle H200s; each ``step`` has other values."""
     lines = [f"gpus={gpus}", f"gpu.*.memory_total={140 * GIB}", "gpu.*.power_limit=700"]
     for gpu in range(gpus):
         place = gpu + step
@@ -49,7 +49,7 @@ def machine(gpus: int, step: int = 0) -> list[str]:
 
 @contextmanager
 def lab_with(folder: Path, *scenario: str) -> Iterator[tuple[Lab, Standin]]:
-    """A JupyterLab on a machine of that scenario, and the machine."""
+    """Start a JupyterLab on a machine of that scenario; yield both."""
     standin = Standin(build(folder / "build"), folder / "nvml")
     standin.scenario(*scenario)
     variables = {**standin.variables, "LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
@@ -63,7 +63,7 @@ def lab_with(folder: Path, *scenario: str) -> Iterator[tuple[Lab, Standin]]:
 
 
 def add_kernel(lab: Lab, name: str, language: str, before: str) -> None:
-    """A kernelspec of that ``language``: Python's own kernel, which runs ``before`` first."""
+    """Install a kernelspec of that ``language``: a Python kernel that runs ``before`` first."""
     folder = lab.data / "kernels" / name
     folder.mkdir(parents=True)
     program = folder / "kernel.py"
@@ -77,14 +77,14 @@ def add_kernel(lab: Lab, name: str, language: str, before: str) -> None:
 
 
 def use_kernel(path: Path, name: str, language: str) -> None:
-    """Have the notebook file at ``path`` start that kernel."""
+    """Make the notebook file at ``path`` use that kernel."""
     content = json.loads(path.read_text())
     content["metadata"]["kernelspec"] = {"name": name, "display_name": name, "language": language}
     path.write_text(json.dumps(content))
 
 
 def uuids(lab: Lab) -> list[str]:
-    """The UUIDs of the server's GPUs."""
+    """Return the UUIDs of the server's GPUs."""
     with urllib.request.urlopen(f"{lab.url}/gpuwidget/api/sample?token={lab.token}", timeout=30) as answer:
         return [gpu["uuid"] for gpu in json.load(answer)["gpus"]]
 
@@ -104,7 +104,7 @@ def show(notebook: Notebook, width: int | None = None) -> None:
             "([panel, width]) => Math.abs(document.querySelector(panel).clientWidth - width) < 12",
             arg=[PANEL, width],
         )
-        # The charts hear of it after the layout, and are as wide in the next frame.
+        # The charts get the new size after the layout, and are redrawn in the next frame.
         notebook.script(
             "await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));"
         )
@@ -117,7 +117,7 @@ def hide(notebook: Notebook) -> None:
 
 
 def wait_for_text(notebook: Notebook, selector: str, text: str, seconds: float = 30) -> None:
-    """Return when ``selector`` says ``text``."""
+    """Return when an element that matches ``selector`` contains ``text``."""
     notebook.page.wait_for_function(
         "([selector, text]) =>"
         " [...document.querySelectorAll(selector)].some(node => node.innerText.includes(text))",
@@ -127,7 +127,7 @@ def wait_for_text(notebook: Notebook, selector: str, text: str, seconds: float =
 
 
 def cards(notebook: Notebook) -> list[dict[str, Any]]:
-    """Each GPU in the panel: its UUID, whether it is unfolded, and its text in one line."""
+    """Return each GPU's card in the panel: its UUID, whether it is expanded, and its text in one line."""
     shown: list[dict[str, Any]] = notebook.page.eval_on_selector_all(
         CARD,
         "nodes => nodes.map(node => ({uuid: node.dataset.gpuUuid, open: node.dataset.open === 'true',"

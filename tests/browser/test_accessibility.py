@@ -1,4 +1,4 @@
-"""axe finds nothing wrong with what is ours on the page, in the light and in the dark theme."""
+"""axe finds no violation in gpuwidget's parts of the page, in the light and the dark theme."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 import helpers_kernel_state
 import pytest
 from helpers_axe import violations
-from helpers_doctor import answer_server, ill, kernel_cell, well
+from helpers_diagnosis import fake_doctor_route, healthy, kernel_cell, unhealthy
 from helpers_lab import Lab, Notebook
+from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import (
     CARD,
     DEVICE,
-    LOAD,
+    LOAD_BUTTON,
     PANEL,
     SERVER_NOTICE,
     hide,
@@ -23,7 +24,6 @@ from helpers_panel import (
     uuids,
     wait_for_text,
 )
-from helpers_usage import FakedUsage, gpu, holding, kernel
 from playwright.sync_api import Browser
 from test_cells_list import report, saved
 
@@ -39,22 +39,22 @@ KERNEL = "return panel.sessionContext.session.kernel.id;"
 
 @pytest.fixture(scope="module")
 def eight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Standin]]:
-    """A JupyterLab on a machine of eight GPUs with hardware counters."""
+    """Start a JupyterLab on a machine of eight GPUs with hardware counters."""
     with lab_with(tmp_path_factory.mktemp("eight"), *machine(8), "gpu.*.gpm.2=77.5") as made:
         yield made
 
 
 @pytest.fixture
-def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Notebook, FakedUsage]]:
-    """A notebook there with a kernel that answers, the panel open, and who is said to hold what."""
+def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Notebook, FakeOwnershipStream]]:
+    """Open a notebook whose kernel replies, the panel and faked memory ownership."""
     lab, _ = eight
-    faked: list[FakedUsage] = []
+    faked: list[FakeOwnershipStream] = []
     source = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))
     notebook = lab.open(
         browser,
         lab.write("axe.ipynb", [source, "import time; time.sleep(30)"]),
         height=TALL,
-        prepare=lambda page: faked.append(FakedUsage(page)),
+        prepare=lambda page: faked.append(FakeOwnershipStream(page)),
     )
     show(notebook, 300)
     notebook.run(0)
@@ -64,12 +64,12 @@ def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Noteb
     notebook.close()
 
 
-def test_before_there_is_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> None:
-    """With no notebook, with one whose kernel has no gpuwidget, and everything folded and unfolded."""
+def test_without_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> None:
+    """The panel without a notebook, and with one whose kernel lacks gpuwidget, collapsed and expanded."""
     lab, _ = eight
     notebook = lab.open(browser, lab.write("bare.ipynb", ["1"]), height=TALL)
     show(notebook, 300)
-    notebook.page.wait_for_selector(LOAD)
+    notebook.page.wait_for_selector(LOAD_BUTTON)
     assert violations(notebook, PANEL) == []
     for fold in notebook.page.query_selector_all(f"{PANEL} summary"):
         fold.click()
@@ -80,19 +80,23 @@ def test_before_there_is_a_notebook(eight: tuple[Lab, Standin], browser: Browser
     notebook.page.close(run_before_unload=False)
 
 
-def test_gpus_and_who_holds_them(eight: tuple[Lab, Standin], opened: tuple[Notebook, FakedUsage]) -> None:
-    """Cards folded and unfolded, holders with their menu, hints, a device that waits, a cell that runs."""
-    notebook, usage = opened
+def test_gpus_and_their_holders(
+    eight: tuple[Lab, Standin], opened: tuple[Notebook, FakeOwnershipStream]
+) -> None:
+    """Collapsed and expanded cards, holders and their menu, hints, a pending device, a running cell."""
+    notebook, ownership = opened
     known = uuids(eight[0])
-    front = notebook.script(KERNEL)
+    active_kernel = notebook.script(KERNEL)
     idle = kernel("k2", "eval.ipynb", idle_since=1e9)
-    many = [holding(1 + pid / 10, pid=pid, user="ada", program="python train.py") for pid in range(8)]
+    many = [allocation(1 + pid / 10, pid=pid, user="ada", program="python train.py") for pid in range(8)]
     low = [{"seconds": seconds, "utilization": 4.0} for seconds in (600, 1800, 3600)]
-    usage.say(
-        [kernel(front, "axe.ipynb", state="busy"), idle],
+    ownership.send(
+        [kernel(active_kernel, "axe.ipynb", state="busy"), idle],
         [
-            gpu(known[0], holding(14, kernel=front), holding(30, kernel="k2"), *many, means=low),
-            gpu(known[7], holding(None, terminal="1", program="python serve.py"), unattributed=2**30),
+            gpu(
+                known[0], allocation(14, kernel=active_kernel), allocation(30, kernel="k2"), *many, means=low
+            ),
+            gpu(known[7], allocation(None, terminal="1", program="python serve.py"), unattributed=2**30),
         ],
     )
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-hint", "eval.ipynb")
@@ -112,8 +116,8 @@ def test_gpus_and_who_holds_them(eight: tuple[Lab, Standin], opened: tuple[Noteb
     notebook.script("await panel.sessionContext.session.kernel.interrupt();")
 
 
-def test_the_dashboard(opened: tuple[Notebook, FakedUsage]) -> None:
-    """All its charts, the list of metrics open, a moment read off, and stopped."""
+def test_the_dashboard(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
+    """All charts, the open list of metrics, the tooltip, and the paused dashboard."""
     notebook, _ = opened
     page = notebook.page
     hide(notebook)
@@ -129,20 +133,20 @@ def test_the_dashboard(opened: tuple[Notebook, FakedUsage]) -> None:
     assert violations(notebook, DASHBOARD) == []
 
 
-def test_the_status_item(opened: tuple[Notebook, FakedUsage]) -> None:
+def test_the_status_item(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
     """The notebook's GPU in the status bar."""
     notebook, _ = opened
     notebook.page.wait_for_selector(STATUS)
     assert violations(notebook, STATUS) == []
 
 
-def rules(said: list[str]) -> set[str]:
-    """The rules that were broken."""
-    return {one.split(": ")[1] for one in said}
+def rules(found: list[str]) -> set[str]:
+    """Return the rules that are violated."""
+    return {one.split(": ")[1] for one in found}
 
 
-def test_the_settings(opened: tuple[Notebook, FakedUsage]) -> None:
-    """Our settings break no rule that JupyterLab's own do not: the form is the same."""
+def test_the_settings(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
+    """gpuwidget's settings violate no rule that JupyterLab's settings do not: the form is the same."""
     notebook, _ = opened
     found = []
     for name in ("GPUs", "Terminal"):
@@ -155,7 +159,7 @@ def test_the_settings(opened: tuple[Notebook, FakedUsage]) -> None:
 
 
 def test_the_cells(eight: tuple[Lab, Standin], browser: Browser) -> None:
-    """The list of what the cells did, with errors, marks and a note, sorted and folded."""
+    """The list of cells with errors, marks and a note, sorted and collapsed."""
     lab, _ = eight
     reports = [report(1, 3, 14.0), report(2, 5, 200.0), report(3, 1, 0.002)]
     reports[0]["cell"] |= {"status": "error", "label": "a rather long name of a cell that does not fit"}
@@ -172,7 +176,7 @@ def test_the_cells(eight: tuple[Lab, Standin], browser: Browser) -> None:
 
 
 def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
-    """One that is lost beside one that is not."""
+    """A lost GPU beside one that works."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]))
         show(notebook, 300)
@@ -193,11 +197,11 @@ def test_no_driver(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_a_recording_its_switches_and_the_doctor(open_notebook: Open) -> None:
-    """With torch: the switches, the doctor's view with all its signs, and a recording's label."""
-    notebook = open_notebook(["%load_ext gpuwidget\nimport torch", kernel_cell(ill())], height=TALL)
+def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
+    """With torch: the switches, the doctor's view with all its symbols, and a recording's label."""
+    notebook = open_notebook(["%load_ext gpuwidget\nimport torch", kernel_cell(unhealthy())], height=TALL)
     show(notebook, 300)
-    answer_server(notebook, (200, well()))
+    fake_doctor_route(notebook, (200, healthy()))
     for cell in (0, 1):
         notebook.run(cell)
         notebook.wait_until_done()

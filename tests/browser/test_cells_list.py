@@ -1,4 +1,4 @@
-"""The list of what the cells did, the bands on the charts, and the status item, as a user meets them."""
+"""The list of cells, the bands on the charts and the status item, as a user sees them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ return node.height > 0 && node.bottom > view.top && node.top < view.bottom;
 
 
 def span(start: int, end: int, peak: int) -> dict[str, int]:
-    """Bytes from GiB."""
+    """Return memory in bytes from GiB."""
     return {"start": start * GIB, "end": end * GIB, "peak": peak * GIB}
 
 
 def report(count: int, gib: int, seconds: float, uuid: str = "GPU-1", started: float = 1e9) -> dict[str, Any]:
-    """What the kernel would have written of In[``count``], which took ``gib`` and as many kJ."""
+    """Return the kernel's report of In[``count``], which allocated ``gib`` GiB and used as many kJ."""
     torch = {"allocated": span(0, gib, gib + 1), "reserved": span(0, gib, gib + 1), "ooms": 0}
     gpu = {
         "uuid": uuid,
@@ -57,7 +57,7 @@ def report(count: int, gib: int, seconds: float, uuid: str = "GPU-1", started: f
 
 
 def saved(lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0, source: str = "1") -> Path:
-    """A notebook file whose last cells have these reports; ``cells`` cells without one stand before."""
+    """Write a notebook file whose last cells have these reports, after ``cells`` cells without one."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for _ in range(cells)])
     for one in reports:
         cell = nbformat.v4.new_code_cell(source, execution_count=one["cell"]["execution_count"])
@@ -70,7 +70,7 @@ def saved(lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0
 
 
 def rows(notebook: Notebook) -> list[list[str]]:
-    """Each line of the list: its name and its figures."""
+    """Return each row of the list: its name and its numbers."""
     shown: list[list[str]] = notebook.page.eval_on_selector_all(
         ROW, "rows => rows.map(row => [...row.children].map(cell => cell.textContent))"
     )
@@ -78,12 +78,12 @@ def rows(notebook: Notebook) -> list[list[str]]:
 
 
 def names(notebook: Notebook) -> list[str]:
-    """The name of each line."""
+    """Return the name in each row."""
     return [row[0] for row in rows(notebook)]
 
 
 def wait_for_names(notebook: Notebook, *wanted: str) -> None:
-    """Return when the lines have these names."""
+    """Return when the rows have these names."""
     notebook.page.wait_for_function(
         "([row, wanted]) => JSON.stringify([...document.querySelectorAll(row)]"
         ".map(node => node.firstChild.textContent)) === wanted",
@@ -92,7 +92,7 @@ def wait_for_names(notebook: Notebook, *wanted: str) -> None:
 
 
 def sort_by(notebook: Notebook, column: int) -> str | None:
-    """Press that column's head; how it is sorted then."""
+    """Click the header of that column; return its sort order then."""
     head = f"{CELLS} [role=columnheader]:nth-child({column})"
     notebook.page.click(f"{head} button")
     return notebook.page.get_attribute(head, "aria-sort")
@@ -106,7 +106,7 @@ def run(notebook: Notebook, *cells: int) -> None:
 
 
 def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
-    """A watched cell has its line as it ends; the one that runs is shown live, a queued one not."""
+    """A watched cell is listed when it ends; the running cell is shown live, a queued one is not."""
     notebook = open_notebook(
         [
             "%load_ext gpuwidget",
@@ -133,7 +133,7 @@ def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
 
 
 def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> None:
-    """A saved notebook's cells are listed without a kernel; the order holds after a reload."""
+    """The cells of a saved notebook are listed without a kernel; the sort order survives a reload."""
     path = saved(lab, "saved.ipynb", [report(3, 4, 0.5), report(1, 9, 70.0), report(2, 1, 8.0)])
     notebook = open_notebook(path, kernel=False)
     notebook.script("await panel.sessionContext.shutdown();")
@@ -157,7 +157,7 @@ def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> N
 
 
 def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
-    """A line leads to its cell, also by the keyboard, where only what is seen is laid out too."""
+    """A click or Enter on a row scrolls to its cell, even if the notebook renders only visible cells."""
     path = saved(lab, "far.ipynb", [report(1, 1, 1.0), report(2, 2, 1.0)], cells=300)
     notebook = open_notebook(path)
     notebook.script(
@@ -183,7 +183,7 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_many_reports(open_notebook: Open, lab: Lab) -> None:
-    """500 reports among 2000 cells are listed at once; a cell that prints changes nothing there."""
+    """500 reports among 2000 cells are listed at once; output of a cell does not change the list."""
     path = saved(lab, "many.ipynb", [report(n, n % 50, n / 7) for n in range(1, 501)], cells=1500)
     notebook = open_notebook(path, kernel=False)
     show(notebook)
@@ -205,7 +205,7 @@ def test_many_reports(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) -> None:
-    """A report that a newer gpuwidget wrote is counted and not guessed at; a folded list does nothing."""
+    """A report of a newer gpuwidget is counted and not shown; the list collapses and expands."""
     newer = {**report(2, 2, 1.0), "schema": 2}
     notebook = open_notebook(saved(lab, "newer.ipynb", [report(1, 1, 1.0), newer]), kernel=False)
     show(notebook)
@@ -220,7 +220,7 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
 
 
 def test_bands_on_the_charts(browser: Browser, tmp_path: Path) -> None:
-    """A chart says under the pointer which cell used that GPU then, and says nothing of other GPUs."""
+    """A chart's title is the cell that used that GPU at the pointer's time; other GPUs have none."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         first, second = uuids(lab)
         long_ago = report(7, 4, 60.0, first, time.time() - 7000 - 80)
@@ -237,7 +237,7 @@ def test_bands_on_the_charts(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_status_item(browser: Browser, tmp_path: Path) -> None:
-    """The status bar tells GPU and memory without a stream; a click opens the panel, a setting hides it."""
+    """The status bar shows GPU and memory without a stream; a click opens the panel, a setting hides it."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         state = helpers_kernel_state.state(uuids(lab))
         path = lab.write("status.ipynb", [helpers_kernel_state.cell(state), "1"])
@@ -265,7 +265,7 @@ def test_status_item(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_impossible_numbers_in_a_kernels_reply(browser: Browser, tmp_path: Path) -> None:
-    """Sizes that no GPU has are shown as unknown, in the status bar and in the panel, which go on working."""
+    """Impossible sizes are shown as unknown in the status bar and the panel, which keep working."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         state = helpers_kernel_state.state(uuids(lab))
         for gpu in state["gpus"]:
@@ -285,7 +285,7 @@ def test_impossible_numbers_in_a_kernels_reply(browser: Browser, tmp_path: Path)
 
 
 def test_status_item_in_notebook_7(browser: Browser, tmp_path: Path) -> None:
-    """Notebook 7, without a status bar, tells the same in the line of its menus."""
+    """Notebook 7, without a status bar, shows the same in its menu bar."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         state = helpers_kernel_state.state(uuids(lab))
         path = lab.write("seven.ipynb", [helpers_kernel_state.cell(state)])

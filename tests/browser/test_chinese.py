@@ -1,4 +1,4 @@
-"""JupyterLab set to Simplified Chinese: the panel and all the rest of ours speak it, and it fits."""
+"""JupyterLab in Simplified Chinese: the panel and all other texts of gpuwidget are translated, and fit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import helpers_kernel_state
 import pytest
 from helpers_lab import Lab, Notebook
+from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import CARD, PANEL, lab_with, machine, show, uuids, wait_for_text
-from helpers_usage import FakedUsage, gpu, holding, kernel
 from playwright.sync_api import Browser, Page
 from test_cells_list import report, saved
 
@@ -27,7 +27,7 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
 """
-WORDS = """
+TEXTS = """
 const walker = document.createTreeWalker(document.querySelector(argument), NodeFilter.SHOW_TEXT);
 const found = [];
 while (walker.nextNode()) {
@@ -39,8 +39,8 @@ for (const node of document.querySelectorAll(`${argument} [title], ${argument} [
 }
 return [...new Set(found)];
 """
-# Names, units and code are the same in every language, and so are names of files and what Python says.
-SAME = re.compile(
+# Names, units, code, file names and Python's messages are the same in every language.
+UNTRANSLATED = re.compile(
     r"GPU|UUID|torch|cuda:?\d*|cuDNN|TF32|H200|NVIDIA|MiB|GiB|MHz|Hz|kJ|min|ms|ada|python|train|eval|serve|ipynb"
     r"|py|CSV|SM|Tensor|Core|PCIe|NVLink|FP\d+|float32|benchmark|Escape|Shift|Esc|k2|gpuwidget|cpu|Jupyter"
     r"|highest|high|medium|default|warn|error|off|on|In|GB|MB|kernel|warp|CUDA|µs|load_ext|watch|gpu|n|s|h|J|W|C|v"
@@ -48,14 +48,18 @@ SAME = re.compile(
 
 
 def english(notebook: Notebook, part: str) -> list[str]:
-    """Texts, titles and names there that have words of English in them."""
-    words: list[str] = notebook.script(WORDS, part)
-    return [text for text in words if not HAN.search(text) and re.search("[A-Za-z]{2}", SAME.sub("", text))]
+    """Return the texts, titles and labels in that part that contain English words."""
+    texts: list[str] = notebook.script(TEXTS, part)
+    return [
+        text
+        for text in texts
+        if not HAN.search(text) and re.search("[A-Za-z]{2}", UNTRANSLATED.sub("", text))
+    ]
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A JupyterLab in Chinese on a machine of eight GPUs, with JupyterLab's own language pack."""
+    """Start a JupyterLab in Chinese on a machine of eight GPUs, with JupyterLab's language pack."""
     folder = tmp_path_factory.mktemp("zh")
     with lab_with(folder, *machine(8), "gpu.*.gpm.2=77.5") as (made, _):
         settings = folder / "lab" / "settings" / TRANSLATION
@@ -64,15 +68,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield made
 
 
-def look(page: Page, name: str) -> None:
-    """Keep a picture of it where ``GPUWIDGET_LOOK`` names a folder."""
+def screenshot(page: Page, name: str) -> None:
+    """Save a screenshot if ``GPUWIDGET_LOOK`` names a folder."""
     if folder := os.environ.get("GPUWIDGET_LOOK"):
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
 def test_the_panel(lab: Lab, browser: Browser) -> None:
-    """All it says is Chinese, and nothing is cut off from 240 px on."""
-    faked: list[FakedUsage] = []
+    """All texts of the panel are Chinese, and none is clipped at 240 px or wider."""
+    faked: list[FakeOwnershipStream] = []
     known = uuids(lab)
     path = saved(lab, "train.ipynb", [report(1, 3, 14.0), report(2, 5, 200.0)])
     content = json.loads(path.read_text())
@@ -81,19 +85,27 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
         None
     )
     path.write_text(json.dumps(content))
-    notebook = lab.open(browser, path, height=1700, prepare=lambda page: faked.append(FakedUsage(page)))
+    notebook = lab.open(
+        browser, path, height=1700, prepare=lambda page: faked.append(FakeOwnershipStream(page))
+    )
     show(notebook, 300)
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-section", "此内核未加载 gpuwidget。")
-    look(notebook.page, "zh-not-loaded")
+    screenshot(notebook.page, "zh-not-loaded")
     notebook.run(0)
     notebook.wait_until_done()
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", "cuda:7")
-    front = notebook.script("return panel.sessionContext.session.kernel.id;")
-    faked[0].say(
-        [kernel(front, "train.ipynb", state="busy"), kernel("k2", "eval.ipynb", idle_since=1e9)],
+    active_kernel = notebook.script("return panel.sessionContext.session.kernel.id;")
+    faked[0].send(
+        [kernel(active_kernel, "train.ipynb", state="busy"), kernel("k2", "eval.ipynb", idle_since=1e9)],
         [
-            gpu(known[0], holding(9, kernel=front), holding(30, kernel="k2"), unattributed=2**30),
-            gpu(known[7], holding(4, pid=7, user="ada", program="python serve.py"), holding(3, terminal="1")),
+            gpu(
+                known[0], allocation(9, kernel=active_kernel), allocation(30, kernel="k2"), unattributed=2**30
+            ),
+            gpu(
+                known[7],
+                allocation(4, pid=7, user="ada", program="python serve.py"),
+                allocation(3, terminal="1"),
+            ),
         ],
     )
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-hint", "空闲")
@@ -103,18 +115,18 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
     for width in (480, 300, 240):
         show(notebook, width)
         assert notebook.script(CLIPPED) == []
-        look(notebook.page, f"zh-{width}")
+        screenshot(notebook.page, f"zh-{width}")
     assert english(notebook, PANEL) == []
     notebook.close()
 
 
 def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) -> None:
-    """Metrics, buttons and commands are Chinese; the launcher has it in JupyterLab's own group."""
+    """Metrics, buttons and commands are Chinese; the launcher item is in JupyterLab's group "Other"."""
     notebook = lab.open(browser, lab.write("board.ipynb", ["1"]), kernel=False)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart canvas")
     notebook.page.click(f"{DASHBOARD} summary")
-    look(notebook.page, "zh-dashboard")
+    screenshot(notebook.page, "zh-dashboard")
     assert english(notebook, DASHBOARD) == []
     labels = notebook.script(
         "return app.commands.listCommands().filter(id => id.startsWith('gpuwidget:'))"
@@ -128,10 +140,10 @@ def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) 
 
 
 def test_the_settings(lab: Lab, browser: Browser) -> None:
-    """The settings' editor has their names and explanations in Chinese."""
+    """The settings editor has the names and descriptions in Chinese."""
     notebook = lab.open(browser, lab.write("set.ipynb", ["1"]), kernel=False)
     notebook.script("await app.commands.execute('settingeditor:open', {query: 'GPU'});")
     wait_for_text(notebook, ".jp-SettingsForm", "图表的时长")
     wait_for_text(notebook, ".jp-SettingsForm", "GPU 从总线上掉线")
-    look(notebook.page, "zh-settings")
+    screenshot(notebook.page, "zh-settings")
     notebook.close()

@@ -1,4 +1,4 @@
-"""The dashboard of the main area as a user sees it in Chromium."""
+"""The dashboard in the main area, as a user sees it in Chromium."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ DASHBOARD = ".jp-gpuwidget-dashboard"
 CHART = f"{DASHBOARD} .jp-gpuwidget-dashboard-chart"
 CHIP = f"{DASHBOARD} .jp-gpuwidget-dashboard-chip"
 LIVE = f"{DASHBOARD} .jp-gpuwidget-dashboard-live"
-PART = f"{DASHBOARD} .jp-gpuwidget-dashboard-time-range"
-READOUT = f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip"
+TIME_RANGE = f"{DASHBOARD} .jp-gpuwidget-dashboard-time-range"
+TOOLTIP = f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip"
 COUNT_DRAWINGS = """
 window.drawings = 0;
 const stroke = CanvasRenderingContext2D.prototype.stroke;
@@ -29,49 +29,49 @@ CanvasRenderingContext2D.prototype.stroke = function (...given) {
 
 
 def busy(gpus: int) -> list[str]:
-    """That machine, with hardware counters."""
+    """Return a scenario of busy GPUs with hardware counters."""
     return [*machine(gpus), "gpu.*.gpm.2=77.5", "gpu.*.gpm.5=42.25"]
 
 
 def open_dashboard(notebook: Notebook) -> None:
-    """Open it, and wait until it draws."""
+    """Open the dashboard and wait until it draws."""
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     notebook.page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas")
 
 
-def reading(page: Page, metric: str) -> str:
-    """The figures above a chart."""
+def chart_values(page: Page, metric: str) -> str:
+    """Return the values above a chart."""
     return page.inner_text(f"{CHART}[data-metric={metric}] .jp-gpuwidget-dashboard-chart-values")
 
 
 def shown(page: Page) -> list[str]:
-    """The metrics that have a chart."""
+    """Return the metrics that have a chart."""
     metrics: list[str] = page.eval_on_selector_all(CHART, "nodes => nodes.map(node => node.dataset.metric)")
     return metrics
 
 
 def pressed(page: Page, selector: str) -> list[str]:
-    """The texts of those of these buttons that are pressed."""
+    """Return the texts of the pressed buttons among these."""
     texts: list[str] = page.eval_on_selector_all(
         f"{selector}[aria-pressed=true]", "nodes => nodes.map(node => node.innerText.trim())"
     )
     return texts
 
 
-def courses(page: Page) -> list[dict[str, list[str]]]:
-    """What is asked of the server's past from now on."""
-    asked: list[dict[str, list[str]]] = []
+def history_requests(page: Page) -> list[dict[str, list[str]]]:
+    """Return a list that collects the queries of the history requests from now on."""
+    queries: list[dict[str, list[str]]] = []
 
     def note(request: Request) -> None:
         if "gpuwidget/api/history" in request.url:
-            asked.append(parse_qs(urlsplit(request.url).query))
+            queries.append(parse_qs(urlsplit(request.url).query))
 
     page.on("request", note)
-    return asked
+    return queries
 
 
 def drag(page: Page, metric: str, start: float, end: float) -> None:
-    """Drag along a chart, from one share of its width to another."""
+    """Drag along a chart, from one fraction of its width to another."""
     box = page.locator(f"{CHART}[data-metric={metric}] .u-over").bounding_box()
     assert box is not None
     height = box["y"] + box["height"] / 2
@@ -82,7 +82,7 @@ def drag(page: Page, metric: str, start: float, end: float) -> None:
 
 
 def choose(page: Page, *metrics: str) -> None:
-    """Show these metrics and no other."""
+    """Show these metrics and no others."""
     page.click(f"{DASHBOARD} summary")
     page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-metric-buttons button:text-is('None')")
     for metric in metrics:
@@ -91,7 +91,7 @@ def choose(page: Page, *metrics: str) -> None:
 
 
 def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
-    """It opens from the panel's header, with a chart a metric and every GPU's newest figures above it."""
+    """The panel's header opens it, with one chart per metric and each GPU's latest values above it."""
     with lab_with(tmp_path, *busy(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("open.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -100,18 +100,18 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 11 %")
         assert len(shown(page)) == 19
         wait_for_text(notebook, f"{CHART}[data-metric=memory_used]", "57 · 16 GiB")
-        # The hardware's counters are read because it is looked at.
+        # The hardware counters are sampled because the dashboard shows them.
         wait_for_text(notebook, f"{CHART}[data-metric=tensor]", "42.3 · 42.3 %")
         standin.scenario(*machine(2, 2))
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "100 · 0 %")
-        # Asked for again it comes to the front, and there is one.
+        # A second request activates the same dashboard.
         notebook.script("app.shell.activateById(panel.id);")
         open_dashboard(notebook)
         assert page.locator(DASHBOARD).count() == 1
         notebook.close()
 
 
-def test_choose_metrics_gpus_and_range_and_find_them_after_a_reload(browser: Browser, tmp_path: Path) -> None:
+def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
     """Metrics, GPUs, time range and zoom are the same after a reload."""
     with lab_with(tmp_path, *busy(4)) as (lab, _):
         notebook = lab.open(browser, lab.write("choose.ipynb", ["1"]), kernel=False)
@@ -133,41 +133,41 @@ def test_choose_metrics_gpus_and_range_and_find_them_after_a_reload(browser: Bro
         assert pressed(page, CHIP) == ["0 H200", "2 H200"]
         drag(page, "utilization", 0.5, 0.9)
         page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
-        zoomed = page.inner_text(PART)
+        zoomed = page.inner_text(TIME_RANGE)
         page.wait_for_timeout(3000)
         page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
         page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
-        assert page.inner_text(PART) == zoomed
+        assert page.inner_text(TIME_RANGE) == zoomed
         page.close(run_before_unload=False)
 
 
 def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
-    """A drag shows that part in finer steps, keys move along it, a double click goes back to live."""
+    """A drag zooms in with finer steps, keys pan and zoom, and a double click returns to live."""
     with lab_with(tmp_path, *busy(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("zoom.ipynb", ["1"]), kernel=False)
         page = notebook.page
-        asked = courses(page)
+        queries = history_requests(page)
         open_dashboard(notebook)
-        assert asked[0]["seconds"] == ["300"]
+        assert queries[0]["seconds"] == ["300"]
         page.wait_for_timeout(2000)
         drag(page, "utilization", 0.5, 0.9)
         page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
-        since, until = (float(asked[-1][name][0]) for name in ("since", "until"))
+        since, until = (float(queries[-1][name][0]) for name in ("since", "until"))
         assert 100 < until - since < 140
-        assert " \N{EN DASH} " in page.inner_text(PART)
+        assert " \N{EN DASH} " in page.inner_text(TIME_RANGE)
         page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
         page.keyboard.press("+")
         page.wait_for_timeout(300)
-        nearer = [float(asked[-1][name][0]) for name in ("since", "until")]
-        assert abs((nearer[1] - nearer[0]) - (until - since) / 2) < 0.01
+        zoomed_in = [float(queries[-1][name][0]) for name in ("since", "until")]
+        assert abs((zoomed_in[1] - zoomed_in[0]) - (until - since) / 2) < 0.01
         page.keyboard.press("ArrowLeft")
         page.wait_for_timeout(300)
-        assert float(asked[-1]["since"][0]) < nearer[0]
+        assert float(queries[-1]["since"][0]) < zoomed_in[0]
         page.dblclick(f"{CHART}[data-metric=power_w] .u-over")
         page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
-        assert asked[-1]["seconds"] == ["300"]
-        assert page.inner_text(PART) == ""
-        # Standing still: the figures stay, whatever happens.
+        assert queries[-1]["seconds"] == ["300"]
+        assert page.inner_text(TIME_RANGE) == ""
+        # Paused: the values stay as they are.
         page.click(LIVE)
         page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
         page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
@@ -176,8 +176,8 @@ def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_a_shared_cursor_reads_off_every_gpu(browser: Browser, tmp_path: Path) -> None:
-    """Under the pointer stand all GPUs' figures of that moment, and the other charts show theirs."""
+def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
+    """The tooltip has all GPUs' values at the pointer's time, and the other charts show theirs."""
     with lab_with(tmp_path, *busy(8)) as (lab, _):
         notebook = lab.open(browser, lab.write("cursor.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -186,25 +186,25 @@ def test_a_shared_cursor_reads_off_every_gpu(browser: Browser, tmp_path: Path) -
         page.wait_for_timeout(3000)
         box = page.locator(f"{CHART}[data-metric=utilization] .u-over").bounding_box()
         assert box is not None
-        # Near the line of a GPU at 0 %: that one comes before the others in all charts.
+        # Near the line of a GPU at 0 %: that GPU comes first in all charts.
         page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] / 3)
         page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 2)
-        page.wait_for_selector(READOUT, state="visible")
-        figures = page.inner_text(READOUT).split("\n", 1)[1].split()
+        page.wait_for_selector(TOOLTIP, state="visible")
+        figures = page.inner_text(TOOLTIP).split("\n", 1)[1].split()
         assert figures[:6] == ["0", "97", "%", "1", "11", "%"]
-        assert reading(page, "utilization") == "GPU 3: 0 %"
-        assert reading(page, "memory_used") == "GPU 3: 1 GiB"
+        assert chart_values(page, "utilization") == "GPU 3: 0 %"
+        assert chart_values(page, "memory_used") == "GPU 3: 1 GiB"
         page.mouse.move(5, 5)
-        page.wait_for_selector(READOUT, state="hidden")
-        assert reading(page, "utilization") == "0 \N{EN DASH} 100 %"
+        page.wait_for_selector(TOOLTIP, state="hidden")
+        assert chart_values(page, "utilization") == "0 \N{EN DASH} 100 %"
         page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
         page.keyboard.press("Shift+ArrowLeft")
-        page.wait_for_selector(READOUT, state="visible")
+        page.wait_for_selector(TOOLTIP, state="visible")
         notebook.close()
 
 
-def test_a_table_of_what_is_shown(browser: Browser, tmp_path: Path) -> None:
-    """It has the metrics and GPUs that are shown, with units, a row a step; no name in it is a formula."""
+def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
+    """The CSV file has the shown metrics and GPUs with units, a row per step, and no formula in a name."""
     scenario = [*busy(2), 'gpu.0.name==HYPERLINK("http://x","y")']
     with lab_with(tmp_path, *scenario) as (lab, _):
         notebook = lab.open(browser, lab.write("table.ipynb", ["1"]), kernel=False)
@@ -228,15 +228,15 @@ def test_a_table_of_what_is_shown(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_hidden_it_does_nothing(browser: Browser, tmp_path: Path) -> None:
-    """Behind another tab nothing is fetched or drawn, and the stream is closed; in front it goes on."""
+def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
+    """Behind another tab it fetches and draws nothing and closes its stream; in front it continues."""
     with lab_with(tmp_path, *busy(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hidden.ipynb", ["1"]), kernel=False)
         page = notebook.page
         sockets: list[Any] = []
         page.on("websocket", lambda socket: sockets.append(socket) if "gpuwidget" in socket.url else None)
         notebook.script(COUNT_DRAWINGS)
-        asked = courses(page)
+        queries = history_requests(page)
         open_dashboard(notebook)
         page.wait_for_timeout(1500)
         assert page.evaluate("window.drawings") > 0
@@ -244,9 +244,9 @@ def test_hidden_it_does_nothing(browser: Browser, tmp_path: Path) -> None:
         page.wait_for_selector(DASHBOARD, state="hidden")
         page.wait_for_timeout(500)
         assert [socket.is_closed() for socket in sockets] == [True]
-        before = page.evaluate("window.drawings"), len(asked)
+        before = page.evaluate("window.drawings"), len(queries)
         page.wait_for_timeout(2000)
-        assert (page.evaluate("window.drawings"), len(asked)) == before
+        assert (page.evaluate("window.drawings"), len(queries)) == before
         standin.scenario(*machine(2, 2))
         open_dashboard(notebook)
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "100 · 0 %")
@@ -255,7 +255,7 @@ def test_hidden_it_does_nothing(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None:
-    """All can be told apart and chosen, the one that is lost says so, and only what is in view is drawn."""
+    """16 GPUs can be told apart and selected, a lost one is labelled, and only visible charts draw."""
     with lab_with(tmp_path, *busy(16)) as (lab, standin):
         notebook = lab.open(browser, lab.write("sixteen.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -269,7 +269,7 @@ def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None
         )
         assert drawn < 19
         page.hover(f"{CHIP} >> nth=5")
-        assert reading(page, "utilization") == "GPU 5: 12 %"
+        assert chart_values(page, "utilization") == "GPU 5: 12 %"
         page.click(f"{CHIP} >> nth=5", modifiers=["Shift"])
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "12 %")
         assert pressed(page, CHIP) == ["5"]
@@ -280,8 +280,8 @@ def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None
         notebook.close()
 
 
-def test_what_a_gpu_has_not_says_why(browser: Browser, tmp_path: Path) -> None:
-    """Without hardware counters their charts give way to the reason."""
+def test_a_missing_metric_has_its_reason(browser: Browser, tmp_path: Path) -> None:
+    """Without hardware counters, their charts show the reason instead."""
     with lab_with(tmp_path, *machine(1), "gpu.*.gpm=0") as (lab, _):
         notebook = lab.open(browser, lab.write("without.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -293,7 +293,7 @@ def test_what_a_gpu_has_not_says_why(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
-    """What is shown of a recording says that it is one."""
+    """Charts of a recording are labelled as such."""
     notebook = lab.open(browser, lab.write("dashboard-recording.ipynb", ["1"]), kernel=False)
     open_dashboard(notebook)
     wait_for_text(notebook, f"{DASHBOARD} .jp-gpuwidget-dashboard-recording", "Recording of 4")
@@ -301,7 +301,7 @@ def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
 
 
 def test_closed_and_opened_again(browser: Browser, tmp_path: Path) -> None:
-    """One that was closed comes again, with what it showed."""
+    """A dashboard that is closed and opened again shows the same metrics."""
     with lab_with(tmp_path, *busy(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("closed.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -314,9 +314,11 @@ def test_closed_and_opened_again(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_below_a_notebook_7(browser: Browser, tmp_path: Path) -> None:
-    """Notebook 7 has its notebook alone in the main area: there the dashboard opens below it, with half of
-    the height, and again so when it was closed; the list of metrics lies within it."""
+def test_in_notebook_7(browser: Browser, tmp_path: Path) -> None:
+    """In Notebook 7 the dashboard opens below the notebook, with half of the height, each time.
+
+    Notebook 7 allows only the notebook in its main area. The list of metrics fits into the dashboard.
+    """
     with lab_with(tmp_path, *busy(2)) as (lab, _):
         path = lab.write("seven.ipynb", ["1"])
         page = browser.new_page(viewport={"width": 1200, "height": 700})

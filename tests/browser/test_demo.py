@@ -1,4 +1,4 @@
-"""``make demo``, the first thing that a newcomer runs, as it is shown in a browser."""
+"""``make demo``, the first command that a newcomer runs, as a browser shows it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[2]
 FROM_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-"""Variables of the make that runs these tests; the make that is started here has its own."""
+"""Variables of the make that runs these tests; the make of this test must not inherit them."""
 FROM_DESKTOP = {"DISPLAY", "WAYLAND_DISPLAY"}
 
 
 @pytest.fixture
 def demo_url(tmp_path: Path) -> Iterator[str]:
-    """The address that ``make demo`` prints; at the end it gets Ctrl-C."""
+    """Run ``make demo`` and yield the URL that it prints; send it Ctrl-C at the end."""
     environment = {
         **{name: value for name, value in os.environ.items() if name not in FROM_MAKE | FROM_DESKTOP},
         "HOME": str(tmp_path),
@@ -47,7 +47,7 @@ def demo_url(tmp_path: Path) -> Iterator[str]:
             assert urls, (tmp_path / "log").read_text()
             yield urls[0]
         finally:
-            # A terminal sends Ctrl-C to make and to what make runs.
+            # A terminal sends Ctrl-C to make and to the processes that make runs.
             os.killpg(make.pid, signal.SIGINT)
             try:
                 make.wait(60)
@@ -57,7 +57,7 @@ def demo_url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_demo_shows_the_quickstart_and_the_panel(demo_url: str, browser: Browser) -> None:
-    """The page that opens has the quickstart notebook and beside it the panel with the four recorded GPUs."""
+    """The page has the quickstart notebook, and beside it the panel with the four recorded GPUs."""
     page = browser.new_page()
     page.goto(demo_url)
     page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true", timeout=60_000)

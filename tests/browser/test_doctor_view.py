@@ -1,28 +1,28 @@
-"""The doctor in the panel: asked when it is unfolded, link by link, each with its remedy."""
+"""The doctor in the panel: checks run when the section is expanded, each with its fix."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 
-from helpers_doctor import COMMAND, answer_server, ill, kernel_cell, well
+from helpers_diagnosis import COMMAND, fake_doctor_route, healthy, kernel_cell, unhealthy
 from helpers_lab import Notebook
 from helpers_panel import NOTICE, PANEL, show, wait_for_text
 
 Open = Callable[..., Notebook]
-HEALTH = f"{PANEL} .jp-gpuwidget-diagnostics"
-HEAD = f"{HEALTH} > summary"
-PLACE = f"{HEALTH} .jp-gpuwidget-diagnostics-environment"
-LINK = f"{PLACE} .jp-gpuwidget-diagnostics-check"
-AGAIN = f"{HEALTH} .jp-gpuwidget-diagnostics-run"
+DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
+SUMMARY = f"{DIAGNOSTICS} > summary"
+ENVIRONMENT = f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-environment"
+CHECK = f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-check"
+RUN_CHECKS = f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run"
 
 
 def texts(notebook: Notebook, selector: str) -> list[str]:
-    """What each of these says, in one line."""
-    said: list[str] = notebook.page.eval_on_selector_all(
+    """Return the text of each matching element, in one line."""
+    found: list[str] = notebook.page.eval_on_selector_all(
         selector, "nodes => nodes.map(node => node.innerText.replace(/\\s+/g, ' ').trim())"
     )
-    return said
+    return found
 
 
 def run(notebook: Notebook, cell: int) -> None:
@@ -31,65 +31,67 @@ def run(notebook: Notebook, cell: int) -> None:
     notebook.wait_until_done()
 
 
-def examined(open_notebook: Open, kernel: dict[str, object], server: object, status: int = 200) -> Notebook:
-    """A notebook whose kernel and server have these doctors, with the section unfolded."""
+def open_doctor(
+    open_notebook: Open, kernel: dict[str, object], server: object, status: int = 200
+) -> Notebook:
+    """Open a notebook with these diagnoses of kernel and server, and expand the section."""
     notebook = open_notebook(["%load_ext gpuwidget", kernel_cell(kernel)])
     show(notebook, 300)
-    answer_server(notebook, (status, server))
+    fake_doctor_route(notebook, (status, server))
     for cell in (0, 1):
         run(notebook, cell)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
-    notebook.page.click(HEAD)
-    notebook.page.wait_for_selector(LINK)
+    notebook.page.click(SUMMARY)
+    notebook.page.wait_for_selector(CHECK)
     return notebook
 
 
-def test_it_asks_nobody_until_it_is_opened(open_notebook: Open) -> None:
-    """Shown, folded, it costs nothing; unfolded it asks once, and again on request."""
+def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> None:
+    """A collapsed section runs no checks; an expanded one runs them once, and again on request."""
     notebook = open_notebook(["1"])
-    asked = answer_server(notebook, (200, well()))
+    requested = fake_doctor_route(notebook, (200, healthy()))
     show(notebook, 300)
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
-    assert texts(notebook, HEAD) == ["Health not looked at yet"]
-    assert asked == []
-    notebook.page.click(HEAD)
-    wait_for_text(notebook, HEAD, "all links found")
-    assert texts(notebook, f"{PLACE} .jp-gpuwidget-diagnostics-summary") == [
+    assert texts(notebook, SUMMARY) == ["Health not looked at yet"]
+    assert requested == []
+    notebook.page.click(SUMMARY)
+    wait_for_text(notebook, SUMMARY, "all links found")
+    assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary") == [
         "gpuwidget is not loaded in this kernel.",
         "All links are found: PyTorch can use 4 GPUs.",
     ]
     for _ in range(2):
-        notebook.page.click(HEAD)
-    assert len(asked) == 1
-    notebook.page.click(AGAIN)
-    notebook.page.wait_for_selector(f"{AGAIN}:enabled")
-    assert len(asked) == 2
+        notebook.page.click(SUMMARY)
+    assert len(requested) == 1
+    notebook.page.click(RUN_CHECKS)
+    notebook.page.wait_for_selector(f"{RUN_CHECKS}:enabled")
+    assert len(requested) == 2
 
 
-def test_the_chain_of_kernel_and_server(open_notebook: Open) -> None:
-    """Each link has a sign, its name, what was found and a word; what is broken stands in the first line."""
-    notebook = examined(open_notebook, ill(), well())
-    wait_for_text(notebook, HEAD, "1 link broken: PyTorch")
-    heads = texts(notebook, f"{PLACE}:first-child .jp-gpuwidget-diagnostics-check-head")
+def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:
+    """Each check has a symbol, a name, a result and a status; the header names the broken one."""
+    notebook = open_doctor(open_notebook, unhealthy(), healthy())
+    wait_for_text(notebook, SUMMARY, "1 link broken: PyTorch")
+    heads = texts(notebook, f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check-head")
     assert heads[:2] == ["✕ PyTorch broken", "✓ CUDA runtime 13.0 found"]
     assert heads[6] == "? GPU unknown"
     assert heads[8:10] == ["\N{EN DASH} MIG and sharing MIG off skipped", "▲ Shared memory warning"]
-    found = texts(
-        notebook,
-        f"{PLACE}:first-child .jp-gpuwidget-diagnostics-check[open] .jp-gpuwidget-diagnostics-check-result",
-    )
+    expanded = f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check[open]"
+    found = texts(notebook, f"{expanded} .jp-gpuwidget-diagnostics-check-result")
     assert found == ["2.13.0+cpu, built for the CPU only", "not to be seen", "64 MiB"]
-    assert texts(notebook, f"{PLACE} .jp-gpuwidget-diagnostics-title") == [
+    assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-title") == [
         f"Kernel of {notebook.path.name}",
         "Jupyter server",
     ]
 
 
-def test_a_broken_link_is_unfolded_with_its_remedy(open_notebook: Open) -> None:
-    """Reason and remedy are read at once, the command is copied by a button, the evidence is folded; what
-    was read there is text and never markup."""
-    notebook = examined(open_notebook, ill(), well())
-    broken = notebook.page.locator(f"{LINK}[data-status=broken]")
+def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
+    """Reason and fix are visible, a button copies the command, and the evidence is collapsed.
+
+    The evidence is shown as text, never as markup.
+    """
+    notebook = open_doctor(open_notebook, unhealthy(), healthy())
+    broken = notebook.page.locator(f"{CHECK}[data-status=broken]")
     assert broken.get_attribute("open") is not None
     text = " ".join(broken.inner_text().split())
     assert "This build of PyTorch can't use a GPU: it has no CUDA. Do: Install a build with CUDA:" in text
@@ -104,63 +106,65 @@ def test_a_broken_link_is_unfolded_with_its_remedy(open_notebook: Open) -> None:
         "torch <b>2.13.0+cpu</b> (pip)" in broken.locator(".jp-gpuwidget-diagnostics-evidence").inner_text()
     )
     assert broken.locator("dd b").count() == 0
-    warned = notebook.page.locator(f"{LINK}[data-status=warning]")
+    warned = notebook.page.locator(f"{CHECK}[data-status=warning]")
     assert "docker run --shm-size=8g …" in warned.inner_text()
-    assert warned.locator("code").count() == 0  # none that could be run as it stands
+    assert warned.locator("code").count() == 0  # this command is incomplete: it can't run as it is
 
 
-def test_json_is_the_command_line_s(open_notebook: Open) -> None:
-    """What is copied is the diagnosis as `gpuwidget doctor --json` has it, for --diff."""
-    notebook = examined(open_notebook, ill(), well())
+def test_the_json_is_that_of_the_command_line(open_notebook: Open) -> None:
+    """The button copies the diagnosis as `gpuwidget doctor --json` prints it, for --diff."""
+    notebook = open_doctor(open_notebook, unhealthy(), healthy())
     notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    notebook.page.locator(PLACE).nth(1).get_by_role("button", name="Copy as JSON").click()
-    assert json.loads(notebook.page.evaluate("navigator.clipboard.readText()")) == well()
+    notebook.page.locator(ENVIRONMENT).nth(1).get_by_role("button", name="Copy as JSON").click()
+    assert json.loads(notebook.page.evaluate("navigator.clipboard.readText()")) == healthy()
 
 
-def test_a_server_that_cannot_look(open_notebook: Open) -> None:
-    """Its reason stands in the place of the chain, and nothing is called well that was not looked at."""
+def test_a_server_whose_checks_fail(open_notebook: Open) -> None:
+    """The server's reason replaces its checks, and the header does not report the server as healthy."""
     sentence = "The examination came to no end within 60 seconds."
-    notebook = examined(open_notebook, well("kernel"), {"message": sentence}, 503)
-    wait_for_text(notebook, HEAD, "could not be looked at")
-    assert texts(notebook, f"{PLACE} .jp-gpuwidget-diagnostics-summary")[1] == sentence
-    assert texts(notebook, f"{PLACE}:nth-child(2) .jp-gpuwidget-diagnostics-check") == []
+    notebook = open_doctor(open_notebook, healthy("kernel"), {"message": sentence}, 503)
+    wait_for_text(notebook, SUMMARY, "could not be looked at")
+    assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary")[1] == sentence
+    assert texts(notebook, f"{ENVIRONMENT}:nth-child(2) .jp-gpuwidget-diagnostics-check") == []
 
 
 def test_an_older_server(open_notebook: Open) -> None:
-    """One without a doctor is told as such."""
-    notebook = examined(open_notebook, well("kernel"), {"message": "Not Found"}, 404)
-    wait_for_text(notebook, PLACE, "The server's gpuwidget is older than this page: restart the server.")
+    """For a server without a doctor the panel shows that it is older than the page."""
+    notebook = open_doctor(open_notebook, healthy("kernel"), {"message": "Not Found"}, 404)
+    wait_for_text(
+        notebook, ENVIRONMENT, "The server's gpuwidget is older than this page: restart the server."
+    )
 
 
-def test_the_servers_own_answer(open_notebook: Open) -> None:
-    """A real server examines itself: the page's question, with its XSRF token, is let through."""
+def test_a_real_server(open_notebook: Open) -> None:
+    """A real server runs its checks: it accepts the page's request with its XSRF token."""
     notebook = open_notebook(["1"])
     show(notebook, 300)
-    notebook.page.click(HEAD)
-    notebook.page.wait_for_selector(LINK)
-    titles = texts(notebook, f"{PLACE}:nth-child(2) .jp-gpuwidget-diagnostics-check-title")
+    notebook.page.click(SUMMARY)
+    notebook.page.wait_for_selector(CHECK)
+    titles = texts(notebook, f"{ENVIRONMENT}:nth-child(2) .jp-gpuwidget-diagnostics-check-title")
     assert titles[:4] == ["PyTorch", "CUDA runtime", "cuDNN", "NCCL"]
     assert len(titles) == 14
 
 
-def test_another_notebook_is_another_kernel(open_notebook: Open) -> None:
-    """What was said of a kernel is not said of the one that a restart brings."""
-    notebook = examined(open_notebook, ill(), well())
-    wait_for_text(notebook, HEAD, "1 link broken")
+def test_a_restarted_kernel_has_no_diagnosis(open_notebook: Open) -> None:
+    """A restart of the kernel discards its diagnosis."""
+    notebook = open_doctor(open_notebook, unhealthy(), healthy())
+    wait_for_text(notebook, SUMMARY, "1 link broken")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
-    wait_for_text(notebook, PLACE, "The kernel was restarted")
-    wait_for_text(notebook, HEAD, "all links found")
+    wait_for_text(notebook, ENVIRONMENT, "The kernel was restarted")
+    wait_for_text(notebook, SUMMARY, "all links found")
     run(notebook, 0)
-    wait_for_text(notebook, PLACE, "Not looked at yet.")
+    wait_for_text(notebook, ENVIRONMENT, "Not looked at yet.")
 
 
-def test_by_the_palette_and_by_keyboard(open_notebook: Open) -> None:
-    """The command opens it and has the keyboard there; links unfold by Enter."""
+def test_the_palette_and_the_keyboard(open_notebook: Open) -> None:
+    """The palette's command opens and focuses the section; Enter expands a check."""
     notebook = open_notebook(["1"])
-    answer_server(notebook, (200, well()))
+    fake_doctor_route(notebook, (200, healthy()))
     notebook.script("await app.commands.execute('gpuwidget:examine');")
-    notebook.page.wait_for_selector(LINK)
+    notebook.page.wait_for_selector(CHECK)
     assert notebook.page.evaluate("document.activeElement.innerText").startswith("Health")
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Enter")
-    assert notebook.page.locator(LINK).first.get_attribute("open") is not None
+    assert notebook.page.locator(CHECK).first.get_attribute("open") is not None

@@ -1,4 +1,4 @@
-"""A watched cell as a user sees it: the chart while it runs, the card afterwards, whatever comes after."""
+"""A watched cell as a user sees it: the chart while it runs, then the card."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ for i in range(8):
 
 LIVE = ".gpuwidget-live"
 LINES = f"{LIVE} .bqplot path.line"
-# Redrawings of any of the chart's lines in so many milliseconds, counted by the browser.
-COUNT_REDRAWINGS = """
+# Counts redraws of any of the chart's lines within the given number of milliseconds, in the browser.
+COUNT_REDRAWS = """
 const moments = new Set();
 const observer = new MutationObserver(changes => {
     if (changes.some(c => c.target.matches('path.line'))) moments.add(Math.round(performance.now()));
@@ -58,20 +58,20 @@ def run_to_the_end(notebook: Notebook, cell: int) -> None:
 
 
 def outputs_with(notebook: Notebook, cell: int, mime_type: str) -> list[dict[str, Any]]:
-    """The mime bundles of a cell that hold that type."""
+    """Return the mime bundles of a cell that contain that type."""
     bundles = [output.get("data", {}) for output in notebook.outputs(cell)]
     return [bundle for bundle in bundles if mime_type in bundle]
 
 
 def luminance(colour: str) -> float:
-    """Brightness of a CSS ``rgb()``, 0 to 1."""
+    """Return the brightness of a CSS ``rgb()`` colour, from 0 to 1."""
     red, green, blue = (int(part) for part in colour.strip("rgba()").split(",")[:3])
     return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_chart_then_card(open_notebook: Open, theme: str) -> None:
-    """While the cell runs its chart stands there in the theme's colours; then the card, and no chart."""
+    """A running cell has a chart in the theme's colours; after its end, the card and no chart."""
     notebook = open_notebook([LOAD, THREE_SECONDS], theme=theme)
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -85,7 +85,7 @@ def test_chart_then_card(open_notebook: Open, theme: str) -> None:
 
 
 def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
-    """The place where the chart stood has no height, so that the card stands right under the cell."""
+    """The output of the chart has no height after the run, so the card is right below the cell."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
@@ -97,17 +97,17 @@ def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
 
 
 def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
-    """While pure Python keeps the kernel busy the chart is redrawn at least five times a second."""
+    """The chart is redrawn at least five times a second while pure Python keeps the kernel busy."""
     notebook = open_notebook([LOAD, BUSY])
     run_to_the_end(notebook, 0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
-    assert notebook.script(COUNT_REDRAWINGS, 2000) >= 10
+    assert notebook.script(COUNT_REDRAWS, 2000) >= 10
     notebook.wait_until_done()
 
 
 def test_recording_is_labelled(open_notebook: Open) -> None:
-    """The chart and the card of a recording say that they are one."""
+    """Chart and card of a recording are labelled as such."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -120,7 +120,7 @@ def test_recording_is_labelled(open_notebook: Open) -> None:
 
 
 def test_clear_output(open_notebook: Open) -> None:
-    """clear_output() in the cell takes the chart away for a moment; in the end text and card are there."""
+    """clear_output() removes the chart only for a moment; at the end, text and card are there."""
     notebook = open_notebook([LOAD, CLEARING])
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -135,7 +135,7 @@ def test_clear_output(open_notebook: Open) -> None:
 
 
 def test_progress_bar_stays_one(open_notebook: Open) -> None:
-    """The chart that comes and goes does not break a rewritten line in two."""
+    """A chart that appears and disappears does not split a rewritten line in two."""
     notebook = open_notebook([LOAD, PROGRESS_BAR])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
@@ -154,7 +154,7 @@ def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
     assert WIDGET not in saved
     nbformat.validate(nbformat.reads(saved, as_version=4))
     copy = notebook.path.with_name(f"copy-{notebook.path.name}")
-    # Another kernel's name: none is started, and nothing is trusted.
+    # With the name of a missing kernel, none starts and nothing is trusted.
     content = json.loads(saved)
     content["metadata"]["kernelspec"]["name"] = "no-such-kernel"
     copy.write_text(json.dumps(content))

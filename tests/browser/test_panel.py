@@ -1,4 +1,4 @@
-"""The GPU panel on a recording: what it shows, what it asks of the kernel, what it does not do."""
+"""The panel on a recording: what it shows, what it requests of the kernel, and when it is idle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from helpers_lab import Lab, Notebook
 from helpers_panel import (
     CARD,
     DEVICE,
-    LOAD,
+    LOAD_BUTTON,
     NOTICE,
     PANEL,
     SERVER_NOTICE,
@@ -40,8 +40,8 @@ def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab) -> None:
     assert notebook.page.inner_text(f"{PANEL} .jp-gpuwidget-panel-recording") == LABEL
 
 
-def test_the_chart_starts_with_the_past(open_notebook: Open) -> None:
-    """A page that is opened later begins with what the server held, not with an empty chart."""
+def test_the_chart_starts_with_the_history(open_notebook: Open) -> None:
+    """A page that opens later starts with the server's history, not with an empty chart."""
     first = open_notebook(["1"])
     show(first)
     first.page.wait_for_selector(f"{CARD} canvas")
@@ -61,13 +61,13 @@ def test_the_chart_starts_with_the_past(open_notebook: Open) -> None:
     assert len(hello["history"]["t"]) > 10
 
 
-def test_it_loads_itself_silently(open_notebook: Open) -> None:
-    """The button loads gpuwidget outside the history: no output, no number, no name of the user's changed."""
+def test_the_button_loads_gpuwidget(open_notebook: Open) -> None:
+    """The button loads gpuwidget without output, execution count, history or a change to user names."""
     notebook = open_notebook(["sorted(n for n in dir() if not n.startswith('_'))", "In"])
     show(notebook)
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
     assert notebook.page.is_disabled(DEVICE)
-    notebook.page.click(LOAD)
+    notebook.page.click(LOAD_BUTTON)
     notebook.page.wait_for_selector(f"{DEVICE}:enabled")
     notebook.run(0)
     notebook.wait_until_done()
@@ -80,7 +80,7 @@ def test_it_loads_itself_silently(open_notebook: Open) -> None:
 
 
 def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
-    """While a cell runs the panel is answered: the choice holds from the next cell, which it says."""
+    """A choice while a cell runs gets a reply at once and applies from the next cell, as the panel notes."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", SLEEP, "torch.zeros(2).device"])
     show(notebook)
     notebook.run(0)
@@ -99,8 +99,8 @@ def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
     assert notebook.page.input_value(DEVICE) == "cpu"
 
 
-def test_views_stay_in_step(open_notebook: Open) -> None:
-    """What a cell chooses the panel shows, the watch too."""
+def test_the_panel_follows_the_cells(open_notebook: Open) -> None:
+    """The panel shows the device and the watch state that a cell sets."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", "%gpu device cpu\n%gpu watch on"])
     show(notebook)
     for cell in (0, 1):
@@ -113,7 +113,7 @@ def test_views_stay_in_step(open_notebook: Open) -> None:
 
 
 def test_a_restarted_kernel(open_notebook: Open) -> None:
-    """After a restart the panel shows that nothing is chosen and nothing loaded any more."""
+    """After a restart the panel shows that no device is chosen and gpuwidget is not loaded."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", "%gpu device cpu"])
     show(notebook)
     for cell in (0, 1):
@@ -136,8 +136,10 @@ def test_a_restarted_kernel(open_notebook: Open) -> None:
 def test_other_kernels(
     open_notebook: Open, lab: Lab, name: str, language: str, before: str, sentence: str
 ) -> None:
-    """A kernel that is not Python is never asked; one without gpuwidget is told where installing is
-    described, and not to install a name that is on no index."""
+    """The panel sends a kernel that is not Python no request, and refers to the README without gpuwidget.
+
+    It does not offer to install a name that is on no index.
+    """
     add_kernel(lab, name, language, before)
     path = lab.write(f"{name}.ipynb", ["1"])
     use_kernel(path, name, language)
@@ -145,20 +147,20 @@ def test_other_kernels(
     show(notebook)
     if language == "python":
         wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
-        notebook.page.click(LOAD)
+        notebook.page.click(LOAD_BUTTON)
     wait_for_text(notebook, NOTICE, sentence)
     assert not notebook.page.locator(f"{NOTICE} code").is_visible()
     text = notebook.page.inner_text(NOTICE)
     assert "pip install" not in text
     assert ("“Install it” in its README" in text) == (language == "python")
-    asked = lab.log.count("UNKNOWN CONTROL MESSAGE")
+    control_errors = lab.log.count("UNKNOWN CONTROL MESSAGE")
     notebook.run(0)
     notebook.wait_until_done()
-    assert lab.log.count("UNKNOWN CONTROL MESSAGE") == asked
+    assert lab.log.count("UNKNOWN CONTROL MESSAGE") == control_errors
 
 
 def test_the_administrators_command(browser: Browser, tmp_path: Path) -> None:
-    """A kernel without gpuwidget is offered what the server's configuration names, quoted to be run."""
+    """Without gpuwidget in the kernel, the panel offers the server's configured install command, quoted."""
     wheel = "--GpuWidget.install_requirement='/srv/my wheels/gpuwidget.whl[lab]'"
     (tmp_path / "lab").mkdir()
     lab = Lab(tmp_path / "lab", "replay", options=[wheel])
@@ -170,7 +172,7 @@ def test_the_administrators_command(browser: Browser, tmp_path: Path) -> None:
         notebook = lab.open(browser, path)
         show(notebook)
         wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
-        notebook.page.click(LOAD)
+        notebook.page.click(LOAD_BUTTON)
         wait_for_text(notebook, NOTICE, "gpuwidget is not installed")
         command = notebook.page.inner_text(f"{NOTICE} code")
         assert command == "%pip install '/srv/my wheels/gpuwidget.whl[lab]'"
@@ -179,8 +181,8 @@ def test_the_administrators_command(browser: Browser, tmp_path: Path) -> None:
         lab.stop()
 
 
-def test_nothing_is_done_while_hidden(open_notebook: Open) -> None:
-    """A hidden panel has no socket open and asks no kernel; the status bar's item has its answer by then."""
+def test_a_hidden_panel_is_idle(open_notebook: Open) -> None:
+    """A hidden panel has no open socket and sends the kernel no requests."""
     notebook = open_notebook(["%load_ext gpuwidget"])
     streams: list[str] = []
 
@@ -200,16 +202,16 @@ def test_nothing_is_done_while_hidden(open_notebook: Open) -> None:
     notebook.page.wait_for_timeout(500)
     assert streams == ["open", "closed"]
     notebook.script(
-        "window.asked = 0; const kernel = panel.sessionContext.session.kernel;"
+        "window.requests = 0; const kernel = panel.sessionContext.session.kernel;"
         "kernel.anyMessage.connect((_, {msg}) => {"
-        " if (msg.header.msg_type.startsWith('gpuwidget')) window.asked++; });"
+        " if (msg.header.msg_type.startsWith('gpuwidget')) window.requests++; });"
     )
     notebook.page.wait_for_timeout(4000)
-    assert notebook.script("return window.asked;") == 0
+    assert notebook.script("return window.requests;") == 0
 
 
 def test_the_layout_is_restored(open_notebook: Open, lab: Lab) -> None:
-    """A page that is loaded again has the panel where it was, open and live."""
+    """After a reload the panel is where it was, open and live."""
     notebook = open_notebook(["1"])
     with notebook.page.expect_request(
         lambda request: request.method == "PUT" and "jp-gpuwidget-panel" in (request.post_data or "")
@@ -221,8 +223,8 @@ def test_the_layout_is_restored(open_notebook: Open, lab: Lab) -> None:
     notebook.wait_until_open(kernel=True)
 
 
-def test_it_is_reached_by_keyboard(open_notebook: Open) -> None:
-    """From the palette's command the keyboard is on the dropdown; a card folds and unfolds by Enter."""
+def test_the_keyboard(open_notebook: Open) -> None:
+    """The palette's command focuses the dropdown; Enter expands and collapses a card."""
     notebook = open_notebook(["%load_ext gpuwidget"])
     show(notebook)
     notebook.run(0)
@@ -239,7 +241,7 @@ def test_it_is_reached_by_keyboard(open_notebook: Open) -> None:
 
 
 def test_without_a_notebook(open_notebook: Open) -> None:
-    """With no notebook open the dropdown is there, disabled, and says why."""
+    """Without a notebook the dropdown is disabled and has the reason."""
     notebook = open_notebook(["1"])
     show(notebook)
     notebook.script("await panel.sessionContext.shutdown(); await panel.context.save(); panel.dispose();")

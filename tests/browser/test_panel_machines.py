@@ -1,4 +1,4 @@
-"""The GPU panel on all kinds of machines: many GPUs, none, lost ones, and a server that comes and goes."""
+"""The panel on all kinds of machines: many GPUs, none, lost ones, and a server that restarts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers_lab import Notebook
 from helpers_panel import (
     CARD,
     DEVICE,
-    LOAD,
+    LOAD_BUTTON,
     PANEL,
     SERVER_NOTICE,
     cards,
@@ -41,16 +41,16 @@ CanvasRenderingContext2D.prototype.stroke = function (...path) {
 };
 """
 SLEEP = "import time; time.sleep(7)"
-COUNT_QUESTIONS = """
-window.questions = 0;
+COUNT_REQUESTS = """
+window.requests = 0;
 panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => {
-    if (direction === 'send' && msg.header.msg_type === 'gpuwidget_request') { window.questions++; }
+    if (direction === 'send' && msg.header.msg_type === 'gpuwidget_request') { window.requests++; }
 });
 """
 
 
-def answering(notebook: Notebook, gpus: list[str]) -> None:
-    """Have the kernel answer as one whose torch sees these GPUs, and wait until the panel knows."""
+def wait_for_state(notebook: Notebook, gpus: list[str]) -> None:
+    """Run the cell that fakes the kernel's state, and wait until the panel shows its GPUs."""
     notebook.run(0)
     notebook.wait_until_done()
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", f"cuda:{len(gpus) - 1}")
@@ -58,13 +58,13 @@ def answering(notebook: Notebook, gpus: list[str]) -> None:
 
 @pytest.mark.parametrize("gpus", [1, 8, 16])
 def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> None:
-    """From 240 px on every GPU's model can be read and nothing is cut off; this notebook's GPU has a card."""
+    """From 240 px on, every model is readable and nothing is clipped; the notebook's GPU is expanded."""
     with lab_with(tmp_path, *machine(gpus)) as (lab, _):
         known = uuids(lab)
         state = helpers_kernel_state.state(known)
         notebook = lab.open(browser, lab.write("many.ipynb", [helpers_kernel_state.cell(state)]))
         show(notebook)
-        answering(notebook, known)
+        wait_for_state(notebook, known)
         shown = cards(notebook)
         assert [card["uuid"] for card in shown] == known
         assert [card["open"] for card in shown] == [gpus == 1 or number == gpus - 1 for number in range(gpus)]
@@ -76,13 +76,13 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
 
 
 def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path) -> None:
-    """A GPU's memory is told as this notebook's, others' and free, and cuda:N is joined by UUID."""
+    """A GPU's memory is split into this notebook's, others' and free, and cuda:N is mapped by UUID."""
     with lab_with(tmp_path, *machine(2), f"gpu.1.memory_used={99 * 1024**3}") as (lab, _):
         known = uuids(lab)
         state = helpers_kernel_state.state(known)
         notebook = lab.open(browser, lab.write("memory.ipynb", [helpers_kernel_state.cell(state)]))
         show(notebook)
-        answering(notebook, known)
+        wait_for_state(notebook, known)
         assert "H200cuda:1 97 %" in cards(notebook)[0]["text"].replace(" cuda", "cuda").replace("\u2007", "")
         assert "14.0 here 85.0 other 40.4 GiB free" in cards(notebook)[1]["text"]
         options = notebook.page.eval_on_selector_all(f"{DEVICE} option", "nodes => nodes.map(n => n.text)")
@@ -95,26 +95,26 @@ def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path)
 
 
 def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -> None:
-    """Whatever the values do, no word of a card or a row moves from its place."""
+    """No element of a card or a row moves when values change."""
     with lab_with(tmp_path, *machine(8)) as (lab, standin):
         notebook = lab.open(browser, lab.write("still.ipynb", ["1"]), height=1400)
         show(notebook, 300)
         notebook.page.wait_for_selector(f"{CARD}[data-open=false]")
         for row in notebook.page.query_selector_all(f"{CARD} .jp-gpuwidget-gpu-row")[:4]:
             row.click()
-        # What the panel says of the kernel comes with its first answer, and takes its room then.
-        notebook.page.wait_for_selector(LOAD)
+        # The device section takes its space with the kernel's first reply.
+        notebook.page.wait_for_selector(LOAD_BUTTON)
         notebook.page.wait_for_timeout(3000)
-        notebook.watch_shifts()
+        notebook.record_layout_shifts()
         for step in range(1, 7):
             standin.scenario(*machine(8, step))
             notebook.page.wait_for_timeout(1000)
-        assert notebook.shifts() == []
+        assert notebook.layout_shifts() == []
         notebook.close()
 
 
-def test_a_chart_out_of_sight_is_not_drawn(browser: Browser, tmp_path: Path) -> None:
-    """Out of sight a GPU's text stays up to date; its chart is drawn again when it comes into sight."""
+def test_a_chart_outside_the_viewport_is_not_drawn(browser: Browser, tmp_path: Path) -> None:
+    """A GPU outside the viewport has current text; its chart is drawn once it is scrolled into view."""
     with lab_with(tmp_path, *machine(16)) as (lab, standin):
         first, *_, last = uuids(lab)
         notebook = lab.open(browser, lab.write("sight.ipynb", ["1"]), height=800)
@@ -142,7 +142,7 @@ def test_a_chart_out_of_sight_is_not_drawn(browser: Browser, tmp_path: Path) -> 
 
 
 def test_no_driver(browser: Browser, tmp_path: Path) -> None:
-    """Without a driver the panel says why and what to do, and JupyterLab works."""
+    """Without a driver the panel shows the reason, and the GPUs once there are some."""
     with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, standin):
         notebook = lab.open(browser, lab.write("none.ipynb", ["1"]))
         show(notebook)
@@ -155,21 +155,21 @@ def test_no_driver(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
-    """A GPU that fell off the bus says since when, shows no number, and leaves the others alone."""
+    """A GPU that fell off the bus shows since when and no numbers; the others are unaffected."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]))
         show(notebook)
         notebook.page.wait_for_selector(CARD)
         standin.scenario(*machine(2), "gpu.1.*=error 15")
         wait_for_text(notebook, CARD, "Lost since")
-        here, gone = cards(notebook)
-        assert "97 %" in here["text"].replace("\u2007", "")
-        assert "%" not in gone["text"]
+        working, lost = cards(notebook)
+        assert "97 %" in working["text"].replace("\u2007", "")
+        assert "%" not in lost["text"]
         notebook.close()
 
 
 def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
-    """A GPU whose driver calls do not return says for how long; the others go on, and later it does."""
+    """A GPU whose driver calls hang shows for how long; the others continue, and later it recovers."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hung.ipynb", ["1"]))
         show(notebook)
@@ -186,7 +186,7 @@ def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
-    """Where the driver does not even start, the panel says that it is the driver, and for how long."""
+    """If the driver's start hangs, the panel shows that the driver hangs, and for how long."""
     with lab_with(tmp_path, *machine(2), "*=hang") as (lab, standin):
         notebook = lab.open(browser, lab.write("stuck.ipynb", ["1"]))
         show(notebook)
@@ -198,7 +198,7 @@ def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "notice", "disabled"),
+    ("changes", "notice", "disabled"),
     [
         ({"schema": 2, "version": "9.9.9"}, "This kernel has gpuwidget 9.9.9, the server 0.1.0", True),
         (
@@ -209,11 +209,11 @@ def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
     ],
 )
 def test_another_version_in_the_kernel(
-    browser: Browser, tmp_path: Path, said: dict[str, Any], notice: str, disabled: bool
+    browser: Browser, tmp_path: Path, changes: dict[str, Any], notice: str, disabled: bool
 ) -> None:
-    """Another version in the kernel is told; a choice is offered as long as the two understand each other."""
+    """Another version in the kernel is reported; the dropdown works as long as the schemas match."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
-        state = helpers_kernel_state.state(uuids(lab), **said)
+        state = helpers_kernel_state.state(uuids(lab), **changes)
         notebook = lab.open(browser, lab.write("old.ipynb", [helpers_kernel_state.cell(state)]))
         show(notebook)
         notebook.run(0)
@@ -224,7 +224,7 @@ def test_another_version_in_the_kernel(
 
 
 def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
-    """While the server is away the panel says so; when it is back the samples come by themselves."""
+    """The panel reports that the server is down, and shows samples again once it is back."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("back.ipynb", ["1"]))
         show(notebook)
@@ -238,29 +238,29 @@ def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
         notebook.page.close(run_before_unload=False)
 
 
-def test_a_kernel_is_asked_seldom(browser: Browser, tmp_path: Path) -> None:
-    """An idle kernel is asked every three seconds at most, and one that runs a cell shows as busy."""
+def test_requests_to_a_kernel_are_rare(browser: Browser, tmp_path: Path) -> None:
+    """An idle kernel gets a request every 3 s at most, and a kernel that runs a cell shows as busy."""
     with lab_with(tmp_path, *machine(1)) as (lab, _):
         notebook = lab.open(browser, lab.write("seldom.ipynb", ["%load_ext gpuwidget", SLEEP]))
         show(notebook)
         notebook.run(0)
         notebook.wait_until_done()
         notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
-        notebook.script(COUNT_QUESTIONS)
+        notebook.script(COUNT_REQUESTS)
         notebook.page.wait_for_timeout(7000)
-        assert notebook.script("return window.questions;") <= 3
+        assert notebook.script("return window.requests;") <= 3
         notebook.run(1)
         notebook.page.wait_for_timeout(500)
         for _ in range(10):
             notebook.page.wait_for_timeout(500)
             assert notebook.page.inner_text(f"{PANEL} .jp-gpuwidget-device-busy") == "busy"
         notebook.wait_until_done()
-        assert notebook.script("return window.questions;") <= 7
+        assert notebook.script("return window.requests;") <= 7
         notebook.close()
 
 
-def test_a_kernel_restarted_from_elsewhere(browser: Browser, tmp_path: Path) -> None:
-    """A restart by another page is seen: nothing that the old process said is believed any more."""
+def test_a_kernel_restarted_by_another_page(browser: Browser, tmp_path: Path) -> None:
+    """A restart by another page is noticed: the state of the old process is discarded."""
     with lab_with(tmp_path, *machine(1)) as (lab, _):
         notebook = lab.open(browser, lab.write("elsewhere.ipynb", ["%load_ext gpuwidget"]))
         show(notebook)
@@ -273,13 +273,13 @@ def test_a_kernel_restarted_from_elsewhere(browser: Browser, tmp_path: Path) -> 
         )
         with urllib.request.urlopen(request, timeout=60):
             pass
-        notebook.page.wait_for_selector(LOAD)
+        notebook.page.wait_for_selector(LOAD_BUTTON)
         assert notebook.page.is_disabled(DEVICE)
         notebook.close()
 
 
 def test_notebook_7(browser: Browser, tmp_path: Path) -> None:
-    """In Notebook 7 the same panel is in the right sidebar."""
+    """Notebook 7 has the same panel in its right sidebar."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         path = lab.write("seven.ipynb", ["1"])
         page = browser.new_page(viewport={"width": 1200, "height": 900})

@@ -1,4 +1,4 @@
-"""A cell that runs reads as running to its end: in the panel, in its dialogs and on the server."""
+"""A running cell is shown as running until it ends: in the panel, in its dialogs and on the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOLDER = f"{CARD} .jp-gpuwidget-holder"
 DIALOG = ".jp-Dialog-content"
 LOAD = "%load_ext gpuwidget\nimport os; os.getpid()"
 CHART = ".jp-OutputArea path.line"
-HOLDS = "The kernel is running a cell: a choice holds from the next one"
+BUSY_TITLE = "The kernel is running a cell: a choice holds from the next one"
 USAGE_REQUEST = """
 const kernel = panel.sessionContext.session.kernel;
 const header = {
@@ -28,11 +28,11 @@ const header = {
 const message = {channel: 'control', header, parent_header: {}, metadata: {}, content: {}, buffers: []};
 await kernel.sendControlMessage(message, true, true).done;
 """
-"""What jupyter-resource-usage sends, on the control channel: its ``idle`` comes while the cell runs."""
+"""The request of jupyter-resource-usage on the control channel: its ``idle`` arrives during the cell."""
 
 
 def watched(end: Path) -> str:
-    """A watched cell that runs until that file exists."""
+    """Return a watched cell that runs until that file exists."""
     return (
         f"%%gpuwatch\nimport pathlib, time\nwhile not pathlib.Path({str(end)!r}).exists(): time.sleep(0.05)"
     )
@@ -45,7 +45,7 @@ def run_with_chart(notebook: Notebook, cell: int) -> None:
 
 
 def state_on_server(lab: Lab) -> str:
-    """Jupyter Server's own state of its only kernel."""
+    """Return Jupyter Server's execution state of its only kernel."""
     with urllib.request.urlopen(f"{lab.url}/api/kernels?token={lab.token}", timeout=30) as answer:
         (kernel,) = json.load(answer)
     state: str = kernel["execution_state"]
@@ -53,7 +53,7 @@ def state_on_server(lab: Lab) -> str:
 
 
 def wait_for_holder(notebook: Notebook, row: str) -> None:
-    """Return when the row of what holds the first GPU's memory reads so."""
+    """Return when the row of the first GPU's first holder has this text."""
     notebook.page.wait_for_function(
         "([row, text]) => document.querySelector(row)?.innerText.replace(/\\s+/g, ' ').trim() === text",
         arg=[HOLDER, row],
@@ -61,7 +61,7 @@ def wait_for_holder(notebook: Notebook, row: str) -> None:
 
 
 def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path: Path) -> None:
-    """Header, cells list, band, holder row and the shut-down dialog name the cell; the server reads busy."""
+    """Header, cells list, band, holder row and shut-down dialog name the cell; the server's state is busy."""
     with lab_with(tmp_path, *machine(1)) as (lab, standin):
         end = tmp_path / "end"
         notebook = lab.open(browser, lab.write("train.ipynb", [LOAD, watched(end)]))
@@ -80,7 +80,7 @@ def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path
         wait_for_text(notebook, RUNNING, "2 s")
         assert "[2]" in page.inner_text(RUNNING)
         assert page.inner_text(BUSY) == "busy"
-        assert page.get_attribute(BUSY, "title") == HOLDS
+        assert page.get_attribute(BUSY, "title") == BUSY_TITLE
         wait_for_holder(notebook, "train.ipynb busy 14.0 GiB")
         box = page.locator(f"{CARD} .jp-gpuwidget-gpu-chart").bounding_box()
         assert box is not None
@@ -101,7 +101,7 @@ def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path
 
 
 def wait_for_busy(notebook: Notebook, busy: bool) -> None:
-    """Return when the panel's header reads so."""
+    """Return when the panel's header shows the kernel as busy, or as not busy."""
     notebook.page.wait_for_function(
         "([busy, text]) => document.querySelector(busy)?.innerText === text",
         arg=[BUSY, "busy" if busy else ""],
@@ -111,7 +111,7 @@ def wait_for_busy(notebook: Notebook, busy: bool) -> None:
 def test_a_cell_that_began_before_the_page(
     open_notebook: Callable[..., Notebook], lab: Lab, browser: Browser, tmp_path: Path
 ) -> None:
-    """A page that is reloaded or opened while a cell runs shows it as running, and its end."""
+    """A page that loads while a cell runs shows it as running, and its end."""
     end = tmp_path / "end"
     notebook = open_notebook([LOAD, watched(end)])
     show(notebook)
@@ -138,7 +138,7 @@ def test_a_cell_that_began_before_the_page(
 def test_a_cell_that_ends_behind_another_notebook(
     open_notebook: Callable[..., Notebook], lab: Lab, tmp_path: Path
 ) -> None:
-    """A notebook that comes to the front again reads as what its kernel does now."""
+    """A notebook that becomes active again shows the current state of its kernel."""
     end = tmp_path / "end"
     notebook = open_notebook([LOAD, watched(end)])
     show(notebook)

@@ -1,4 +1,4 @@
-"""Settings and keyboard shortcuts in a real JupyterLab: what is changed holds at once, without a reload."""
+"""Settings and keyboard shortcuts in a real JupyterLab: changes apply at once, without a reload."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from test_chinese import CLIPPED
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 DASHBOARD = ".jp-gpuwidget-dashboard"
-HEALTH = f"{PANEL} .jp-gpuwidget-diagnostics"
+DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
 RATE = f"{PANEL} .jp-gpuwidget-panel-rate"
 STATUS = ".jp-gpuwidget-status"
 SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
@@ -26,7 +26,7 @@ SHORTCUTS = json.loads((Path(__file__).parents[2] / "labextension" / "schema" / 
     "jupyter.lab.shortcuts"
 ]
 SETTINGS = "jupyterlab-gpuwidget:panel"
-PLACES = """
+POSITIONS = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')].filter(node => node.checkVisibility())
     .filter(node => getComputedStyle(node).display !== 'inline' &&
             !node.matches('.jp-gpuwidget-section-summary'))
@@ -36,19 +36,19 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')].filter(node => no
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A JupyterLab on a machine of two GPUs."""
+    """Start a JupyterLab on a machine of two GPUs."""
     with lab_with(tmp_path_factory.mktemp("settings"), *machine(2)) as (made, _):
         yield made
 
 
-def look(page: Page, name: str) -> None:
-    """Keep a picture of it where ``GPUWIDGET_LOOK`` names a folder."""
+def screenshot(page: Page, name: str) -> None:
+    """Save a screenshot if ``GPUWIDGET_LOOK`` names a folder."""
     if folder := os.environ.get("GPUWIDGET_LOOK"):
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
-def choose(notebook: Notebook, **settings: Any) -> None:
-    """What the user has set, all else being as it comes; saved as the settings' editor does."""
+def set_settings(notebook: Notebook, **settings: Any) -> None:
+    """Set these settings and reset all others, as the settings editor does."""
     notebook.script(
         "const plugin = app.pluginRegistry?._plugins?.get('@jupyterlab/apputils-extension:settings')"
         " ?? app._plugins?.get('@jupyterlab/apputils-extension:settings');"
@@ -57,8 +57,8 @@ def choose(notebook: Notebook, **settings: Any) -> None:
     )
 
 
-def watched(lab: Lab, browser: Browser, name: str, theme: str = "light") -> Notebook:
-    """A notebook with reports, whose kernel holds 14 GiB on the second GPU, beside the open panel."""
+def open_watched(lab: Lab, browser: Browser, name: str, theme: str = "light") -> Notebook:
+    """Open a notebook with reports, whose kernel holds 14 GiB on the second GPU, beside the panel."""
     path = saved(lab, name, [report(1, 3, 14.0), report(2, 5, 200.0)])
     content = json.loads(path.read_text())
     content["cells"][0]["source"] = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))
@@ -72,17 +72,17 @@ def watched(lab: Lab, browser: Browser, name: str, theme: str = "light") -> Note
 
 
 def test_units(lab: Lab, browser: Browser) -> None:
-    """GB and Fahrenheit hold everywhere at once: cards, cells, status bar, dropdown, dashboard; and back."""
-    notebook = watched(lab, browser, "units.ipynb")
+    """GB and Fahrenheit apply at once to cards, cells, status bar, dropdown and dashboard; and back."""
+    notebook = open_watched(lab, browser, "units.ipynb")
     page = notebook.page
     wait_for_text(notebook, CARD, "51 °C")
     assert "GiB" in page.inner_text(CELLS)
-    before = notebook.script(PLACES)
-    choose(notebook, units={"memory": "GB", "temperature": "F"})
+    before = notebook.script(POSITIONS)
+    set_settings(notebook, units={"memory": "GB", "temperature": "F"})
     wait_for_text(notebook, CARD, "124 °F")
     wait_for_text(notebook, CELLS, "Δ GB")
     wait_for_text(notebook, STATUS, "GB")
-    assert notebook.script(PLACES) == before
+    assert notebook.script(POSITIONS) == before
     show(notebook, 240)
     assert notebook.script(CLIPPED) == []
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
@@ -95,34 +95,34 @@ def test_units(lab: Lab, browser: Browser) -> None:
             "each => [each.title, each.getAttribute('aria-label'), each.text])].join(' ')",
         )
         assert [unit for unit in ("GiB", "MiB", "°C") if unit in words] == [], words
-    look(page, "units-decimal")
-    choose(notebook, units={"memory": "GiB"})
+    screenshot(page, "units-decimal")
+    set_settings(notebook, units={"memory": "GiB"})
     wait_for_text(notebook, CARD, "51 °C")
     wait_for_text(notebook, f"{DASHBOARD} [data-metric=memory_used]", "GiB")
     notebook.close()
 
 
-def test_what_to_show(lab: Lab, browser: Browser) -> None:
-    """Each part goes and comes back with its setting, while the panel is open, and the rest stays."""
-    notebook = watched(lab, browser, "show.ipynb")
+def test_hidden_parts(lab: Lab, browser: Browser) -> None:
+    """Each part disappears and returns with its setting while the panel is open; the rest stays."""
+    notebook = open_watched(lab, browser, "show.ipynb")
     page = notebook.page
-    parts = {"switches": SWITCHES, "cells": CELLS, "health": HEALTH, "statusBar": STATUS}
+    parts = {"switches": SWITCHES, "cells": CELLS, "health": DIAGNOSTICS, "statusBar": STATUS}
     for part in parts.values():
         page.wait_for_selector(part, state="visible")
     holders = f"{CARD}[data-open=true] .jp-gpuwidget-holder-list"
     page.wait_for_selector(holders, state="attached")
     names = [*parts, "holders", "bands", "hints"]
-    choose(notebook, show=dict.fromkeys(names, False))
+    set_settings(notebook, show=dict.fromkeys(names, False))
     for part in parts.values():
         page.wait_for_selector(part, state="hidden")
     page.wait_for_function(
         "selector => [...document.querySelectorAll(selector)].every(node => node.hidden)", arg=holders
     )
     assert page.is_visible(CARD)
-    look(page, "show-nothing")
+    screenshot(page, "show-nothing")
     notebook.script("await app.commands.execute('gpuwidget:examine');")
-    page.wait_for_selector(HEALTH, state="visible")  # Who asks for it sees it.
-    choose(notebook, show={"switches": False})
+    page.wait_for_selector(DIAGNOSTICS, state="visible")  # A command shows the section despite the setting.
+    set_settings(notebook, show={"switches": False})
     for name in ("cells", "health", "statusBar"):
         page.wait_for_selector(parts[name], state="visible")
     page.wait_for_selector(SWITCHES, state="hidden")
@@ -130,16 +130,16 @@ def test_what_to_show(lab: Lab, browser: Browser) -> None:
 
 
 def test_rate(lab: Lab, browser: Browser) -> None:
-    """Samples come as seldom as the settings say, which the header tells; a dashboard still has every one."""
-    notebook = watched(lab, browser, "rate.ipynb")
+    """Samples come at the interval of the settings, which the header shows; a dashboard gets every sample."""
+    notebook = open_watched(lab, browser, "rate.ipynb")
     page = notebook.page
     wait_for_text(notebook, RATE, "5 Hz")
-    choose(notebook, sampleSeconds=2)
+    set_settings(notebook, sampleSeconds=2)
     wait_for_text(notebook, RATE, "every 2 s")
     assert "the server reads every 0.2 s" in (page.get_attribute(RATE, "title") or "")
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     wait_for_text(notebook, RATE, "5 Hz")
-    choose(notebook, sampleSeconds=0.1)
+    set_settings(notebook, sampleSeconds=0.1)
     page.wait_for_timeout(300)
     notebook.script("[...app.shell.widgets('main')].find(w => w.id.includes('dashboard')).close();")
     page.wait_for_function(
@@ -149,12 +149,12 @@ def test_rate(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_bad_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    """Invalid values are not saved; invalid presets are reported; invalid saved settings are ignored."""
+def test_invalid_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+    """Invalid values are not saved; invalid presets and saved settings are reported, and the panel works."""
     notebook = lab.open(browser, lab.write("bad.ipynb", ["1"]), kernel=False)
     for bad in ({"sampleSeconds": -1}, {"units": {"memory": "bits"}}, {"show": {"sun": True}}):
         with pytest.raises(Error, match="failed to validate"):
-            choose(notebook, **bad)
+            set_settings(notebook, **bad)
     notebook.close()
     presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "F"}}}
     (tmp_path / "app").mkdir()
@@ -174,14 +174,14 @@ def test_bad_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
         center = ".jp-Notification-List"
         wait_for_text(notebook, center, 'sets chartSeconds to "long", which cannot be')
         wait_for_text(notebook, center, 'sets units.memory to "bits", which cannot be')
-        look(notebook.page, "presets")
+        screenshot(notebook.page, "presets")
         notebook.close()
     finally:
         preset.stop()
 
 
 def test_shortcuts(lab: Lab, browser: Browser) -> None:
-    """Keys show and hide the panel and open the dashboard; no other command has the same ones."""
+    """Shortcuts show and hide the panel and open the dashboard; no other command has the same keys."""
     notebook = lab.open(browser, lab.write("keys.ipynb", ["1"]))
     page = notebook.page
     bound = notebook.script(
@@ -207,12 +207,12 @@ def test_shortcuts(lab: Lab, browser: Browser) -> None:
     page.keyboard.press("Alt+Shift+KeyD")
     page.wait_for_selector(f"{DASHBOARD} canvas")
     page.keyboard.press("Alt+Shift+KeyH")
-    page.wait_for_selector(f"{HEALTH}[open]")
+    page.wait_for_selector(f"{DIAGNOSTICS}[open]")
     notebook.close()
 
 
 def test_shortcuts_in_notebook_7(lab: Lab, browser: Browser) -> None:
-    """The same keys show and hide the panel there."""
+    """The same keys show and hide the panel in Notebook 7."""
     path = lab.write("keys7.ipynb", ["1"])
     page = browser.new_page(viewport={"width": 1200, "height": 800})
     page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")

@@ -1,4 +1,4 @@
-"""torch's switches in the panel, with a real kernel and torch's CPU build."""
+"""PyTorch switches in the panel, with a real kernel and torch's CPU build."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from helpers_lab import Notebook
 from helpers_panel import PANEL, show, wait_for_text
 
 Open = Callable[..., Notebook]
-FOLD = f"{PANEL} .jp-gpuwidget-settings"
-HEAD = f"{FOLD} > summary"
-SAID = f"{FOLD} .jp-gpuwidget-settings-log"
-BENCHMARK = f"{FOLD} label:has-text('cuDNN benchmark') input"
-MATMUL = f"{FOLD} label:has-text('float32 matmul') select"
+SETTINGS = f"{PANEL} .jp-gpuwidget-settings"
+SUMMARY = f"{SETTINGS} > summary"
+LOG = f"{SETTINGS} .jp-gpuwidget-settings-log"
+BENCHMARK = f"{SETTINGS} label:has-text('cuDNN benchmark') input"
+MATMUL = f"{SETTINGS} label:has-text('float32 matmul') select"
 LOAD_BOTH = "%load_ext gpuwidget\nimport torch"
 NOW = "torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()"
-FEWER = """import gpuwidget.kernel.devices.switch_requests as ours
+FEWER_SWITCHES = """import gpuwidget.kernel.devices.switch_requests as ours
 ours.TORCH_SWITCHES = tuple(kind for kind in ours.TORCH_SWITCHES if kind.name != "cudnn.benchmark")"""
 SLEEP = "import time; time.sleep(8)"
 
@@ -28,7 +28,7 @@ def run(notebook: Notebook, cell: int) -> None:
 
 
 def result(notebook: Notebook, cell: int) -> str:
-    """The text of a cell's result, run now."""
+    """Run a cell and return the text of its result."""
     run(notebook, cell)
     text: str = notebook.outputs(cell)[-1]["data"]["text/plain"]
     return text
@@ -36,102 +36,102 @@ def result(notebook: Notebook, cell: int) -> str:
 
 @pytest.fixture
 def notebook(open_notebook: Open) -> Notebook:
-    """A notebook with gpuwidget and torch, and the switches unfolded."""
+    """Open a notebook with gpuwidget and torch, and expand the switches."""
     made = open_notebook([LOAD_BOTH, NOW, SLEEP, "%gpu switches cudnn.benchmark on"])
     show(made, 300)
     run(made, 0)
-    wait_for_text(made, HEAD, "torch's defaults")
-    made.page.click(HEAD)
+    wait_for_text(made, SUMMARY, "torch's defaults")
+    made.page.click(SUMMARY)
     made.page.wait_for_selector(f"{BENCHMARK}:enabled")
     return made
 
 
 def test_a_toggle_runs_its_statement(notebook: Notebook) -> None:
-    """It says exactly what it ran, and the next cell has it; so does a list of choices."""
-    assert "What is set here is told here" in notebook.page.inner_text(SAID)
+    """A switch or a list of choices shows the statement that it ran, which the next cell sees."""
+    assert "What is set here is told here" in notebook.page.inner_text(LOG)
     notebook.page.click(BENCHMARK)
-    wait_for_text(notebook, SAID, "ran: torch.backends.cudnn.benchmark = True")
-    wait_for_text(notebook, HEAD, "1 changed")
+    wait_for_text(notebook, LOG, "ran: torch.backends.cudnn.benchmark = True")
+    wait_for_text(notebook, SUMMARY, "1 changed")
     notebook.page.select_option(MATMUL, "high")
-    wait_for_text(notebook, SAID, 'ran: torch.set_float32_matmul_precision("high")')
+    wait_for_text(notebook, LOG, 'ran: torch.set_float32_matmul_precision("high")')
     assert result(notebook, 1) == "(True, 'high')"
 
 
-def test_while_a_cell_runs_it_waits(notebook: Notebook) -> None:
-    """The running cell is left alone; the panel says so, and what it ran once the next one has begun."""
-    height = notebook.page.evaluate(f"document.querySelector('{FOLD}').offsetHeight")
+def test_a_switch_is_pending_while_a_cell_runs(notebook: Notebook) -> None:
+    """The running cell is unaffected; the panel shows the pending change, and the statement once it ran."""
+    height = notebook.page.evaluate(f"document.querySelector('{SETTINGS}').offsetHeight")
     notebook.run(2)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     notebook.page.click(BENCHMARK)
-    wait_for_text(notebook, SAID, "from the next cell: torch.backends.cudnn.benchmark = True", seconds=5)
-    wait_for_text(notebook, HEAD, "1 from the next cell")
+    wait_for_text(notebook, LOG, "from the next cell: torch.backends.cudnn.benchmark = True", seconds=5)
+    wait_for_text(notebook, SUMMARY, "1 from the next cell")
     assert notebook.page.is_checked(BENCHMARK)
     assert not notebook.script("return window.gpuwidgetDone;")
     notebook.wait_until_done()
     assert result(notebook, 1) == "(True, 'highest')"
-    wait_for_text(notebook, SAID, "ran: torch.backends.cudnn.benchmark = True")
-    assert notebook.page.evaluate(f"document.querySelector('{FOLD}').offsetHeight") == height
+    wait_for_text(notebook, LOG, "ran: torch.backends.cudnn.benchmark = True")
+    assert notebook.page.evaluate(f"document.querySelector('{SETTINGS}').offsetHeight") == height
 
 
-def test_what_a_cell_sets_shows(notebook: Notebook) -> None:
-    """The panel and %gpu switches are in step."""
+def test_the_panel_shows_what_a_cell_sets(notebook: Notebook) -> None:
+    """The panel shows what %gpu switches sets in a cell."""
     run(notebook, 3)
     notebook.page.wait_for_function(
         "() => [...document.querySelectorAll('.jp-gpuwidget-settings-row')]"
         ".some(row => row.innerText.includes('cuDNN benchmark') && row.querySelector('input').checked)"
     )
-    assert "ran: torch.backends.cudnn.benchmark = True" in notebook.page.inner_text(SAID)
+    assert "ran: torch.backends.cudnn.benchmark = True" in notebook.page.inner_text(LOG)
 
 
-def test_a_restarted_kernel_begins_anew(notebook: Notebook) -> None:
-    """Nothing is set any more, nothing can be, and the panel says why; nothing is said to have been run."""
+def test_a_restarted_kernel(notebook: Notebook) -> None:
+    """After a restart the switches are disabled with the reason, and their statements are gone."""
     notebook.page.click(BENCHMARK)
-    wait_for_text(notebook, SAID, "ran: ")
+    wait_for_text(notebook, LOG, "ran: ")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
-    wait_for_text(notebook, SAID, "The kernel was restarted")
-    assert "ran: " not in notebook.page.inner_text(SAID)
+    wait_for_text(notebook, LOG, "The kernel was restarted")
+    assert "ran: " not in notebook.page.inner_text(LOG)
     assert notebook.page.is_disabled(BENCHMARK)
     run(notebook, 0)
     notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
     assert not notebook.page.is_checked(BENCHMARK)
 
 
-def test_without_torch_they_say_so(open_notebook: Open) -> None:
-    """Before torch is imported every switch is there, without a value, disabled with the reason."""
+def test_without_torch(open_notebook: Open) -> None:
+    """Before torch is imported, every switch is disabled without a value, and the reason is shown."""
     notebook = open_notebook(["%load_ext gpuwidget", "import torch"])
     show(notebook, 300)
-    wait_for_text(notebook, HEAD, "Torch switches")
-    notebook.page.click(HEAD)
-    wait_for_text(notebook, SAID, "gpuwidget is not loaded in this kernel.")
+    wait_for_text(notebook, SUMMARY, "Torch switches")
+    notebook.page.click(SUMMARY)
+    wait_for_text(notebook, LOG, "gpuwidget is not loaded in this kernel.")
     run(notebook, 0)
-    wait_for_text(notebook, SAID, "torch is not imported in this kernel: import it in a cell first.")
+    wait_for_text(notebook, LOG, "torch is not imported in this kernel: import it in a cell first.")
     assert notebook.page.is_disabled(BENCHMARK)
-    assert notebook.page.locator(f"{FOLD} label").count() == 6
+    assert notebook.page.locator(f"{SETTINGS} label").count() == 6
     run(notebook, 1)
     notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
 
 
 def test_a_switch_that_the_kernel_lacks_is_not_shown(open_notebook: Open) -> None:
-    """Another version has other switches: none keeps the value that another kernel gave it."""
-    notebook = open_notebook([LOAD_BOTH, FEWER])
+    """Another version has other switches: a switch that the kernel lacks is not shown."""
+    notebook = open_notebook([LOAD_BOTH, FEWER_SWITCHES])
     show(notebook, 300)
     run(notebook, 0)
-    wait_for_text(notebook, HEAD, "torch's defaults")
-    notebook.page.click(HEAD)
+    wait_for_text(notebook, SUMMARY, "torch's defaults")
+    notebook.page.click(SUMMARY)
     notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
     run(notebook, 1)
     notebook.page.wait_for_selector(BENCHMARK, state="detached")
-    assert notebook.page.locator(f"{FOLD} label").count() == 5
+    assert notebook.page.locator(f"{SETTINGS} label").count() == 5
 
 
-def test_they_are_reached_by_keyboard(notebook: Notebook) -> None:
-    """Each has its name, is toggled by the space bar, and tells what it trades under the pointer."""
-    notebook.page.focus(HEAD)
+def test_the_keyboard(notebook: Notebook) -> None:
+    """Each switch has a name, toggles with the space bar, and has its trade-off as title."""
+    notebook.page.focus(SUMMARY)
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Space")
-    wait_for_text(notebook, SAID, "ran: torch.backends.cudnn.benchmark = True")
+    wait_for_text(notebook, LOG, "ran: torch.backends.cudnn.benchmark = True")
     toggle = notebook.page.get_by_role("switch", name="cuDNN benchmark")
     assert toggle.is_checked()
-    title = notebook.page.get_attribute(f"{FOLD} label:has-text('cuDNN benchmark')", "title") or ""
+    title = notebook.page.get_attribute(f"{SETTINGS} label:has-text('cuDNN benchmark')", "title") or ""
     assert title.startswith("On: cuDNN tries its algorithms on each new shape and keeps the fastest.")

@@ -1,4 +1,4 @@
-"""These tests run where real GPUs are, and say elsewhere what is missing."""
+"""Fixtures of the tests on real GPUs, which are skipped with a reason where the GPUs are missing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gpuwidget.sources import open_source
 
 
 @functools.cache
-def _found() -> tuple[int, str | None]:
-    """How many GPUs torch sees to test on, and why there is none."""
+def _usable_gpus() -> tuple[int, str | None]:
+    """Return how many GPUs torch can use, and why there are none."""
     source = open_source("nvml")
     inventory = source.open()
     source.close()
@@ -26,25 +26,25 @@ def _found() -> tuple[int, str | None]:
         return 0, inventory.origin.reason
     if shutil.which("nvidia-smi") is None:
         return 0, "nvidia-smi, which the tests compare with, is not on the PATH"
-    # Asked in a process of its own: a CUDA context here would be seen by the tests.
-    asked = subprocess.run(
+    # In a subprocess: a CUDA context in this process would show up in what the tests measure.
+    process = subprocess.run(
         [sys.executable, "-c", "import torch; torch.cuda.init(); print(torch.cuda.device_count())"],
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
     )
-    if asked.returncode != 0:
-        said = asked.stderr.strip().splitlines() or ["its process was killed"]
-        return 0, f"torch does not see the GPUs: {said[-1]}"
-    return int(asked.stdout), None
+    if process.returncode != 0:
+        error = process.stderr.strip().splitlines() or ["its process was killed"]
+        return 0, f"torch does not see the GPUs: {error[-1]}"
+    return int(process.stdout), None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what this machine has not the GPUs for, with the reason."""
+    """Skip a test, with the reason, if this machine lacks the GPUs that it needs."""
     if item.get_closest_marker("gpu") is None:
         return
-    count, reason = _found()
+    count, reason = _usable_gpus()
     if reason is not None:
         pytest.skip(reason)
     if item.get_closest_marker("two_gpus") is not None and count < 2:
@@ -53,7 +53,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def start_kernel(tmp_path: Path) -> Iterator[Callable[..., Kernel]]:
-    """Starts kernels on the real GPUs, with environment variables as keywords, that end with the test."""
+    """Return a function that starts a kernel on the real GPUs, with environment variables as keywords.
+
+    The kernels are shut down after the test.
+    """
     kernels: list[Kernel] = []
 
     def start(**environment: str | None) -> Kernel:
@@ -69,7 +72,7 @@ def start_kernel(tmp_path: Path) -> Iterator[Callable[..., Kernel]]:
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel of its own with gpuwidget loaded in In[1]."""
+    """Return a kernel in which In[1] loaded gpuwidget."""
     made = start_kernel()
     made.ok("%load_ext gpuwidget")
     return made

@@ -1,4 +1,4 @@
-"""On a real GPU: each rule provoked by the mistake it names, and silenced by its remedy."""
+"""On a real GPU, each advice rule is triggered by the mistake that it describes and not after its fix."""
 
 from __future__ import annotations
 
@@ -80,17 +80,17 @@ result = found
 
 @functools.cache
 def loads() -> Any:
-    """What each of the loads was told, measured once for all tests."""
+    """Run all loads once for all tests; return the advice and the first GPU's report of each."""
     return run_program(_LOADS)
 
 
 def rules(load: str) -> list[str]:
-    """Of one load."""
+    """Return the rules whose advice one load got."""
     return [one["rule"] for one in loads()[load]["advice"]]
 
 
 @pytest.mark.parametrize(
-    ("load", "rule", "repaired"),
+    ("load", "rule", "fixed"),
     [
         ("float32", "tensor-cores-idle", "bfloat16"),
         ("float32", "tensor-cores-idle", "TF32"),
@@ -101,39 +101,42 @@ def rules(load: str) -> list[str]:
         ("leak", "growing-memory", "no leak"),
     ],
 )
-def test_a_rule_speaks_and_its_remedy_silences_it(load: str, rule: str, repaired: str) -> None:
-    """Each mistake is named, and it alone; repaired, it is not."""
+def test_a_mistake_gets_its_advice_until_it_is_fixed(load: str, rule: str, fixed: str) -> None:
+    """A mistake gets the advice of its rule alone; after the fix that advice is gone."""
     expected = [rule] if load != "without cuDNN" else None
     assert rules(load) == expected or (expected is None and rule in rules(load)), loads()[load]
-    assert rule not in rules(repaired), loads()[repaired]
+    assert rule not in rules(fixed), loads()[fixed]
 
 
 @pytest.mark.parametrize("healthy", ["bfloat16", "TF32", "no leak"])
-def test_what_is_well_gets_none(healthy: str) -> None:
-    """Full tensor cores, and memory that is given back."""
+def test_healthy_code_gets_no_advice(healthy: str) -> None:
+    """Code that fills the tensor cores or frees its memory gets no advice."""
     assert rules(healthy) == [], loads()[healthy]
 
 
-def test_the_power_limit_is_no_trouble() -> None:
-    """Full load reaches it: the report says for how long, and no advice does; below it nothing is held."""
+def test_the_power_limit_alone_gets_no_advice() -> None:
+    """Full load reaches the power limit: the report contains for how long, and no advice follows.
+
+    A light load is not throttled by the power cap.
+    """
     full, light = (loads()[load]["gpu"] for load in ("full power", "small kernels"))
-    held = full["throttled"] or {}
-    if held.get(POWER_CAP, 0.0) < MIN_S:
+    throttled = full["throttled"] or {}
+    if throttled.get(POWER_CAP, 0.0) < MIN_S:
         drawn = f"{full['power_w']} of {full['power_limit_w']} W"
-        pytest.skip(f"at {drawn} the driver did not name the power cap for {MIN_S:g} s: {held}")
-    # Heat is another matter, and the machine's own.
-    hot = [word for word in needing_attention(held) if word != POWER_CAP and held[word] >= MIN_S]
+        pytest.skip(f"at {drawn} the driver did not name the power cap for {MIN_S:g} s: {throttled}")
+    # This machine may get hot, which does deserve advice.
+    hot = [one for one in needing_attention(throttled) if one != POWER_CAP and throttled[one] >= MIN_S]
     assert ("throttled" in rules("full power")) == bool(hot), loads()["full power"]
     assert POWER_CAP not in (light["throttled"] or {}), light
 
 
-def test_the_switch_that_is_off_is_named() -> None:
-    """TF32 was off in that run."""
+def test_the_evidence_has_the_setting_that_is_off() -> None:
+    """The advice on idle tensor cores contains that TF32 was off in that run."""
     assert loads()["float32"]["advice"][0]["evidence"]["tf32_matmul"] is False
 
 
 def test_a_model_left_on_the_cpu() -> None:
-    """It is named; moved to the GPU, with its batches, it is not."""
+    """A model that stays on the CPU gets advice; moved to the GPU with its batches, it gets none."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -156,7 +159,7 @@ def test_a_model_left_on_the_cpu() -> None:
     assert "model-on-cpu" not in result["moved"]
 
 
-_PIECES = """
+_FRAGMENTED = """
 import torch, gpuwidget
 MIB = 2**20
 whole_gpu = torch.cuda.get_device_properties(0).total_memory
@@ -178,12 +181,14 @@ result = {"fitted": fitted, "rules": rules, "torch": report["gpus"][0]["torch"]}
 
 
 def test_fragmentation_and_expandable_segments() -> None:
-    """Holes that no allocation fits are named; with the remedy the same allocations fit, and nothing is
-    said."""
-    broken = run_program(_PIECES)
-    assert (broken["fitted"], broken["rules"]) == (False, ["fragmentation"]), broken
-    repaired = run_program(_PIECES, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
-    assert (repaired["fitted"], repaired["rules"]) == (True, []), repaired
+    """Fragments that are too small for a request get advice.
+
+    With expandable segments, the fix, the same allocations fit and get none.
+    """
+    fragmented = run_program(_FRAGMENTED)
+    assert (fragmented["fitted"], fragmented["rules"]) == (False, ["fragmentation"]), fragmented
+    fixed = run_program(_FRAGMENTED, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+    assert (fixed["fitted"], fixed["rules"]) == (True, []), fixed
 
 
 _FREED = """
@@ -202,8 +207,8 @@ result = {"rules": [one["rule"] for one in report["advice"]], "torch": report["g
 """
 
 
-def test_memory_freed_before_a_request_that_could_never_fit() -> None:
-    """10 GiB freed by ``del`` go back with the flush: nothing was fragmented, and no advice says so."""
+def test_an_impossible_request_is_not_fragmentation() -> None:
+    """10 GiB freed by ``del`` return to the driver with the cache flush: no advice names fragmentation."""
     found = run_program(_FREED)
     assert found["torch"]["alloc_retries"] >= 1, found
     assert (found["rules"], found["torch"]["inactive_split"]) == ([], 0), found
@@ -211,7 +216,7 @@ def test_memory_freed_before_a_request_that_could_never_fit() -> None:
 
 @pytest.fixture
 def kernel(kernel: Kernel) -> Kernel:
-    """The same, with what its cells use."""
+    """Return the same kernel, with the names that the cells use."""
     kernel.ok(_IN_KERNEL)
     return kernel
 
@@ -235,7 +240,7 @@ class Slow(torch.utils.data.Dataset):
 
 
 def advice(kernel: Kernel, cell: str) -> list[dict[str, Any]]:
-    """What a watched cell was told."""
+    """Run a watched cell and return its advice."""
     found = kernel.ok(f"%%gpuwatch --no-live\n{cell}").report["advice"]
     assert isinstance(found, list)
     return found
@@ -251,7 +256,7 @@ for batch in loader:
 
 
 def test_a_starved_gpu_and_more_workers(kernel: Kernel) -> None:
-    """The loader is named with its settings; with workers enough the GPU waits no more."""
+    """A starved GPU gets advice with the loader's settings; with enough workers it gets none."""
     kernel.run("loader = torch.utils.data.DataLoader(Slow(), batch_size=10)")
     starved = next(one for one in advice(kernel, _EPOCH) if one["rule"] == "input-pipeline")
     assert starved["evidence"]["num_workers"] == 0
@@ -262,13 +267,13 @@ def test_a_starved_gpu_and_more_workers(kernel: Kernel) -> None:
     assert "input-pipeline" not in [one["rule"] for one in advice(kernel, _EPOCH)]
 
 
-_WAITING = """total = 0.0
+_SYNCHRONIZING = """total = 0.0
 for _ in range(40):
     loss = step(50)
     total += loss.item()
     time.sleep(0.06)
 """
-_QUEUED = """total = torch.zeros((), device='cuda')
+_ASYNCHRONOUS = """total = torch.zeros((), device='cuda')
 for _ in range(60):
     loss = step(50)
     total += loss
@@ -276,11 +281,11 @@ for _ in range(60):
 """
 
 
-def test_a_sync_point_and_its_remedy(kernel: Kernel) -> None:
-    """`.item()` in the loop is named with its line; kept on the GPU, nothing is said."""
-    found = next(one for one in advice(kernel, _WAITING) if one["rule"] == "sync-points")
+def test_a_sync_point_and_its_fix(kernel: Kernel) -> None:
+    """`.item()` in a loop gets advice with its line; a sum that stays on the GPU gets none."""
+    found = next(one for one in advice(kernel, _SYNCHRONIZING) if one["rule"] == "sync-points")
     assert (found["evidence"]["line"], found["evidence"]["call"]) == (5, "item")
-    assert "sync-points" not in [one["rule"] for one in advice(kernel, _QUEUED)]
+    assert "sync-points" not in [one["rule"] for one in advice(kernel, _ASYNCHRONOUS)]
 
 
 _CONVOLUTIONS = """
@@ -302,19 +307,19 @@ while time.perf_counter() < end:
 """
 
 
-def test_cudnn_that_searches_for_each_new_shape(kernel: Kernel) -> None:
-    """Ever new sizes in benchmark mode are named; one size in that mode, and the mode off, are not."""
+def test_cudnn_benchmark_with_changing_shapes(kernel: Kernel) -> None:
+    """New sizes in benchmark mode get advice; one size in that mode, or the mode off, gets none."""
     kernel.run(f"{_CONVOLUTIONS}torch.backends.cudnn.benchmark = True")
     searching, steady = advice(kernel, _SIZES.format(step=1)), advice(kernel, _SIZES.format(step=0))
     kernel.run("torch.backends.cudnn.benchmark = False")
     off = advice(kernel, _SIZES.format(step=1))
-    told = ["cudnn-benchmark" in [one["rule"] for one in said] for said in (searching, steady, off)]
-    assert told == [True, False, False], (searching, steady, off)
+    advised = ["cudnn-benchmark" in [one["rule"] for one in found] for found in (searching, steady, off)]
+    assert advised == [True, False, False], (searching, steady, off)
 
 
 @pytest.mark.two_gpus
 def test_a_gpu_that_is_held_and_not_used() -> None:
-    """Memory on a second GPU that does nothing is named; freed, it is not."""
+    """Memory on a second GPU that stays idle gets advice; once freed, it gets none."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -338,7 +343,10 @@ def test_a_gpu_that_is_held_and_not_used() -> None:
 
 @pytest.mark.two_gpus
 def test_a_straggler(tmp_path: Path) -> None:
-    """Of two processes that train together one sleeps: the other's GPU waits, though it reads busy."""
+    """One of two processes that train together sleeps: the other's GPU waits in NCCL and reads as busy.
+
+    The straggler gets advice.
+    """
     script = tmp_path / "train.py"
     script.write_text(_TRAIN)
     result = run_program(

@@ -1,4 +1,4 @@
-"""On two real GPUs: what choosing the default device moves, in torch, CuPy and Numba, and what it opens."""
+"""On two real GPUs: what a default device changes in torch, CuPy and Numba, and which contexts it opens."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def where():
 
 
 def run_cells(code: str, **environment: str) -> Any:
-    """Run ``code`` in a process with a shell of its own, whose cells ``cell(…)`` runs."""
+    """Run ``code`` in a process with an IPython shell, in which ``cell(…)`` runs a cell."""
     return run_program(f"{SHELL}{WHERE}\n{code}", **environment)
 
 
-def test_the_next_cell_is_on_the_chosen_gpu() -> None:
-    """New tensors, "cuda", .cuda() and the current device are cuda:1, and back after 'none'."""
+def test_the_next_cell_uses_the_default_device() -> None:
+    """New tensors, "cuda", .cuda() and the current device are cuda:1; 'none' restores them."""
     result = run_cells(
         "cell('import torch; torch.cuda.init()')\n"
         "shell.user_ns['where'] = where\n"
@@ -50,8 +50,8 @@ def test_the_next_cell_is_on_the_chosen_gpu() -> None:
     assert result == [["cuda:1", "cuda:1", "cuda:1", 1], ["cpu", "cuda:0", "cuda:0", 0]]
 
 
-def test_choosing_opens_no_context() -> None:
-    """After choosing and three cells CUDA is not up, and the process is on no GPU."""
+def test_setting_the_device_opens_no_context() -> None:
+    """After the choice and three cells, CUDA is not initialized and the process is on no GPU."""
     result = run_cells(
         "cell('import torch')\ncell('%gpu device cuda:1')\n"
         "for _ in range(3): cell('torch.ones(3, device=\"cpu\")')\n"
@@ -64,8 +64,8 @@ def test_choosing_opens_no_context() -> None:
     assert result == [False, []]
 
 
-def test_a_fork_after_choosing_may_use_cuda() -> None:
-    """Choosing has not started CUDA behind the user's back: a forked child may start it."""
+def test_a_fork_after_setting_the_device_can_use_cuda() -> None:
+    """A choice does not initialize CUDA: a forked child can use it."""
     result = run_cells(
         """
         cell('import torch')
@@ -86,8 +86,8 @@ def test_a_fork_after_choosing_may_use_cuda() -> None:
 
 
 @pytest.mark.parametrize("light", ["", " --light"])
-def test_the_cell_that_starts_cuda_follows_at_once(light: str) -> None:
-    """The first use of "cuda" is on the chosen GPU already, and no context is opened on another."""
+def test_the_cell_that_initializes_cuda_uses_the_device(light: str) -> None:
+    """The first use of "cuda" is already on the chosen GPU, and no context opens on another one."""
     result = run_cells(
         f"cell('import torch')\ncell('%gpu device cuda:1{light}')\n"
         "first = cell('str(torch.ones(3, device=\"cuda\").device)')\n"
@@ -96,8 +96,8 @@ def test_the_cell_that_starts_cuda_follows_at_once(light: str) -> None:
     assert result == ["cuda:1", [1]]
 
 
-def test_none_opens_no_context_on_the_gpu_before() -> None:
-    """Back to cuda:0, on which nothing has run: torch means it again, and it stays untouched."""
+def test_none_opens_no_context_on_the_previous_gpu() -> None:
+    """After 'none' torch uses cuda:0 again, where nothing has run, and no context opens there."""
     result = run_cells(
         "cell('import torch')\ncell('%gpu device cuda:1')\ncell('torch.ones(3)')\ncell('%gpu device none')\n"
         "result = [cell('torch.cuda.current_device()'), contexts()]"
@@ -105,8 +105,8 @@ def test_none_opens_no_context_on_the_gpu_before() -> None:
     assert result == [0, [1]]
 
 
-def test_the_users_own_first_choice_wins() -> None:
-    """A cell that starts CUDA by setting cuda:0 has cuda:0, now and later."""
+def test_torch_set_device_in_user_code_wins() -> None:
+    """A cell that initializes CUDA with set_device(0) uses cuda:0, then and later."""
     result = run_cells(
         "cell('import torch')\ncell('%gpu device cuda:1 --light')\ncell('torch.cuda.set_device(0)')\n"
         "result = cell('torch.cuda.current_device()')"
@@ -114,8 +114,8 @@ def test_the_users_own_first_choice_wins() -> None:
     assert result == 0
 
 
-def test_one_cells_device_restores() -> None:
-    """%%gpuwatch --device holds for its cell only, also when that fails."""
+def test_the_device_of_one_cell() -> None:
+    """%%gpuwatch --device applies to its cell only, even if that cell fails."""
     result = run_cells(
         "cell('import torch; torch.cuda.init()')\nseen = []\nshell.user_ns.update(seen=seen, where=where)\n"
         "cell('%%gpuwatch --device cuda:1\\nseen.append(where())\\n1 / 0')\nresult = [*seen, cell('where()')]"
@@ -128,7 +128,7 @@ def test_one_cells_device_restores() -> None:
     [("cupy", "cupy.cuda.Device().id"), ("numba", "__import__('numba.cuda').cuda.get_current_device().id")],
 )
 def test_other_libraries_follow(package: str, current: str) -> None:
-    """CuPy's and Numba's current device is the chosen one, also after they were used on another."""
+    """CuPy and Numba use the chosen device, even after they used another one."""
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     result = run_cells(
@@ -143,11 +143,11 @@ def test_other_libraries_follow(package: str, current: str) -> None:
 
 @pytest.mark.parametrize("visible", ["0,1", "1,0", "1"])
 def test_choices_are_joined_by_uuid(visible: str) -> None:
-    """Before CUDA is up and after, each cuda:N is the GPU that CUDA_VISIBLE_DEVICES makes it."""
+    """Each cuda:N is the GPU that CUDA_VISIBLE_DEVICES makes it, before and after CUDA starts."""
     result = run_cells(
-        "ask = '[(d.device, d.index, d.uuid is not None, d.memory_free is not None) '\\\n"
+        "code = '[(d.device, d.index, d.uuid is not None, d.memory_free is not None) '\\\n"
         "      'for d in gpuwidget.devices()]'\n"
-        "cell('import torch')\nbefore = cell(ask)\ncell('torch.cuda.init()')\nresult = [before, cell(ask)]",
+        "cell('import torch')\nbefore = cell(code)\ncell('torch.cuda.init()')\nresult = [before, cell(code)]",
         CUDA_VISIBLE_DEVICES=visible,
     )
     expected: list[list[Any]] = [["cpu", None, False, False]]
@@ -155,8 +155,8 @@ def test_choices_are_joined_by_uuid(visible: str) -> None:
     assert result == [expected, expected]
 
 
-def test_new_threads_have_torchs_own_default() -> None:
-    """As the docs say, a new thread begins with cpu and cuda:0."""
+def test_a_new_thread_has_torchs_default() -> None:
+    """A new thread starts with cpu and cuda:0, as the docs state."""
     result = run_cells(
         "cell('import torch; torch.cuda.init()')\ncell('%gpu device cuda:1')\nfound = []\n"
         "shell.user_ns.update(found=found, where=where)\n"
@@ -167,8 +167,8 @@ def test_new_threads_have_torchs_own_default() -> None:
     assert result == ["cpu", "cuda:0", "cuda:0", 0]
 
 
-def test_shuffling_fails_with_the_fix_and_works_with_it() -> None:
-    """The error that the hint is for comes as it is known, and its fix is one."""
+def test_shuffling_fails_and_works_with_the_fix() -> None:
+    """A DataLoader that shuffles fails as the hint expects, and works with the hint's fix."""
     result = run_cells(
         """
         from gpuwidget.kernel.error_hints import hint
@@ -177,8 +177,8 @@ def test_shuffling_fails_with_the_fix_and_works_with_it() -> None:
         failed = shell.run_cell('list(DataLoader(list(range(8)), shuffle=True))')
         fixed = shell.run_cell(
             'list(DataLoader(list(range(8)), shuffle=True, generator=torch.Generator(device="cuda:1")))')
-        said = None if failed.success else hint(failed.error_in_exec, shell.user_ns)
-        result = [failed.success, said, fixed.success]
+        hint_text = None if failed.success else hint(failed.error_in_exec, shell.user_ns)
+        result = [failed.success, hint_text, fixed.success]
         """.replace("\n        ", "\n")
     )
     if result[0]:

@@ -1,4 +1,4 @@
-"""The default device in a real kernel on two real GPUs: what views are told, running cells, known traps."""
+"""The default device in a real kernel on two real GPUs: the state for views, running cells, error hints."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ USE = "torch.ones(2**28, device='{device}')"
 """One GiB on a device."""
 
 
-def told(kernel: Kernel, **question: Any) -> Any:
-    """The state that a view is told; asked again, as views do, while the driver has not said all of it."""
+def state_of(kernel: Kernel, **request: Any) -> Any:
+    """Request the kernel's state, again until the driver has reported all free memory, as views do."""
     for _ in range(100):
-        answer = kernel.answer_to(**question)
+        answer = kernel.answer_to(**request)
         assert answer["status"] == "ok", answer
         state = answer["state"]
         if state["gpus"] and all(choice["memory_free"] is not None for choice in state["choices"][1:]):
@@ -29,17 +29,17 @@ def told(kernel: Kernel, **question: Any) -> Any:
     return answer["state"]
 
 
-def test_what_views_are_told(kernel: Kernel) -> None:
-    """Each choice is a GPU as nvidia-smi has it; contexts stay after 'none'."""
+def test_the_state_for_views(kernel: Kernel) -> None:
+    """Each choice is a GPU as nvidia-smi lists it; contexts stay open after 'none'."""
     kernel.ok("import torch")
     smi = nvidia_smi("index,uuid,name,compute_cap,memory.total")
-    before = told(kernel, ask="state")
+    before = state_of(kernel, ask="state")
     assert before["cuda_initialized"] is False
     assert [gpu["context"] for gpu in before["gpus"]] == [False for _ in smi]
     kernel.ok(f"x = {USE.format(device='cuda:0')}\n%gpu device cuda:1")
     kernel.ok(f"y = {USE.format(device='cuda')}\n%gpu device none")
     kernel.ok("z = 1")
-    state = told(kernel, ask="state")
+    state = state_of(kernel, ask="state")
     names = [f"cuda:{number}" for number in range(len(smi))]
     choices = state["choices"]
     assert [choice["device"] for choice in choices] == ["cpu", *names]
@@ -56,30 +56,30 @@ def test_what_views_are_told(kernel: Kernel) -> None:
 
 
 @HOST_PIDS
-def test_who_is_on_a_gpu(kernel: Kernel) -> None:
-    """A view is told first that this notebook is, and what it holds there."""
+def test_the_holders_of_a_gpu(kernel: Kernel) -> None:
+    """The state lists this notebook first among a GPU's holders, with its memory there."""
     kernel.ok(f"import torch\nx, y = {USE.format(device='cuda:0')}, {USE.format(device='cuda:1')}")
     for _ in range(100):
-        state = told(kernel, ask="state")
+        state = state_of(kernel, ask="state")
         if all(choice["holders"] for choice in state["choices"][1:3]):
             break
-        kernel.idle_for(0.05)  # who holds it is read more slowly than how much is free
+        kernel.idle_for(0.05)  # holders are polled more slowly than free memory
     assert [choice["holders"][0] for choice in state["choices"][1:3]] == ["this notebook"] * 2
     assert all(gpu["process_memory"] > GIB for gpu in state["gpus"][:2])
 
 
 def test_a_choice_while_a_cell_computes(kernel: Kernel) -> None:
-    """While a cell keeps a GPU busy, a choice is answered; it holds from the next cell."""
+    """A choice while a cell keeps a GPU busy gets a reply, and takes effect in the next cell."""
     kernel.ok("import os, torch\na = torch.ones(4096, 4096, device='cuda')")
     busy = "open('on', 'w').close()\nwhile not os.path.exists('off'): a @ a\ntorch.cuda.synchronize()\n" + NOW
     request = kernel.send(busy)
     kernel.wait_for_file("on")
-    device = told(kernel, ask="set_device", device="cuda:1", new_tensors=True)["device"]
+    device = state_of(kernel, ask="set_device", device="cuda:1", new_tensors=True)["device"]
     assert (device["chosen"], device["pending"], device["present"]) == ("cuda:1", True, "cpu")
     (kernel.folder / "off").touch()
     assert kernel.wait(request).result == "('cpu', 0)"
     assert kernel.ok(NOW).result == "('cuda:1', 1)"
-    assert told(kernel, ask="state")["device"]["pending"] is False
+    assert state_of(kernel, ask="state")["device"]["pending"] is False
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_choice_while_a_cell_computes(kernel: Kernel) -> None:
     [("cupy", "cupy.cuda.Device().id"), ("numba.cuda", "numba.cuda.get_current_device().id")],
 )
 def test_other_libraries_follow_the_next_cell(kernel: Kernel, package: str, current: str) -> None:
-    """In a kernel too CuPy and Numba are where torch is, from the cell after the choice, and back again."""
+    """CuPy and Numba use torch's device from the next cell on, and return to the default with it."""
     if importlib.util.find_spec(package.partition(".")[0]) is None:
         pytest.skip(f"{package} is not installed")
     kernel.ok(f"import torch, {package}\ntorch.cuda.init()\n%gpu device cuda:1")
@@ -99,26 +99,26 @@ def test_other_libraries_follow_the_next_cell(kernel: Kernel, package: str, curr
 
 
 def test_a_choice_before_torch(kernel: Kernel) -> None:
-    """It says that it waits, imports nothing, and holds from the cell after the import."""
+    """A choice before torch is pending, imports nothing, and takes effect after the cell that imports it."""
     assert "torch is not imported yet" in kernel.ok("import sys\n%gpu device cuda:1").displayed
     assert kernel.ok("'torch' in sys.modules").result == "False"
     assert kernel.ok("import torch\nstr(torch.get_default_device())").result == "'cpu'"
     assert kernel.ok("torch.cuda.is_initialized(), str(torch.empty(3).device)").result == "(False, 'cuda:1')"
 
 
-def test_what_the_users_code_sets_stays(kernel: Kernel) -> None:
-    """torch.cuda.set_device and set_default_device after a choice are shown and left alone."""
+def test_what_user_code_sets_stays(kernel: Kernel) -> None:
+    """What torch.cuda.set_device and set_default_device set after a choice is shown and stays."""
     kernel.ok("import torch\ntorch.cuda.init()\n%gpu device cuda:1")
     kernel.ok("torch.cuda.set_device(0)")
     assert kernel.ok(NOW).result == "('cuda:1', 0)"
-    assert "set the current CUDA device to cuda:0" in told(kernel, ask="state")["device"]["note"]
+    assert "set the current CUDA device to cuda:0" in state_of(kernel, ask="state")["device"]["note"]
     kernel.ok("torch.set_default_device('cpu')")
     assert kernel.ok(NOW).result == "('cpu', 0)"
-    assert "set torch's default device to cpu" in told(kernel, ask="state")["device"]["note"]
+    assert "set torch's default device to cpu" in state_of(kernel, ask="state")["device"]["note"]
 
 
 def test_one_cells_device_and_an_interrupt(kernel: Kernel) -> None:
-    """The stop button in a cell of its own device ends the cell and puts everything back."""
+    """An interrupt in a cell with --device ends the cell and restores everything."""
     kernel.ok("import torch\ntorch.cuda.init()")
     work = "a = torch.ones(4096, 4096)\nopen('on', 'w').close()\nwhile True: (a @ a).sum().item()"
     request = kernel.send(f"%%gpuwatch --device cuda:1\n{work}")
@@ -130,7 +130,7 @@ def test_one_cells_device_and_an_interrupt(kernel: Kernel) -> None:
 
 
 def test_the_dashboard(kernel: Kernel) -> None:
-    """%gpu offers every GPU by name, with what is free."""
+    """%gpu lists every GPU by name, with its free memory."""
     ran = kernel.ok("import time, torch, gpuwidget\nboard = gpuwidget.dashboard()\nboard")
     offered: list[str] = []
     for _ in range(20):
@@ -147,7 +147,7 @@ def test_the_dashboard(kernel: Kernel) -> None:
         assert option.split(" · ")[3].endswith(" free")
 
 
-TRAPS = {
+KNOWN_ERRORS = {
     "fork": (
         "import os\ntorch.cuda.init()\n"
         "class Work(torch.utils.data.Dataset):\n"
@@ -170,13 +170,13 @@ TRAPS = {
 }
 
 
-@pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS.keys())
-def test_traps_as_cuda_sets_them(kernel: Kernel, trap: tuple[str, str, str]) -> None:
-    """Below the real error stands what happened, which variables are where, and the fix."""
-    code, happened, fix = trap
+@pytest.mark.parametrize("known_error", KNOWN_ERRORS.values(), ids=KNOWN_ERRORS.keys())
+def test_hints_for_real_cuda_errors(kernel: Kernel, known_error: tuple[str, str, str]) -> None:
+    """A hint below CUDA's error explains it, names the variables on each device and gives the fix."""
+    code, happened, fix = known_error
     kernel.ok("import torch")
     ran = kernel.run(code)
     assert ran.reply["status"] == "error"
-    said = ran.displayed.splitlines()
-    assert said[0].startswith(happened), ran.reply["evalue"]
-    assert fix in said[1]
+    hint = ran.displayed.splitlines()
+    assert hint[0].startswith(happened), ran.reply["evalue"]
+    assert fix in hint[1]

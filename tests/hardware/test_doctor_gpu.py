@@ -1,4 +1,4 @@
-"""On a real GPU: all links of the chain are found, and what they say is nvidia-smi's and torch's."""
+"""On a real GPU every check of the doctor passes, and its results are those of nvidia-smi and torch."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from helpers_gpu import nvidia_smi, run_program
 
 pytestmark = pytest.mark.gpu
 
-CHAIN = ("torch", "cuda", "cudnn", "nccl", "driver", "device_files", "gpu")
+CHECKS = ("torch", "cuda", "cudnn", "nccl", "driver", "device_files", "gpu")
 
 
 def doctor(**environment: str) -> dict[str, Any]:
-    """The diagnosis of this environment."""
+    """Return the diagnosis of this environment."""
     found: dict[str, Any] = run_program(
         "import gpuwidget\nresult = gpuwidget.doctor().to_dict()", **environment
     )
     return found
 
 
-def links(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """By id."""
-    return {link["id"]: link for link in found["links"]}
+def checks_by_id(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the checks of a diagnosis by id."""
+    return {check["id"]: check for check in found["links"]}
 
 
-def test_all_links_are_found() -> None:
-    """From PyTorch down to the GPU; nothing is broken around them."""
+def test_all_checks_pass() -> None:
+    """All checks from PyTorch to the GPU are ok, and no other check is broken."""
     found = doctor()
-    statuses = {which: link["status"] for which, link in links(found).items()}
-    assert {which: statuses[which] for which in CHAIN} == dict.fromkeys(CHAIN, "ok"), found
+    statuses = {name: check["status"] for name, check in checks_by_id(found).items()}
+    assert {name: statuses[name] for name in CHECKS} == dict.fromkeys(CHECKS, "ok"), found
     assert "broken" not in statuses.values(), found
 
 
-def test_the_versions_are_torchs_and_nvidia_smis() -> None:
-    """What each link found, by the ones that it is about."""
-    found = links(doctor())
+def test_versions_match_torch_and_nvidia_smi() -> None:
+    """The versions, errors and link widths that the checks find are those of torch and nvidia-smi."""
+    found = checks_by_id(doctor())
     torch = run_program(
         """
         import torch
@@ -51,7 +51,7 @@ def test_the_versions_are_torchs_and_nvidia_smis() -> None:
         }
         """
     )
-    assert {which: found[which]["found"] for which in torch} == torch
+    assert {name: found[name]["found"] for name in torch} == torch
     rows = nvidia_smi(
         "driver_version,name,uuid,ecc.errors.uncorrected.volatile.total,pcie.link.width.current"
     )
@@ -66,41 +66,41 @@ def test_the_versions_are_torchs_and_nvidia_smis() -> None:
 
 
 def test_gpus_that_are_hidden() -> None:
-    """CUDA_VISIBLE_DEVICES is named as the one that hides them."""
+    """If CUDA_VISIBLE_DEVICES hides the GPUs, its check is broken."""
     found = doctor(CUDA_VISIBLE_DEVICES="-1")
-    assert (found["status"], links(found)["visible"]["status"]) == ("broken", "broken")
+    assert (found["status"], checks_by_id(found)["visible"]["status"]) == ("broken", "broken")
 
 
-def test_looking_opens_no_context() -> None:
-    """No process has a context on any GPU for it: neither the one that asks nor those that look."""
+def test_the_checks_open_no_context() -> None:
+    """The doctor opens no context on any GPU, neither in its own process nor in its probes."""
     used = run_program(
         """
         import gpuwidget, threading
         source = gpuwidget.sample()
         before = [reading.memory_used for reading in source.readings]
-        most = list(before)
-        looking = threading.Thread(target=gpuwidget.doctor)
-        looking.start()
-        while looking.is_alive():
+        peak = list(before)
+        doctor = threading.Thread(target=gpuwidget.doctor)
+        doctor.start()
+        while doctor.is_alive():
             now = [reading.memory_used for reading in gpuwidget.sample().readings]
-            most = list(map(max, most, now))
-        result = [after - one for after, one in zip(most, before)]
+            peak = list(map(max, peak, now))
+        result = [highest - first for highest, first in zip(peak, before)]
         """
     )
-    # A context takes hundreds of MiB; clients that come and go, a few.
+    # A context takes hundreds of MiB; NVML clients take a few.
     assert max(used) < 64 * 1024**2
 
 
 def test_the_commands_exit_status() -> None:
-    """0, and JSON that a script can read."""
+    """The command exits with 0 and prints JSON that a script can parse."""
     done = subprocess.run(
         [sys.executable, "-m", "gpuwidget", "doctor", "--json"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, json.loads(done.stdout)["schema"]) == (0, 1), done.stdout
 
 
-def test_errors_are_those_that_nvidia_smi_counts() -> None:
-    """A healthy GPU has uncorrected errors as nvidia-smi counts them, and no XID while it was watched."""
+def test_error_counts_match_nvidia_smi() -> None:
+    """A healthy GPU has nvidia-smi's count of uncorrected errors, and no XID since it was first sampled."""
     readings = run_program(
         """
         import dataclasses, gpuwidget
@@ -115,8 +115,8 @@ def test_errors_are_those_that_nvidia_smi_counts() -> None:
         assert reading["xid"] is None
 
 
-def test_a_variable_that_is_set_once_cuda_is_up() -> None:
-    """The notebook's GPUs are known to be those that CUDA shows, and what is set later to have no effect."""
+def test_a_variable_that_is_set_after_cuda_started() -> None:
+    """CUDA_VISIBLE_DEVICES is ok while CUDA uses it; a value set later is reported to have no effect."""
     before, after = run_program(
         """
         import os
@@ -128,8 +128,8 @@ def test_a_variable_that_is_set_once_cuda_is_up() -> None:
         result = [before, gpuwidget.doctor().to_dict()]
         """
     )
-    assert links(before)["visible"]["status"] == "ok"
-    late = links(after)["visible"]
+    assert checks_by_id(before)["visible"]["status"] == "ok"
+    late = checks_by_id(after)["visible"]
     assert (late["status"], late["reason"]) == (
         "warning",
         "CUDA_VISIBLE_DEVICES was set to '' after CUDA was started: "

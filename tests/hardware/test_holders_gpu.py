@@ -1,4 +1,4 @@
-"""Who holds what on a real GPU: how CUDA's users are told, torch's own number, and its cache given back."""
+"""Memory owners on a real GPU: processes with CUDA, torch's reserved memory, and freeing its cache."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ GIB = 1024**3
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel of its own with gpuwidget and torch loaded."""
+    """Return a kernel with gpuwidget and torch loaded."""
     made = start_kernel()
     made.ok("%load_ext gpuwidget\nimport os, torch")
     return made
 
 
-def test_cuda_is_known_by_its_device() -> None:
-    """A process that reads the GPUs' figures is not taken for one with a context, nor is a forked child."""
+def test_uses_cuda() -> None:
+    """Only a process with a CUDA context uses CUDA: not one that samples GPUs, nor a forked child."""
     before, after, child = run_program(
         """
         import os, gpuwidget
@@ -48,20 +48,20 @@ def test_cuda_is_known_by_its_device() -> None:
     assert not child
 
 
-def test_torchs_own_number(kernel: Kernel) -> None:
-    """What torch has reserved is told for its GPU, and is all but the context of what the driver counts."""
+def test_torchs_reserved_memory(kernel: Kernel) -> None:
+    """The state has torch's reserved memory of its GPU, which is the driver's number but for the context."""
     kernel.ok("x = torch.ones(2**28, device='cuda')")
-    on = next(
+    state = next(
         gpu for gpu in kernel.answer_to(ask="state")["state"]["gpus"] if gpu["torch_device"] == "cuda:0"
     )
-    assert on["torch_reserved"] == int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0)
-    if on["process_memory"] is not None:
-        assert GIB <= on["torch_reserved"] < on["process_memory"] < on["torch_reserved"] + 2 * GIB
+    assert state["torch_reserved"] == int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0)
+    if state["process_memory"] is not None:
+        assert GIB <= state["torch_reserved"] < state["process_memory"] < state["torch_reserved"] + 2 * GIB
 
 
-def test_the_cache_goes_back_while_a_cell_computes(kernel: Kernel) -> None:
-    """The driver has it back, the answer says how much, and the cell's result is what it would have been."""
-    # Products have blocks of their own first: they would be made in what is to go back.
+def test_freeing_the_cache_while_a_cell_computes(kernel: Kernel) -> None:
+    """The driver gets the cache back, the reply states how much, and the cell's result is unchanged."""
+    # Matrix products allocate their workspace first, so that it does not lie in the memory to be freed.
     kernel.ok("a = torch.ones(4096, 4096, device='cuda')\nfor _ in range(3): b = a @ a")
     kernel.ok("gone = torch.ones(2**30, device='cuda')\ndel gone")
     before = int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0)
@@ -77,8 +77,8 @@ def test_the_cache_goes_back_while_a_cell_computes(kernel: Kernel) -> None:
     assert int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0) < before - 3 * GIB
 
 
-def test_no_capture_is_spoiled(kernel: Kernel) -> None:
-    """However often it is asked while graphs are captured, each capture goes well, each answer is clear."""
+def test_freeing_the_cache_breaks_no_graph_capture(kernel: Kernel) -> None:
+    """Requests during CUDA graph captures break no capture, and each gets a clear reply."""
     kernel.ok("a = torch.ones(256, 256, device='cuda')\nb = a @ a\ntorch.cuda.synchronize()")
     capturing = """
 open('on', 'w').close()
@@ -102,15 +102,15 @@ count > 0
     answers = [kernel.answer_to(ask="free_cache") for _ in range(20)]
     (kernel.folder / "off").touch()
     assert kernel.wait(request).result == "True"
-    said = {answer.get("reason") or "done" for answer in answers}
-    print(said)
+    outcomes = {answer.get("reason") or "done" for answer in answers}
+    print(outcomes)
     captured = "A CUDA graph is being captured, which giving memory back would spoil."
-    assert all(one == "done" or one.startswith(captured) for one in said)
+    assert all(one == "done" or one.startswith(captured) for one in outcomes)
 
 
 @pytest.mark.two_gpus
 def test_no_context_on_another_gpu(kernel: Kernel) -> None:
-    """With a context on cuda:1 alone, giving its cache back opens none on cuda:0."""
+    """With a context on cuda:1 alone, freeing its cache opens none on cuda:0."""
     kernel.ok("x = torch.ones(2**28, device='cuda:1')\ndel x")
     assert kernel.answer_to(ask="free_cache")["status"] == "ok"
     contexts = "[torch._C._cuda_hasPrimaryContext(i) for i in range(2)]"

@@ -1,4 +1,4 @@
-"""On a real GPU: where the time went against CUDA's events, and that asking the streams disturbs nobody."""
+"""On a real GPU: the time per line against CUDA events, and stream queries that disturb nothing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from helpers_gpu import run_program
 
 pytestmark = pytest.mark.gpu
 
-WITNESS = """
+START_PROFILER = """
 import threading, time, torch
 from gpuwidget.profiler.sampling_profiler import SamplingProfiler
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.pytorch.stream_activity import DefaultStreams
 
-def watching():
+def start_profiler():
     streams = DefaultStreams()
     locator = CodeLocator(lambda file: False, lambda file: None)
     profiler = SamplingProfiler(locator, lambda file, line: "", streams)
@@ -26,8 +26,8 @@ def watching():
 
 @pytest.mark.parametrize("kind", ["synchronous", "asynchronous", "pure Python"])
 def test_known_loops(kind: str) -> None:
-    """Loops of 300 ms: each line's share and the GPU's activity there within 5 points, nothing untold."""
-    share, activity, untold = run_program(
+    """In loops of 300 ms, each line's share and GPU activity are within 5 points and none is missing."""
+    share, activity, missing = run_program(
         f"""
         from benchmarks.idle import profile_errors
         from benchmarks.idle_patterns import measure
@@ -37,11 +37,11 @@ def test_known_loops(kind: str) -> None:
     )
     assert share <= 5.0
     assert activity <= 5.0
-    assert untold == 0
+    assert missing == 0
 
 
-def test_a_fast_loop_is_not_told_wrongly() -> None:
-    """Of a loop of 30 ms in pure Python, whatever is told is right."""
+def test_a_fast_loop_gets_no_wrong_numbers() -> None:
+    """In a loop of 30 ms in pure Python, every number that is reported is right."""
     share, activity, _ = run_program(
         """
         from benchmarks.idle import profile_errors
@@ -55,10 +55,10 @@ def test_a_fast_loop_is_not_told_wrongly() -> None:
 
 
 @pytest.mark.parametrize("load", ["text generation", "small kernels"])
-def test_kernels_too_short_to_be_seen(load: str) -> None:
-    """A line of launch-bound code agrees with the counters that another process reads, or has no activity.
+def test_kernels_too_short_for_a_query(load: str) -> None:
+    """A line of launch-bound code has the activity that another process reads from counters, or none.
 
-    It is never 0 %, and what a query does not see is not blamed on other streams alone.
+    It is never 0 %, and the reason does not blame other streams alone for what a query misses.
     """
     if load == "text generation" and importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed")
@@ -69,17 +69,17 @@ def test_kernels_too_short_to_be_seen(load: str) -> None:
         """
     )
     assert found["counters"] > 5.0
-    told = [line["gpu_busy"] for line in found["said"] if line["gpu_busy"] is not None]
-    assert all(abs(busy - found["counters"]) <= 5.0 for busy in told), found
+    reported = [line["gpu_busy"] for line in found["said"] if line["gpu_busy"] is not None]
+    assert all(abs(busy - found["counters"]) <= 5.0 for busy in reported), found
     assert "so that other streams" not in (found["reason"] or "")
     if "its default stream had work" in (found["reason"] or ""):
         assert "kernels of a few microseconds end before a query sees them" in found["reason"]
 
 
 def test_graph_captures_are_unharmed() -> None:
-    """Twenty graphs are captured and replayed while the streams are asked all the time."""
+    """Twenty graphs are captured and replayed while the streams are queried all the time."""
     found = run_program(
-        WITNESS
+        START_PROFILER
         + """
 x = torch.randn(256, 256, device="cuda")
 side = torch.cuda.Stream()
@@ -87,7 +87,7 @@ with torch.cuda.stream(side):
     for _ in range(3):
         y = x @ x
 torch.cuda.synchronize()
-profiler, streams = watching()
+profiler, streams = start_profiler()
 time.sleep(0.8)
 captured = 0
 for _ in range(20):
@@ -104,23 +104,23 @@ for _ in range(20):
     captured += bool(torch.isfinite(y).all())
 profiler.stop()
 profiler._thread.join()
-result = {"captured": captured, "reason": streams.reason, "looks": profiler._counts.samples,
+result = {"captured": captured, "reason": streams.reason, "samples": profiler._counts.samples,
           "known": profiler._counts.known_s}
 """
     )
     assert found["captured"] == 20
     assert found["reason"] is None
-    assert found["looks"] > 50
+    assert found["samples"] > 50
     assert found["known"] > 0.5
 
 
-def test_a_failed_kernel_stays_the_users() -> None:
-    """A device-side assert is raised by the user's next call, as without a profiler; nothing hangs."""
+def test_a_failed_kernel_raises_in_user_code() -> None:
+    """The user's next call raises a device-side assert, as without a profiler; nothing hangs."""
     found = run_program(
-        WITNESS
+        START_PROFILER
         + """
 x = torch.zeros(4, device="cuda")
-profiler, streams = watching()
+profiler, streams = start_profiler()
 time.sleep(0.6)
 torch.zeros(4, device="cuda")[torch.tensor([9], device="cuda")]
 time.sleep(0.3)
@@ -143,11 +143,11 @@ result = {"raised": raised, "alive": profiler._thread.is_alive(), "reason": stre
 def test_no_context_on_a_gpu_that_is_not_used() -> None:
     """A process that works on cuda:1 has a context there, and none on cuda:0."""
     found = run_program(
-        WITNESS
+        START_PROFILER
         + """
 x = torch.zeros(4, device="cuda:1")
 before = [torch._C._cuda_hasPrimaryContext(n) for n in range(2)]
-profiler, streams = watching()
+profiler, streams = start_profiler()
 time.sleep(1.0)
 profiler.stop()
 profiler._thread.join()
@@ -160,8 +160,8 @@ result = {"before": before, "after": [torch._C._cuda_hasPrimaryContext(n) for n 
     assert found["known"] > 0.2
 
 
-def test_the_drivers_windows_have_its_own_times() -> None:
-    """Windows of 1/6 s to a second, the last of them recent, that are busy while the GPU is."""
+def test_the_drivers_utilization_windows() -> None:
+    """The driver's windows of 1/6 s to 1 s are in order, recent, and busy while the GPU is."""
     found = run_program(
         """
         import time, torch

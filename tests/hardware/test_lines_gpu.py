@@ -1,4 +1,4 @@
-"""``--lines`` on a real GPU: the lines of a real training step against torch's own counters."""
+"""``--lines`` on a real GPU: the memory lines of a training step against torch's counters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CELL = (
 
 
 def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
-    """The whole report, not only what its card has room for."""
+    """Run a watched cell and return its whole report, of which its card may show only a part."""
     ran = kernel.ok(cell)
     (card,) = ran.cards
     assert "torch's memory by line:" in card["text/plain"], card["text/plain"]
@@ -41,7 +41,7 @@ def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
 
 
 def test_a_training_step(kernel: Kernel) -> None:
-    """The lines add up to what torch counted, to the byte; the forward, backward and step are told apart."""
+    """The lines add up to torch's count, to the byte; forward, backward and optimizer step are distinct."""
     kernel.ok(TRAINING)
     report = watched(kernel, CELL)
     lines = report["lines"]
@@ -51,12 +51,12 @@ def test_a_training_step(kernel: Kernel) -> None:
     by_source = {line["source"]: line for line in lines if line["file"] == "In[2]"}
     for source in ("loss = model(x).square().mean()", "loss.backward()", "optimizer.step()"):
         assert by_source[source]["allocated"] > 0, sorted(by_source)
-    # What AdamW makes in its first step, it keeps.
+    # AdamW keeps the state that it allocates in its first step.
     parameters = int(kernel.value("sum(p.numel() * 4 for p in model.parameters())"))
     assert by_source["optimizer.step()"]["held"] >= 2 * parameters
-    # What lies outside the user's lines is next to nothing.
+    # Less than 2 % is allocated outside the user's lines.
     assert sum(line["allocated"] for line in lines if line["file"] is None) < 0.02 * counted
-    # At the peak, the lines hold what torch's peak has above the start, as far as sizes are not rounded.
+    # At the peak, the lines hold torch's peak above the start, but for torch's rounding of sizes.
     allocated = report["gpus"][0]["torch"]["allocated"]
     above = allocated["peak"] - allocated["start"]
     assert sum(line["at_peak"] for line in lines) == pytest.approx(above, rel=0.02)
@@ -64,8 +64,8 @@ def test_a_training_step(kernel: Kernel) -> None:
     assert sum(line["held"] for line in lines) == pytest.approx(held, rel=0.02, abs=2**20)
 
 
-def test_cuda_comes_up_in_the_cell(kernel: Kernel) -> None:
-    """A cell that imports torch and uses CUDA for the first time has the lines of all it allocates."""
+def test_cuda_starts_in_the_cell(kernel: Kernel) -> None:
+    """A cell that imports torch and initializes CUDA has lines for everything that it allocates."""
     report = watched(
         kernel,
         "%%gpuwatch --no-live --lines\nimport torch, time\ntime.sleep(0.5)\n"
@@ -79,8 +79,8 @@ def test_cuda_comes_up_in_the_cell(kernel: Kernel) -> None:
     assert kernel.value("torch._C._cuda_isHistoryEnabled()") == "False"
 
 
-def test_the_users_recording_goes_on(kernel: Kernel) -> None:
-    """The user's own recording has after the run all that it had before, and is still on."""
+def test_the_users_memory_history_continues(kernel: Kernel) -> None:
+    """A memory history that the user started keeps all its entries after the run, and stays on."""
     kernel.ok(
         "import torch\ntorch.cuda.memory._record_memory_history()\nx = torch.zeros(2**20, device='cuda')"
     )

@@ -1,4 +1,4 @@
-"""Who holds the memory of a real GPU: sums against torch to the byte, what was freed against nvidia-smi."""
+"""Holders of a real GPU's memory: sums match torch to the byte, and freed memory matches nvidia-smi."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def step():
 
 
 def test_a_transformer_with_adamw() -> None:
-    """Model with gradients, optimizer, batch: exact to the byte at every moment of the training."""
+    """The sizes of model, gradients, optimizer and batch are exact to the byte throughout a training."""
     result = run_program(
         TRANSFORMER
         + """
 stages = [sums()]
 loss = step()
 stages.append(sums())
-loss2 = model(batch).mean()  # its graph holds activations that nothing else leads to
+loss2 = model(batch).mean()  # its graph holds activations that nothing else refers to
 stages.append(sums())
 del loss2
 views = [batch[n] for n in range(16)]; shared = {"flat": batch.view(-1), "raw": batch.untyped_storage()}
@@ -57,7 +57,7 @@ result = {"stages": stages, "weights": sum(rounded(p) for p in model.parameters(
     )
     start, trained, graph, views = result["stages"]
     weights = result["weights"]
-    # Blocks may be larger than what was asked for, never smaller.
+    # Blocks may be larger than the request, never smaller.
     assert weights <= start["model"] < 1.02 * weights + 20 * MIB
     assert 2 * weights <= trained["model"] < 2.02 * weights + 40 * MIB
     assert 2 * weights <= trained["optimizer"] < 2.02 * weights + 40 * MIB
@@ -68,7 +68,7 @@ result = {"stages": stages, "weights": sum(rounded(p) for p in model.parameters(
 
 
 def test_kinds_of_tensors() -> None:
-    """Sparse tensors, a CUDA graph's pool, pinned and CPU tensors, streams: the sum stays exact."""
+    """Sums stay exact with sparse tensors, a CUDA graph's pool, pinned and CPU tensors, and streams."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -102,7 +102,7 @@ def test_kinds_of_tensors() -> None:
 
 
 def test_gradients_of_a_sharded_model() -> None:
-    """FSDP's parameters wrap their shards: model, gradients and AdamW's state are all named."""
+    """FSDP's parameters wrap their shards: model, gradients and AdamW's state are found by name."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -129,8 +129,8 @@ def test_gradients_of_a_sharded_model() -> None:
 
 
 @pytest.mark.parametrize("allocator", ["expandable_segments:False", "expandable_segments:True"])
-def test_what_of_the_cache_can_be_given_back(allocator: str) -> None:
-    """empty_cache gives back what was foretold, to the byte; of expandable segments whole pages."""
+def test_the_returnable_part_of_the_cache(allocator: str) -> None:
+    """empty_cache() returns the bytes that were predicted; of expandable segments, whole pages."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -144,22 +144,26 @@ def test_what_of_the_cache_can_be_given_back(allocator: str) -> None:
             torch.empty(1024, device="cuda")
         (watched,) = [gpu.torch for gpu in w.report.gpus if gpu.torch_device == "cuda:0"]
         torch.cuda.empty_cache()
-        result = {"said": before.returnable, "reserved": before.reserved, "stuck": before.stuck,
-                  "watched": watched.returnable,
-                  "after": torch.cuda.memory_reserved()}
+        result = {"predicted": before.returnable, "watched": watched.returnable,
+                  "reserved": before.reserved, "after": torch.cuda.memory_reserved(),
+                  "fragmented": before.fragmented}
         """,
         PYTORCH_CUDA_ALLOC_CONF=allocator,
     )
-    given = result["reserved"] - result["after"]
-    # Of an expandable segment not the pages that the big tensor shares with its neighbours.
-    assert given >= GIB - 4 * MIB
-    # What the run made and let go of again left the cache as it was.
-    assert {**result, "given": given} == {**result, "given": result["said"], "watched": result["said"]}
-    assert result["stuck"] > 0
+    returned = result["reserved"] - result["after"]
+    # An expandable segment keeps the pages that the big tensor shares with its neighbours.
+    assert returned >= GIB - 4 * MIB
+    # The run freed what it allocated, so it left the cache as it was.
+    assert {**result, "returned": returned} == {
+        **result,
+        "returned": result["predicted"],
+        "watched": result["predicted"],
+    }
+    assert result["fragmented"] > 0
 
 
-def test_the_users_allocation_history_is_left_alone() -> None:
-    """A recording of the user's own goes on, with the same entries, while holders are asked for."""
+def test_the_users_memory_history_is_unchanged() -> None:
+    """A memory history that the user records continues, with the same entries, across holders()."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -167,7 +171,7 @@ def test_the_users_allocation_history_is_left_alone() -> None:
         x = [torch.empty(1000, device="cuda") for _ in range(10)]
         def entries():
             found = torch.cuda.memory._snapshot()["device_traces"][0]
-            # Each look at it is an entry of its own.
+            # Each snapshot adds an entry.
             return sum(entry["action"] != "snapshot" for entry in found)
         before = entries()
         gpuwidget.holders()
@@ -180,8 +184,8 @@ def test_the_users_allocation_history_is_left_alone() -> None:
     assert (between, after > between) == (before, True)
 
 
-def test_outside_torch() -> None:
-    """The CUDA context is there beside the tensors, and all of it together is what the driver counts."""
+def test_non_torch_memory() -> None:
+    """The CUDA context is listed beside the tensors, and all holders add up to the driver's number."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -205,7 +209,7 @@ def test_outside_torch() -> None:
 
 @pytest.mark.two_gpus
 def test_two_devices() -> None:
-    """Each device has its own sum, and a variable on both has a holder on each."""
+    """Each device has an exact sum, and a variable on both devices has a holder on each."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -226,36 +230,36 @@ def test_two_devices() -> None:
 
 @pytest.fixture
 def kernel(kernel: Kernel) -> Kernel:
-    """The same, with torch loaded in In[2]."""
+    """Return the same kernel, in which In[2] imported torch."""
     kernel.ok("import torch, gpuwidget; from torch import nn")
     return kernel
 
 
 def used() -> int:
-    """MiB in use on GPU 0, as nvidia-smi has it."""
+    """Return the MiB in use on GPU 0, from nvidia-smi."""
     return int(nvidia_smi("memory.used")[0][0])
 
 
-def held(kernel: Kernel) -> dict[str, tuple[int, int | None]]:
-    """Bytes and cell by first name; the sums by holder and by cell are torch's."""
-    look = "[gpuwidget.holders() for _ in range(1)][0]"
+def holders(kernel: Kernel) -> dict[str, tuple[int, int | None]]:
+    """Return each holder's bytes and cell by its first name, once the sums match torch's."""
+    query = "[gpuwidget.holders() for _ in range(1)][0]"
     exact = (
         f"(lambda found: (sum(h.bytes for h in found if h.kind != 'outside torch') == "
-        f"sum(c.bytes for c in found.cells) == torch.cuda.memory_allocated()))({look})"
+        f"sum(c.bytes for c in found.cells) == torch.cuda.memory_allocated()))({query})"
     )
     assert kernel.value(exact) == "True"
-    rows: list[Any] = eval(kernel.value(f"[(h.names, h.kind, h.bytes, h.cell) for h in {look}]"))
+    rows: list[Any] = eval(kernel.value(f"[(h.names, h.kind, h.bytes, h.cell) for h in {query}]"))
     return {names[0] if names else kind: (size, cell) for names, kind, size, cell in rows}
 
 
 def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
-    """What %gpu free offers is what torch lets go of, and what it says was given back is nvidia-smi's."""
+    """%gpu free frees what it listed, and the memory that it states to be returned matches nvidia-smi."""
     kernel.ok("kept = torch.empty(1024**3, dtype=torch.uint8, device='cuda')")
     kernel.ok("torch.empty(2 * 1024**3, dtype=torch.uint8, device='cuda').view(1024, -1)")
     kernel.run(
         "def fail():\n    data = torch.empty(3 << 30, dtype=torch.uint8, device='cuda')\n    1 / 0\nfail()"
     )
-    found = held(kernel)
+    found = holders(kernel)
     assert found["the last error's traceback"] == (3 * GIB, 5)
     assert found["Out[4]"] == (2 * GIB, 4)
     assert found["kept"] == (GIB, 3)
@@ -267,7 +271,7 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
     freed = before - used()
     assert "Released 5.0 GiB of tensors." in done
     assert freed * MIB == pytest.approx(5 * GIB, abs=64 * MIB)
-    # In a container whose process ids are not the host's, the driver's figure is everybody's.
+    # In a container whose process ids differ from the host's, the driver's number covers all processes.
     own, whole = (
         "Given back: 5.0 GiB on GPU 0, as the driver sees it.",
         "5.0 GiB by torch's count; by the driver's",
@@ -277,23 +281,23 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
 
 
 def test_out_of_memory_leaves_nothing_after_free(kernel: Kernel) -> None:
-    """A training step that ran out of memory: its frames are what is freed, and the model stays."""
+    """%gpu free frees the frames of a training step that ran out of memory, and the model stays."""
     kernel.ok("model = nn.Linear(1000, 1000, device='cuda')")
     failed = kernel.run(
         "def step(n):\n    kept = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda')]\n"
         "    kept.append(torch.empty(1 << 50, dtype=torch.uint8, device='cuda'))\nstep(1)"
     )
     assert failed.reply["ename"] == "OutOfMemoryError"
-    assert held(kernel)["the last error's traceback"][0] == GIB
+    assert holders(kernel)["the last error's traceback"][0] == GIB
     kernel.ok("%gpu free --yes")
-    found = held(kernel)
+    found = holders(kernel)
     assert found["model"][1] == 3
     assert "the last error's traceback" not in found
     assert kernel.value("torch.cuda.memory_allocated() < 10 * 1024**2") == "True"
 
 
 def test_cells_of_a_training(kernel: Kernel) -> None:
-    """Model and optimizer stay their cells' through many steps, each with thousands of temporaries."""
+    """Model and optimizer belong to their cells after many steps, each with thousands of temporaries."""
     kernel.ok("model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()")
     kernel.ok(
         "optimizer = torch.optim.AdamW(model.parameters()); batch = torch.randn(256, 1024, device='cuda')"
@@ -305,7 +309,7 @@ def test_cells_of_a_training(kernel: Kernel) -> None:
     kernel.ok(train.format(n=1))
     for _ in range(3):
         kernel.ok(train.format(n=20))
-    found = held(kernel)
+    found = holders(kernel)
     assert (found["model"][1], found["batch"][1], found["optimizer"][1]) == (3, 4, 5)
     assert found["loss"][1] == 8
     lines = kernel.ok("%gpu memory --cells").displayed.splitlines()
@@ -313,17 +317,17 @@ def test_cells_of_a_training(kernel: Kernel) -> None:
 
 
 def test_a_storage_that_outlives_its_memory(kernel: Kernel) -> None:
-    """A storage resized to nothing, as FSDP does it: what lies at its address next is the next cell's."""
+    """A storage resized to 0, as FSDP does: the next tensor at its address belongs to the next cell."""
     kernel.ok("x = torch.empty(1 << 24, device='cuda')")
     kernel.ok(
         "address = x.data_ptr()\nx.untyped_storage().resize_(0)\ny = torch.empty(1 << 24, device='cuda')"
     )
     assert kernel.value("y.data_ptr() == address") == "True"
-    assert held(kernel)["y"] == (64 * MIB, 4)
+    assert holders(kernel)["y"] == (64 * MIB, 4)
 
 
-def test_a_watched_cell_says_what_it_left_behind(kernel: Kernel) -> None:
-    """The card's holders are this cell's, and add up to the rise of torch's allocated memory."""
+def test_the_holders_of_a_watched_cell(kernel: Kernel) -> None:
+    """The card's holders come from this cell, and add up to the rise of torch's allocated memory."""
     kernel.ok("before = torch.empty(1 << 20, device='cuda')")
     cell = "%%gpuwatch\nx = torch.empty(1 << 28, device='cuda'); y = x[5:]\n(x[:1000] * 2).sum().item()"
     ran = kernel.ok(cell)

@@ -1,4 +1,4 @@
-"""On a real GPU: what a Prometheus reads, scraped without a viewer, against nvidia-smi."""
+"""On a real GPU: the metrics that Prometheus scrapes, without a viewer, against nvidia-smi."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _READY_S = 60.0
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[urllib.request.Request]:
-    """The route of a Jupyter server that sees this machine's GPUs."""
+def metrics_request(tmp_path: Path) -> Iterator[urllib.request.Request]:
+    """Return a request for the metrics of a Jupyter server that samples this machine's GPUs."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -63,9 +63,9 @@ def address(tmp_path: Path) -> Iterator[urllib.request.Request]:
         server.wait(timeout=30)
 
 
-def test_the_first_scrape_is_what_nvidia_smi_says(address: urllib.request.Request) -> None:
-    """Memory, power limit and temperature of each GPU, in base units; the energy counter is there at once."""
-    with urllib.request.urlopen(address, timeout=10) as answer:
+def test_the_first_scrape_matches_nvidia_smi(metrics_request: urllib.request.Request) -> None:
+    """Memory, power limit and temperature of each GPU match in base units; the energy counter exists."""
+    with urllib.request.urlopen(metrics_request, timeout=10) as answer:
         text = answer.read().decode()
     rows = nvidia_smi("uuid,memory.total,memory.used,temperature.gpu,enforced.power.limit")
     found: dict[str, dict[str, float]] = {row[0]: {} for row in rows}

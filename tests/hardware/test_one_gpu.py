@@ -1,4 +1,4 @@
-"""On a real GPU: what gpuwidget says against torch, nvidia-smi and the driver's own counters."""
+"""On a real GPU: gpuwidget's numbers against torch, nvidia-smi and the driver's counters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ GIB = 1024**3
 
 
 def sample_now() -> Any:
-    """What gpuwidget says of the GPUs, in a process that does not use them."""
+    """Return a sample, taken in a process that does not use the GPUs."""
     return run_program("import dataclasses, gpuwidget\nresult = dataclasses.asdict(gpuwidget.sample())")
 
 
-def test_identity_is_nvidia_smis() -> None:
-    """Index, UUID, name, bus id, memory and driver are those nvidia-smi prints."""
+def test_gpu_identity_matches_nvidia_smi() -> None:
+    """Index, UUID, name, bus id, memory and driver are those that nvidia-smi prints."""
     sample = sample_now()
     rows = nvidia_smi("index,uuid,name,pci.bus_id,memory.total,compute_cap,driver_version")
     assert [
@@ -36,8 +36,8 @@ def test_identity_is_nvidia_smis() -> None:
     ] == rows
 
 
-def test_readings_are_nvidia_smis() -> None:
-    """Idle memory, temperature, power limit and clock agree with nvidia-smi."""
+def test_readings_match_nvidia_smi() -> None:
+    """Memory, temperature, power limit and power agree with nvidia-smi."""
     rested = nvidia_smi("power.draw.instant")
     sample = sample_now()
     rows = nvidia_smi("memory.used,temperature.gpu,enforced.power.limit,power.draw.instant")
@@ -47,14 +47,14 @@ def test_readings_are_nvidia_smis() -> None:
         assert abs(reading["memory_used"] / MIB - float(used)) <= 2
         assert abs(reading["temperature_c"] - float(temperature)) <= 3
         assert reading["power_limit_w"] == pytest.approx(float(limit))
-        # It falls for a while after the work of the test before.
+        # Power falls for a while after the work of the previous test.
         low, high = sorted((float(before), float(power)))
         assert 0.8 * low <= reading["power_w"] <= 1.2 * high
         assert reading["throttle"] is not None
 
 
 def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
-    """4 GiB made and freed at once are in torch's peak, to the byte, and in no sample needed for it."""
+    """4 GiB that are allocated and freed at once are in torch's peak, to the byte, without a sample."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -73,7 +73,7 @@ def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
 
 
 def test_an_older_peak_and_a_users_reset() -> None:
-    """Both leave the peak exact, and the notes say what happened to the counter."""
+    """The peak is exact despite an older peak and a user's reset, and the notes explain the counter."""
     report = run_program(
         """
         import torch, gpuwidget
@@ -91,7 +91,7 @@ def test_an_older_peak_and_a_users_reset() -> None:
 
 
 def test_watching_opens_no_context_and_imports_no_torch() -> None:
-    """A watched program that uses no GPU leaves none of its own on it."""
+    """Watching a program that uses no GPU opens no context and imports no torch."""
     result = run_program(
         """
         import sys, time, gpuwidget, os
@@ -107,8 +107,8 @@ def test_watching_opens_no_context_and_imports_no_torch() -> None:
     assert all(gpu["torch"] is None for gpu in result["report"]["gpus"])
 
 
-def test_the_first_context_is_told_from_a_leak() -> None:
-    """CUDA's own hundreds of MiB are in the process's memory, not in torch's, and a note says so."""
+def test_the_first_context_is_not_a_leak() -> None:
+    """The CUDA context's memory counts for the process and not for torch, and a note explains it."""
     report = run_program(
         """
         import torch, gpuwidget
@@ -126,8 +126,8 @@ def test_the_first_context_is_told_from_a_leak() -> None:
         assert abs(gpu["process_memory"]["end"] - grown) <= 32 * MIB
 
 
-def test_device_memory_is_nvidia_smis() -> None:
-    """The whole GPU's memory at the run's end is what nvidia-smi prints then."""
+def test_device_memory_matches_nvidia_smi() -> None:
+    """The whole GPU's memory at the end of the run is what nvidia-smi prints then."""
     result = run_program(
         """
         import subprocess, torch, gpuwidget
@@ -142,8 +142,8 @@ def test_device_memory_is_nvidia_smis() -> None:
     assert abs(result["gpu"]["device_memory"]["end"] / MIB - result["smi"]) <= 2
 
 
-def test_a_childs_memory_is_this_process_too() -> None:
-    """What a child process holds counts as this process's, where process ids match."""
+def test_a_childs_memory_counts_for_the_process() -> None:
+    """Memory of a child process counts for this process, where process ids match the host's."""
     result = run_program(
         """
         import subprocess, sys, gpuwidget
@@ -166,7 +166,7 @@ def test_a_childs_memory_is_this_process_too() -> None:
 
 
 def test_energy_against_the_drivers_counter() -> None:
-    """Energy over five seconds of work is within 5 % of the driver's own counter."""
+    """Energy over five seconds of work is within 5 % of the driver's counter."""
     result = run_program(
         """
         import time, torch, gpuwidget, pynvml
@@ -188,7 +188,7 @@ def test_energy_against_the_drivers_counter() -> None:
 
 
 def test_utilization_and_counters_of_a_busy_and_an_idle_gpu() -> None:
-    """Tensor-core work reads near 100 % busy with its tensor activity known; a sleep reads idle."""
+    """Tensor-core work reads as near 100 % busy, with tensor activity; a sleep reads as idle."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -214,8 +214,8 @@ def test_utilization_and_counters_of_a_busy_and_an_idle_gpu() -> None:
     assert busy["power_w"]["mean"] > idle["power_w"]["mean"] + 100
 
 
-def test_the_gpus_tail_is_measured() -> None:
-    """Work queued without a wait goes on after the Python code: the tail says how long."""
+def test_the_gpu_drain_is_measured() -> None:
+    """Work queued without a sync continues after the Python code: the report has the drain's duration."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -236,7 +236,7 @@ def test_the_gpus_tail_is_measured() -> None:
 
 
 def test_an_out_of_memory_error_is_counted() -> None:
-    """The run's OOMs and cache flushes are those torch counted."""
+    """The run's out-of-memory errors are those that torch counted."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -254,7 +254,7 @@ def test_an_out_of_memory_error_is_counted() -> None:
     assert (result["cell"]["status"], result["cell"]["gpu_tail_s"]) == ("error", None)
 
 
-def test_watching_does_not_initialise_a_graph_capture_error() -> None:
+def test_watching_breaks_no_graph_capture() -> None:
     """CUDA graphs are captured in a watched run as without it."""
     result = run_program(
         """
@@ -276,7 +276,7 @@ def test_watching_does_not_initialise_a_graph_capture_error() -> None:
 
 
 def test_the_command_line_shows_the_gpu() -> None:
-    """`gpuwidget` prints the GPU and who is on it."""
+    """`gpuwidget` prints the GPU."""
     result = run_program(
         """
         import subprocess, sys, torch

@@ -1,4 +1,4 @@
-"""Out of memory for real: the card names who holds what, and what it advises lets the same cell run."""
+"""Real out-of-memory errors: the card lists the memory's holders, and its fixes let the same cell run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ torch.cuda.set_per_process_memory_fraction(LIMIT * 2**30 / total)
 
 @pytest.fixture
 def start(start_kernel: Callable[..., Kernel]) -> Callable[..., Kernel]:
-    """Starts kernels in which torch may have so many GiB of the first GPU, with gpuwidget loaded."""
+    """Return a function that starts a kernel with gpuwidget, whose torch may use ``limit`` GiB of GPU 0."""
 
     def start(limit: float, **environment: str) -> Kernel:
         kernel = start_kernel(CUDA_VISIBLE_DEVICES="0", **environment)
@@ -33,7 +33,7 @@ def start(start_kernel: Callable[..., Kernel]) -> Callable[..., Kernel]:
 
 
 def card(ran: Ran) -> str:
-    """The text of the one card under the traceback."""
+    """Return the text of the one card below the traceback."""
     assert ran.reply["status"] == "error"
     assert ran.reply["ename"] == "OutOfMemoryError", ran.reply
     kinds = [message.type for message in ran.messages]
@@ -45,8 +45,8 @@ def card(ran: Ran) -> str:
     return re.sub(r" {2,}", "  ", text)
 
 
-def test_who_holds_it_and_what_helps(start: Callable[..., Kernel]) -> None:
-    """Variables, old results and the error's frames with their sizes; each remedy lets the cell run."""
+def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
+    """Variables, old results and the error's frames are listed with sizes; each fix lets the cell run."""
     kernel = start(6)
     kernel.ok("model = gib(2)")
     kernel.ok("cache = [gib(0.75), gib(0.75)]")
@@ -63,12 +63,12 @@ def test_who_holds_it_and_what_helps(start: Callable[..., Kernel]) -> None:
     ):
         assert line in lines, text
     assert re.search(r"^  Out\[5\] = .*  In \[5\]  1\.0 GiB$", text, re.MULTILINE), text
-    for remedy in ("%gpu free --yes", "%gpu free cache --yes"):
-        assert remedy in text
+    for fix in ("%gpu free --yes", "%gpu free cache --yes"):
+        assert fix in text
     limit = re.search(r"torch\.cuda\.set_per_process_memory_fraction\(.*\)", text)
     assert limit is not None, text
     assert "Make the batch" in text
-    # One after the other, each from the same beginning.
+    # Apply one fix after the other, each from the same state.
     kernel.ok("%gpu free --yes")
     kernel.ok(cell)
     kernel.ok("gib(1)")
@@ -77,7 +77,7 @@ def test_who_holds_it_and_what_helps(start: Callable[..., Kernel]) -> None:
     kernel.ok(cell)
     kernel.ok("cache = [gib(0.75), gib(0.75)]")
     card(kernel.run(cell))
-    # Another error takes the place of this one, so that its frames go; what the notebook keeps stays.
+    # Another error replaces this one and frees its frames; the notebook's other references stay.
     kernel.run("1 / 0")
     kernel.ok("import gc; gc.collect()")
     kernel.ok(limit[0])
@@ -85,7 +85,7 @@ def test_who_holds_it_and_what_helps(start: Callable[..., Kernel]) -> None:
 
 
 def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
-    """The factor that the card gives fits."""
+    """A batch that is smaller by the card's factor fits."""
     kernel = start(4)
     cell = "def step(n):\n    made = []\n    for _ in range(3):\n        made.append(gib(2 / n))\nstep({n})"
     text = card(kernel.run(cell.format(n=1)))
@@ -95,19 +95,19 @@ def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
     kernel.ok(cell.format(n=parts[1]))
 
 
-def test_pieces(start: Callable[..., Kernel]) -> None:
-    """Expandable segments are advised for memory in pieces, under their name here, and then it fits."""
-    pieces = (
+def test_fragmented_memory(start: Callable[..., Kernel]) -> None:
+    """Expandable segments are advised for fragmented memory, by the variable of this torch, and help."""
+    fragment = (
         "kept, fill = [], []\nfor _ in range(4):\n    gib(1)\n    kept.append(gib(0.3)); "
         "fill.append(gib(0.69))\nfill.clear()"
     )
     kernel = start(4.5)
-    kernel.ok(pieces)
+    kernel.ok(fragment)
     text = card(kernel.run("x = gib(1.5)"))
     advice = re.search(r"%env (\w+)=(\S+)", text)
     assert advice is not None, text
     better = start(4.5, **{advice[1]: advice[2]})
-    better.ok(pieces)
+    better.ok(fragment)
     better.ok("x = gib(1.5)")
     kernel = start(4.5)
     kernel.ok("x = gib(4)")
@@ -115,7 +115,7 @@ def test_pieces(start: Callable[..., Kernel]) -> None:
 
 
 def test_an_earlier_error(start: Callable[..., Kernel]) -> None:
-    """What an earlier error's frames still hold is found, and let go of as advised."""
+    """Memory that an earlier error's frames hold is found, and freed by the advised command."""
     kernel = start(4)
     card(kernel.run("def step():\n    big = gib(2.5)\n    gib(2.5)\nstep()"))
     text = card(kernel.run("x = gib(2.5)"))
@@ -125,8 +125,8 @@ def test_an_earlier_error(start: Callable[..., Kernel]) -> None:
     kernel.ok("x = gib(2.5)")
 
 
-def test_the_last_minute_and_the_rest(start: Callable[..., Kernel]) -> None:
-    """Watched, the card has the GPU's course; it names the GPU, and what torch does not know of."""
+def test_the_card_of_a_watched_cell(start: Callable[..., Kernel]) -> None:
+    """After a watched cell, the card has the GPU's memory over time, the GPU and the holders."""
     kernel = start(4)
     text = card(
         kernel.run(
@@ -140,13 +140,13 @@ def test_the_last_minute_and_the_rest(start: Callable[..., Kernel]) -> None:
 
 
 def test_a_real_message_against_the_counters(start: Callable[..., Kernel]) -> None:
-    """All that is read from this torch's own message agrees with what its counters say."""
+    """Every number parsed from this torch's message agrees with its counters."""
     kernel = start(4)
     kernel.ok("x = gib(3)")
     kernel.run("gib(2)")
     kernel.ok(
         "import sys\nfrom gpuwidget.measure.out_of_memory import parse_message\n"
-        "said = parse_message(str(sys.last_value))\n"
+        "parsed = parse_message(str(sys.last_value))\n"
         "stats = torch.cuda.memory_stats()\nfree, total = torch.cuda.mem_get_info()"
     )
     for name, exact in (
@@ -156,5 +156,5 @@ def test_a_real_message_against_the_counters(start: Callable[..., Kernel]) -> No
         ("allocated", "stats['allocated_bytes.all.current']"),
         ("unallocated", "stats['reserved_bytes.all.current'] - stats['allocated_bytes.all.current']"),
     ):
-        assert kernel.value(f"said.{name}.low <= {exact} <= said.{name}.high") == "True", name
-    assert kernel.value("said.index") == "0"
+        assert kernel.value(f"parsed.{name}.low <= {exact} <= parsed.{name}.high") == "True", name
+    assert kernel.value("parsed.index") == "0"

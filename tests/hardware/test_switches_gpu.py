@@ -1,4 +1,4 @@
-"""On a real GPU: torch's switches change what they say, and nothing else of the process."""
+"""On a real GPU: PyTorch settings change what they name, and nothing else in the process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRODUCT = """\
 a = torch.rand(512, 512, dtype=torch.float64, device="cuda")
 b = torch.rand(512, 512, dtype=torch.float64, device="cuda")
 print(bool(((a.float() @ b.float()).double() - a @ b).abs().max() > 2e-3))"""
-"""Whether a float32 product is as far off as TF32's ten bits make it: each of the 512 sums is near 128."""
+"""Prints whether a float32 product has TF32's error: each of its sums of 512 products is near 128."""
 CONVOLUTION = """\
 a = torch.rand(1, 64, 32, 32, dtype=torch.float64, device="cuda")
 b = torch.rand(64, 64, 3, 3, dtype=torch.float64, device="cuda")
@@ -23,19 +23,19 @@ print(bool((torch.nn.functional.conv2d(a.float(), b.float()).double().cpu() - ex
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel of its own with gpuwidget and torch loaded."""
+    """Return a kernel with gpuwidget and torch loaded."""
     made = start_kernel()
     made.ok("%load_ext gpuwidget\nimport os, torch")
     return made
 
 
-def wish(kernel: Kernel, name: str, value: str) -> None:
-    """As the panel does."""
+def set_switch(kernel: Kernel, name: str, value: str) -> None:
+    """Set a switch as the panel does."""
     assert kernel.answer_to(ask="set_switch", name=name, value=value)["status"] == "ok"
 
 
-def test_setting_and_reading_start_no_cuda(kernel: Kernel) -> None:
-    """All six, in each of their choices: no context, no memory."""
+def test_switches_do_not_initialize_cuda(kernel: Kernel) -> None:
+    """Setting all six switches initializes no CUDA."""
     for name, value in (
         ("cudnn.enabled", "off"),
         ("cudnn.benchmark", "on"),
@@ -44,26 +44,26 @@ def test_setting_and_reading_start_no_cuda(kernel: Kernel) -> None:
         ("matmul.precision", "high"),
         ("deterministic", "warn"),
     ):
-        wish(kernel, name, value)
+        set_switch(kernel, name, value)
     assert kernel.ok("print(torch.cuda.is_initialized())").text == "False\n"
 
 
-def test_matmul_precision_is_the_gpu_s(kernel: Kernel) -> None:
-    """With high, products lose the bits that TF32 has not; with highest they have them again."""
+def test_matmul_precision(kernel: Kernel) -> None:
+    """With high, products lose the bits that TF32 lacks; with highest they regain them."""
     if kernel.ok("print(torch.cuda.get_device_capability() < (8, 0))").text == "True\n":
         pytest.skip("this GPU has no TF32")
     assert kernel.ok(PRODUCT).text == "False\n"
-    wish(kernel, "matmul.precision", "high")
+    set_switch(kernel, "matmul.precision", "high")
     assert kernel.ok(PRODUCT).text == "True\n"
-    wish(kernel, "matmul.precision", "highest")
+    set_switch(kernel, "matmul.precision", "highest")
     assert kernel.ok(PRODUCT).text == "False\n"
 
 
-def test_cudnn_tf32_is_off_also_where_all_of_torch_was_set_to_it(kernel: Kernel) -> None:
-    """The panel's off wins over what the user's code has said for everything."""
+def test_cudnn_tf32_overrides_a_global_setting(kernel: Kernel) -> None:
+    """The panel's off overrides a precision that user code set for all of torch."""
     if kernel.ok("print(torch.cuda.get_device_capability() < (8, 0))").text == "True\n":
         pytest.skip("this GPU has no TF32")
     kernel.ok("if hasattr(torch.backends, 'fp32_precision'): torch.backends.fp32_precision = 'tf32'")
     assert kernel.ok(CONVOLUTION).text == "True\n"
-    wish(kernel, "cudnn.tf32", "off")
+    set_switch(kernel, "cudnn.tf32", "off")
     assert kernel.ok(CONVOLUTION).text == "False\n"

@@ -1,4 +1,4 @@
-"""On two real GPUs: which is which, whatever CUDA_VISIBLE_DEVICES says."""
+"""On two real GPUs: devices map to the right GPUs, whatever CUDA_VISIBLE_DEVICES is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GIB = 1024**3
 
 @pytest.mark.parametrize("visible", ["0,1", "1,0", "1"])
 def test_cuda_devices_are_joined_by_uuid(visible: str) -> None:
-    """cuda:0's memory is on the GPU that CUDA_VISIBLE_DEVICES puts first, and on no other."""
+    """Memory of cuda:0 is on the GPU that CUDA_VISIBLE_DEVICES puts first, and on no other."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -24,18 +24,18 @@ def test_cuda_devices_are_joined_by_uuid(visible: str) -> None:
     )
     first = int(visible.split(",")[0])
     uuids = [row[0] for row in nvidia_smi("uuid")]
-    on = result[first]
-    off = result[1 - first]
-    assert (on["uuid"], on["torch_device"], on["shown"]) == (uuids[first], "cuda:0", True)
-    assert on["torch"]["allocated"]["end"] == 5 * GIB
-    assert on["device_memory"]["end"] - on["device_memory"]["start"] > 5 * GIB
-    assert off["device_memory"]["end"] - off["device_memory"]["start"] < GIB
-    assert off["shown"] is False
-    assert off["torch_device"] == ("cuda:1" if "," in visible else None)
+    used = result[first]
+    unused = result[1 - first]
+    assert (used["uuid"], used["torch_device"], used["shown"]) == (uuids[first], "cuda:0", True)
+    assert used["torch"]["allocated"]["end"] == 5 * GIB
+    assert used["device_memory"]["end"] - used["device_memory"]["start"] > 5 * GIB
+    assert unused["device_memory"]["end"] - unused["device_memory"]["start"] < GIB
+    assert unused["shown"] is False
+    assert unused["torch_device"] == ("cuda:1" if "," in visible else None)
 
 
 def test_gpu_option_by_cuda_name() -> None:
-    """cuda:0 under CUDA_VISIBLE_DEVICES=1,0 is nvidia-smi's GPU 1, before CUDA is up and after."""
+    """With CUDA_VISIBLE_DEVICES=1,0, cuda:0 is nvidia-smi's GPU 1, before and after CUDA starts."""
     result = run_program(
         """
         import gpuwidget
@@ -52,7 +52,7 @@ def test_gpu_option_by_cuda_name() -> None:
 
 
 def test_no_context_is_opened_on_the_other_gpu() -> None:
-    """Waiting for the GPU at a run's end touches only devices in use."""
+    """The wait for the GPU at the end of a run touches only devices in use."""
     result = run_program(
         """
         import torch, gpuwidget

@@ -1,4 +1,4 @@
-"""On a real GPU: child processes' memory, cells that wait for room, two runs compared."""
+"""On a real GPU: memory of child processes, cells that wait for free memory, and two runs compared."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ pytestmark = pytest.mark.gpu
 
 GIB = 1024**3
 CHILD = "import torch; x = torch.empty(2 * 1024**3, dtype=torch.uint8, device='{device}'); print(); input()"
-"""Holds two GiB on a device until it is told to end."""
+"""Holds 2 GiB on a device until a line arrives on stdin."""
 
 
-def holding(gib: int) -> subprocess.Popen[str]:
-    """Another process that holds so much of GPU 0, once it does."""
+def start_holder(gib: int) -> subprocess.Popen[str]:
+    """Start another process and return it once it holds this many GiB of GPU 0."""
     code = CHILD.format(device="cuda:0").replace("2 * 1024", f"{gib} * 1024")
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -29,13 +29,13 @@ def holding(gib: int) -> subprocess.Popen[str]:
 
 
 def free_now() -> int:
-    """Bytes that nvidia-smi calls free on GPU 0."""
+    """Return the bytes that nvidia-smi reports free on GPU 0."""
     return int(nvidia_smi("memory.free")[0][0]) * 1024**2
 
 
 @HOST_PIDS
-def test_memory_of_a_child_is_the_runs() -> None:
-    """What a subprocess holds with CUDA is in the peak, its context included, and the report names it."""
+def test_memory_of_a_child_counts_for_the_run() -> None:
+    """The peak contains a child's CUDA memory with its context, and the report lists the child."""
     result = run_program(
         f"""
         import subprocess, sys, time, gpuwidget
@@ -56,7 +56,7 @@ def test_memory_of_a_child_is_the_runs() -> None:
 
 @HOST_PIDS
 def test_memory_under_torchrun(tmp_path: Path) -> None:
-    """torchrun's worker, a child of its agent in a session of its own, belongs to the run that started it."""
+    """Memory of torchrun's worker counts for the run, though torchrun starts it in another session."""
     script = tmp_path / "worker.py"
     script.write_text(
         "import time, torch\n"
@@ -79,7 +79,7 @@ def test_memory_under_torchrun(tmp_path: Path) -> None:
 @HOST_PIDS
 @pytest.mark.two_gpus
 def test_a_gpu_that_only_a_child_used() -> None:
-    """It is shown beside the one that this process used."""
+    """A GPU that only a child process used is shown beside the one that this process used."""
     result = run_program(
         f"""
         import subprocess, sys, time, torch, gpuwidget
@@ -99,19 +99,19 @@ def test_a_gpu_that_only_a_child_used() -> None:
     assert [note for note in result["notes"] if note.startswith("GPU 1: the memory of this process is that")]
 
 
-def test_a_cell_waits_for_room(kernel: Kernel) -> None:
-    """A cell that needs more than is free begins when another process gives it back, and not before."""
-    other = holding(4)
+def test_a_cell_waits_for_free_memory(kernel: Kernel) -> None:
+    """A cell that needs more memory than is free starts once another process frees it, not before."""
+    other = start_holder(4)
     try:
         need = free_now() // GIB + 2
         refused = kernel.run(f"%%gpuwatch --need {need}GiB --gpu 0\nran = True")
         assert refused.reply["ename"] == "UsageError"
         assert "free, held by" in refused.text or "GiB free." in refused.text
         request = kernel.send(f"%%gpuwatch --need {need}GiB --gpu 0 --wait 2m\n6 * 7")
-        waiting = kernel.wait_for_message(
+        message_found = kernel.wait_for_message(
             request, lambda message: message.is_live and "Waiting for" in str(message.content)
         )
-        assert waiting is not None
+        assert message_found is not None
         other.communicate("\n")
         ran = kernel.wait(request)
         assert ran.result == "42"
@@ -121,8 +121,8 @@ def test_a_cell_waits_for_room(kernel: Kernel) -> None:
         other.communicate()
 
 
-def test_the_notebooks_own_cache_is_room(kernel: Kernel) -> None:
-    """What torch's empty cache here would give back serves the cell: torch gets all that was promised."""
+def test_the_notebooks_cache_counts_as_free(kernel: Kernel) -> None:
+    """--need counts this notebook's empty torch cache, and torch can allocate all that was promised."""
     kernel.ok("import torch\nx = torch.empty(8 * 2**30, dtype=torch.uint8, device='cuda:0')\ndel x")
     need = free_now() // GIB + 4
     refused = kernel.run(f"%%gpuwatch --need {need + 6}GiB --gpu 0\n1")
@@ -137,8 +137,8 @@ def test_the_notebooks_own_cache_is_room(kernel: Kernel) -> None:
     assert "--need also counted 8.0 GiB of this notebook's empty torch cache" in ran.cards[0]["text/plain"]
 
 
-def test_what_the_driver_keeps_is_never_waited_for(kernel: Kernel) -> None:
-    """A cell that would need it is refused at once, with how much that is."""
+def test_memory_that_the_driver_reserves(kernel: Kernel) -> None:
+    """A cell that needs memory that the driver reserves fails at once, with the reserved amount."""
     total, kept = (int(nvidia_smi(name)[0][0]) for name in ("memory.total", "memory.reserved"))
     ran = kernel.run(f"%%gpuwatch --need {total - kept // 2}MiB --gpu 0 --wait 1h\n1")
     assert ran.reply["ename"] == "UsageError"
@@ -146,7 +146,7 @@ def test_what_the_driver_keeps_is_never_waited_for(kernel: Kernel) -> None:
 
 
 def test_two_runs_compared() -> None:
-    """Twice the memory and twice the work come out as such."""
+    """A comparison shows twice the memory and twice the work."""
     result = run_program(
         """
         import time, torch, gpuwidget

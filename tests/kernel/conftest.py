@@ -1,4 +1,4 @@
-"""Kernels for the tests: a pair that runs the same cells, plain and watched, and single ones on demand."""
+"""Kernels for the tests: a pair that runs the same cells, plain and watched, and single kernels."""
 
 from __future__ import annotations
 

@@ -23,19 +23,19 @@ LABELS = {
         *("TF32 off", "TF32 on", "without cuDNN", "with cuDNN", "the search", "after the search"),
     ],
 }
-"""Labels of the watched cells, by notebook."""
+"""Labels of the watched cells per notebook."""
 
 FOUND = {path.stem: path for path in notebooks()}
 EACH = pytest.mark.parametrize("name", LABELS)
 
 
 def read(path: Path) -> Any:
-    """The notebook."""
+    """Return the notebook."""
     return nbformat.read(path, as_version=4)
 
 
 def test_all_notebooks_are_tested() -> None:
-    """Each shipped notebook is run by these tests, or is the quickstart."""
+    """These tests run each shipped notebook but the quickstart."""
     assert set(FOUND) == {*LABELS, "quickstart"}
 
 
@@ -43,7 +43,7 @@ def test_all_notebooks_are_tested() -> None:
 @pytest.mark.parametrize("source", ["replay", "none"])
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (TORCH=0)")
 def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a recording, and without a GPU, each cell succeeds and each watched one has its card."""
+    """With a recording, and without a GPU, each cell succeeds and each watched cell has its card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook = read(FOUND[name])
     NotebookClient(notebook, timeout=200).execute()
@@ -51,7 +51,7 @@ def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.Monke
     assert [report["cell"]["label"] for report in found] == LABELS[name]
     assert {report["cell"]["status"] for report in found} == {"ok"}
     assert {report["source"]["kind"] for report in found} == {source}
-    # A cell may be meant to fail on a GPU; without one, none does.
+    # Some cells fail on a GPU on purpose; without a GPU, none fails.
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert [output for output in outputs if output["output_type"] == "error"] == []
     texts = [output.get("data", {}).get("text/plain", "") for output in outputs]
@@ -66,7 +66,7 @@ def lines(cell: Any) -> list[str]:
 
 @EACH
 def test_committed_outputs_are_from_a_real_gpu(name: str) -> None:
-    """The outputs were measured on an H200 in one run, without a recording."""
+    """The committed outputs were measured on an H200 in one run, without a recording."""
     notebook = read(FOUND[name])
     assert "widgets" not in notebook.metadata
     found = reports(notebook)

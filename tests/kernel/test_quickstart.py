@@ -14,6 +14,7 @@ REPORT = "application/vnd.gpuwidget.report+json"
 
 
 def reports(notebook: Any) -> list[dict[str, Any]]:
+    """Return the reports in a notebook's outputs."""
     return [
         output["data"][REPORT]
         for cell in notebook.cells
@@ -24,7 +25,7 @@ def reports(notebook: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("source", ["replay", "none"])
 def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a recording, and without a GPU, each cell succeeds and each watched one has its card."""
+    """With a recording, and without a GPU, each cell succeeds and each watched cell has its card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=200).execute()
@@ -39,7 +40,7 @@ def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_committed_outputs_are_from_a_real_gpu() -> None:
-    """The outputs were measured on an H200: exact peak, energy, without a recording."""
+    """The committed outputs were measured on an H200, with an exact peak and energy, not replayed."""
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     assert sum(cell.cell_type == "code" for cell in notebook.cells) == 5
     training, gone, phases = reports(notebook)

@@ -8,7 +8,8 @@ values of its GPU unless it sets others, and ``ok`` makes a call succeed that fa
 - ``gpu.0.util=97`` ``gpu.0.memory_util=40``: percent
 - ``gpu.0.memory_used=B`` ``.memory_total`` ``.memory_reserved``: bytes
 - ``gpu.0.power=650`` ``.power_average`` ``.power_limit``: watts; the energy counter integrates ``power``
-- ``gpu.0.temperature`` ``.memory_temperature`` ``.sm_clock`` ``.pstate`` ``.throttle``: in NVML's units
+- ``gpu.0.temperature`` ``.memory_temperature`` ``.sm_clock`` ``.pstate`` ``.throttle`` ``.fan``
+  ``.memory_clock`` ``.encoder`` ``.decoder``: in NVML's units
 - ``gpu.0.energy=2706.5``: joules that the counter starts from
 - ``gpu.0.window=0.2`` ``gpu.0.samples=70``: the utilization samples that the driver keeps
 - ``gpu.0.compute=self:1048576 4711``: pid:bytes; ``self`` is the caller; no bytes: unknown

@@ -469,6 +469,33 @@ result nvmlDeviceGetFieldValues(device *of, int count, field_value *values) {
 
 NUMBER(nvmlDeviceGetPowerUsage, of, unsigned, "power_average", 75, 1000)
 NUMBER(nvmlDeviceGetEnforcedPowerLimit, of, unsigned, "power_limit", 700, 1000)
+/* As on a server GPU without a fan, unless the scenario gives it a speed. */
+result nvmlDeviceGetFanSpeed(device *of, unsigned *out) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    double speed;
+    LOCKED(speed = number(of, "fan", -1));
+    if (speed < 0) return NOT_SUPPORTED;
+    *out = (unsigned)speed;
+    return SUCCESS;
+}
+
+result nvmlDeviceGetEncoderUtilization(device *of, unsigned *out, unsigned *period) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    *period = 166666;
+    LOCKED(*out = (unsigned)number(of, "encoder", 0));
+    return SUCCESS;
+}
+
+result nvmlDeviceGetDecoderUtilization(device *of, unsigned *out, unsigned *period) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    *period = 166666;
+    LOCKED(*out = (unsigned)number(of, "decoder", 0));
+    return SUCCESS;
+}
+
 NUMBER(nvmlDeviceGetPerformanceState, of, unsigned, "pstate", 0, 1)
 NUMBER(nvmlDeviceGetCurrentClocksEventReasons, of, unsigned long long, "throttle", 1, 1)
 NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, of, unsigned long long, "throttle", 1, 1)
@@ -491,8 +518,8 @@ result nvmlDeviceGetTemperatureV(device *of, int out[3]) {
 result nvmlDeviceGetClockInfo(device *of, unsigned type, unsigned *out) {
     BEGIN(of);
     WHOLE_GPU_ONLY(of);
-    if (type != 1) return NOT_SUPPORTED;
-    LOCKED(*out = (unsigned)number(of, "sm_clock", 345));
+    if (type != 1 && type != 2) return NOT_SUPPORTED;
+    LOCKED(*out = (unsigned)(type == 1 ? number(of, "sm_clock", 345) : number(of, "memory_clock", 3201)));
     return SUCCESS;
 }
 

@@ -14,7 +14,7 @@ from helpers_samples import h200, reading, sample
 from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import Sample
 from gpuwidget.server.history import HistoryStore
-from gpuwidget.server.history_metrics import ACTIVITY_METRICS, METRICS
+from gpuwidget.server.history_metrics import ACTIVITY_METRICS, METRICS, READING_METRICS
 from gpuwidget.server.history_query import MAX_POINTS, HistoryQuery
 
 ONE, OTHER = h200(0), h200(1)
@@ -165,8 +165,9 @@ def test_every_metric_is_stored() -> None:
     """All metrics of a reading and its activity are stored, by their field names."""
     store = HistoryStore(600.0, RATE_S)
     activity = Activity(EPOCH, EPOCH + 1, *(float(number) for number in range(len(ACTIVITY_METRICS))))
-    store.add(at(0.0, 0, activity=activity))
-    store.add(at(0.2, 0, activity=None))
+    known = dict.fromkeys(READING_METRICS, 1.0)
+    store.add(at(0.0, 0, **known, activity=activity))
+    store.add(at(0.2, 0, **known, activity=None))
     _, metrics, _ = course(store, 0.0, 1.0, *METRICS)
     assert list(metrics[ONE.uuid]) == list(METRICS)
     assert [metrics[ONE.uuid][name]["mean"] for name in ACTIVITY_METRICS] == [

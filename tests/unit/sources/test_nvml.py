@@ -7,10 +7,10 @@ from pathlib import Path
 import pynvml
 import pytest
 from helpers_nvml import H200_MEMORY, STRANGER, UUIDS, Machine, run_in_subprocess
+from helpers_samples import status_readings
 from nvml_standin import Standin
 
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.readings import StatusReadings
 from gpuwidget.sources import nvml_messages
 
 # -- who is there ----------------------------------------------------------------------------------------
@@ -178,7 +178,18 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
     assert inventory.origin.cuda_driver == "11.4"
     (gpu,) = inventory.gpus
     assert source.read_fast(gpu).missing == {}
-    assert source.read_status(gpu) == StatusReadings(700.0, 29.0, 33.0, 345.0, 0, ("power cap",), {})
+    assert source.read_status(gpu) == status_readings(
+        {"fan_speed": "not supported by this GPU"},
+        power_limit_w=700.0,
+        temperature_c=29.0,
+        memory_temperature_c=33.0,
+        sm_clock_mhz=345.0,
+        memory_clock_mhz=3201.0,
+        pstate=0,
+        decoder_utilization=0.0,
+        encoder_utilization=0.0,
+        throttle=("power cap",),
+    )
     assert source.read_processes(gpu) == (Process(STRANGER, "compute", 1, None, None, None),)
     assert source.read_slow(gpu).missing == {}
     assert source.read_activity(gpu) is None

@@ -9,9 +9,10 @@ from pathlib import Path
 import pynvml
 import pytest
 from helpers_nvml import EPOCH, GIB, H200_RESERVED, Hung, Machine
+from helpers_samples import status_readings
 from nvml_standin import build
 
-from gpuwidget.model.readings import FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.readings import FastReadings, SlowReadings
 from gpuwidget.sources import nvml_messages
 from gpuwidget.system import processes
 
@@ -159,20 +160,35 @@ def test_a_gpu_with_unified_memory_shows_the_hosts(
 
 
 def test_status_readings(machine: Machine) -> None:
-    """Temperatures, clock, P-state, limit and throttle reasons, in six calls."""
+    """Every status metric and the throttle reasons, in ten calls."""
     machine.says(
         "gpu.0.power_limit=650",
         "gpu.0.temperature=61",
         "gpu.0.memory_temperature=72",
         "gpu.0.sm_clock=1755",
         "gpu.0.pstate=2",
+        "gpu.0.fan=42",
+        "gpu.0.memory_clock=3201",
+        "gpu.0.encoder=12",
+        "gpu.0.decoder=7",
         "gpu.0.throttle=4",
     )
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_status(gpu) == StatusReadings(650.0, 61.0, 72.0, 1755.0, 2, ("power cap",), {})
-    assert sum(machine.calls().values()) == 6
+    assert source.read_status(gpu) == status_readings(
+        power_limit_w=650.0,
+        temperature_c=61.0,
+        memory_temperature_c=72.0,
+        sm_clock_mhz=1755.0,
+        pstate=2,
+        fan_speed=42.0,
+        memory_clock_mhz=3201.0,
+        encoder_utilization=12.0,
+        decoder_utilization=7.0,
+        throttle=("power cap",),
+    )
+    assert sum(machine.calls().values()) == 10
 
 
 def test_every_status_value_can_be_missing(machine: Machine) -> None:
@@ -183,23 +199,24 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
         "gpu.0.field.82=error 3",
         "gpu.0.nvmlDeviceGetClockInfo=error 10",
         "gpu.0.pstate=32",
+        "gpu.0.nvmlDeviceGetFanSpeed=error 3",
+        "gpu.0.nvmlDeviceGetEncoderUtilization=error 3",
+        "gpu.0.nvmlDeviceGetDecoderUtilization=error 3",
         "gpu.0.nvmlDeviceGetCurrentClocksEventReasons=error 999",
     )
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_status(gpu) == StatusReadings(
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
+    assert source.read_status(gpu) == status_readings(
         {
             "power_limit_w": "not supported by this GPU",
             "temperature_c": "this user or container may not read it",
             "memory_temperature_c": "not supported by this GPU",
             "sm_clock_mhz": "the driver did not answer in time",
             "pstate": "the driver has no data for it yet",
+            "fan_speed": "not supported by this GPU",
+            "memory_clock_mhz": "the driver did not answer in time",
+            "encoder_utilization": "not supported by this GPU",
+            "decoder_utilization": "not supported by this GPU",
             "throttle": "the driver reports an unknown error",
         },
     )

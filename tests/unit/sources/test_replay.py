@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from helpers_recordings import GPM, SetClock, meta, tick, values, write
+from helpers_samples import status_readings
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.metrics import keys
+from gpuwidget.model.readings import Activity, FastReadings, SlowReadings
 from gpuwidget.sources import open_source
 from gpuwidget.sources.replay import ReplaySource
 
@@ -57,14 +59,14 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
     assert source.read_fast(gpu) == FastReadings(50.0, 5.0, 1024, 100.0, {})
     assert source.read_memory(gpu) == 1024
     assert source.read_processes(gpu) == (Process(7, "compute", 1000, None, None, None),)
-    assert source.read_status(gpu) == StatusReadings(
+    recorded = {"power_limit_w", "temperature_c", "memory_temperature_c", "sm_clock_mhz"}
+    assert source.read_status(gpu) == status_readings(
         power_limit_w=700.0,
         temperature_c=30.0,
         memory_temperature_c=35.0,
         sm_clock_mhz=1980.0,
-        pstate=None,
         throttle=("too hot", "power cap", "idle"),
-        missing={"pstate": NOT_RECORDED},
+        missing=dict.fromkeys(set(keys("status")) - recorded, NOT_RECORDED),
     )
     assert source.read_slow(gpu) == SlowReadings(
         None, 0.2, None, None, None, dict.fromkeys(("energy_j", "ecc_uncorrected", "xid"), NOT_RECORDED)
@@ -93,21 +95,8 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
         assert fast.missing == expected
         assert source.read_memory(gpu) is None
         assert source.read_processes(gpu) is None
-        assert source.read_status(gpu) == StatusReadings(
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            {
-                "power_limit_w": NOT_RECORDED,
-                "temperature_c": NOT_RECORDED,
-                "memory_temperature_c": NOT_RECORDED,
-                "sm_clock_mhz": NOT_RECORDED,
-                "pstate": NOT_RECORDED,
-                "throttle": NOT_RECORDED,
-            },
+        assert source.read_status(gpu) == status_readings(
+            dict.fromkeys((*keys("status"), "throttle"), NOT_RECORDED)
         )
 
 

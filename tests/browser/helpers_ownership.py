@@ -1,4 +1,4 @@
-"""Who holds what, said to one page in the server's place: the rest of its stream is the server's own."""
+"""Memory ownership for one page: the test sends it in place of the server, whose other messages pass."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from playwright.sync_api import Page, WebSocketRoute
 GIB = 1024**3
 
 
-class FakedUsage:
-    """Stands between a page and the server's stream; to be made before the page is loaded."""
+class FakeOwnershipStream:
+    """A proxy between a page and the server's stream; it must exist before the page loads."""
 
     def __init__(self, page: Page) -> None:
         self._routes: list[WebSocketRoute] = []
         self._message: str | None = None
         self.interval: float | None = None
-        """Seconds between samples that the next stream tells; None for the server's own."""
+        """Sampling interval in seconds that the next stream announces; None for the server's interval."""
         self.ahead = 0.0
-        """How much later than they are samples are said to be."""
+        """Seconds that are added to the time of each sample."""
         page.route_web_socket(re.compile("gpuwidget/api/stream"), self._opened)
 
-    def say(self, kernels: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> None:
-        """Say it now, and first of all to a stream that is opened anew."""
+    def send(self, kernels: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> None:
+        """Send the ownership now, and again right after the start of each new stream."""
         usage = {"type": "usage", "time": time.time(), "kernels": kernels, "gpus": gpus}
         self._message = json.dumps(usage)
         for route in self._routes:
             route.send(self._message)
 
     def reopen(self) -> None:
-        """Break the stream off; the page opens it anew."""
+        """Close the stream; the page reconnects."""
         for route in self._routes:
             route.close()
 
@@ -41,23 +41,23 @@ class FakedUsage:
         self._routes = [route]
 
         def from_server(message: str | bytes) -> None:
-            said = json.loads(message)
-            if said["type"] == "hello" and self.interval is not None:
-                said["interval_s"] = self.interval
-            if said["type"] == "sample":
-                said["sample"]["time"] += self.ahead
-            if said["type"] == "changes":
-                said["time"] += self.ahead
-            if said["type"] != "usage":
-                route.send(json.dumps(said))
-            if said["type"] == "hello" and self._message is not None:
+            content = json.loads(message)
+            if content["type"] == "hello" and self.interval is not None:
+                content["interval_s"] = self.interval
+            if content["type"] == "sample":
+                content["sample"]["time"] += self.ahead
+            if content["type"] == "changes":
+                content["time"] += self.ahead
+            if content["type"] != "usage":
+                route.send(json.dumps(content))
+            if content["type"] == "hello" and self._message is not None:
                 route.send(self._message)
 
         server.on_message(from_server)
 
 
 def kernel(identity: str, name: str, **changes: Any) -> dict[str, Any]:
-    """A notebook's kernel that has been idle for a moment; its path is its name."""
+    """Return a notebook's kernel that became idle 5 seconds ago; its path is its name."""
     return {
         "id": identity,
         "spec": "python3",
@@ -70,8 +70,8 @@ def kernel(identity: str, name: str, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def holding(memory: float | None, **changes: Any) -> dict[str, Any]:
-    """Somebody who holds so many GiB, as the driver says."""
+def allocation(memory: float | None, **changes: Any) -> dict[str, Any]:
+    """Return a holder's allocation of this many GiB, as the driver reports it."""
     return {
         **dict.fromkeys(("kernel", "terminal", "pid", "user", "program", "arguments")),
         "memory": None if memory is None else round(memory * GIB),
@@ -79,12 +79,12 @@ def holding(memory: float | None, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def gpu(uuid: str, *holdings: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Who holds the memory of one GPU, nothing of it unattributed."""
+def gpu(uuid: str, *allocations: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return the memory ownership of one GPU without unattributed memory."""
     means = [{"seconds": seconds, "utilization": None} for seconds in (600, 1800, 3600)]
     return {
         "uuid": uuid,
-        "holdings": list(holdings),
+        "holdings": list(allocations),
         "unattributed": 0,
         "reason": None,
         "means": means,

@@ -1,4 +1,4 @@
-"""What a doctor says, for the panel: of a machine where all is well, and of one where nothing is."""
+"""Diagnoses for the panel: one of a healthy machine, and one where much is broken."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ COMMAND = (
 BROKEN = f"Install a build with CUDA: {COMMAND}."
 
 
-def link(name: str, title: str, found: str, status: str = "ok", **changes: Any) -> dict[str, Any]:
-    """One link of the chain."""
+def check(name: str, title: str, found: str, status: str = "ok", **changes: Any) -> dict[str, Any]:
+    """Return one check of a diagnosis."""
     return {
         "id": name,
         "title": title,
@@ -29,8 +29,8 @@ def link(name: str, title: str, found: str, status: str = "ok", **changes: Any) 
     } | changes
 
 
-def well(place: str = "server") -> dict[str, Any]:
-    """All links found."""
+def healthy(place: str = "server") -> dict[str, Any]:
+    """Return a diagnosis in which all checks pass."""
     return {
         "schema": 1,
         "version": "0.1.0",
@@ -42,26 +42,26 @@ def well(place: str = "server") -> dict[str, Any]:
         "summary": "All links are found: PyTorch can use 4 GPUs.",
         "unfinished": [],
         "links": [
-            link("torch", "PyTorch", "2.13.0+cu130", evidence={"file": "/opt/conda/lib/torch/__init__.py"}),
-            link("cuda", "CUDA runtime", "13.0"),
-            link("cudnn", "cuDNN", "9.13.0"),
-            link("nccl", "NCCL", "2.28.3"),
-            link("driver", "Driver", "580.95.05, for CUDA 13.0 and older"),
-            link("device_files", "Device files", "4 GPUs under /dev"),
-            link("gpu", "GPU", "4 \N{MULTIPLICATION SIGN} NVIDIA H200"),
-            link("visible", "Visible GPUs", "all: CUDA_VISIBLE_DEVICES is not set"),
-            link("sharing", "MIG and sharing", "MIG off", "skipped"),
-            link("shm", "Shared memory", "251.6 GiB"),
-            link("package", "gpuwidget", "0.1.0"),
+            check("torch", "PyTorch", "2.13.0+cu130", evidence={"file": "/opt/conda/lib/torch/__init__.py"}),
+            check("cuda", "CUDA runtime", "13.0"),
+            check("cudnn", "cuDNN", "9.13.0"),
+            check("nccl", "NCCL", "2.28.3"),
+            check("driver", "Driver", "580.95.05, for CUDA 13.0 and older"),
+            check("device_files", "Device files", "4 GPUs under /dev"),
+            check("gpu", "GPU", "4 \N{MULTIPLICATION SIGN} NVIDIA H200"),
+            check("visible", "Visible GPUs", "all: CUDA_VISIBLE_DEVICES is not set"),
+            check("sharing", "MIG and sharing", "MIG off", "skipped"),
+            check("shm", "Shared memory", "251.6 GiB"),
+            check("package", "gpuwidget", "0.1.0"),
         ],
     }
 
 
-def ill(place: str = "kernel") -> dict[str, Any]:
-    """Broken at PyTorch, with a warning and what could not be looked at."""
-    made = well(place)
-    links = {one["id"]: one for one in made["links"]}
-    links["torch"] |= {
+def unhealthy(place: str = "kernel") -> dict[str, Any]:
+    """Return a diagnosis with a broken PyTorch, a warning and a check without a result."""
+    made = healthy(place)
+    checks = {one["id"]: one for one in made["links"]}
+    checks["torch"] |= {
         "status": "broken",
         "found": "2.13.0+cpu, built for the CPU only",
         "reason": "This build of PyTorch can't use a GPU: it has no CUDA.",
@@ -69,35 +69,35 @@ def ill(place: str = "kernel") -> dict[str, Any]:
         "command": COMMAND,
         "evidence": {"file": "/opt/conda/lib/torch/__init__.py", "packages": "torch <b>2.13.0+cpu</b> (pip)"},
     }
-    links["shm"] |= {
+    checks["shm"] |= {
         "status": "warning",
         "found": "64 MiB",
         "reason": "/dev/shm has 64 MiB: loaders with several workers die of that.",
         "remedy": "Start the container with more: docker run --shm-size=8g … (Kubernetes: an emptyDir).",
     }
-    links["gpu"] |= {"status": "unknown", "found": "not to be seen", "reason": "The driver does not say."}
+    checks["gpu"] |= {"status": "unknown", "found": "not to be seen", "reason": "The driver does not say."}
     summary = "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA."
     return made | {"status": "broken", "summary": summary}
 
 
-def answer_server(notebook: Notebook, *answers: tuple[int, Any]) -> list[str]:
-    """Have the server's doctor answer so, one after the other, the last again and again; what was asked."""
-    asked: list[str] = []
+def fake_doctor_route(notebook: Notebook, *answers: tuple[int, Any]) -> list[str]:
+    """Make the server's doctor send these replies in turn, the last one repeatedly; return the requests."""
+    requested: list[str] = []
 
     def fulfil(route: Route) -> None:
         assert route.request.method == "POST"
-        status, body = answers[min(len(asked), len(answers) - 1)]
-        asked.append(route.request.url)
+        status, body = answers[min(len(requested), len(answers) - 1)]
+        requested.append(route.request.url)
         route.fulfill(status=status, body=json.dumps(body), content_type="application/json")
 
     notebook.page.route("**/gpuwidget/api/doctor*", fulfil)
-    return asked
+    return requested
 
 
 def kernel_cell(doctor: dict[str, Any]) -> str:
-    """A cell that makes its kernel, in which gpuwidget is loaded, answer the doctor's question so."""
+    """Return a cell whose kernel, in which gpuwidget is loaded, replies with this diagnosis."""
     return (
-        "def _answer():\n"
+        "def _install():\n"
         "    import json\n"
         "    kernel = get_ipython().kernel\n"
         "    before = kernel.control_handlers['gpuwidget_request']\n"
@@ -107,5 +107,5 @@ def kernel_cell(doctor: dict[str, Any]) -> str:
         f"        reply = dict(status='examined', doctor=json.loads({json.dumps(doctor)!r}), state=None)\n"
         "        kernel.session.send(stream, 'gpuwidget_reply', reply, parent, ident=ident)\n"
         "    kernel.control_handlers['gpuwidget_request'] = handler\n"
-        "_answer()"
+        "_install()"
     )
