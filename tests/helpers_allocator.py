@@ -1,7 +1,7 @@
-"""A stand-in for one CUDA device under the real torch: a caching allocator that uses the host's memory.
+"""A fake CUDA device for the real torch: a caching allocator that uses host memory.
 
-Its tensors are torch's own, on the CPU as far as torch can tell; their contents, the sizes of blocks and the
-reuse of addresses follow the rules of torch's caching allocator. Usable in a kernel too.
+Its tensors are ordinary CPU tensors of torch. Block sizes and the reuse of addresses follow the rules of
+torch's caching allocator. Test kernels import this module too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 MIB = 1024**2
 ROUND = 512
-"""Every block is a multiple of this, in bytes."""
+"""Block sizes are multiples of this, in bytes."""
 SEGMENT = 2 * MIB
-"""Smallest size to reserve, in bytes."""
+"""Segment sizes are multiples of this, in bytes."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Segment:
 
 
 class StandInGpu:
-    """``cuda:0`` of a torch without one; :meth:`install` before use, :meth:`remove` after it."""
+    """A fake ``cuda:0``. Call :meth:`install` before use and :meth:`remove` afterwards."""
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
@@ -51,7 +51,7 @@ class StandInGpu:
         self.frees = 0
         self._patched: list[tuple[Any, str, Any]] = []
 
-    # -- what torch says of it -----------------------------------------------------------------------
+    # -- torch.cuda ----------------------------------------------------------------------------------
 
     def install(self) -> None:
         """Make torch.cuda report this device."""
@@ -75,16 +75,16 @@ class StandInGpu:
         self._patch(torch._C, "_cuda_resetPeakMemoryStats", lambda index: None)
 
     def remove(self) -> None:
-        """Restore torch."""
-        for place, name, value in reversed(self._patched):
+        """Restore the functions of torch."""
+        for owner, name, value in reversed(self._patched):
             if value is None:
-                delattr(place, name)
+                delattr(owner, name)
             else:
-                setattr(place, name, value)
+                setattr(owner, name, value)
         self._patched.clear()
 
     def stats(self, index: int) -> dict[str, Any]:
-        """Return the same as torch.cuda.memory_stats_as_nested_dict."""
+        """Implement torch.cuda.memory_stats_as_nested_dict."""
         allocated = {"all": {"current": self.allocated, "peak": self.allocated}}
         reserved = {"all": {"current": self.reserved, "peak": self.reserved}}
         counts = {"allocated": self.allocations, "freed": self.frees}
@@ -97,7 +97,7 @@ class StandInGpu:
         }
 
     def snapshot(self, mempool_id: object = None, include_traces: bool = True) -> list[dict[str, Any]]:
-        """Return the same as torch.cuda.memory_snapshot."""
+        """Implement torch.cuda.memory_snapshot."""
         return [
             {
                 "device": 0,
@@ -120,7 +120,7 @@ class StandInGpu:
         ]
 
     def empty_cache(self) -> None:
-        """Release every free segment."""
+        """Implement torch.cuda.empty_cache: release the segments without allocated blocks."""
         self.segments = [s for s in self.segments if any(block.allocated for block in s.blocks)]
 
     @property
@@ -133,10 +133,10 @@ class StandInGpu:
         """Bytes of all segments."""
         return sum(len(segment.memory) for segment in self.segments)
 
-    # -- allocating ----------------------------------------------------------------------------------
+    # -- allocation ----------------------------------------------------------------------------------
 
     def empty(self, *shape: int, dtype: Any = None) -> Any:
-        """Return a tensor on this device."""
+        """Return a zeroed tensor on this device, unless it reuses a block."""
         dtype = dtype if dtype is not None else self.torch.float32
         size = prod(shape) * dtype.itemsize
         segment, block = self._take(size)
@@ -145,11 +145,11 @@ class StandInGpu:
         return self.torch.frombuffer(buffer, dtype=dtype).view(shape)
 
     def like(self, tensor: Any) -> Any:
-        """Return a tensor of that shape on this device."""
+        """Return a tensor on this device with the shape and dtype of ``tensor``."""
         return self.empty(*tensor.shape, dtype=tensor.dtype)
 
     def move(self, module: Any) -> Any:
-        """Return the module, with its parameters and buffers on this device."""
+        """Move the parameters and buffers of ``module`` to this device. Return the module."""
         for part in itertools.chain(module.parameters(), module.buffers()):
             part.data = self.like(part)
         return module
@@ -158,12 +158,12 @@ class StandInGpu:
         rounded = max(ROUND, -(-size // ROUND) * ROUND)
         self.allocations += 1
         for segment in self.segments:
-            for place, block in enumerate(segment.blocks):
+            for index, block in enumerate(segment.blocks):
                 if not block.allocated and block.size >= rounded:
                     rest = Block(block.address + rounded, block.size - rounded)
                     block.size, block.requested, block.allocated = rounded, size, True
                     if rest.size:
-                        segment.blocks.insert(place + 1, rest)
+                        segment.blocks.insert(index + 1, rest)
                     return segment, block
         memory = mmap.mmap(-1, max(SEGMENT, -(-rounded // SEGMENT) * SEGMENT))
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -175,14 +175,14 @@ class StandInGpu:
         self.frees += 1
         block.allocated, block.requested = False, 0
         merged: list[Block] = []
-        for one in segment.blocks:
-            if merged and not one.allocated and not merged[-1].allocated:
-                # The later of the two is freed; a freed one is never returned again.
-                merged[-1].size += one.size
+        for candidate in segment.blocks:
+            if merged and not candidate.allocated and not merged[-1].allocated:
+                # No tensor refers to the later block any more, so it can be dropped.
+                merged[-1].size += candidate.size
             else:
-                merged.append(one)
+                merged.append(candidate)
         segment.blocks = merged
 
-    def _patch(self, place: Any, name: str, value: object) -> None:
-        self._patched.append((place, name, getattr(place, name, None)))
-        setattr(place, name, value)
+    def _patch(self, owner: Any, name: str, value: object) -> None:
+        self._patched.append((owner, name, getattr(owner, name, None)))
+        setattr(owner, name, value)

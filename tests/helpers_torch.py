@@ -1,4 +1,4 @@
-"""torch's stand-in in the tests' process."""
+"""Fake torch modules for unit tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STANDIN = Path(__file__).with_name("torch_standin") / "torch" / "__init__.py"
 
 
 def make_torch() -> Any:
-    """A fresh stand-in with two GPUs and CUDA not initialized."""
+    """Return a new fake torch with two GPUs, before CUDA is initialized."""
     spec = importlib.util.spec_from_file_location("torch", STANDIN)
     assert spec is not None
     assert spec.loader is not None
@@ -22,7 +22,7 @@ def make_torch() -> Any:
 
 
 class FakeTorch(SimpleNamespace):
-    """The parts of torch that gpuwidget calls, with a stand-in allocator."""
+    """The parts of torch that gpuwidget calls, with a fake allocator."""
 
     def __init__(self, devices: int = 1) -> None:
         self.current = dict.fromkeys(range(devices), 0)
@@ -62,5 +62,6 @@ class FakeTorch(SimpleNamespace):
         return {"allocated_bytes": memory, "reserved_bytes": memory, "num_alloc_retries": 2, "num_ooms": 1}
 
     def allocate(self, size: int, index: int = 0) -> None:
+        """Add ``size`` bytes to the allocated memory of ``cuda:index``."""
         self.current[index] += size
         self.peak[index] = max(self.peak[index], self.current[index])

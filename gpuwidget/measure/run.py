@@ -232,12 +232,13 @@ class Run:
         return replace(report, advice=advise(RunEvidence.of(report, context)))
 
     def _measured(self, cell: RunInfo) -> Report:
+        # The sample requested here is added below, not by the sampler's thread while this one waits for it.
+        self._sampling = False
         requested_at = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         t = self._clock.monotonic() - self._began
         peaks = PEAK_TRACKER.close(self._peak_scope) if self._peak_scope is not None else {}
         with self._lock:
-            self._sampling = False
             if sample is not None:
                 self._gpus.end(t, sample, requested_at)
         # Without the lock: the sampler's thread must not wait for torch.

@@ -34,6 +34,8 @@ def printable(text: str) -> str:
     marks of the text's direction, lone surrogates, and blanks other than the space. Wide and combining
     characters stay.
     """
+    if text.isprintable():  # as nearly all text
+        return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 

@@ -35,6 +35,8 @@ LIMIT = 20_000
 """Bytes of a whole bundle as JSON."""
 _POINT_SIZE = 24
 """Bytes: a lower bound of one point of one GPU's series as JSON."""
+_FEW_POINTS = 80
+"""Points of all GPUs' series up to which they matter little for the size of a card."""
 _ROW_SIZE = 60
 """Bytes: a lower bound of a GPU's row in the HTML."""
 _SOURCE_LENGTH = 100
@@ -87,16 +89,21 @@ def _bundle(reduced: ReducedReport, render: Callable[[ReducedReport], dict[str, 
     size = len(json.dumps(data))
     if size > LIMIT:
         return data, size
-    bundle = {**render(reduced), **data}
-    return bundle, len(json.dumps(bundle))
+    rendered = render(reduced)
+    # Joining two JSON objects adds ", " and takes away "{}": the two sizes add up.
+    return {**rendered, **data}, len(json.dumps(rendered)) + size
 
 
 def _candidates(report: Report) -> Iterator[DetailLevel]:
     """Yield the levels that may fit: the user waits while a card is made."""
     timeline = report.timeline
     count = len(timeline.t) * len(timeline.gpus) if timeline is not None else 0
+    levels = [FULL, REDUCED, COMPACT]
+    if count <= _FEW_POINTS:
+        # The card of a short run usually fits: reducing it first, to estimate its size, would take longer.
+        yield levels.pop(0)
     size = len(json.dumps(to_json(reduce(report, COMPACT)))) + _ROW_SIZE * len(report.shown)
-    for level in (FULL, REDUCED, COMPACT):
+    for level in levels:
         if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
             yield level
     yield from (BRIEF, MINIMAL)

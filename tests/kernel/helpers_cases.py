@@ -1,4 +1,4 @@
-"""Difficult cells: each must do and show the same with and without ``%%gpuwatch``."""
+"""Difficult cells, whose results and outputs must be the same with and without ``%%gpuwatch``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def pause():
 async def apause():
     while waits(): await asyncio.sleep(0.01)
 class Steps:
-    "Something to iterate and to enter asynchronously."
+    "An asynchronous iterator and context manager."
     def __init__(self, n): self.n, self.i = n, 0
     def __aiter__(self): return self
     async def __anext__(self):
@@ -28,7 +28,7 @@ class Steps:
     async def __aexit__(self, *_): print("exit")
 number = 7
 """
-"""Code that the cells use. If the folder has a file ``long``, pause() lasts until there is a file ``go``."""
+"""Definitions for the cells. If a file ``long`` exists, pause() waits for a file ``go``."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,24 @@ class Case:
     name: str
     body: str
     shows: str = ""
-    """Text that the plain cell prints, displays or raises, which checks the case itself."""
+    """Text that the plain cell must print, display or raise, so that the case tests what its name states."""
     plain: str | None = None
-    """The plain cell, if it is not the body below a comment."""
+    """The plain cell; by default a comment and the body."""
     watched: str | None = None
-    """The watched cell, if it is not the body below the magic; ``MAGIC`` stands for the magic's line."""
+    """The watched cell, with ``MAGIC`` in place of the magic's line; by default that line and the body."""
     cards: int = 1
+    """Number of cards that the watched cell displays."""
     then: str = ""
-    """An unwatched cell that runs afterwards in both."""
+    """An unwatched cell that runs afterwards in both kernels."""
     sending: dict[str, Any] | None = None
-
+    """Options of the execute request."""
     hidden: bool = False
-    """Whether it pauses while no chart can be shown: an Output widget captures all messages, or the next
-    output would clear the others."""
+    """Whether no chart can be shown while it pauses, because an Output widget captures all messages or the
+    next output would clear the others."""
 
     @property
     def pauses(self) -> bool:
-        """Whether it can be made to run for long."""
+        """Whether it waits for the file ``go`` if there is a file ``long``."""
         return "pause()" in f"{self.body}{self.plain}" or "[ -e go ]" in self.body
 
 
@@ -66,8 +67,8 @@ RESULTS = [
     Case("semicolon and comment", "pause()\n'kept quiet'; # yes", then="_, len(Out)"),
     Case("underscores", "pause()\n(_, __, ___, len(_oh))", "("),
     Case("assignment shows nothing", "pause()\ny = 3"),
-    Case("a docstring as result", "pause()\n'''three\nlines\nhere'''", "three"),
-    Case("own underscore", "_ = 'mine'\npause()\n_", "mine", then="del _\n_"),
+    Case("multiline string as result", "pause()\n'''three\nlines\nhere'''", "three"),
+    Case("assigned underscore", "_ = 'mine'\npause()\n_", "mine", then="del _\n_"),
     Case("execution count", "pause()\nget_ipython().execution_count, len(In), max(Out)", "("),
     Case("previous input", "pause()\nIn[-2], _i, _ih[-2] == In[-2]", "True"),
     Case("last result object", "pause()\nget_ipython().last_execution_result.success", "True"),
@@ -98,7 +99,7 @@ ASYNCHRONOUS = [
         "KeyError",
     ),
     Case(
-        "asyncio.run is refused",
+        "asyncio.run raises",
         "pause()\nc = Steps(1).__anext__()\ntry:\n    asyncio.run(c)\n"
         "except RuntimeError as e:\n    print(e)\nc.close()",
         "",
@@ -118,7 +119,7 @@ ASYNCHRONOUS = [
 
 LINE_MAGICS = [
     Case("shell command", "!echo from the shell\npause()", "from the shell"),
-    Case("shell command fails", "!exit 3\npause()\n_exit_code", "3"),
+    Case("shell command that fails", "!exit 3\npause()\n_exit_code", "3"),
     Case("shell command assigned", "found = !printf 'a\\nb\\n'\npause()\nfound", "['a', 'b']"),
     Case("shell command with a variable", "word = 'hello'\n!echo {word} $word\npause()", "hello hello"),
     Case("double shell", "!!echo twice\n", "twice"),
@@ -151,8 +152,8 @@ LINE_MAGICS = [
     Case("question mark before", "?len"),
     Case("two question marks", "len??"),
     Case("question mark unknown", "nosuchname?", "not found"),
-    Case("question mark of a function of the cell", "def asked(a, b=2):\n    'Says it.'\nasked?"),
-    Case("source of a function of the cell", "def asked(a, b=2):\n    'Says it.'\n    return a\nasked??"),
+    Case("question mark of a function of the cell", "def helped(a, b=2):\n    'Return a.'\nhelped?"),
+    Case("source of a function of the cell", "def helped(a, b=2):\n    'Return a.'\n    return a\nhelped??"),
     Case("wildcard", "Ste*?", "Steps"),
 ]
 
@@ -182,7 +183,7 @@ MAGICS_BELOW = [
         "[sorted(output.data.items()) for output in caught.outputs]",
     ),
     Case(
-        "%%capture shown again",
+        "%%capture with show()",
         "%%capture again\nprint('out')\npause()\ndisplay(HTML('<b>b</b>'))",
         then="again.show()",
     ),
@@ -196,7 +197,7 @@ MAGICS_BELOW = [
     Case("%%bash", "%%bash\necho one\nsleep 0\necho two", "two"),
     Case("%%bash fails", "%%bash\necho one\nexit 4", "4"),
     Case(
-        "%%bash takes long",
+        "%%bash for long",
         "%%bash\necho one\nif [ -e long ]; then until [ -e go ]; do sleep 0.02; done; fi\necho two",
         "two",
     ),
@@ -217,7 +218,7 @@ MAGICS_BELOW = [
         then="open('written.txt').read()",
     ),
     Case(
-        "%%writefile keeps a magic's text",
+        "%%writefile of a magic",
         "%%writefile kept.txt\n%%gpuwatch\n!ls\n",
         "kept.txt",
         then="open('kept.txt').read()",
@@ -329,7 +330,7 @@ SHAPES = [
     Case("carriage returns", "a = 1\r\npause()\r\na + 1\r\n", "2"),
     Case("unicode", "größe = 'Ω≈ç√ 🚀 \u202e'\npause()\nprint(größe)\ngröße", "🚀"),
     Case("coding line", "# -*- coding: utf-8 -*-\npause()\n'ä'", "ä"),
-    Case("docstring first", "'''Says what the cell does.'''\npause()\n1", "1"),
+    Case("docstring first", "'''Return a result.'''\npause()\n1", "1"),
     Case(
         "magic not on the first line",
         "",
@@ -351,7 +352,7 @@ ERRORS = [
         "deep",
     ),
     Case(
-        "error in it from a later cell",
+        "error in a function, called by a later cell",
         "def later():\n    'Fails.'\n    return [][1]\n"
         "class Later:\n    def method(self):\n        return later()\npause()",
         then="Later().method()",
@@ -375,24 +376,26 @@ ERRORS = [
     ),
     Case("assert", "pause()\nassert 1 == 2, 'no'", "AssertionError"),
     Case(
-        "own exception",
+        "custom traceback",
         "class Mine(Exception):\n    def _render_traceback_(self):\n"
         "        return ['mine', 'indeed']\npause()\nraise Mine()",
         "indeed",
     ),
     Case(
-        "own exception with notes",
+        "exception with notes",
         "e = ValueError('v')\ngetattr(e, 'add_note', lambda _: 0)('a note')\npause()\nraise e",
         "ValueError",
     ),
     Case("stop iteration", "pause()\nnext(iter([]))", "StopIteration"),
     Case("stop iteration after await", "await apause()\nraise StopIteration(3)", ""),
     Case(
-        "generator raises", "def g():\n    yield 1\n    raise OSError(2, 'gone')\npause()\nlist(g())", "gone"
+        "error in a generator",
+        "def g():\n    yield 1\n    raise OSError(2, 'gone')\npause()\nlist(g())",
+        "gone",
     ),
     Case("generator exit", "pause()\nraise GeneratorExit('g')", "GeneratorExit"),
     Case("keyboard interrupt raised", "pause()\nraise KeyboardInterrupt", "KeyboardInterrupt"),
-    Case("cancelled", "await apause()\nraise asyncio.CancelledError", "Cancelled"),
+    Case("CancelledError", "await apause()\nraise asyncio.CancelledError", "Cancelled"),
     Case("sys.exit", "print('before')\npause()\nsys.exit(3)", "SystemExit"),
     Case("sys.exit without a status", "pause()\nsys.exit()", "SystemExit"),
     Case("system exit raised", "pause()\nraise SystemExit('bye')", "bye"),
@@ -418,13 +421,18 @@ ERRORS = [
         "t = threading.Thread(target=lambda: 1 / 0, name='T')\nt.start()\nt.join()\npause()",
     ),
     Case(
-        "showtraceback by hand",
+        "showtraceback",
         "try:\n    1 / 0\nexcept ZeroDivisionError:\n    pause()\n    get_ipython().showtraceback()",
         "ZeroDivisionError",
     ),
-    Case("no history raises", "pause()\n1 / 0", "ZeroDivisionError", sending={"store_history": False}),
     Case(
-        "last_traceback after",
+        "error with store_history=False",
+        "pause()\n1 / 0",
+        "ZeroDivisionError",
+        sending={"store_history": False},
+    ),
+    Case(
+        "sys.last_traceback",
         "pause()\n{}['missing']",
         "KeyError",
         then="import traceback\n[f.lineno for f in traceback.extract_tb(sys.last_traceback)][-1], "
@@ -439,12 +447,12 @@ OUTPUTS = [
         "c",
     ),
     Case(
-        "carriage return bar",
+        "progress bar",
         "for i in range(11):\n    print(f'\\r{i * 10:3d} %', end='', flush=True)\n    if i == 5: pause()\n",
         "100 %",
     ),
     Case(
-        "bar on stderr",
+        "progress bar on stderr",
         "for i in range(11):\n    sys.stderr.write(f'\\r{i * 10:3d} %')\n"
         "    sys.stderr.flush()\n    if i == 5: pause()\n",
         "100 %",
@@ -459,7 +467,7 @@ OUTPUTS = [
     Case(
         "logging", "logging.getLogger('t').warning('logged %s', 1)\npause()\nlogging.root.handlers", "logged"
     ),
-    Case("write and its count", "n = sys.stdout.write('abc\\n')\npause()\nn", "4"),
+    Case("result of write", "n = sys.stdout.write('abc\\n')\npause()\nn", "4"),
     Case("write of bytes", "pause()\nsys.stdout.write(b'abc')", "TypeError"),
     Case("writelines", "sys.stdout.writelines(['a\\n', 'b\\n'])\npause()", "b"),
     Case(
@@ -469,13 +477,13 @@ OUTPUTS = [
         "child",
     ),
     Case(
-        "threads print",
+        "print in threads",
         "def say(i):\n    print('thread', i)\nfor i in range(5):\n"
         "    t = threading.Thread(target=say, args=(i,))\n    t.start()\n    t.join()\npause()",
         "thread 4",
     ),
     Case(
-        "threads display",
+        "display in a thread",
         "t = threading.Thread(target=lambda: display(HTML('<b>t</b>')))\nt.start()\nt.join()\npause()",
     ),
     Case(
@@ -491,7 +499,7 @@ OUTPUTS = [
         "hidden",
     ),
     Case(
-        "stdout replaced and left",
+        "stdout left replaced",
         "old = sys.stdout\nsys.stdout = box = io.StringIO()\nprint('hidden')\npause()",
         then="sys.stdout = old\nprint(box.getvalue())",
     ),
@@ -503,7 +511,7 @@ OUTPUTS = [
         then="print('as ever')\n'write' in vars(sys.stdout)",
     ),
     Case(
-        "write replaced and left",
+        "write left replaced",
         "kept = sys.stdout.write\nsys.stdout.write = lambda s: kept(s.upper())\nprint('loud')\npause()",
         "LOUD",
         then="print('still')\ndel sys.stdout.write\nprint('soft')",
@@ -547,11 +555,11 @@ OUTPUTS = [
         "new",
         then="h.update('newer')",
     ),
-    Case("display id by chance", "h = display('old', display_id=True)\npause()\nh.update('new')", "new"),
+    Case("random display id", "h = display('old', display_id=True)\npause()\nh.update('new')", "new"),
     Case("clear_output", "print('old')\npause()\nclear_output()\nprint('new')", "new"),
     Case("clear_output last", "print('old')\npause()\nclear_output()"),
-    Case("clear_output waiting", "print('old')\nclear_output(wait=True)\npause()\nprint('new')", "new"),
-    Case("clear_output waiting last", "print('old')\npause()\nclear_output(wait=True)"),
+    Case("clear_output(wait)", "print('old')\nclear_output(wait=True)\npause()\nprint('new')", "new"),
+    Case("clear_output(wait) last", "print('old')\npause()\nclear_output(wait=True)"),
     Case(
         "clear_output in a loop",
         "for i in range(4):\n    clear_output(wait=True)\n    print('step', i)\n    if i == 2: pause()\n",
@@ -586,7 +594,7 @@ OUTPUTS = [
         "new",
     ),
     Case(
-        "clear_output waiting after clear_output",
+        "clear_output(wait) after clear_output",
         "print('old')\nclear_output()\nprint('new')\nclear_output(wait=True)\npause()",
         "new",
         hidden=True,
@@ -617,16 +625,16 @@ OUTPUTS = [
         "    clear_output(wait=True)\nprint(kept.getvalue())",
         "in",
     ),
-    Case("clear_output waiting alone", "clear_output(wait=True)\npause()"),
+    Case("clear_output(wait) alone", "clear_output(wait=True)\npause()"),
     Case(
-        "clear_output waiting, told by hand",
+        "clear_output(True) of the display publisher",
         "print('old')\nget_ipython().display_pub.clear_output(True)\npause()",
         "old",
     ),
-    Case("display that clears", "print('old')\npause()\ndisplay('new', clear=True)", "new"),
+    Case("display(clear=True)", "print('old')\npause()\ndisplay('new', clear=True)", "new"),
     Case("clear_output then result", "print('old')\nclear_output(wait=True)\npause()\n'res'", "res"),
     Case(
-        "display pub captured",
+        "capture_output",
         "from IPython.utils.capture import capture_output\nwith capture_output() as c:\n"
         "    print('in')\n    display(1)\n    pause()\nc.stdout, len(c.outputs)",
         "in",
@@ -646,7 +654,7 @@ ASKING = [
         "3",
         sending={"answers": ["abc"]},
     ),
-    Case("input refused", "pause()\ninput('who? ')", "StdinNotImplementedError"),
+    Case("input not allowed", "pause()\ninput('who? ')", "StdinNotImplementedError"),
 ]
 
 WIDGETS = [
@@ -670,13 +678,13 @@ WIDGETS = [
         "with out:\n    clear_output(wait=True)\n    pause()\n    print('again')",
         hidden=True,
     ),
-    Case("output widget takes an error", "with out:\n    pause()\n    1 / 0", hidden=True),
+    Case("error in an output widget", "with out:\n    pause()\n    1 / 0", hidden=True),
     Case(
-        "output widget decorates",
+        "output widget as decorator",
         "@out.capture()\ndef captured():\n    print('captured')\n    pause()\ncaptured()",
         hidden=True,
     ),
-    Case("output widget appended", "out.append_stdout('more')\npause()"),
+    Case("append_stdout of an output widget", "out.append_stdout('more')\npause()"),
     Case("interact", "ipywidgets.interact(lambda x: print('x is', x), x=(0, 10));pause()", "widget-view"),
     Case("widget closed", "slider.close()\npause()"),
     Case(
@@ -703,7 +711,7 @@ CELLS_IN_CELLS = [
         cards=2,
     ),
     Case(
-        "runs a watched cell, plain itself",
+        "unwatched cell runs a watched cell",
         "",
         "8",
         plain="r = get_ipython().run_cell('# gpuwatch\\nn = 4\\npause()\\nn * 2')\nr.result",
@@ -793,7 +801,7 @@ INTERPRETER = [
         "gone\\nafter",
     ),
     Case(
-        "object lives no longer",
+        "object lifetime",
         "import weakref\nclass W: pass\nw = W()\nr = weakref.ref(w)\npause()",
         then="del w\nr() is None",
     ),
@@ -818,7 +826,7 @@ INTERPRETER = [
         "12586269025",
     ),
     Case("global statement", "g0 = 0\ndef bump():\n    global g0\n    g0 += 1\nbump()\npause()\ng0", "1"),
-    Case("walrus and match-like", "if (n := 10) > 5:\n    print(n)\npause()", "10"),
+    Case("walrus", "if (n := 10) > 5:\n    print(n)\npause()", "10"),
     Case("lambda and comprehension scope", "k = 3\npause()\n[(lambda: k)() for _ in range(2)]", "[3, 3]"),
     Case(
         "pickle",
@@ -826,7 +834,7 @@ INTERPRETER = [
         "'P'",
     ),
     Case(
-        "own callbacks",
+        "user's callbacks",
         "def seen_pre(info):\n    print('pre', len(info.raw_cell.splitlines()[-1]))\n"
         "def seen_post(result):\n    print('post', result.success)\n"
         "get_ipython().events.register('pre_run_cell', seen_pre)\n"
@@ -834,25 +842,27 @@ INTERPRETER = [
         "post True",
     ),
     Case(
-        "own callbacks again",
+        "user's callbacks in the next cell",
         "pause()\n'x'",
         "pre",
         then="get_ipython().events.unregister('pre_run_cell', seen_pre)\n"
         "get_ipython().events.unregister('post_run_cell', seen_post)",
     ),
     Case(
-        "own transformer",
+        "user's transformer",
         "def shout(lines):\n    return [line.replace('quiet', 'LOUD') for line in lines]\n"
         "get_ipython().input_transformers_post.append(shout)\npause()",
         then="print('quiet')",
     ),
     Case(
-        "own transformer again",
+        "user's transformer in the next cell",
         "print('quiet')\npause()",
         "LOUD",
         then="get_ipython().input_transformers_post.remove(shout)",
     ),
-    Case("not stored", "pause()\n'unstored'", "unstored", sending={"store_history": False}, then="_"),
+    Case(
+        "store_history=False", "pause()\n'unstored'", "unstored", sending={"store_history": False}, then="_"
+    ),
     Case("silent", "print('silent')\npause()\n5", sending={"silent": True}, cards=0),
     Case(
         "user expressions after an error",
@@ -860,12 +870,14 @@ INTERPRETER = [
         "ZeroDivisionError",
         sending={"user_expressions": {"a": "1"}},
     ),
-    Case("error that need not stop", "pause()\n1 / 0", "ZeroDivisionError", sending={"stop_on_error": False}),
-    Case("tb again", "pause()\n%tb", "ZeroDivisionError"),
-    Case("rerun by hand", "get_ipython().run_cell(In[-2])\npause()"),
-    Case("reset of one name", "gone = 1\n%reset_selective -f ^gone$\npause()\n'gone' in globals()", "False"),
     Case(
-        "store in a namespace", "import types\nns = types.SimpleNamespace(a=1)\npause()\nns", "namespace(a=1)"
+        "error without stop_on_error", "pause()\n1 / 0", "ZeroDivisionError", sending={"stop_on_error": False}
+    ),
+    Case("%tb", "pause()\n%tb", "ZeroDivisionError"),
+    Case("rerun with run_cell", "get_ipython().run_cell(In[-2])\npause()"),
+    Case("%reset_selective", "gone = 1\n%reset_selective -f ^gone$\npause()\n'gone' in globals()", "False"),
+    Case(
+        "repr of a namespace", "import types\nns = types.SimpleNamespace(a=1)\npause()\nns", "namespace(a=1)"
     ),
 ]
 

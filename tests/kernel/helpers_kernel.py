@@ -203,7 +203,7 @@ class Kernel:
         return [self.wait(request) for request in requests]
 
     def setup(self, code: str) -> None:
-        """Run ``code`` without a trace in history, counters or Out; it must succeed and print nothing."""
+        """Run ``code`` without effect on history, counts or Out. It must succeed and print nothing."""
         ran = self.ok(code, silent=True, store_history=False)
         assert ran.text == ""
 
@@ -241,7 +241,7 @@ class Kernel:
         path = self.folder / name
         deadline = time.monotonic() + TIMEOUT_S
         while not path.exists():
-            assert time.monotonic() < deadline, f"{name} did not come"
+            assert time.monotonic() < deadline, f"{name} was not created"
             self._poll(20)
         path.unlink()
 
@@ -262,7 +262,7 @@ class Kernel:
         return content
 
     def shutdown(self) -> None:
-        """End the kernel. Safe to call twice."""
+        """Stop the kernel. May be called twice."""
         if self._log.closed:
             return
         self.client.stop_channels()

@@ -1,4 +1,4 @@
-"""Advice in a real kernel, on recordings whose one phase goes on and on."""
+"""Advice in a real kernel, on recordings that repeat one phase."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def fp32(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
     return kernel
 
 
-def test_the_card_says_which_switch_is_off(fp32: Kernel) -> None:
-    """What the counters show and what torch is set to meet in one line."""
+def test_advice_about_a_switch(fp32: Kernel) -> None:
+    """The advice has the counters' evidence and the torch setting in one line."""
     fp32.run("import time, torch")
     ran = fp32.run(f"%%gpuwatch --no-live\ntime.sleep({SECONDS})")
     (card,) = ran.cards
-    stored = ran.report["advice"]
-    assert [one["rule"] for one in stored] == ["tensor-cores-idle"]
-    assert stored[0]["evidence"]["tf32_matmul"] is False
+    advice = ran.report["advice"]
+    assert [one["rule"] for one in advice] == ["tensor-cores-idle"]
+    assert advice[0]["evidence"]["tf32_matmul"] is False
     assert "with the tensor cores at 2 %. TF32 is off for matrix products." in card["text/plain"]
     assert "torch.set_float32_matmul_precision('high') for TF32." in card["text/html"].replace("&#x27;", "'")
 
 
-def test_the_notebooks_variables_are_main(fp32: Kernel) -> None:
-    """Where loaders and models are looked for is the notebook's namespace; odd objects harm nothing."""
+def test_loaders_are_searched_in_the_notebook(fp32: Kernel) -> None:
+    """Loaders are found among the variables of the notebook, even if another object raises on access."""
     fp32.run(
         "class Odd:\n    def __getattr__(self, name): raise RuntimeError(name)\nodd = Odd()\n"
         "import torch, sys\nloader = torch.utils.data.DataLoader([1, 2, 3], batch_size=2)"

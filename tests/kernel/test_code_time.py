@@ -1,4 +1,4 @@
-"""Where the time went, in a real kernel: the cell's own lines, functions of other cells, modules, await."""
+"""The line profile in a real kernel: lines of the cell, functions of other cells, modules and await."""
 
 from __future__ import annotations
 
@@ -10,69 +10,68 @@ from helpers_kernel import Kernel
 
 
 def lines(kernel: Kernel, body: str) -> dict[int | None, Any]:
-    """Where the time of a watched cell went, by line."""
+    """Return the line profile of a watched cell, by line number."""
     report = kernel.ok(f"%%gpuwatch --no-live\n{body}").report
     return {line["line"]: line for line in report["time"]["lines"]}
 
 
 def test_lines_of_the_cell(kernel: Kernel) -> None:
-    """The line that takes the time has it, with its source; the magic's line counts as the first."""
-    found = lines(kernel, "import time\n\ntime.sleep(1.2)")
-    assert found[4]["source"] == "time.sleep(1.2)"
-    assert found[4]["share"] > 80
-    assert found[4]["gpu_busy"] is None
+    """The time is attributed to the line that takes it. Line 1 is the magic."""
+    profile = lines(kernel, "import time\n\ntime.sleep(1.2)")
+    assert profile[4]["source"] == "time.sleep(1.2)"
+    assert profile[4]["share"] > 80
+    assert profile[4]["gpu_busy"] is None
 
 
 def test_functions_of_other_cells_and_modules(start_kernel: Callable[..., Kernel]) -> None:
-    """The cell's line, and below it the user's own frame, by the cell or the file that has it."""
+    """A line of the cell has the innermost frame of the user's code, in another cell or a module."""
     kernel = start_kernel()
     (kernel.folder / "mine.py").write_text("import time\ndef step():\n    time.sleep(0.6)\n")
     kernel.run("%load_ext gpuwidget")
     kernel.run("import mine, time\ndef epoch():\n    time.sleep(0.6)")
-    found = lines(kernel, "epoch()\nmine.step()")
-    assert found[2]["frame"] == "In[2]:3 epoch"
-    assert found[3]["frame"] == "mine.py:3 step"
+    profile = lines(kernel, "epoch()\nmine.step()")
+    assert profile[2]["frame"] == "In[2]:3 epoch"
+    assert profile[3]["frame"] == "mine.py:3 step"
 
 
 def test_an_awaiting_cell(kernel: Kernel) -> None:
-    """A cell that awaits is charged at the line that awaits."""
-    found = lines(kernel, "import asyncio\nawait asyncio.sleep(1.2)")
-    assert found[3]["share"] > 80
-    assert found[3]["call"] == "asyncio.tasks.sleep"
+    """Time in await is attributed to the line that awaits."""
+    profile = lines(kernel, "import asyncio\nawait asyncio.sleep(1.2)")
+    assert profile[3]["share"] > 80
+    assert profile[3]["call"] == "asyncio.tasks.sleep"
 
 
-def test_the_body_of_a_magic_is_the_cells(kernel: Kernel) -> None:
-    """Under %%time and %%capture the lines are the cell's, with its numbers and its words."""
-    found = lines(kernel, "%%time\n%%capture out\nimport time\ntime.sleep(0.7)\ntime.sleep(0.5)")
-    assert [(found[line]["source"], found[line]["until"]) for line in (5, 6)] == [
+def test_below_other_magics(kernel: Kernel) -> None:
+    """Under %%time and %%capture the lines have the cell's numbers and source."""
+    profile = lines(kernel, "%%time\n%%capture out\nimport time\ntime.sleep(0.7)\ntime.sleep(0.5)")
+    assert [(profile[line]["source"], profile[line]["until"]) for line in (5, 6)] == [
         ("time.sleep(0.7)", None),
         ("time.sleep(0.5)", None),
     ]
-    assert found[5]["share"] + found[6]["share"] > 95
-    found = lines(kernel, "%%time\nimport time\nfor _ in range(4):\n    time.sleep(0.3)")
-    assert found[5]["share"] > 95
-    found = lines(kernel, "x = 1\n%time time.sleep(1)")
-    assert (found[3]["source"], found[3]["frame"]) == ("%time time.sleep(1)", None)
-    assert found[3]["share"] > 95
+    assert profile[5]["share"] + profile[6]["share"] > 95
+    profile = lines(kernel, "%%time\nimport time\nfor _ in range(4):\n    time.sleep(0.3)")
+    assert profile[5]["share"] > 95
+    profile = lines(kernel, "x = 1\n%time time.sleep(1)")
+    assert (profile[3]["source"], profile[3]["frame"]) == ("%time time.sleep(1)", None)
+    assert profile[3]["share"] > 95
 
 
 def test_a_cell_that_fails(kernel: Kernel) -> None:
-    """Formatting its traceback is no time of its code."""
+    """Formatting the traceback is not part of the profile."""
     ran = kernel.run("%%gpuwatch --no-live\nimport time\ntime.sleep(0.7)\n1 / 0")
     assert ran.reply["status"] == "error"
     assert [line["line"] for line in ran.report["time"]["lines"]] == [3]
 
 
-def test_a_statement_that_keeps_the_interpreter(kernel: Kernel) -> None:
-    """A large power is looked at only when it is done: its time is not the next line's, nor nobody's."""
-    found = lines(kernel, "import time\ntime.sleep(0.8)\nx = 3**3_000_000\ny = x * x")
-    together = found[3]
-    assert together["until"] == 5
-    assert together["share"] > 95
+def test_a_statement_that_holds_the_gil(kernel: Kernel) -> None:
+    """A large power can be sampled only when it has ended: both possible lines share one row."""
+    profile = lines(kernel, "import time\ntime.sleep(0.8)\nx = 3**3_000_000\ny = x * x")
+    assert profile[3]["until"] == 5
+    assert profile[3]["share"] > 95
 
 
-def test_nothing_goes_on_after_the_cell(kernel: Kernel) -> None:
-    """The witness's thread ends with its cell, an interrupted or failing one included."""
+def test_the_profiler_stops_with_the_cell(kernel: Kernel) -> None:
+    """No profiler thread is left after a cell, even if the cell fails."""
     lines(kernel, "import time\ntime.sleep(0.5)")
     kernel.run("%%gpuwatch\n1 / 0")
     ran = kernel.run("import threading; print([t.name for t in threading.enumerate() if 'code' in t.name])")
@@ -91,7 +90,7 @@ def test_nothing_goes_on_after_the_cell(kernel: Kernel) -> None:
     ],
 )
 def test_waiting_for_a_child_process(kernel: Kernel, statement: str) -> None:
-    """A line that starts a program and waits for it says so, and not which function of a library waits."""
+    """A line that waits for a child process has that as its call, instead of a library function."""
     ran = kernel.ok(f"%%gpuwatch --no-live\nimport asyncio, subprocess\n{statement}")
     line = ran.report["time"]["lines"][0]
     assert (line["line"], line["frame"], line["call"]) == (3, None, "waiting for a child process")

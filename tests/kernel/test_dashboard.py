@@ -15,9 +15,9 @@ def threads():
 def sampled():
     from gpuwidget.sampler import process_sampler
     return process_sampler().wanted
-def until(happened):
+def until(condition):
     for _ in range(1000):
-        if happened(): return True
+        if condition(): return True
         time.sleep(0.01)
     return False
 """
@@ -25,21 +25,21 @@ def until(happened):
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A separate kernel with gpuwidget loaded, torch's stand-in imported, and the GPUs of a recording."""
-    made = start_kernel(PYTHONPATH=TORCH_STANDIN)
-    made.setup(HELPERS)
-    made.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
-    return made
+    """A new kernel with gpuwidget and the fake torch, and the GPUs of a recording."""
+    kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
+    kernel.setup(HELPERS)
+    kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
+    return kernel
 
 
 def shows_widget(ran: Ran) -> bool:
-    """Whether the cell displayed a widget."""
+    """Return whether the cell displayed a widget."""
     return any(
         WIDGET in m.content["data"] for m in ran.messages if m.type in ("display_data", "execute_result")
     )
 
 
-def test_it_shows_and_samples_until_it_is_closed(kernel: Kernel) -> None:
+def test_sampling_until_it_is_closed(kernel: Kernel) -> None:
     """%gpu and gpuwidget.dashboard() share one live dashboard; closing it stops the sampling."""
     assert shows_widget(kernel.ok("%gpu"))
     assert kernel.ok("until(sampled), threads()").result == "(True, ['gpuwidget-dashboard'])"
@@ -52,8 +52,8 @@ def test_it_shows_and_samples_until_it_is_closed(kernel: Kernel) -> None:
     assert not shows_widget(kernel.ok("d"))
 
 
-def test_its_libraries_are_imported_when_it_is_first_shown(start_kernel: Callable[..., Kernel]) -> None:
-    """Importing gpuwidget and creating a dashboard import no widget library."""
+def test_libraries_are_imported_when_first_shown(start_kernel: Callable[..., Kernel]) -> None:
+    """The widget libraries are imported only when a dashboard is displayed."""
     kernel = start_kernel()
     kernel.ok("import gpuwidget, sys\nd = gpuwidget.dashboard()")
     assert kernel.ok("'bqplot' in sys.modules").result == "False"
@@ -62,7 +62,7 @@ def test_its_libraries_are_imported_when_it_is_first_shown(start_kernel: Callabl
 
 
 def test_views_are_in_sync(kernel: Kernel) -> None:
-    """A device selected in the dropdown, by magic or in the panel is shown in the two others."""
+    """A device selected in the dropdown, by magic or in the panel is shown in the dropdown and the panel."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view")
     options = "until(lambda: len(view._device.options) == 4), [v for _, v in view._device.options]"
     kernel.ok("torch.cuda.init()")
@@ -81,7 +81,7 @@ def test_views_are_in_sync(kernel: Kernel) -> None:
 
 
 def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
-    """The dropdown returns to the present device, and the reason is shown below it."""
+    """The dropdown returns to the current device, and the reason is shown below it."""
     kernel.ok("torch.cuda.init()\nd = gpuwidget.dashboard(); display(d)\nview = d._view")
     kernel.ok("until(lambda: len(view._device.options) == 4)\nview._light.value = True")
     kernel.ok("view._device.value = 'cpu'")
@@ -90,7 +90,7 @@ def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
 
 
 def test_it_pauses_without_activity(kernel: Kernel) -> None:
-    """It stops sampling when nothing has run for long; a click or the next cell resumes it."""
+    """Sampling pauses when no cell has run for a while; a click or the next cell resumes it."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
     idle = "d._activity._running, d._activity._last = 0, float('-inf')"
     kernel.ok(f"{idle}\nassert until(lambda: not sampled())\nassert until(lambda: d._paused)")
@@ -98,8 +98,8 @@ def test_it_pauses_without_activity(kernel: Kernel) -> None:
     kernel.ok(f"{idle}\nassert until(lambda: d._paused)\nview._resume.click()\nassert until(sampled)")
 
 
-def test_a_click_while_it_starts_to_pause(kernel: Kernel) -> None:
-    """It resumes at once, not at its next check half a minute later."""
+def test_a_click_while_pausing(kernel: Kernel) -> None:
+    """A click on Resume while the dashboard is pausing resumes it at once, not at its next check."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
     click = "def clicked(view):\n    pause(view)\n    view._resume.click()\n    clicks.append(1)"
     kernel.ok(f"pause, clicks = d._pause, []\n{click}\nd._pause = clicked")
@@ -115,7 +115,7 @@ def test_closing_its_widgets_closes_it(kernel: Kernel) -> None:
 
 
 def test_unloading_closes_it(kernel: Kernel) -> None:
-    """After the extension is reloaded, no thread and no hook of the dashboard is left."""
+    """After the extension is reloaded, no thread or callback of the dashboard is left."""
     before = kernel.ok("{k: len(v) for k, v in get_ipython().events.callbacks.items()}").result
     kernel.ok("%gpu")
     kernel.ok("%reload_ext gpuwidget")

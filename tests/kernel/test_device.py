@@ -1,6 +1,6 @@
-"""The default torch device in a real kernel: choosing, applying, one cell's own, and a view's questions.
+"""The default torch device in a real kernel: for all cells, for one cell, and requests of the panel.
 
-torch is a stand-in with two GPUs that are not there; test_device_torch.py has the real one.
+torch is a fake with two GPUs; test_device_torch.py uses the real one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _PANEL_TIMEOUT_S = 2.0
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A separate kernel with gpuwidget loaded, in which the fake torch can be imported."""
-    made = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
-    made.ok("%load_ext gpuwidget\nimport gpuwidget, threading")
-    return made
+    """A new kernel with gpuwidget loaded, in which the fake torch can be imported."""
+    kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
+    kernel.ok("%load_ext gpuwidget\nimport gpuwidget, threading")
+    return kernel
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def with_torch(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def test_choosing_by_magic(with_torch: Kernel) -> None:
-    """%gpu device cuda:1 takes effect from the next cell, for all that uses 'cuda'; none restores."""
+def test_setting_it_by_magic(with_torch: Kernel) -> None:
+    """%gpu device cuda:1 takes effect in the next cell, also for plain 'cuda'; none restores the default."""
     ran = with_torch.ok(f"%gpu device cuda:1\nprint({NOW})")
     assert ran.text == "cpu\n"
     assert ran.displayed.startswith("Default torch device from the next cell: cuda:1 (full mode, 1 to 2 µs")
@@ -61,7 +61,7 @@ def test_light_mode(with_torch: Kernel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ("%gpu device cuda:5", "'cuda:5': no such device. There are: cpu, cuda:0, cuda:1."),
         (
@@ -73,16 +73,16 @@ def test_light_mode(with_torch: Kernel) -> None:
         ("%%gpuwatch --device cuda:5\nprint('ran')", "'cuda:5': no such device."),
     ],
 )
-def test_what_is_not_there(with_torch: Kernel, line: str, says: str) -> None:
-    """A device that does not exist is an error that lists the devices."""
+def test_invalid_devices(with_torch: Kernel, line: str, message: str) -> None:
+    """An invalid device is a usage error, and the cell does not run."""
     ran = with_torch.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert "ran\n" not in ran.text
-    assert ran.reply["evalue"].startswith(says)
+    assert ran.reply["evalue"].startswith(message)
 
 
 def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """With a torch built without CUDA a sentence has the reason, and the CPU can be chosen."""
+    """If torch was built without CUDA, one sentence states that, and the CPU can be chosen."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none", TORCH_STANDIN_GPUS="0")
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
     reason = "This torch (2.13.0+cpu) was built without CUDA: there is only the CPU."
@@ -118,7 +118,7 @@ def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
         "print(NOW)\n%gpu device none",
     ],
 )
-def test_one_cells_device(with_torch: Kernel, body: str) -> None:
+def test_device_of_one_cell(with_torch: Kernel, body: str) -> None:
     """%%gpuwatch --device applies to one cell, however it ends."""
     ran = with_torch.run(f"%%gpuwatch --device cuda:1\n{body}".replace("NOW", NOW))
     assert "cuda:1" in ran.text
@@ -127,15 +127,15 @@ def test_one_cells_device(with_torch: Kernel, body: str) -> None:
     assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
 
 
-def test_one_cells_device_under_another_magic(with_torch: Kernel) -> None:
-    """It also applies if %%gpuwatch runs as a registered magic, by run_cell_magic."""
+def test_device_of_one_cell_by_run_cell_magic(with_torch: Kernel) -> None:
+    """--device also applies if %%gpuwatch runs as a registered magic, by run_cell_magic."""
     cell = f"get_ipython().run_cell_magic('gpuwatch', '--device cuda:1', \"print({NOW})\")"
     assert with_torch.ok(cell).text == "cuda:1\n"
     assert with_torch.ok(NOW).result == "'cpu'"
 
 
-def test_one_cells_device_and_an_interrupt(with_torch: Kernel) -> None:
-    """An interrupt restores the previous device."""
+def test_device_of_an_interrupted_cell(with_torch: Kernel) -> None:
+    """After an interrupt of a cell with --device, the previous device is the default again."""
     body = "open('on', 'w').close()\nwhile True: threading.Event().wait(0.01)"
     request = with_torch.send(f"%%gpuwatch --device cuda:1\n{body}")
     with_torch.wait_for_file("on")
@@ -144,14 +144,14 @@ def test_one_cells_device_and_an_interrupt(with_torch: Kernel) -> None:
     assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
 
 
-def test_a_views_question_while_a_cell_runs(with_torch: Kernel) -> None:
-    """The panel's request is answered during a cell, and its choice takes effect from the next cell."""
+def test_a_panel_request_while_a_cell_runs(with_torch: Kernel) -> None:
+    """The kernel answers the panel during a cell, and a new device takes effect in the next cell."""
     with_torch.ok("import os\ndef stopped(): return os.path.exists('stop')")
     request = with_torch.send(f"open('on', 'w').close()\nwhile not stopped(): pass\n{NOW}")
     with_torch.wait_for_file("on")
-    answer = with_torch.answer_to(ask="set_device", device="cuda:1", new_tensors=True)
-    assert answer["status"] == "ok"
-    device = answer["state"]["device"]
+    reply = with_torch.answer_to(ask="set_device", device="cuda:1", new_tensors=True)
+    assert reply["status"] == "ok"
+    device = reply["state"]["device"]
     assert (device["chosen"], device["pending"], device["present"]) == ("cuda:1", True, "cpu")
     assert not with_torch.has_ended(request, 0)
     (with_torch.folder / "stop").touch()
@@ -167,8 +167,8 @@ def test_a_views_question_while_a_cell_runs(with_torch: Kernel) -> None:
     }
 
 
-def test_what_a_view_is_told(with_torch: Kernel) -> None:
-    """The state has version, process, torch and devices; a failed request has its reason beside it."""
+def test_replies_to_the_panel(with_torch: Kernel) -> None:
+    """The state has schema, process, torch and devices; the reply to an invalid request has the reason."""
     state = with_torch.answer_to(ask="state")["state"]
     assert state["pid"] == with_torch.process_id
     assert (state["schema"], state["torch"], state["cuda_initialized"]) == (1, "2.13.0", True)
@@ -177,12 +177,12 @@ def test_what_a_view_is_told(with_torch: Kernel) -> None:
     assert refused["status"] == "error"
     assert refused["reason"].startswith("'cuda:9': no such device.")
     assert refused["state"]["device"]["chosen"] is None
-    for question in ({"ask": "what"}, {"ask": "watch", "on": "yes"}, {"ask": "set_device", "device": 1}, {}):
-        assert with_torch.answer_to(**question)["status"] == "error"
+    for request in ({"ask": "what"}, {"ask": "watch", "on": "yes"}, {"ask": "set_device", "device": 1}, {}):
+        assert with_torch.answer_to(**request)["status"] == "error"
     assert with_torch.answer_to(schema=2, ask="state")["status"] == "error"
 
 
-def test_watching_by_a_view(with_torch: Kernel) -> None:
+def test_watching_from_the_panel(with_torch: Kernel) -> None:
     """The panel's toggle and %gpu watch are the same setting."""
     assert with_torch.answer_to(ask="watch", on=True)["state"]["watching"] is True
     assert len(with_torch.ok("1").cards) == 1
@@ -190,8 +190,8 @@ def test_watching_by_a_view(with_torch: Kernel) -> None:
     assert with_torch.ok("1").cards == []
 
 
-def test_a_silent_driver_keeps_no_view_waiting(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
-    """If the driver hangs, the panel still gets in time what torch reports."""
+def test_a_hung_driver_does_not_delay_the_panel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
+    """If the driver hangs, the panel still receives torch's devices before its timeout."""
     driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
     driver.scenario("gpus=2", "*=hang")
     path = driver.environment()["LD_LIBRARY_PATH"]
@@ -199,9 +199,9 @@ def test_a_silent_driver_keeps_no_view_waiting(start_kernel: Callable[..., Kerne
         PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="nvml", LD_LIBRARY_PATH=path, **driver.variables
     )
     kernel.ok("%load_ext gpuwidget\nimport torch\ntorch.cuda.init()")
-    answer = kernel.answer_to(ask="state", timeout_s=_PANEL_TIMEOUT_S)
-    assert (answer["status"], answer["state"]["gpus"]) == ("ok", [])
-    choices = answer["state"]["choices"]
+    reply = kernel.answer_to(ask="state", timeout_s=_PANEL_TIMEOUT_S)
+    assert (reply["status"], reply["state"]["gpus"]) == ("ok", [])
+    choices = reply["state"]["choices"]
     assert [(choice["device"], choice["memory_free"]) for choice in choices] == [
         ("cpu", None),
         ("cuda:0", None),
@@ -210,7 +210,7 @@ def test_a_silent_driver_keeps_no_view_waiting(start_kernel: Callable[..., Kerne
 
 
 def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
-    """%unload_ext restores torch's defaults and ends the replies to the panel."""
+    """%unload_ext restores torch's defaults, and the kernel no longer answers the panel."""
     with_torch.ok("%gpu device cuda:1")
     with_torch.ok("1")
     with_torch.ok("%unload_ext gpuwidget")
@@ -220,7 +220,7 @@ def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
 
 
 def test_tensors_on_different_devices(with_torch: Kernel) -> None:
-    """Below the traceback are the devices of the variables and the fix; the traceback is unchanged."""
+    """The devices of the variables and the fix are displayed below the unchanged traceback."""
     plain = "x = torch.empty(3)\ny = torch.empty(3, device='cuda:1')\ndef add(a, b):\n    return a + b"
     with_torch.ok(plain)
     ran = with_torch.run("add(x, y)")

@@ -1,4 +1,4 @@
-"""The default torch device with the real torch, in its CPU build, and ``meta`` as a second device."""
+"""The default torch device with the CPU build of the real torch, and ``meta`` as a second device."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def _has_torch() -> None:
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     """A kernel with gpuwidget and torch loaded."""
-    made = start_kernel()
-    made.ok("%load_ext gpuwidget\nimport gpuwidget, torch, sys")
-    return made
+    kernel = start_kernel()
+    kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch, sys")
+    return kernel
 
 
 @pytest.fixture(scope="module")
-def chosen(start_kernel: Callable[..., Kernel]) -> Pair:
+def device_pair(start_kernel: Callable[..., Kernel]) -> Pair:
     """A plain kernel and one with a default device, at the same execution count."""
     pair = Pair(start_kernel(), start_kernel())
     pair.run("import torch", "import torch\n%load_ext gpuwidget\n%gpu device cpu")
@@ -35,14 +35,14 @@ def chosen(start_kernel: Callable[..., Kernel]) -> Pair:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_cells_are_the_same_with_a_device_chosen(chosen: Pair, case: Case) -> None:
+def test_cells_are_the_same_with_a_default_device(device_pair: Pair, case: Case) -> None:
     """The outputs, errors and replies of a cell are the same as without gpuwidget."""
-    chosen.both(case.plain or case.body)
+    device_pair.both(case.plain or case.body)
     if case.then:
-        chosen.both(case.then)
+        device_pair.both(case.then)
 
 
-def test_choosing_and_back(kernel: Kernel) -> None:
+def test_setting_and_restoring(kernel: Kernel) -> None:
     """'none' restores the default that the user's code had set."""
     kernel.ok("torch.set_default_device('meta')")
     kernel.ok("%gpu device cpu")
@@ -54,8 +54,8 @@ def test_choosing_and_back(kernel: Kernel) -> None:
     kernel.ok("torch.set_default_device(None)")
 
 
-def test_one_cells_device(kernel: Kernel) -> None:
-    """%%gpuwatch --device cpu overrides the user's default for one cell, also if it fails."""
+def test_device_of_one_cell(kernel: Kernel) -> None:
+    """%%gpuwatch --device cpu overrides the user's default for one cell, even if the cell fails."""
     kernel.ok("torch.set_default_device('meta')")
     ran = kernel.run("%%gpuwatch --device cpu\nprint(torch.empty(3).device)\n1 / 0")
     assert "cpu\n" in ran.text
@@ -65,7 +65,7 @@ def test_one_cells_device(kernel: Kernel) -> None:
 
 
 def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
-    """A `with torch.device` entered in one cell and left in another works undisturbed."""
+    """A `with torch.device` that is entered in one cell and exited in another works as without gpuwidget."""
     kernel.ok("scope = torch.device('meta'); scope.__enter__();")
     kernel.ok("%gpu device cpu")
     assert kernel.ok("torch.empty(3).device").result == "device(type='meta')"
@@ -80,7 +80,7 @@ def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
 
 
 def test_a_build_without_cuda(kernel: Kernel) -> None:
-    """cuda:0 is a one-line error, for which nothing is initialized."""
+    """Choosing cuda:0 is a one-line error and initializes nothing."""
     if kernel.ok("torch.version.cuda").result is not None:
         pytest.skip("this torch was built with CUDA")
     ran = kernel.run("gpuwidget.set_device(torch.device('cuda:0'))")
@@ -89,8 +89,8 @@ def test_a_build_without_cuda(kernel: Kernel) -> None:
     assert kernel.ok("[d.device for d in gpuwidget.devices()]").result == "['cpu']"
 
 
-def test_new_threads_have_their_own(kernel: Kernel) -> None:
-    """Each new thread has its own default device in torch, as the docs state."""
+def test_default_device_of_new_threads(kernel: Kernel) -> None:
+    """torch.set_default_device applies per thread: new threads start with cpu, as the docs state."""
     kernel.ok("torch.set_default_device('meta')\nfrom concurrent.futures import ThreadPoolExecutor as Pool")
     kernel.ok("%gpu device cpu")
     cell = "torch.set_default_device('meta')\nPool(1).submit(lambda: torch.empty(1).device).result()"
@@ -98,7 +98,7 @@ def test_new_threads_have_their_own(kernel: Kernel) -> None:
     kernel.ok("torch.set_default_device(None)\n%gpu device none")
 
 
-TRAPS = {
+HINTS = {
     "shuffle": (
         """raise RuntimeError("Expected a 'meta' device type for generator but found 'cpu'")""",
         "RuntimeError",
@@ -128,23 +128,23 @@ TRAPS = {
 }
 
 
-@pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS.keys())
-def test_known_traps(kernel: Kernel, trap: tuple[str, str, str, str]) -> None:
-    """The cause and the fix are below the unchanged traceback."""
-    code, name, happened, fix = trap
+@pytest.mark.parametrize("hint", HINTS.values(), ids=HINTS.keys())
+def test_hints_on_known_errors(kernel: Kernel, hint: tuple[str, str, str, str]) -> None:
+    """The cause and the fix are displayed below the unchanged traceback."""
+    code, name, cause, fix = hint
     kernel.ok("torch.set_default_device('meta'); layer = torch.nn.Linear(2, 2)")
     ran = kernel.run(code)
     kinds = [m.type for m in ran.messages if m.type in ("error", "display_data")]
     text = ran.displayed
     kernel.ok("torch.set_default_device(None)")
     assert (ran.reply["ename"], kinds) == (name, ["error", "display_data"])
-    assert text.startswith(happened)
+    assert text.startswith(cause)
     assert fix in text.splitlines()[1]
     assert kernel.ok("sys.last_value is sys.last_exc if hasattr(sys, 'last_exc') else True").result == "True"
 
 
 def test_other_errors_have_no_hint(kernel: Kernel) -> None:
-    """A RuntimeError of the user's code, and one whose str() fails, have no hint."""
+    """There is no hint for a RuntimeError of the user's code, nor if str() of the error fails."""
     assert kernel.run("raise RuntimeError('mine')").displayed == ""
     kernel.ok("class Odd(RuntimeError):\n    def __str__(self): raise SystemExit")
     assert kernel.run("raise Odd").displayed == ""

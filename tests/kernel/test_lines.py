@@ -1,4 +1,4 @@
-"""``%%gpuwatch --lines`` in a real kernel, on the stand-in torch with an allocator and its history."""
+"""``%%gpuwatch --lines`` in a real kernel, with a fake torch that records its allocation history."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PREPARE = "import torch, standin_allocator\nallocator = standin_allocator.instal
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget and the stand-in torch, in which CUDA is not up."""
-    made = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
-    made.ok(f"%load_ext gpuwidget\n{PREPARE}")
-    return made
+    """A kernel with gpuwidget and the fake torch, before CUDA is initialized."""
+    kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
+    kernel.ok(f"%load_ext gpuwidget\n{PREPARE}")
+    return kernel
 
 
 def lines(ran: Ran) -> list[tuple[Any, ...]]:
-    """File, line, function, source, caller, and MiB at the peak, at the end and in all."""
+    """Return each line's file, number, function, source, caller, and MiB at peak, at the end and in total."""
     return [
         (
             *(line[name] for name in ("file", "line", "function", "source", "called_from")),
@@ -33,7 +33,7 @@ def lines(ran: Ran) -> list[tuple[Any, ...]]:
 
 
 def test_cells_functions_and_modules(kernel: Kernel) -> None:
-    """Lines of the cell, of a function of another cell and of the user's module, each with its source."""
+    """The table has lines of the cell, of other cells and of the user's modules, with their source."""
     (kernel.folder / "layers.py").write_text(
         "import torch\n\n\ndef forward(n):\n    return torch.allocate(n)\n", encoding="utf-8"
     )
@@ -55,20 +55,20 @@ def test_cells_functions_and_modules(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize(
-    "head", ["%%gpuwatch --no-live --lines\n%%time", "%%time\n%%gpuwatch --no-live --lines"]
+    "magics", ["%%gpuwatch --no-live --lines\n%%time", "%%time\n%%gpuwatch --no-live --lines"]
 )
-def test_below_a_time_magic(kernel: Kernel, head: str) -> None:
-    """Under %%time each line is told apart, with its number in the cell and its text."""
+def test_below_a_time_magic(kernel: Kernel, magics: str) -> None:
+    """Under %%time each line of the cell has a row, with its number and source."""
     kernel.ok("def step():\n    return torch.allocate(MIB)")
-    ran = kernel.ok(f"{head}\n\nx = torch.allocate(8 * MIB)\ny = step()")
+    ran = kernel.ok(f"{magics}\n\nx = torch.allocate(8 * MIB)\ny = step()")
     assert lines(ran) == [
         ("In[3]", 4, None, "x = torch.allocate(8 * MIB)", None, 8, 8, 8),
         ("In[2]", 2, "step", "return torch.allocate(MIB)", "In[3] line 5", 1, 1, 1),
     ]
 
 
-def test_magics_are_shown_as_they_were_written(kernel: Kernel) -> None:
-    """A line with a magic reads as in the cell; where a magic's lines can't be told apart, that is said."""
+def test_lines_with_magics(kernel: Kernel) -> None:
+    """A line magic is shown as written. A cell magic whose lines can't be distinguished has a single row."""
     ran = kernel.ok("%%gpuwatch --no-live --lines\n\n%time x = torch.allocate(8 * MIB)")
     assert [line[:4] for line in lines(ran)] == [
         ("In[2]", 3, None, "%time x = torch.allocate(8 * MIB)"),
@@ -77,8 +77,8 @@ def test_magics_are_shown_as_they_were_written(kernel: Kernel) -> None:
     assert [line[3] for line in lines(ran)] == ["%%prun -q (its lines can't be told apart)"]
 
 
-def test_a_module_that_was_edited(kernel: Kernel) -> None:
-    """The text of a line is shown where the file is as it was imported, and else is not guessed."""
+def test_an_edited_module(kernel: Kernel) -> None:
+    """The source of a line is shown only if the file still matches the imported module."""
     module = kernel.folder / "layers.py"
     code = "import torch\n\ndef forward(n):\n    return torch.allocate(n)\n"
     module.write_text(code, encoding="utf-8")
@@ -95,7 +95,7 @@ def test_a_module_that_was_edited(kernel: Kernel) -> None:
 
 
 def test_after_an_error(kernel: Kernel) -> None:
-    """A cell that fails has its lines, and the recording has ended; so after an interrupt."""
+    """After an error or an interrupt the lines are reported, and the recording has stopped."""
     ran = kernel.run("%%gpuwatch --no-live --lines\nx = torch.allocate(8 * MIB)\n1 / 0")
     assert ran.reply["ename"] == "ZeroDivisionError"
     assert lines(ran) == [("In[2]", 2, None, "x = torch.allocate(8 * MIB)", None, 8, 8, 8)]
@@ -109,8 +109,8 @@ def test_after_an_error(kernel: Kernel) -> None:
     assert kernel.value("allocator.enabled") == "False"
 
 
-def test_an_interrupt_as_it_begins(kernel: Kernel) -> None:
-    """Pressed while the recording is begun, 'stop' reaches the cell's own code, and the recording ends."""
+def test_an_interrupt_while_recording_starts(kernel: Kernel) -> None:
+    """An interrupt while the recording starts is raised in the cell's code, and the recording stops."""
     kernel.ok(
         "torch.cuda.init()\nimport signal, gpuwidget.pytorch.allocation_history as h\n"
         "counts = h._requested_bytes\n"
@@ -124,8 +124,8 @@ def test_an_interrupt_as_it_begins(kernel: Kernel) -> None:
     assert kernel.value("allocator.enabled, h.ALLOCATION_HISTORY._scopes") == "(False, [])"
 
 
-def test_cells_in_cells(kernel: Kernel) -> None:
-    """A watched cell in a watched cell: each has what was allocated in its own time."""
+def test_nested_cells(kernel: Kernel) -> None:
+    """Of two nested watched cells, each reports what was allocated while it ran."""
     inner = "%%gpuwatch --no-live --lines\\nb = torch.allocate(2 * MIB)"
     ran = kernel.ok(
         f"%%gpuwatch --no-live --lines\na = torch.allocate(MIB)\nr = get_ipython().run_cell('{inner}')\n"
@@ -138,7 +138,7 @@ def test_cells_in_cells(kernel: Kernel) -> None:
 
 
 def test_the_users_own_recording(kernel: Kernel) -> None:
-    """It is used and goes on; the card says that it is the user's."""
+    """A recording that the user started is used and left running, and the report has a note."""
     kernel.ok("torch.cuda.init()\ntorch.cuda.memory._record_memory_history('all')")
     ran = kernel.ok("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)")
     assert len(lines(ran)) == 1
@@ -148,7 +148,7 @@ def test_the_users_own_recording(kernel: Kernel) -> None:
 
 
 def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
-    """Where there is nothing to record, the card says why; torch may come in the cell itself."""
+    """Without torch the report has a note; if the cell itself imports torch, its lines are reported."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     ran = kernel.ok("%%gpuwatch --no-live --lines\n1")
@@ -157,8 +157,8 @@ def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
     assert [line[:2] for line in lines(kernel.ok(late))] == [("In[3]", 6)]
 
 
-def test_a_history_too_long(kernel: Kernel) -> None:
-    """What the history no longer holds is said, and what is still there has its line all the same."""
+def test_a_history_that_overflows(kernel: Kernel) -> None:
+    """A note states how many bytes the history no longer holds; the other allocations have their lines."""
     kernel.ok(
         "import gpuwidget.pytorch.allocation_history as h\n"
         "import gpuwidget.kernel.attribution.line_memory as l\nh.MAX_EVENTS = 20"
@@ -167,9 +167,9 @@ def test_a_history_too_long(kernel: Kernel) -> None:
         "%%gpuwatch --no-live --lines\nl.MAX_EVENTS = 20\nx = torch.allocate(8 * MIB)\n"
         "for _ in range(50):\n    y = torch.allocate(MIB)"
     )
-    found = ran.report
-    assert [(line["line"], line["held"]) for line in found["lines"]] == [(3, 8 * MIB), (5, MIB)]
-    (note,) = found["notes"]
+    report = ran.report
+    assert [(line["line"], line["held"]) for line in report["lines"]] == [(3, 8 * MIB), (5, MIB)]
+    (note,) = report["notes"]
     assert note == (
         "Memory by line: of 58 MiB that code asked for on cuda:0 in all, 40 MiB can't be told: torch's "
         "history holds the last 20 events, and what is older has no line."

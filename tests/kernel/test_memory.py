@@ -1,4 +1,4 @@
-"""Who holds the GPU's memory, in a real kernel with the real torch on a stand-in for its allocator."""
+"""Holders of GPU memory in a real kernel, with the real torch and a fake allocator."""
 
 from __future__ import annotations
 
@@ -27,57 +27,57 @@ def _has_torch() -> None:
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget loaded, and a device in use; In[1] is the next cell."""
-    made = start_kernel(GPUWIDGET_SOURCE="none")
-    made.setup(SETUP)
-    made.setup("%load_ext gpuwidget\nimport gpuwidget")
-    return made
+    """A kernel with gpuwidget loaded and a device in use. The next cell is In[1]."""
+    kernel = start_kernel(GPUWIDGET_SOURCE="none")
+    kernel.setup(SETUP)
+    kernel.setup("%load_ext gpuwidget\nimport gpuwidget")
+    return kernel
 
 
-def held(kernel: Kernel, variables: str = "kind, names, bytes, cell") -> Any:
-    """The holders' fields, as a list; adds up to what the device has allocated."""
-    fields = ", ".join(f"h.{name.strip()}" for name in variables.split(","))
+def holders(kernel: Kernel, names: str = "kind, names, bytes, cell") -> Any:
+    """Return the given fields of each holder, whose bytes must add up to the device's allocated bytes."""
+    fields = ", ".join(f"h.{name.strip()}" for name in names.split(","))
     assert kernel.value("sum(h.bytes for h in gpuwidget.holders()) == gpu.allocated") == "True"
     return eval(kernel.value(f"[({fields}) for h in gpuwidget.holders()]"))
 
 
 def test_variables_results_and_errors(kernel: Kernel) -> None:
-    """Each holder with its names and its cell: variables, Out, and the frames of the last error."""
+    """Variables, Out and the frames of the last error are listed with their names and cells."""
     kernel.ok("x = gpu.empty(3000)\ny = x[1:]")
     kernel.ok("gpu.empty(1000)")
     kernel.run("def fail(data):\n    1 / 0\nfail(gpu.empty(2000))")
-    assert held(kernel) == [
+    assert holders(kernel) == [
         ("variable", ("x", "y"), 12288, 1),
         ("notebook", ("the last error's traceback",), 8192, 3),
         ("notebook", ("Out[2]", "_", "_2"), 4096, 2),
     ]
 
 
-def test_a_result_that_a_variable_names_too(kernel: Kernel) -> None:
-    """It is the variable's: %gpu free keeps it, and says why."""
+def test_a_result_that_is_also_a_variable(kernel: Kernel) -> None:
+    """The result is listed under the variable. %gpu free keeps it and shows the reason."""
     kernel.ok("x = gpu.empty(1000)\nx")
-    assert held(kernel) == [("variable", ("x", "Out[1]", "_", "_1"), 4096, 1)]
+    assert holders(kernel) == [("variable", ("x", "Out[1]", "_", "_1"), 4096, 1)]
     assert kernel.ok("%gpu free").displayed == (
         "There is nothing to free.\nKept, since a variable holds it too: Out[1] (x)."
     )
 
 
 def test_free_lists_and_frees(kernel: Kernel) -> None:
-    """Only --yes gives anything back: results and errors, in every place they live, and the cache."""
+    """%gpu free lists results and errors; with --yes it removes all references and frees the cache."""
     kernel.ok("kept = gpu.empty(100)")
     kernel.ok("gpu.empty(1_000_000)")
     kernel.ok("'a result of another kind'")
     kernel.run("def fail(data):\n    raise ValueError(data)\nfail(gpu.empty(2_000_000))")
-    offered = kernel.ok("%gpu free").displayed
-    assert offered == (
+    listed = kernel.ok("%gpu free").displayed
+    assert listed == (
         "%gpu free --yes would release:\n"
         "  the last error's traceback: 7.6 MiB\n"
         "  Out[2], __, _2: 3.8 MiB\n"
         "Lost with it: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "12000768"
-    done = kernel.ok("%gpu free --yes").displayed
-    assert done == (
+    freed = kernel.ok("%gpu free --yes").displayed
+    assert freed == (
         "Released 11 MiB of tensors.\n"
         "Given back to the GPU: 12 MiB by torch's count; the driver's is not known.\n"
         "Lost with it: %debug and %tb of the last error, Out[2]."
@@ -93,10 +93,10 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
 
 
 def test_free_by_name(kernel: Kernel) -> None:
-    """Named variables are deleted, and no others; with a name that is none, nothing is."""
+    """%gpu free deletes only the named variables, and nothing if one of the names is unknown."""
     kernel.ok("x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
-    refused = kernel.run("%gpu free y nonsense")
-    assert refused.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
+    ran = kernel.run("%gpu free y nonsense")
+    assert ran.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
     assert kernel.value("gpu.allocated") == "8192"
     assert kernel.ok("%gpu free y").displayed == (
         "Deleted y: 4 KiB went back to torch's cache; %gpu free --yes empties that."
@@ -108,8 +108,8 @@ def test_free_by_name(kernel: Kernel) -> None:
     assert kernel.run("%gpu free _").reply["ename"] == "UsageError"
 
 
-def test_free_by_name_where_nobody_counts(kernel: Kernel) -> None:
-    """Where torch has no counters, what a deletion released is said to be unknown."""
+def test_free_by_name_without_counters(kernel: Kernel) -> None:
+    """If torch has no counters, the message states that the released memory is unknown."""
     kernel.ok("x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
     assert kernel.ok("%gpu free x").displayed == (
         "Deleted x: how much GPU memory that released is not known: torch runs on cudaMallocAsync, whose "
@@ -117,28 +117,28 @@ def test_free_by_name_where_nobody_counts(kernel: Kernel) -> None:
     )
 
 
-def test_a_result_with_a_variable_in_it(kernel: Kernel) -> None:
-    """A result that is let go of is not said to be kept, though a variable holds a part of it."""
+def test_a_result_that_contains_a_variable(kernel: Kernel) -> None:
+    """A result that can be released is not listed as kept, even if a variable holds part of it."""
     kernel.ok("x = gpu.empty(1000)\n[x, gpu.empty(2000)]")
     assert kernel.ok("%gpu free").displayed == (
         "%gpu free --yes would release:\n  Out[1], _, _1, the last result: 8 KiB\nLost with it: Out[1]."
     )
 
 
-def test_free_where_looking_fails(kernel: Kernel) -> None:
-    """%gpu free says so in a sentence, and lets go of nothing."""
+def test_free_if_the_search_fails(kernel: Kernel) -> None:
+    """If the search for holders fails, %gpu free shows one sentence and releases nothing."""
     kernel.ok("gpu.empty(1000)")
     kernel.setup(
         "import gpuwidget.kernel.attribution.memory_holders as m\n"
         "def fail(shell): raise TypeError('unhashable')\nm.search = fail"
     )
-    said = "Nothing was freed: gpuwidget could not look at what holds torch's memory."
-    assert kernel.ok("%gpu free").displayed == kernel.ok("%gpu free --yes").displayed == said
+    message = "Nothing was freed: gpuwidget could not look at what holds torch's memory."
+    assert kernel.ok("%gpu free").displayed == kernel.ok("%gpu free --yes").displayed == message
     assert kernel.value("gpu.allocated, 1 in Out") == "(4096, True)"
 
 
-def test_cells_that_still_hold(kernel: Kernel) -> None:
-    """Cells are ranked by what is left of them, with their first line."""
+def test_cells_that_still_hold_memory(kernel: Kernel) -> None:
+    """%gpu memory --cells ranks cells by the memory that they still hold, with their first line."""
     kernel.ok("# a comment\nx = gpu.empty(1000)")
     kernel.ok("%%time\nmodel = gpu.move(torch.nn.Linear(100, 100))")
     kernel.ok("for _ in range(5): loss = gpu.empty(1000)")
@@ -151,11 +151,11 @@ def test_cells_that_still_hold(kernel: Kernel) -> None:
     ]
 
 
-def test_cells_within_cells_and_lost_ends(kernel: Kernel) -> None:
-    """What a cell runs is its own, numbered or not; where its end was lost, the next cell has its own."""
+def test_nested_cells_and_a_missed_end(kernel: Kernel) -> None:
+    """A nested cell counts as the outer cell. After a missed end, the next cell is still attributed."""
     inner = "get_ipython().run_cell('a = gpu.empty(1000)', store_history={stored})\n"
     kernel.ok(inner.format(stored=True) + inner.format(stored=False) + "b = gpu.empty(2000)")
-    cells = dict(held(kernel, "names[0], cell"))
+    cells = dict(holders(kernel, "names[0], cell"))
     assert (cells["a"], cells["b"]) == (1, 1)
     hook = (
         "from gpuwidget.kernel import magics\n"
@@ -163,11 +163,11 @@ def test_cells_within_cells_and_lost_ends(kernel: Kernel) -> None:
     )
     kernel.ok(hook.format("unregister"))
     ran = kernel.ok(hook.format("register") + "c = gpu.empty(3000)\nget_ipython().displayhook.prompt_count")
-    assert dict(held(kernel, "names[0], cell"))["c"] == int(ran.result or 0)
+    assert dict(holders(kernel, "names[0], cell"))["c"] == int(ran.result or 0)
 
 
 def test_losses_collected_across_cells(kernel: Kernel) -> None:
-    """A list of losses keeps what their graphs saved: each cell has its own, though others free memory."""
+    """Tensors saved for a list of losses are attributed to their cells, even if a cell also frees memory."""
     kernel.ok("losses, weight = [], gpu.empty(4).requires_grad_()")
     step = "y = gpu.empty({n})\nlosses.append((weight[:1] * y).sum())\ndel y"
     kernel.ok(step.format(n=1000))
@@ -178,13 +178,13 @@ def test_losses_collected_across_cells(kernel: Kernel) -> None:
         ("[2]", "4 KiB"),
         ("[1]", "512 B"),
     ]
-    assert ("variable", ("losses",), 4096 + 8192, 3) in held(kernel)
-    said = kernel.ok("%gpu memory").displayed
-    assert "losses: 12 KiB of it is saved in an autograd graph, for backward()." in said
+    assert ("variable", ("losses",), 4096 + 8192, 3) in holders(kernel)
+    text = kernel.ok("%gpu memory").displayed
+    assert "losses: 12 KiB of it is saved in an autograd graph, for backward()." in text
 
 
-def test_memory_from_before(start_kernel: Callable[..., Kernel]) -> None:
-    """What was allocated before gpuwidget was loaded is said to be."""
+def test_memory_allocated_before_loading(start_kernel: Callable[..., Kernel]) -> None:
+    """Memory that was allocated before gpuwidget was loaded has its own line."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.setup(SETUP)
     kernel.ok("x = gpu.empty(1000)")
@@ -197,8 +197,8 @@ def test_memory_from_before(start_kernel: Callable[..., Kernel]) -> None:
     ]
 
 
-def test_a_watched_cell_says_what_it_left_behind(kernel: Kernel) -> None:
-    """The report's holders are what the cell has allocated and is still there, and nothing else."""
+def test_the_report_lists_what_a_cell_left_behind(kernel: Kernel) -> None:
+    """The report lists only holders of memory that the cell allocated and that still exists."""
     kernel.ok("before = gpu.empty(5000)")
     ran = kernel.ok("%%gpuwatch\nx = gpu.empty(1000)\ngpu.empty(7)\ntemporary = gpu.empty(9)\ndel temporary")
     report = ran.report
@@ -210,8 +210,8 @@ def test_a_watched_cell_says_what_it_left_behind(kernel: Kernel) -> None:
     assert ran.report["holders"] == []
 
 
-def test_nothing_is_searched_where_nothing_was_allocated(kernel: Kernel) -> None:
-    """A watched cell that leaves the allocator alone costs no walk through the variables."""
+def test_no_search_without_allocations(kernel: Kernel) -> None:
+    """The variables are not searched after a watched cell that allocates nothing."""
     kernel.ok("x = gpu.empty(1000)")
     kernel.setup("import gpuwidget.kernel.attribution.memory_holders as m\nm.search = None")
     ran = kernel.ok("%%gpuwatch\nx += 1")
@@ -219,38 +219,38 @@ def test_nothing_is_searched_where_nothing_was_allocated(kernel: Kernel) -> None
 
 
 def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """Without torch, or before CUDA is up, every command says so in a sentence."""
+    """Without torch, or before CUDA is initialized, each command shows the reason in one sentence."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     assert kernel.ok("%gpu memory").displayed == "No memory of torch's to show: torch is not loaded."
     assert kernel.ok("%gpu free --yes").displayed == "Nothing to free: torch is not loaded."
     kernel.ok("import torch")
-    up = "CUDA is not initialised in this process."
-    assert kernel.ok("%gpu memory").displayed == f"No memory of torch's to show: {up}"
-    assert kernel.ok("%gpu free").displayed == f"Nothing to free: {up}"
+    reason = "CUDA is not initialised in this process."
+    assert kernel.ok("%gpu memory").displayed == f"No memory of torch's to show: {reason}"
+    assert kernel.ok("%gpu free").displayed == f"Nothing to free: {reason}"
     assert kernel.value("torch.cuda.is_initialized()") == "False"
 
 
-def test_wrong_words(kernel: Kernel) -> None:
-    """What is no option is said in one line, with the usage."""
+def test_unknown_options(kernel: Kernel) -> None:
+    """An unknown option is a one-line error with the usage."""
     ran = kernel.run("%gpu memory --all")
     assert ran.reply["evalue"].startswith("'%gpu memory --all' is not known. %gpu memory: who holds")
     assert kernel.run("%gpu free --no").reply["evalue"].startswith("'%gpu free --no' is not known.")
 
 
-def test_unloading_forgets(kernel: Kernel) -> None:
-    """After %unload_ext no cell is looked at, and loading anew begins anew."""
+def test_unloading_and_reloading(kernel: Kernel) -> None:
+    """Cells are recorded only while the extension is loaded; reloading it starts a new record."""
     kernel.ok("x = gpu.empty(1000)")
     kernel.ok("%unload_ext gpuwidget")
     kernel.ok("y = gpu.empty(2000)")
-    assert held(kernel, "names, cell") == [(("y",), None), (("x",), None)]
+    assert holders(kernel, "names, cell") == [(("y",), None), (("x",), None)]
     kernel.ok("%load_ext gpuwidget")
     kernel.ok("z = gpu.empty(3000)")
-    assert held(kernel, "names, cell") == [(("z",), 5), (("y",), None), (("x",), None)]
+    assert holders(kernel, "names, cell") == [(("z",), 5), (("y",), None), (("x",), None)]
 
 
-def test_an_interrupted_look_keeps_nothing_alive(kernel: Kernel) -> None:
-    """After an interrupt of %gpu memory, a variable that is deleted is gone."""
+def test_an_interrupted_search_keeps_nothing_alive(kernel: Kernel) -> None:
+    """If %gpu memory is interrupted, deleting a variable still frees its memory."""
     kernel.ok("import gpuwidget.heap.reachability as s\nx, reachable = [gpu.empty(1000)], s.reachable")
     kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.reachable = stop")
     assert kernel.run("%gpu memory").reply["ename"] == "KeyboardInterrupt"
@@ -259,28 +259,28 @@ def test_an_interrupted_look_keeps_nothing_alive(kernel: Kernel) -> None:
     assert kernel.value("gpu.allocated") == "0"
 
 
-def test_a_class_that_cannot_be_compared(kernel: Kernel) -> None:
-    """One object with an odd metaclass takes nothing away from the others."""
+def test_an_unhashable_class(kernel: Kernel) -> None:
+    """An object of an unhashable class does not affect the other holders."""
     odd = "class Meta(type):\n    def __eq__(a, b): return a is b\nclass Odd(metaclass=Meta): pass\n"
     kernel.ok(odd + "odd = Odd()\nx = gpu.empty(1000)")
-    assert held(kernel) == [("variable", ("x",), 4096, 1)]
+    assert holders(kernel) == [("variable", ("x",), 4096, 1)]
 
 
-def test_a_search_that_fails_is_not_tried_after_every_cell(kernel: Kernel) -> None:
-    """Where storages can't be looked for, cells are known as far as the blocks' addresses tell."""
+def test_a_failing_search_is_not_repeated_after_every_cell(kernel: Kernel) -> None:
+    """A failed search for storages is repeated only after new allocations; blocks keep their cells."""
     kernel.setup(
-        "import gpuwidget.kernel.attribution.cell_memory as c\nasked = []\n"
-        "def fail(*a, **k):\n    asked.append(1)\n    raise ValueError\nc.find_storages = fail"
+        "import gpuwidget.kernel.attribution.cell_memory as c\ncalls = []\n"
+        "def fail(*a, **k):\n    calls.append(1)\n    raise ValueError\nc.find_storages = fail"
     )
     kernel.ok("x = gpu.empty(1000)")
     kernel.ok("1 + 1")
     kernel.ok("y = gpu.empty(2000)")
-    assert kernel.value("len(asked)") == "2"
-    assert held(kernel) == [("variable", ("y",), 8192, 3), ("variable", ("x",), 4096, 1)]
+    assert kernel.value("len(calls)") == "2"
+    assert holders(kernel) == [("variable", ("y",), 8192, 3), ("variable", ("x",), 4096, 1)]
 
 
-def test_hostile_names_are_escaped(kernel: Kernel) -> None:
-    """Names, types and cells' lines reach the page as text."""
+def test_html_is_escaped(kernel: Kernel) -> None:
+    """Names, types and lines of code are escaped in the HTML."""
     kernel.ok("globals()['<img src=x onerror=alert(1)>'] = gpu.empty(10)  # <script>alert(1)</script>")
     for command in ("%gpu memory", "%gpu memory --cells"):
         bundle = next(m.content["data"] for m in kernel.ok(command).messages if m.type == "display_data")

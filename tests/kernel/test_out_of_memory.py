@@ -1,4 +1,4 @@
-"""Out-of-memory errors in a real kernel with the real torch, on a stand-in GPU of 64 MiB."""
+"""Out-of-memory errors in a real kernel with the real torch and a fake GPU of 64 MiB."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from helpers_kernel import Kernel, Ran, skip_without_torch
 
-HELPERS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[1]
 SETUP = f"""
-import sys; sys.path.insert(0, {str(HELPERS)!r})
+import sys; sys.path.insert(0, {str(TESTS)!r})
 import torch
 from helpers_out_of_memory import LimitedGpu
 gpu = LimitedGpu(torch, 64 * 2**20, VERSION)
@@ -29,42 +29,43 @@ def _has_torch() -> None:
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Iterator[Kernel]:
     """A kernel with a small GPU and gpuwidget."""
-    made = ready(start_kernel())
-    yield made
-    made.shutdown()
+    kernel = prepare(start_kernel())
+    yield kernel
+    kernel.shutdown()
 
 
-def ready(kernel: Kernel, version: str = "2.13") -> Kernel:
+def prepare(kernel: Kernel, version: str = "2.13") -> Kernel:
+    """Install the fake GPU and load gpuwidget. Return the kernel."""
     kernel.ok(SETUP.replace("VERSION", repr(version)))
     kernel.ok("%load_ext gpuwidget")
     return kernel
 
 
 def fails(kernel: Kernel, code: str) -> Ran:
-    """Run ``code``, which must run out of memory."""
+    """Run ``code``, which must raise an out-of-memory error."""
     ran = kernel.run(code)
     assert ran.reply["status"] == "error", ran.text
     assert ran.reply["ename"] == "OutOfMemoryError"
     return ran
 
 
-def shown(ran: Ran) -> list[dict[str, str]]:
-    """The mime bundles of what came after the traceback, without the watch's own card."""
+def displayed_after_error(ran: Ran) -> list[dict[str, str]]:
+    """Return the mime bundles displayed after the traceback, without the card of a watched cell."""
     kinds = [message.type for message in ran.messages]
     after = ran.messages[kinds.index("error") + 1 :]
     return [m.content["data"] for m in after if m.type == "display_data" and not m.is_card]
 
 
 def card(ran: Ran) -> str:
-    """The text of the one card, without what is not known about the driver."""
-    (bundle,) = shown(ran)
+    """Return the text of the only out-of-memory card, without its lines on unknown driver figures."""
+    (bundle,) = displayed_after_error(ran)
     assert set(bundle) == {"text/plain", "text/html"}
     lines = [line for line in bundle["text/plain"].splitlines() if "Not known" not in line]
     return re.sub(r" {2,}", "  ", "\n".join(lines))
 
 
 def test_the_card(kernel: Kernel) -> None:
-    """What was asked and free, who holds the rest, by variable and cell, and what would have been enough."""
+    """The card has the requested and the free memory, its holders by variable and by cell, and the fixes."""
     kernel.ok(MODEL)
     kernel.ok("cache = [mib(6), mib(6)]")
     kernel.ok("mib(10)")
@@ -96,26 +97,26 @@ def test_the_card(kernel: Kernel) -> None:
     ]
 
 
-@pytest.mark.parametrize("remedy", ["%gpu free --yes", "%gpu free cache --yes", None])
-def test_what_it_advises_helps(kernel: Kernel, remedy: str | None) -> None:
-    """Each remedy, done as it is written, lets the same cell run; without one it fails again."""
+@pytest.mark.parametrize("fix", ["%gpu free --yes", "%gpu free cache --yes", None])
+def test_each_fix_works(kernel: Kernel, fix: str | None) -> None:
+    """After each fix, applied as printed, the same cell succeeds; without one it fails again."""
     kernel.ok(MODEL)
     kernel.ok("cache = [mib(6), mib(6)]")
     kernel.ok("mib(10)")
     cell = "def step(n):\n    batch = mib(8)\n    return (model[:1] + mib(n)[:1]).clone()\nstep(16)"
-    advice = card(fails(kernel, cell))
-    if remedy is None:
+    text = card(fails(kernel, cell))
+    if fix is None:
         fails(kernel, cell)
         return
-    assert remedy in advice
-    kernel.ok(remedy)
+    assert fix in text
+    kernel.ok(fix)
     kernel.ok(cell)
 
 
 @pytest.mark.parametrize("version", ["1.13", "2.3", "2.13"])
 def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) -> None:
-    """Every wording gives the same card."""
-    kernel = ready(start_kernel(), version)
+    """The error messages of all torch versions lead to the same card."""
+    kernel = prepare(start_kernel(), version)
     kernel.ok(MODEL)
     first, *lines = card(fails(kernel, "mib(50)")).splitlines()
     assert first == "Out of memory on cuda:0: 50 MiB asked for, 44 of 64 MiB free"
@@ -134,8 +135,8 @@ def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) ->
         "lambdas()",
     ],
 )
-def test_what_the_code_reads_is_not_to_be_deleted(kernel: Kernel, cell: str) -> None:
-    """Nor what it reads under a magic, in a function that has returned, or in one within another."""
+def test_variables_that_the_code_reads_are_kept(kernel: Kernel, cell: str) -> None:
+    """No fix deletes a variable that the cell reads, be it below a magic, in a function or in a lambda."""
     kernel.ok("embeddings, spare = mib(20), mib(20)")
     kernel.ok("def evaluate():\n    return embeddings.mean()\ndef train():\n    evaluate()\n    mib(40)")
     kernel.ok("def lambdas():\n    (lambda: [embeddings])(), mib(40)")
@@ -144,8 +145,8 @@ def test_what_the_code_reads_is_not_to_be_deleted(kernel: Kernel, cell: str) -> 
     assert "%gpu free embeddings" not in text
 
 
-def test_a_variable_that_is_made_anew(kernel: Kernel) -> None:
-    """What the cell overwrites is still there while it makes the new one: to let go of it first helps."""
+def test_a_variable_that_is_assigned_again(kernel: Kernel) -> None:
+    """A variable that the cell only overwrites can be deleted first, since both values exist for a moment."""
     kernel.ok("model = mib(40)")
     assert "%gpu free model --yes" in card(fails(kernel, "model = mib(40)"))
     assert "%gpu free model --yes" in card(fails(kernel, "%%time\nmodel = mib(40)"))
@@ -155,7 +156,7 @@ def test_a_variable_that_is_made_anew(kernel: Kernel) -> None:
 
 
 def test_an_earlier_errors_frames(kernel: Kernel) -> None:
-    """What the last error left, replaced by this one and not collected yet, is found and freed."""
+    """Frames of an earlier error that are not garbage-collected yet are listed and freed."""
     kernel.ok("import gc; gc.disable()")
     fails(kernel, "def first():\n    big = mib(40)\n    mib(40)\nfirst()")
     text = card(fails(kernel, "x = mib(40)"))
@@ -168,7 +169,7 @@ def test_an_earlier_errors_frames(kernel: Kernel) -> None:
 
 
 def test_no_garbage_collection_during_the_search(kernel: Kernel) -> None:
-    """No garbage collection runs between torch's snapshot and the search: everything listed still exists."""
+    """No garbage collection runs between torch's snapshot and the search, so every listed block exists."""
     kernel.ok(
         "import gc, gpuwidget\ngc.set_threshold(0)\nsnapshot = torch.cuda.memory_snapshot\n"
         "def and_collect():\n    found = snapshot()\n    if gc.isenabled(): gc.collect()\n    return found\n"
@@ -187,16 +188,16 @@ def test_no_garbage_collection_during_the_search(kernel: Kernel) -> None:
     )
 
 
-def test_let_go_of_in_between(kernel: Kernel) -> None:
-    """Where what was in the way went with the cell's own end, it is enough to run it again."""
+def test_memory_freed_since_the_error(kernel: Kernel) -> None:
+    """If enough memory was freed as the cell ended, the fix is to run it again."""
     kernel.ok("big = [mib(40)]")
     cell = "def step():\n    try:\n        mib(40)\n    finally:\n        big.clear()\nstep()"
     assert "- Run it again: 40 MiB from before this cell" in card(fails(kernel, cell))
     kernel.ok(cell)
 
 
-def test_a_limit_of_its_own(kernel: Kernel) -> None:
-    """A process that limits itself is told so, and how to raise the limit."""
+def test_a_memory_fraction(kernel: Kernel) -> None:
+    """If the process has set a memory fraction, the card shows that limit and how to raise it."""
     kernel.ok("gpu.limit = 32 * 2**20\n" + MODEL)
     text = card(fails(kernel, "mib(16)"))
     assert text.splitlines()[0] == (
@@ -206,8 +207,8 @@ def test_a_limit_of_its_own(kernel: Kernel) -> None:
     assert "torch.cuda.set_per_process_memory_fraction(0.57, 'cuda:0')" in text
 
 
-def test_pieces_that_do_not_join(kernel: Kernel) -> None:
-    """Memory in pieces: expandable segments are advised where they would do, by their name here."""
+def test_fragmented_memory(kernel: Kernel) -> None:
+    """For fragmented memory the fix is expandable segments, with the variable name of this torch version."""
     kernel.ok("gpu.capacity = 2**30\nkept, fill = [], []")
     kernel.ok(
         "for _ in range(3):\n    mib(256)\n    kept.append(mib(56)); fill.append(mib(200))\nfill.clear()"
@@ -217,35 +218,35 @@ def test_pieces_that_do_not_join(kernel: Kernel) -> None:
     assert "%env PYTORCH_ALLOC_CONF=expandable_segments:True" in text
 
 
-def test_watched_or_not(kernel: Kernel) -> None:
-    """Under a watched cell it stands between the traceback and the watch's card, once."""
+def test_in_a_watched_cell(kernel: Kernel) -> None:
+    """In a watched cell there is one out-of-memory card, between the traceback and the cell's card."""
     kernel.ok(MODEL)
     ran = fails(kernel, "%%gpuwatch --no-live\nmib(50)")
     kinds = [message.type for message in ran.messages if message.type in ("error", "display_data")]
     assert kinds == ["error", "display_data", "display_data"]
     assert ran.messages[-1].is_card
-    assert len(shown(ran)) == 1
-    assert len(shown(fails(kernel, "get_ipython().run_cell('mib(50)').raise_error()"))) == 1
+    assert len(displayed_after_error(ran)) == 1
+    assert len(displayed_after_error(fails(kernel, "get_ipython().run_cell('mib(50)').raise_error()"))) == 1
 
 
 def test_other_errors_have_no_card(kernel: Kernel) -> None:
-    """Nothing stands under any other error, nor under memory that ran out and was dealt with."""
+    """There is no card for other errors, nor for an out-of-memory error that the cell catches."""
     for code in ("1 / 0", "raise RuntimeError('out of memory')", "raise MemoryError('CUDA out of memory')"):
-        assert shown(kernel.run(code)) == []
+        assert displayed_after_error(kernel.run(code)) == []
     ran = kernel.ok("try:\n    mib(100)\nexcept torch.OutOfMemoryError:\n    pass")
     assert [m for m in ran.messages if m.type == "display_data"] == []
 
 
-def test_raised_from_it(kernel: Kernel) -> None:
-    """Where a library raises an error of its own from it, it is found."""
+def test_a_chained_error(kernel: Kernel) -> None:
+    """The card also appears if a library raises another error from the out-of-memory error."""
     ran = kernel.run(
         "try:\n    mib(100)\nexcept torch.OutOfMemoryError as e:\n    raise ValueError('no') from e"
     )
     assert "100 MiB asked for" in card(ran)
 
 
-def test_an_old_error_without_a_type_of_its_own(kernel: Kernel) -> None:
-    """The oldest torch raises a RuntimeError; one without figures gets no arithmetic."""
+def test_an_old_error_without_figures(kernel: Kernel) -> None:
+    """A RuntimeError of the oldest torch, whose message has no figures, leads to a card without figures."""
     ran = kernel.run("raise RuntimeError('CUDA error: out of memory')")
     assert card(ran).splitlines()[:2] == [
         "Out of memory on cuda:0: the error says no figures",
@@ -254,7 +255,7 @@ def test_an_old_error_without_a_type_of_its_own(kernel: Kernel) -> None:
 
 
 def test_it_keeps_nothing_alive(kernel: Kernel) -> None:
-    """When the error is let go of, its tensors go: the card holds none of them."""
+    """Releasing the error frees its tensors: the card references none of them."""
     code = (
         "import weakref\nseen = []\n"
         "def step():\n    batch = mib(8); seen.append(weakref.ref(batch)); mib(100)\nstep()"
@@ -265,15 +266,15 @@ def test_it_keeps_nothing_alive(kernel: Kernel) -> None:
     assert kernel.ok("seen[0]() is None, gpu.allocated").result == "(True, 0)"
 
 
-def test_the_error_stays_as_it_is(kernel: Kernel, start_kernel: Callable[..., Kernel]) -> None:
-    """Traceback, reply, sys.last_value and %debug are what they are without gpuwidget."""
+def test_the_error_is_unchanged(kernel: Kernel, start_kernel: Callable[..., Kernel]) -> None:
+    """Traceback, reply, sys.last_value and %debug are the same as without gpuwidget."""
     code = "def step():\n    batch = mib(8); mib(100)\nstep()"
     plain = start_kernel()
     plain.ok(SETUP.replace("VERSION", "'2.13'"))
     plain.ok("'in step'")
-    mine, theirs = fails(kernel, code), fails(plain, code)
-    assert mine.reply["evalue"] == theirs.reply["evalue"]
-    assert kernel.clean(mine.reply["traceback"]) == plain.clean(theirs.reply["traceback"])
+    ran, plain_ran = fails(kernel, code), fails(plain, code)
+    assert ran.reply["evalue"] == plain_ran.reply["evalue"]
+    assert kernel.clean(ran.reply["traceback"]) == plain.clean(plain_ran.reply["traceback"])
     expression = (
         "type(sys.last_value).__name__, 'batch' in sys.last_traceback.tb_next.tb_next.tb_frame.f_locals"
     )
@@ -283,16 +284,16 @@ def test_the_error_stays_as_it_is(kernel: Kernel, start_kernel: Callable[..., Ke
     plain.shutdown()
 
 
-def test_after_unload(kernel: Kernel) -> None:
-    """Unloaded, nothing is shown any more."""
+def test_after_unloading(kernel: Kernel) -> None:
+    """After %unload_ext there is no card."""
     kernel.ok("%unload_ext gpuwidget")
-    assert shown(fails(kernel, "mib(100)")) == []
+    assert displayed_after_error(fails(kernel, "mib(100)")) == []
 
 
-def test_hostile_names(kernel: Kernel) -> None:
-    """What the user's code is called and says is text in the card, and never markup."""
+def test_html_is_escaped(kernel: Kernel) -> None:
+    """Names and source lines of the user's code are escaped in the HTML."""
     kernel.ok("globals()['<img src=x>'] = mib(20) # <script>alert(1)</script>")
-    (bundle,) = shown(fails(kernel, "mib(50)"))
+    (bundle,) = displayed_after_error(fails(kernel, "mib(50)"))
     assert "<img" not in bundle["text/html"]
     assert "<script" not in bundle["text/html"]
     assert "&lt;img src=x&gt;" in bundle["text/html"]

@@ -152,9 +152,9 @@ class IOPubChannel:
     def display(self, data: Mapping[str, Any], display_id: str) -> None:
         """Send a new output, below the text that the cell has printed so far."""
         # Printed text waits in the kernel's streams for a timer. A user's stream is not flushed: this may be
-        # another thread than the cell's.
+        # another thread than the cell's. A flush waits for the thread that sends, even without any text.
         for stream in (sys.stdout, sys.stderr):
-            if type(stream).__module__ == "ipykernel.iostream":
+            if type(stream).__module__ == "ipykernel.iostream" and getattr(stream, "_flush_pending", True):
                 stream.flush()
         self._send("display_data", data, display_id)
 

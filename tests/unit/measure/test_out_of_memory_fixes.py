@@ -56,7 +56,7 @@ ASYNC = (
 REPLICA = f"Caught OutOfMemoryError in replica 0 on device 0.\nOriginal Traceback\n{TORCH_2_3}"
 
 
-def said(message: str) -> dict[str, Any]:
+def parsed(message: str) -> dict[str, Any]:
     """Return the parsed sizes of a message as rounded figures."""
     found = parse_message(message)
     sizes = {
@@ -73,12 +73,13 @@ def said(message: str) -> dict[str, Any]:
 
 
 def mib(gib: float) -> float:
+    """Return GiB in MiB, rounded as ``parsed`` does."""
     return round(gib * 1024, 2)
 
 
-def test_versions_before_2() -> None:
+def test_messages_before_torch_2() -> None:
     """The oldest format, in brackets, is parsed."""
-    assert said(TORCH_1) == {
+    assert parsed(TORCH_1) == {
         "index": 1,
         "requested": 20.0,
         "total": mib(10.76),
@@ -90,10 +91,10 @@ def test_versions_before_2() -> None:
 
 
 @pytest.mark.parametrize("message", [TORCH_2_3, REPLICA, TORCH_2_3.replace("CUDA out", "HIP out")])
-def test_versions_from_2_on(message: str) -> None:
+def test_messages_since_torch_2(message: str) -> None:
     """The current format is parsed, also inside another error's message and for AMD GPUs."""
     assert is_out_of_memory(message)
-    assert said(message) == {
+    assert parsed(message) == {
         "index": 0,
         "requested": mib(22.78),
         "total": mib(31.47),
@@ -105,9 +106,9 @@ def test_versions_from_2_on(message: str) -> None:
     }
 
 
-def test_all_that_a_message_may_say() -> None:
-    """Other processes, a process limit and private pools are parsed; an unknown process size is left out."""
-    assert said(TORCH_2_10) == {
+def test_optional_figures_of_a_message() -> None:
+    """Other processes, a process limit and private pools are parsed. Unknown process sizes are omitted."""
+    assert parsed(TORCH_2_10) == {
         "index": 0,
         "requested": 86.0,
         "total": mib(23.64),
@@ -122,9 +123,9 @@ def test_all_that_a_message_may_say() -> None:
 
 
 def test_the_asynchronous_allocator() -> None:
-    """The table of cudaMallocAsync is parsed; a limit that nobody set is no limit."""
+    """The message of cudaMallocAsync is parsed; an unset limit is omitted."""
     assert is_out_of_memory(ASYNC)
-    assert said(ASYNC) == {
+    assert parsed(ASYNC) == {
         "index": 2,
         "allocated": mib(9.43),
         "requested": 640.0,
@@ -146,7 +147,7 @@ def test_other_errors() -> None:
         "out of memory",
     ):
         assert not is_out_of_memory(message)
-    assert said("CUDA error: out of memory") == {"index": None, "others": []}
+    assert parsed("CUDA error: out of memory") == {"index": None, "others": []}
 
 
 def test_rounding_is_a_range() -> None:
@@ -169,7 +170,7 @@ def segment(*blocks: tuple[int, int, bool], size: int = 0, expandable: bool = Fa
     return Segment(size or sum(block[1] for block in blocks), expandable, True, blocks)
 
 
-def held(
+def oom_holder(
     kind: HolderKind,
     name: str,
     blocks: tuple[int, ...],
@@ -179,6 +180,7 @@ def held(
     needed: bool = False,
     is_error: bool = False,
 ) -> OomHolder:
+    """Return a holder of these blocks; ``needed`` if the failing code reads the variable."""
     holder = Holder(kind, (name,), "Tensor", "cuda:0", size, None)
     variables = None if needed or kind != "variable" else (name,)
     return OomHolder(holder, frozenset(blocks), frozenset(blocks if before else ()), variables, is_error)
@@ -186,7 +188,7 @@ def held(
 
 def facts(**changes: Any) -> OomFacts:
     """Return an H200 of 140 GiB: 8 GiB requested, 2 GiB free, four variables in separate segments."""
-    made = OomFacts(
+    defaults = OomFacts(
         device="cuda:0",
         requested=8 * GIB,
         needed=8 * GIB + 5 * MIB,
@@ -211,14 +213,16 @@ def facts(**changes: Any) -> OomFacts:
         expandable=False,
         setting="PYTORCH_ALLOC_CONF",
     )
-    return replace(made, **changes)
+    return replace(defaults, **changes)
 
 
 def kinds(**changes: Any) -> list[str]:
+    """Return the kinds of the offered fixes, in order."""
     return [fix.kind for fix in fixes(facts(**changes))]
 
 
 def only(kind: str, **changes: Any) -> Fix:
+    """Return the only fix of this kind."""
     (fix,) = [fix for fix in fixes(facts(**changes)) if fix.kind == kind]
     return fix
 
@@ -241,13 +245,13 @@ def test_no_batch_is_small_enough() -> None:
     assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=100 * MIB) == []
 
 
-def test_variables_that_would_do() -> None:
+def test_variables_to_delete() -> None:
     """As few as possible of the largest variables are offered, and none that the failing code reads."""
-    model = held("variable", "model", (100,), 30 * GIB, needed=True)
+    model = oom_holder("variable", "model", (100,), 30 * GIB, needed=True)
     cache, old, small = (
-        held("variable", "cache", (300,), 6 * GIB),
-        held("variable", "old", (400,), 5 * GIB),
-        held("variable", "fresh", (200,), 10 * GIB, before=False),
+        oom_holder("variable", "cache", (300,), 6 * GIB),
+        oom_holder("variable", "old", (400,), 5 * GIB),
+        oom_holder("variable", "fresh", (200,), 10 * GIB, before=False),
     )
     assert only("delete", held=(model, cache, old, small)) == Fix(
         "delete",
@@ -260,10 +264,10 @@ def test_variables_that_would_do() -> None:
     assert "delete" not in kinds(held=(model, cache))
 
 
-def test_what_the_notebook_keeps() -> None:
+def test_notebook_references() -> None:
     """Old results that are large enough are offered. The error's frames are not among them."""
-    out = held("notebook", "Out[3]", (200,), 10 * GIB)
-    error = held("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
+    out = oom_holder("notebook", "Out[3]", (200,), 10 * GIB)
+    error = oom_holder("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
     assert only("free", held=(error, out)) == Fix(
         "free",
         "Let go of what the notebook itself keeps, Out[3]: 10.0 GiB from before this cell.",
@@ -281,10 +285,10 @@ def test_what_the_notebook_keeps() -> None:
     )
 
 
-def test_together() -> None:
+def test_notebook_references_and_a_variable() -> None:
     """If neither alone is enough, notebook references and a variable are offered together."""
-    out = held("notebook", "Out[3]", (400,), 5 * GIB)
-    cache = held("variable", "cache", (300,), 6 * GIB)
+    out = oom_holder("notebook", "Out[3]", (400,), 5 * GIB)
+    cache = oom_holder("variable", "cache", (300,), 6 * GIB)
     assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
     assert only("delete", held=(out, cache), free=0).text == (
         "Let go of cache (6.0 GiB), and of what the notebook itself keeps, if you need no more of it: the "
@@ -292,40 +296,40 @@ def test_together() -> None:
     )
 
 
-def test_memory_that_can_not_be_given_back() -> None:
+def test_tensors_in_a_shared_segment() -> None:
     """A tensor that shares its segment frees nothing, unless the request fits into its place."""
     shared = (segment((200, 10 * GIB, True), (201, 1 * MIB, True)),)
-    cache = held("variable", "cache", (200,), 10 * GIB)
+    cache = oom_holder("variable", "cache", (200,), 10 * GIB)
     assert "delete" in kinds(segments=shared, held=(cache,))
     assert "delete" not in kinds(segments=shared, held=(cache,), requested=11 * GIB, needed=11 * GIB)
     pages = (segment((200, 10 * GIB, True), (201, 1 * MIB, True), expandable=True),)
     assert "delete" in kinds(segments=pages, held=(cache,), requested=11 * GIB, needed=11 * GIB)
 
 
-def test_neighbours_join() -> None:
+def test_adjacent_blocks_join() -> None:
     """Two adjacent tensors make room for a request as large as both and the gap between them."""
     row = (segment((1, 3 * GIB, True), (2, 3 * GIB, False), (3, 3 * GIB, True), (4, 1 * GIB, True)),)
-    one, two = held("variable", "one", (1,), 3 * GIB), held("variable", "two", (3,), 3 * GIB)
+    one, two = oom_holder("variable", "one", (1,), 3 * GIB), oom_holder("variable", "two", (3,), 3 * GIB)
     assert only("delete", segments=row, held=(one, two)).code == "%gpu free one two --yes"
 
 
-def test_a_private_pool_helps_nobody() -> None:
-    """Free memory in a CUDA graph's pool is not available to others."""
+def test_private_pools() -> None:
+    """Memory in the private pool of a CUDA graph does not count as available."""
     pool = Segment(11 * GIB, False, False, ((1, 10 * GIB, True), (2, 1 * GIB, True)))
-    assert "delete" not in kinds(segments=(pool,), held=(held("variable", "x", (1,), 10 * GIB),))
+    assert "delete" not in kinds(segments=(pool,), held=(oom_holder("variable", "x", (1,), 10 * GIB),))
     whole = Segment(10 * GIB, False, False, ((1, 10 * GIB, True),))
-    assert "delete" not in kinds(segments=(whole,), held=(held("variable", "x", (1,), 10 * GIB),))
+    assert "delete" not in kinds(segments=(whole,), held=(oom_holder("variable", "x", (1,), 10 * GIB),))
 
 
-def test_small_tensors_make_no_room_for_large_ones() -> None:
+def test_segments_for_small_tensors() -> None:
     """Segments for small tensors take no large request, but their whole pages can be released."""
     row = Segment(12 * GIB, True, True, ((1, 10 * GIB, True), (2, 2 * GIB, True)), small=True)
-    one = held("variable", "x", (1,), 10 * GIB)
+    one = oom_holder("variable", "x", (1,), 10 * GIB)
     assert "delete" not in kinds(segments=(replace(row, expandable=False),), held=(one,))
     assert "delete" in kinds(segments=(row,), held=(one,))
 
 
-def test_let_go_of_since() -> None:
+def test_memory_freed_since_the_error() -> None:
     """Running again is offered if enough was freed since, such as an earlier error's frames."""
     assert only("again", older_now=40 * GIB).text == (
         "Run it again: 10.0 GiB from before this cell, such as an earlier error's frames, were let go of "
@@ -345,21 +349,21 @@ def test_expandable_segments() -> None:
     assert "expandable" not in kinds(fragmented=8 * GIB, segments=pieces)
     assert "expandable" not in kinds(fragmented=9 * GIB, segments=pieces, expandable=True)
     assert "expandable" not in kinds(fragmented=None, segments=pieces)
-    # Of 39 MiB there may be no whole page.
+    # 39 MiB may contain no whole page.
     crumbs = tuple(segment((n, 1 * MIB, True), (n + 1, 39 * MIB, False)) for n in range(0, 600, 2))
     assert "expandable" not in kinds(fragmented=11 * GIB, segments=crumbs)
 
 
-def test_a_limit_of_its_own() -> None:
+def test_a_process_limit() -> None:
     """If the process limit is too low, a higher limit is offered, and ending other processes is not."""
     limited: dict[str, Any] = {"limit": 64 * GIB, "free": 70 * GIB}
     other = OtherMemory("ann: train.py", 50 * GIB, True)
     assert kinds(**limited, others=(other,)) == ["limit", "batch"]
     assert only("limit", **limited).code == "torch.cuda.set_per_process_memory_fraction(0.51, 'cuda:0')"
-    cache = held("variable", "cache", (300,), 6 * GIB + 5 * MIB)
+    cache = oom_holder("variable", "cache", (300,), 6 * GIB + 5 * MIB)
     freed = (segment((300, 6 * GIB + 6 * MIB, True)),)
     assert kinds(**limited, held=(cache,), segments=freed) == ["limit", "batch", "delete"]
-    # 2 GiB free on the GPU: a higher limit would be of no use.
+    # With 2 GiB free on the GPU, a higher limit would not help.
     assert "limit" not in kinds(limit=64 * GIB)
 
 
@@ -379,20 +383,20 @@ def test_other_processes() -> None:
     ]
 
 
-def test_another_librarys_pool() -> None:
+def test_the_pool_of_a_library() -> None:
     """A library's cache is offered only if it is large enough."""
     pool = LibraryPool("CuPy's pool", 7 * GIB, "cupy.get_default_memory_pool().free_all_blocks()")
     assert only("pool", pools=(pool,)).code == pool.flush
     assert "pool" not in kinds(pools=(replace(pool, free=6 * GIB),))
 
 
-def test_nothing_known_nothing_recommended() -> None:
-    """Without the request or the free memory no fix is offered."""
+def test_no_fix_without_figures() -> None:
+    """No fix is offered if the requested or the free memory is unknown."""
     assert kinds(needed=None, requested=None) == []
     assert kinds(free=None, segments=()) == []
 
 
-def test_room_that_was_there() -> None:
+def test_contradictory_figures() -> None:
     """If the figures show that the request fits, no fix is offered."""
     assert contradicts_itself(facts(free=9 * GIB))
     assert kinds(free=9 * GIB) == []

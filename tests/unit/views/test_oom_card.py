@@ -15,15 +15,16 @@ from gpuwidget.pytorch.allocator import Segment
 from gpuwidget.views.oom_card import bundle
 
 
-def held(kind: HolderKind, name: str, size: float, cell: int | None, **changes: Any) -> OomHolder:
+def oom_holder(kind: HolderKind, name: str, size: float, cell: int | None, **changes: Any) -> OomHolder:
+    """Return a holder of one block of ``size`` GiB."""
     block = hash(name)
     holder = Holder(kind, (name,) if name else (), "Tensor", "cuda:0", round(size * GIB), cell)
-    made = OomHolder(holder, frozenset({block}), frozenset({block}), (name,), is_error=False)
-    return replace(made, **changes)
+    result = OomHolder(holder, frozenset({block}), frozenset({block}), (name,), is_error=False)
+    return replace(result, **changes)
 
 
-def story(*holders: OomHolder, **changes: Any) -> OomContext:
-    """Return a training step on a shared H200 that requests 6 GiB where 2.1 GiB are free."""
+def oom_context(*holders: OomHolder, **changes: Any) -> OomContext:
+    """Return the context of a training step on a shared H200: 6 GiB requested, 2.1 GiB free."""
     facts = OomFacts(
         device="cuda:0",
         requested=6 * GIB,
@@ -46,19 +47,19 @@ def story(*holders: OomHolder, **changes: Any) -> OomContext:
         expandable=False,
         setting="PYTORCH_ALLOC_CONF",
     )
-    made = OomContext(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", 0, (), (), ())
-    return replace(made, **changes)
+    context = OomContext(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", 0, (), (), ())
+    return replace(context, **changes)
 
 
-def training() -> OomContext:
-    """Return a context as it may look on a busy server."""
-    return story(
-        held("variable", "model", 41.5, 4, variables=None),
-        held("variable", "optimizer", 16.0, 5, variables=None),
-        held("notebook", "this error", 21.9, 12, is_error=True, before=frozenset()),
-        held("variable", "embeddings", 9.2, 7),
-        held("notebook", "Out[9]", 3.3, 9),
-        held("unknown", "", 0.1, None),
+def busy_server() -> OomContext:
+    """Return a typical context on a busy server."""
+    return oom_context(
+        oom_holder("variable", "model", 41.5, 4, variables=None),
+        oom_holder("variable", "optimizer", 16.0, 5, variables=None),
+        oom_holder("notebook", "this error", 21.9, 12, is_error=True, before=frozenset()),
+        oom_holder("variable", "embeddings", 9.2, 7),
+        oom_holder("notebook", "Out[9]", 3.3, 9),
+        oom_holder("unknown", "", 0.1, None),
         facts={
             "others": (
                 OtherMemory("bob: python train.py --config large.yaml", 38 * GIB, True),
@@ -78,9 +79,9 @@ def training() -> OomContext:
     )
 
 
-def test_its_words() -> None:
-    """The card has what happened, the holders, the last minute, the fixes and the first step."""
-    text = bundle(training())["text/plain"]
+def test_the_text() -> None:
+    """The card has the figures, the holders, the last minute, the fixes and the first step."""
+    text = bundle(busy_server())["text/plain"]
     assert [" ".join(line.split()) for line in text.splitlines()] == [
         "Out of memory on cuda:0 (GPU 0 H200): 6.0 GiB asked for, 2.1 of 139.8 GiB free",
         "model In [4] 41.5 GiB",
@@ -115,19 +116,20 @@ def test_its_words() -> None:
     ]
 
 
-def test_html_says_the_same() -> None:
-    """Without styles and chart, the HTML has every word and figure of the text."""
-    data = bundle(training())
-    for words in ("model", "In [12]", "139.8 GiB free", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
-        assert words in data["text/html"]
+def test_html_has_the_same_content() -> None:
+    """The HTML has the words and figures of the text, and a chart."""
+    data = bundle(busy_server())
+    for text in ("model", "In [12]", "139.8 GiB free", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
+        assert text in data["text/html"]
     assert "<svg" in data["text/html"]
     assert "<script" not in data["text/html"]
 
 
 def test_the_table_adds_up() -> None:
-    """The table has free memory, memory without a known holder, and the sum of all rows."""
-    full = story(
-        held("variable", "model", 92.0, 4), facts={"others": (OtherMemory("bob: train.py", 43 * GIB, True),)}
+    """The table also has torch's unused memory, the free memory and the sum of all rows."""
+    full = oom_context(
+        oom_holder("variable", "model", 92.0, 4),
+        facts={"others": (OtherMemory("bob: train.py", 43 * GIB, True),)},
     )
     rows = bundle(full)["text/plain"].splitlines()[1:6]
     assert [" ".join(row.split()) for row in rows] == [
@@ -139,28 +141,28 @@ def test_the_table_adds_up() -> None:
     ]
 
 
-def test_the_picture_has_a_scale_and_a_highest() -> None:
+def test_the_chart_has_a_caption() -> None:
     """The chart's caption gives its first and last value, and its highest value if that lies in between."""
     assert (
         "Dashed: memory in use, from 0 at the bottom to 139.8 GiB at the top."
-        in bundle(training())["text/html"]
+        in bundle(busy_server())["text/html"]
     )
-    peaked = replace(training(), recent=tuple((5.0 - n, (n % 3 + 1) * GIB) for n in range(5)))
+    peaked = replace(busy_server(), recent=tuple((5.0 - n, (n % 3 + 1) * GIB) for n in range(5)))
     assert "sampled: 1.0 → 2.0 GiB, at most 3.0 GiB." in bundle(peaked)["text/plain"]
 
 
-def test_no_course_is_made_up() -> None:
-    """Without samples there is no last minute, neither in words nor as a chart."""
-    data = bundle(replace(training(), recent=()))
+def test_no_chart_without_samples() -> None:
+    """With too few samples the card has neither a chart nor a sentence on the last minute."""
+    data = bundle(replace(busy_server(), recent=()))
     assert "sampled" not in data["text/plain"]
     assert "<svg" not in data["text/html"]
-    few = bundle(replace(training(), recent=((2.0, GIB), (1.0, None), (0.5, 2 * GIB))))
+    few = bundle(replace(busy_server(), recent=((2.0, GIB), (1.0, None), (0.5, 2 * GIB))))
     assert "sampled" not in few["text/plain"]
 
 
-def test_what_is_not_known_is_said() -> None:
-    """Each unknown figure has its reason, and none is shown as 0."""
-    bare = story(
+def test_unknown_figures() -> None:
+    """Unknown figures are left out, not shown as 0, and the card has the reason."""
+    bare = oom_context(
         gpu=None,
         facts=dict.fromkeys(
             ("free", "total", "allocated", "reserved", "fragmented", "at_start", "older_now")
@@ -176,19 +178,19 @@ def test_what_is_not_known_is_said() -> None:
     ]
 
 
-def test_room_that_was_there() -> None:
+def test_contradictory_figures() -> None:
     """If the figures contradict each other, the card offers no fix."""
-    text = bundle(story(facts={"free": 90 * GIB}))["text/plain"]
+    text = bundle(oom_context(facts={"free": 90 * GIB}))["text/plain"]
     assert "By these figures there was room for it" in text
     assert "What would have been enough" not in text
 
 
-def fullest() -> OomContext:
-    """Return a context with long hostile names, and more of everything than the card shows."""
+def largest() -> OomContext:
+    """Return a context with long names full of markup, and more of everything than the card shows."""
     names = [f"{n}{HOSTILE * 8}" for n in range(60)]
     return replace(
-        story(
-            *(held("variable", name, 60.0 - n, n) for n, name in enumerate(names)),
+        oom_context(
+            *(oom_holder("variable", name, 60.0 - n, n) for n, name in enumerate(names)),
             facts={"others": tuple(OtherMemory(name, 30 * GIB, True) for name in names)},
         ),
         gpu=HOSTILE * 10,
@@ -198,9 +200,9 @@ def fullest() -> OomContext:
     )
 
 
-def test_its_size_and_its_safety() -> None:
-    """The fullest card stays under 20 kB, and user text is never markup."""
-    data = bundle(fullest())
+def test_size_and_escaping() -> None:
+    """The largest card stays under 20 kB, and all of its text is escaped in the HTML."""
+    data = bundle(largest())
     assert len(json.dumps(data)) < 20_000
     assert "<img" not in data["text/html"]
     assert "50 more" in data["text/plain"]
