@@ -45,9 +45,9 @@ _MAX_CPU = 0.02
 """Part of one core that sampling takes at most in the long run; most of it is waking the sampling thread."""
 _MAX_GIL_SHARE = 0.005
 """Part of the time that sampling takes at most from code that holds the GIL throughout."""
-_HANDOVER_S = 5e-5
+_HANDOVER_S = 1e-4
 """What a preempted thread loses until it has the GIL again."""
-_FULL_RATE_S = 2.0
+_FULL_RATE_S = 1.0
 _MAX_EXPOSED_SHARE = 0.008
 """Part of the time that sampling takes at most from code that runs while the GPU waits for it."""
 _WAKING_S = 2e-4

@@ -20,6 +20,12 @@ _PROCESSES_MAX_AGE_S = 10.0
 _NO_GPU_INTERVAL_S = 1.0
 _MAX_TIME_SHARE = 0.1
 """Largest share of the fast thread's time that memory-only polls take, however slow the driver."""
+_MAX_FULL_TIME_SHARE = 0.2
+"""The same for full polls. While a cell holds the GIL, each call of the driver waits 5 ms for it and then
+interrupts the cell: with eight GPUs five polls a second would take one percent of the cell's time."""
+_MAX_SAMPLE_GAP_S = 0.9
+"""Longest time between the ends of two full polls that their cost leads to: a run counts a second without
+a sample as unknown."""
 
 _SLOW_INTERVAL_S = 60.0
 _WINDOWS_INTERVAL_S = 2.0
@@ -29,6 +35,10 @@ _ACTIVITY_DELAY_S = 0.1
 _ACTIVITY_LATER_AFTER_S = 5.0
 _ACTIVITY_LATER_INTERVAL_S = 1.0
 """Later windows are longer: a run of many seconds has enough of them, and each costs 0.2 ms per GPU."""
+_COSTLY_ACTIVITY_S = 0.05
+"""Where reading all counters takes longer than this, as each call waits for the GIL, windows are longer
+sooner."""
+_COSTLY_ACTIVITY_LATER_AFTER_S = 2.0
 _ACTIVITY_MAX_AGE_S = 2.5
 """How long a window of the counters is shown when no new one arrives."""
 
@@ -61,6 +71,8 @@ class FastPollLoop:
         self._clock = clock
         self._next_full = _NOW
         self._next_memory = _NOW
+        self._slowest = 0.0
+        """Seconds that the slowest full poll has taken."""
         self._requested = 0
         self._started = 0
         self._done = 0
@@ -72,12 +84,13 @@ class FastPollLoop:
         """When the next poll is due, monotonic seconds."""
         if self._requested > self._started:
             return _NOW
-        if self._subscriptions.memory_interval_s is None:
+        if self._subscriptions.memory_interval_s is None or not self._source.states:
             return self._next_full
         return min(self._next_full, self._next_memory)
 
     def restart(self) -> None:
         """Poll at once: the first subscription was added."""
+        self._slowest = 0.0
         self._next_full = self._next_memory = _NOW
 
     def poll_by(self, deadline: float) -> None:
@@ -111,15 +124,20 @@ class FastPollLoop:
     def end_poll(self, poll: FastPoll) -> float:
         """Schedule the next poll; return when this one ended, monotonic seconds."""
         ended = self._clock.monotonic()
+        took = ended - poll.started
         if poll.full:
             self._done = max(self._done, poll.number)
             interval = self._subscriptions.interval_s
-            step = interval if poll.states else max(interval, _NO_GPU_INTERVAL_S)
+            # The next poll may take as long as the slowest one.
+            self._slowest = max(self._slowest, took)
+            longest = _MAX_SAMPLE_GAP_S - (self._slowest - took)
+            interval = max(interval, min(took / _MAX_FULL_TIME_SHARE, longest))
+            wanted = poll.states or self._subscriptions.memory_interval_s is not None
+            step = interval if wanted else max(interval, _NO_GPU_INTERVAL_S)
             # The next poll is due one interval after the previous one was due, not after it ended, so that
             # the rate holds. A poll that takes longer than the interval is followed by one poll at once.
             on_grid = self._next_full if not poll.requested and self._next_full > _NOW else poll.started
             self._next_full = max(on_grid + step, ended)
-        took = ended - poll.started
         rest = took * (1 / _MAX_TIME_SHARE - 1)
         memory_interval = self._subscriptions.memory_interval_s
         self._next_memory = ended + max(
@@ -181,6 +199,7 @@ class SlowPollLoop:
         self._next_windows = _NOW
         self._next_activity = _NOW
         self._activity_since = _NOW
+        self._activity_took = 0.0
         self._activity_on = False
 
     @property
@@ -206,8 +225,11 @@ class SlowPollLoop:
         self._activity_on = wanted
         reads = []
         if wanted and now >= self._next_activity:
-            early = now - self._activity_since < _ACTIVITY_LATER_AFTER_S
+            costly = self._activity_took > _COSTLY_ACTIVITY_S
+            later_after = _COSTLY_ACTIVITY_LATER_AFTER_S if costly else _ACTIVITY_LATER_AFTER_S
+            early = now - self._activity_since < later_after
             self._next_activity = now + (_ACTIVITY_INTERVAL_S if early else _ACTIVITY_LATER_INTERVAL_S)
+            self._activity_took = 0.0
             reads.append(self._read_activity)
         if self._subscriptions.windows and now >= self._next_windows:
             self._next_windows = now + _WINDOWS_INTERVAL_S
@@ -218,7 +240,9 @@ class SlowPollLoop:
         return SlowPoll(tuple(reads), stop_activity, self._source.states)
 
     def _read_activity(self, state: GpuState) -> None:
+        began = self._clock.monotonic()
         window = self._source.source.read_activity(state.gpu)
+        self._activity_took += self._clock.monotonic() - began
         shown = state.activity
         if window is not None:
             state.add_activity(window)

@@ -24,12 +24,18 @@ class PollThread:
         self.abandoned = False
         self.thread = threading.Thread(target=run, args=(self,), name=f"gpuwidget-{loop}", daemon=True)
 
+    def hung_at(self) -> float | None:
+        """Return when its call counts as hung, monotonic seconds; None between two calls."""
+        call = self.call
+        if call is None:
+            return None
+        uuid, since = call
+        return since + (_OPEN_HUNG_AFTER_S if uuid == OPENING else HUNG_AFTER_S)
+
     def is_hung(self, now: float) -> bool:
         """Return whether its call takes longer than any call does."""
-        if self.call is None:
-            return False
-        uuid, since = self.call
-        return now - since >= (_OPEN_HUNG_AFTER_S if uuid == OPENING else HUNG_AFTER_S)
+        hung_at = self.hung_at()
+        return hung_at is not None and now >= hung_at
 
 
 class PollThreads:
@@ -75,6 +81,14 @@ class PollThreads:
     def has(self, loop: LoopName) -> bool:
         """Return whether ``loop`` has a thread."""
         return loop in self._poll_threads
+
+    def next_hang(self, now: float) -> float:
+        """Return the earliest time after ``now`` at which a call can count as hung, monotonic seconds.
+
+        A call that starts later than ``now`` counts as hung no earlier than one interval from now.
+        """
+        ends = (poll_thread.hung_at() for poll_thread in self.current)
+        return min((now + HUNG_AFTER_S, *(end for end in ends if end is not None and end > now)))
 
     @property
     def current(self) -> tuple[PollThread, ...]:

@@ -17,7 +17,8 @@ from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, PollThread, PollThreads
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
 from gpuwidget.sources import Source, UtilizationWindow, open_source
 
-_WATCHDOG_INTERVAL_S = 0.25
+_WATCHDOG_MAX_LATE_S = 0.25
+"""How late the watchdog may wake up and still judge the calls."""
 _SLOW_CHECK_INTERVAL_S = 0.25
 """How often the slow thread checks for new wishes of the subscriptions."""
 _MAX_WARM_UP_SAMPLES = 10
@@ -317,17 +318,21 @@ class Sampler:
                     return
 
     def _run_watchdog(self) -> None:
+        late = 0.0
         while True:
             with self._wake_fast:
                 if self._ending:
                     self._threads.remove_watchdog()
                     return
-                before = self._clock.monotonic()
-                self._clock.wait(self._wake_others, _WATCHDOG_INTERVAL_S)
-                late = self._clock.monotonic() - before - _WATCHDOG_INTERVAL_S
+                now = self._clock.monotonic()
+                due = self._threads.next_hang(now)
+                if late >= _WATCHDOG_MAX_LATE_S:
+                    due = min(due, now + _WATCHDOG_MAX_LATE_S)
+                self._clock.wait(self._wake_others, due - now)
+                late = self._clock.monotonic() - due
                 # Where this thread itself could not run (something held the GIL), a call that seems long may
                 # have returned already: it is judged at the next check.
-                if late < _WATCHDOG_INTERVAL_S:
+                if late < _WATCHDOG_MAX_LATE_S:
                     self._abandon_hung_calls()
 
     def _abandon_hung_calls(self) -> None:

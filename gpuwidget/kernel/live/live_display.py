@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _STOP_TIMEOUT_S = 0.25
 _RENEW_EVERY_S = 1.0
+_MAX_TIME_SHARE = 0.025
+"""Largest share of the time that updates take. While a cell holds the GIL, each message of an update waits
+5 ms for it and then interrupts the cell."""
+_MAX_PERIOD_S = 0.5
+"""Longest period that this leads to."""
 
 _import_lock = threading.Lock()
 _imported = False
@@ -116,9 +121,12 @@ class LiveDisplay:
         try:
             due = time.monotonic()
             while not self._stopping.is_set():
+                began = time.monotonic()
                 chart = self._step(chart)
+                ended = time.monotonic()
+                period = max(self._period_s, min((ended - began) / _MAX_TIME_SHARE, _MAX_PERIOD_S))
                 # After a step that took longer than the period, continue from now instead of catching up.
-                due = max(due + self._period_s, time.monotonic())
+                due = max(due + period, ended)
                 self._stopping.wait(due - time.monotonic())
         except Exception:
             _LOG.debug("The live chart failed", exc_info=True)

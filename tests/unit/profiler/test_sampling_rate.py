@@ -50,7 +50,7 @@ def test_a_gpu_that_is_busy_now_and_then_waits_too() -> None:
 def test_code_that_holds_the_gil() -> None:
     """Where samples wait for the GIL, they take half a percent of the time at most."""
     for bits in (0, 1):
-        assert period(counts_of(ran=0.01, bits=bits, late=0.005)) == pytest.approx(0.018)
+        assert period(counts_of(ran=0.01, bits=bits, late=0.005)) == pytest.approx(0.028)
 
 
 def test_the_beginning_is_sampled_at_the_full_rate() -> None:
@@ -58,7 +58,8 @@ def test_the_beginning_is_sampled_at_the_full_rate() -> None:
     exposed, holding = counts_of(ran=0.01, bits=0), counts_of(ran=0.01, bits=0, late=0.005)
     assert period(exposed, elapsed=0.24) == 0.005
     assert period(exposed, elapsed=0.25) == pytest.approx(0.03)
-    assert period(holding, elapsed=1.9) == 0.005
+    assert period(holding, elapsed=0.9) == 0.005
+    assert period(holding, elapsed=1.0) == pytest.approx(0.028)
     assert period(exposed, elapsed=0.24, queries=False) == 0.02
     assert period(SampleCounts(0.005), elapsed=1.0) == 0.005
 

@@ -1,0 +1,96 @@
+"""When polls are due: less often where they are slow, as beside a cell that holds the GIL."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from fakes import FakeClock, FakeSource
+
+from gpuwidget.sampler.guarded_source import GuardedSource
+from gpuwidget.sampler.poll_loops import FastPollLoop, SlowPollLoop
+from gpuwidget.sampler.poll_threads import OPENING, PollThread, PollThreads
+from gpuwidget.sampler.subscriptions import Subscription, Subscriptions
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def subscribed(clock: FakeClock, gpus: int) -> tuple[GuardedSource, Subscriptions]:
+    """Return an opened source and the subscription of a watched cell."""
+    subscriptions = Subscriptions()
+    subscriptions.add(Subscription(subscriptions.remove, None, 0.2, 0.1, activity=True))
+    source = GuardedSource(FakeSource(gpus), clock, threading.Lock())
+    source.end_opening(source.source.open())
+    return source, subscriptions
+
+
+def gap(loop: FastPollLoop, clock: FakeClock, took: float) -> float:
+    """Make a full poll that takes so many seconds; return the seconds from its start to the next one."""
+    poll = loop.start_poll()
+    assert poll.full
+    clock.advance(took)
+    loop.end_poll(poll)
+    due = loop.due
+    clock.advance(max(0.0, due - clock.monotonic()))
+    return round(clock.monotonic() - poll.started, 6)
+
+
+@pytest.mark.parametrize(("took", "expected"), [(0.11, 0.55), (0.16, 0.8), (0.3, 0.9)])
+def test_slow_polls_are_made_less_often(clock: FakeClock, took: float, expected: float) -> None:
+    """Polls take at most a fifth of the time, as long as samples are less than a second apart."""
+    loop = FastPollLoop(*subscribed(clock, 2), clock)
+    loop.restart()
+    assert gap(loop, clock, took) == expected
+
+
+def test_samples_stay_less_than_a_second_apart(clock: FakeClock) -> None:
+    """The interval leaves time for a poll as slow as the slowest before: a run has no unknown time."""
+    loop = FastPollLoop(*subscribed(clock, 2), clock)
+    loop.restart()
+    assert gap(loop, clock, 0.5) == 0.9
+    assert gap(loop, clock, 0.2) == 0.6  # a poll of 0.5 s would end 0.9 s after this one
+    assert gap(loop, clock, 0.5) == 0.9
+
+
+def test_without_gpus_there_are_no_polls_of_memory(clock: FakeClock) -> None:
+    """A watched cell on a machine without GPUs is woken five times a second, for its resident memory."""
+    loop = FastPollLoop(*subscribed(clock, 0), clock)
+    loop.restart()
+    assert [gap(loop, clock, 0.0) for _ in range(3)] == [0.2, 0.2, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("took", "since", "expected"), [(0.02, 4.9, 0.5), (0.03, 1.9, 0.5), (0.03, 2.0, 1.0)]
+)
+def test_costly_counters_have_longer_windows_sooner(
+    clock: FakeClock, took: float, since: float, expected: float
+) -> None:
+    """Windows last 0.5 s, and 1 s after five seconds, or after two where all counters take over 50 ms."""
+    source, subscriptions = subscribed(clock, 2)
+    source.source.read_activity = lambda gpu: clock.advance(took)  # type: ignore[method-assign]
+    loop = SlowPollLoop(source, subscriptions, clock)
+    loop.start_activity()
+    began = clock.monotonic()
+    clock.advance(0.1)
+    poll = loop.start_poll()
+    for state in poll.states:
+        poll.reads[0](state)
+    clock.advance(began + since - clock.monotonic())
+    loop.start_poll()
+    assert loop._next_activity - clock.monotonic() == pytest.approx(expected)
+
+
+def test_the_watchdog_wakes_up_when_a_call_may_hang() -> None:
+    """It sleeps until the oldest call would count as hung, and for a second where there is none."""
+    threads = PollThreads({}, lambda: None)
+    assert threads.next_hang(10.0) == 11.0
+    fast, slow = PollThread("fast", lambda thread: None), PollThread("slow", lambda thread: None)
+    threads._poll_threads.update(fast=fast, slow=slow)
+    fast.call, slow.call = ("GPU-0", 9.75), (OPENING, 9.0)
+    assert threads.next_hang(10.0) == 10.75
+    assert (fast.is_hung(10.74), fast.is_hung(10.75)) == (False, True)
+    assert threads.next_hang(10.75) == 11.75  # a call that begins now
+    assert (slow.is_hung(18.9), slow.is_hung(19.0)) == (False, True)
