@@ -115,7 +115,7 @@ class Lab:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
-    def wait_until_ready(self, seconds: float = 60) -> None:
+    def wait_until_ready(self, seconds: float = 180) -> None:
         """Return when the server responds; raise an error with its log if it exits or times out."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._process.poll() is None:
