@@ -641,7 +641,7 @@ OUTPUTS = [
     ),
 ]
 
-ASKING = [
+INPUT_REQUESTS = [
     Case(
         "input",
         "name = input('who? ')\npause()\nprint('hello', name)",
@@ -695,7 +695,7 @@ WIDGETS = [
     ),
 ]
 
-CELLS_IN_CELLS = [
+NESTED_CELLS = [
     Case("runs a cell", "r = get_ipython().run_cell('n = 4\\nn * 2')\npause()\nr.result", "8"),
     Case(
         "runs a cell that fails",

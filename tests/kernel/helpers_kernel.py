@@ -189,7 +189,7 @@ class Kernel:
         self._ids.note_models(messages, self.our_models)
         if ran.reply["status"] == "error":
             # After a failed cell, a kernel aborts requests until its queue is empty.
-            self.ask(self.client.kernel_info())
+            self.reply_to(self.client.kernel_info())
         return ran
 
     def run_all(self, *cells: str) -> list[Ran]:
@@ -251,7 +251,7 @@ class Kernel:
 
     # -- other requests -----------------------------------------------------------------------------
 
-    def ask(self, request: str) -> dict[str, Any]:
+    def reply_to(self, request: str) -> dict[str, Any]:
         """Return the content of the reply to a request that a method of ``client`` has sent."""
         self._answers[request] = []
         self._take_until(lambda: request in self._replies and request in self._idle)

@@ -194,7 +194,7 @@ def test_history_has_the_typed_cell(kernel: Kernel) -> None:
     typed = "%%gpuwatch --no-live\ntyped_here = 1\ntyped_here + 1"
     kernel.ok(typed)
     assert kernel.value("get_ipython().history_manager.input_hist_raw[-1]") == repr(typed)
-    answer = kernel.ask(kernel.client.history(raw=True, output=False, hist_access_type="tail", n=1))
+    answer = kernel.reply_to(kernel.client.history(raw=True, output=False, hist_access_type="tail", n=1))
     assert answer["history"][-1][2] == typed
     assert typed in kernel.ok("%history -l 1").text
     kernel.ok(typed)
@@ -219,8 +219,8 @@ def test_history_has_the_typed_cell(kernel: Kernel) -> None:
 )
 def test_completeness(pair: Pair, body: str) -> None:
     """is_complete gives the same answer for a watched cell as for a plain one."""
-    plain = pair.plain.ask(pair.plain.client.is_complete(f"# comment\n{body}"))
-    watched = pair.watched.ask(pair.watched.client.is_complete(f"%%gpuwatch\n{body}"))
+    plain = pair.plain.reply_to(pair.plain.client.is_complete(f"# comment\n{body}"))
+    watched = pair.watched.reply_to(pair.watched.client.is_complete(f"%%gpuwatch\n{body}"))
     assert watched == plain
 
 
@@ -230,11 +230,11 @@ def test_completion_and_inspection(pair: Pair) -> None:
     answers = []
     for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch   \n")):
         code = f"{line}sys.getswi"
-        completed = kernel.ask(kernel.client.complete(code, len(code)))
-        inspected = kernel.ask(kernel.client.inspect(f"{line}sys.getswitchinterval", len(line) + 8))
+        completed = kernel.reply_to(kernel.client.complete(code, len(code)))
+        inspected = kernel.reply_to(kernel.client.inspect(f"{line}sys.getswitchinterval", len(line) + 8))
         answers.append((completed["matches"], kernel.clean(inspected)))
     assert answers[1] == answers[0]
-    offered = pair.watched.ask(pair.watched.client.complete("%%gpuw", 6))["matches"]
+    offered = pair.watched.reply_to(pair.watched.client.complete("%%gpuw", 6))["matches"]
     assert offered == ["%%gpuwatch"]
     pair.both("'still in step'")
 

@@ -7,15 +7,15 @@ from operator import attrgetter
 
 import pytest
 from helpers_cases import (
-    ASKING,
     ASYNCHRONOUS,
-    CELLS_IN_CELLS,
     ERRORS,
     FUTURE,
+    INPUT_REQUESTS,
     INTERPRETER,
     LINE_MAGICS,
     MAGICS_ABOVE,
     MAGICS_BELOW,
+    NESTED_CELLS,
     OUTPUTS,
     RESULTS,
     SETUP,
@@ -27,9 +27,9 @@ from helpers_outputs import Message
 from helpers_pair import Pair
 
 BRIEF = [*RESULTS, *ASYNCHRONOUS, *LINE_MAGICS, *MAGICS_BELOW, *MAGICS_ABOVE, *SHAPES, *ERRORS, *OUTPUTS]
-BRIEF += [*ASKING, *WIDGETS, *CELLS_IN_CELLS, *INTERPRETER, *FUTURE]
+BRIEF += [*INPUT_REQUESTS, *WIDGETS, *NESTED_CELLS, *INTERPRETER, *FUTURE]
 LONG = [*RESULTS[:4], *ASYNCHRONOUS, *LINE_MAGICS[:6], *MAGICS_BELOW, *MAGICS_ABOVE, *ERRORS[:12], *OUTPUTS]
-LONG = [case for case in [*LONG, *ASKING, *WIDGETS, *CELLS_IN_CELLS, *INTERPRETER[:12]] if case.pauses]
+LONG = [case for case in [*LONG, *INPUT_REQUESTS, *WIDGETS, *NESTED_CELLS, *INTERPRETER[:12]] if case.pauses]
 
 
 @pytest.fixture(scope="module", autouse=True)

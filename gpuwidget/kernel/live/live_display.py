@@ -124,9 +124,8 @@ class LiveDisplay:
                 began = time.monotonic()
                 chart = self._step(chart)
                 ended = time.monotonic()
-                period = max(self._period_s, min((ended - began) / _MAX_TIME_SHARE, _MAX_PERIOD_S))
                 # After a step that took longer than the period, continue from now instead of catching up.
-                due = max(due + period, ended)
+                due = max(due + update_period(self._period_s, ended - began), ended)
                 self._stopping.wait(due - time.monotonic())
         except Exception:
             _LOG.debug("The live chart failed", exc_info=True)
@@ -177,3 +176,8 @@ class LiveDisplay:
                 chart.close()
         except Exception:
             _LOG.debug("Could not remove the live chart", exc_info=True)
+
+
+def update_period(shortest_s: float, took_s: float) -> float:
+    """Return the seconds between two updates of which the last one took ``took_s`` seconds."""
+    return max(shortest_s, min(took_s / _MAX_TIME_SHARE, _MAX_PERIOD_S))

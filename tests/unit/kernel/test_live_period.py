@@ -1,0 +1,16 @@
+"""How often the live chart is updated."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwidget.kernel.live.live_display import update_period
+
+
+@pytest.mark.parametrize(
+    ("took", "expected"),
+    [(0.002, 0.19), (0.01, 0.4), (0.02, 0.5), (0.3, 0.5)],
+)
+def test_slow_updates_are_made_less_often(took: float, expected: float) -> None:
+    """Updates take a fortieth of the time, and there are two to five a second."""
+    assert update_period(0.19, took) == pytest.approx(expected)
