@@ -105,7 +105,7 @@ def _nvml_issues(results: ProbeResults) -> list[Issue]:
             )
         ]
     reason, _, fix = str(nvml.reason).partition(". ")
-    command = _LOAD if _LOAD in fix else None
+    command = _LOAD if nvml.error == nvml_messages.DRIVER_NOT_LOADED else None
     return [Issue("broken", f"{reason}.", fix or "See what nvidia-smi says.", command)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuwidget.measure.advice import messages
 from gpuwidget.measure.advice.evidence import RunEvidence, make_advice, mean
 from gpuwidget.model.report import Advice, GpuReport
-from gpuwidget.sources.throttle_reasons import POWER_CAP, needing_attention
+from gpuwidget.sources.throttle_reasons import HARMFUL
 
 MIN_SHARE = 0.1
 """Part of the run for which the clock must have been throttled."""
@@ -38,6 +38,6 @@ def _throttled(gpu: GpuReport, run_s: float) -> dict[str, float]:
     if (mean(gpu.utilization) or 0) < MIN_UTILIZATION:
         return {}
     seconds = gpu.throttled or {}
-    reasons = [reason for reason in needing_attention(tuple(seconds)) if reason != POWER_CAP]
+    reasons = [reason for reason in seconds if reason in HARMFUL]
     least = max(MIN_S, MIN_SHARE * run_s)
     return {reason: seconds[reason] for reason in reasons if seconds[reason] >= least}
