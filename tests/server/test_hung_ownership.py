@@ -15,6 +15,7 @@ from helpers_samples import GIB, h200, process, reading, sample
 from gpuwidget.server import memory_ownership
 from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
 from gpuwidget.server.memory_ownership import OwnershipMonitor
+from gpuwidget.server.ownership_resolver import OwnershipResolver
 from gpuwidget.server.wire import ServerKernel
 
 SILENT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
@@ -88,7 +89,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """A machine whose resolutions hang."""
     machines: list[Machine] = []
 
-    class Hanging(memory_ownership.OwnershipResolver):
+    class Hanging(OwnershipResolver):
         """A subclass per machine, so that a late thread of one test does not affect another."""
 
         def resolve(self, request: Any) -> Any:
