@@ -12,6 +12,7 @@ from helpers_samples import GIB, LIVE, h200, reading, sample
 from prometheus_client.parser import text_string_to_metric_families
 
 import gpuwidget
+from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import Origin
 from gpuwidget.server.prometheus import metrics_text
@@ -122,11 +123,7 @@ def test_user_text_stays_within_its_quotes() -> None:
 def test_what_is_unknown_is_absent() -> None:
     """A GPU without readings has neither zeros nor NaN, only its labels."""
     nothing = dict.fromkeys(
-        (
-            *("answered", "measured", "utilization", "memory_utilization", "memory_used", "power_w"),
-            *("power_limit_w", "temperature_c", "memory_temperature_c", "sm_clock_mhz", "pstate", "throttle"),
-            *("energy_j", "ecc_uncorrected", "processes"),
-        )
+        (*("answered", "measured", "throttle", "processes"), *keys("fast"), *keys("status"), *keys("slow"))
     )
     blind = h200(0, memory_total=None, memory_reserved=None)
     text = metrics_text(sample((blind, reading(blind, **nothing))), None)

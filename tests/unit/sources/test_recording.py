@@ -74,6 +74,10 @@ def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
         temperature_c=51.0,
         memory_temperature_c=55.0,
         sm_clock_mhz=1980.0,
+        memory_clock_mhz=3201.0,
+        fan_speed=30.0,
+        encoder_utilization=0.0,
+        decoder_utilization=0.0,
         throttle=("power cap", "idle"),
     )
     assert source.read_status(one) == steady
