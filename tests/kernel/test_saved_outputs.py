@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
@@ -134,15 +135,17 @@ def run(tmp_path: Path, others: list[int]) -> Any:
     }
     for name in ("GPUWIDGET_SOURCE", "PYTHONPATH"):
         environment.pop(name, None)
-    manager = KernelManager(transport="ipc", connection_file=str(tmp_path / "connection.json"))
-    manager._kernel_spec = KernelSpec(
-        argv=[KERNEL_PYTHON, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-        display_name="test",
-        language="python",
-    )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
-    client = NotebookClient(notebook, km=manager, timeout=60, allow_errors=True)
-    client.execute(env=environment, cwd=str(tmp_path))
+    # The path of a Unix socket has at most 107 characters, and tmp_path may be longer than that.
+    with TemporaryDirectory() as folder:
+        manager = KernelManager(transport="ipc", connection_file=f"{folder}/connection.json")
+        manager._kernel_spec = KernelSpec(
+            argv=[KERNEL_PYTHON, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            display_name="test",
+            language="python",
+        )
+        client = NotebookClient(notebook, km=manager, timeout=60, allow_errors=True)
+        client.execute(env=environment, cwd=str(tmp_path))
     return notebook
 
 
