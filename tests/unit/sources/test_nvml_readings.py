@@ -254,7 +254,7 @@ def test_a_binding_without_the_deprecated_calls_works(
 
 def test_energy_and_the_utilization_window(machine: Machine) -> None:
     """The energy counter is converted from millijoules to joules, and the length of the utilization window is
-    measured from the driver's samples."""
+    measured once, from the driver's samples."""
     machine.says("gpu.0.energy=2706.5", "gpu.0.power=0", "gpu.0.window=0.1666")
     source = machine.source()
     (gpu,) = source.open().gpus

@@ -205,7 +205,7 @@ def counters(tmp_path: Path) -> str:
 
 def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock, counters: str) -> None:
     """The first call of `read_activity()` returns None; later calls return the mean of the recorded windows
-    since the previous value, without unknown values."""
+    that ended since the previous call, without unknown values."""
     clock.now = 100.5
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
