@@ -71,8 +71,8 @@ def test_an_unknown_value_is_not_a_zero() -> None:
 
 
 def test_a_gpu_that_cannot_be_read_has_the_reason_in_its_row() -> None:
-    """The row of a lost or silent GPU shows since when it is so in place of values; the other rows are
-    unaffected."""
+    """In place of values, the row of a lost GPU shows the time of its loss, and that of a silent GPU how long
+    it has been silent; the other rows are unaffected."""
     gpus = [h200(index) for index in range(5)]
     gone = {"processes": None, "missing": {"processes": "the GPU is lost"}}
     one = sample(
@@ -130,7 +130,7 @@ def test_without_a_gpu_there_is_the_reason() -> None:
 
 
 def test_slices_follow_their_gpu_and_long_names_lose_their_maker() -> None:
-    """MIG slices have rows below their GPU, and a long name is shortened by its leading "NVIDIA"."""
+    """MIG slices have rows below their GPU, and a name that is too long loses its leading "NVIDIA"."""
     parent = h200(0)
     slice_ = h200(0, uuid="MIG-1", mig_index=1, mig_parent=parent.uuid, name="NVIDIA H200 MIG 1g.18gb")
     laptop = h200(1, name="NVIDIA GeForce RTX 4090 Laptop GPU")

@@ -54,7 +54,8 @@ def test_no_toolkit_is_no_fault() -> None:
 
 
 def test_small_shared_memory() -> None:
-    """A /dev/shm of 64 MiB, Docker's default, or one that is full is a warning with a fix."""
+    """If /dev/shm has only 64 MiB, Docker's default, or is full, the shared memory check is a warning with a
+    fix."""
     small = {"shm": SharedMemory(64 * 1024**2, 64 * 1024**2)}
     docker = check_of("shm", results(machine={**small, "container": "/.dockerenv"}))
     assert told(docker) == (
@@ -72,7 +73,7 @@ def test_small_shared_memory() -> None:
 
 
 def test_another_packages_files_over_ours() -> None:
-    """If PyPI's older package gpuwidget is installed, the check names it and counts the files that it
+    """If PyPI's older package gpuwidget is installed, the package check names it and counts the files that it
     overwrote."""
     anew = (
         "Uninstall gpuwidget if it is there, then install jupyterlab-gpuwidget again "
@@ -94,8 +95,8 @@ def test_another_packages_files_over_ours() -> None:
 
 
 def test_how_the_administrator_has_gpuwidget_installed() -> None:
-    """The command reinstalls the requirement in GPUWIDGET_INSTALL_REQUIREMENT; if the variable can't be
-    parsed, no command is offered."""
+    """The command that repairs gpuwidget installs the requirement in GPUWIDGET_INSTALL_REQUIREMENT; if that
+    variable can't be parsed, no command is offered."""
     again = f"{PIP} install --force-reinstall --no-deps '/srv/my wheels/x.whl[lab]'"
     wheel = {"GPUWIDGET_INSTALL_REQUIREMENT": "'/srv/my wheels/x.whl[lab]'"}
     changed = {"changed": ("gpuwidget/__init__.py",)}
@@ -116,8 +117,8 @@ def test_how_the_administrator_has_gpuwidget_installed() -> None:
 
 
 def test_a_recording_is_not_this_machine() -> None:
-    """If GPUWIDGET_SOURCE selects a recording, the doctor warns that charts do not show the GPUs that it
-    checked."""
+    """If GPUWIDGET_SOURCE selects a recording, the doctor warns that charts show the recording, while it
+    checked the machine's own GPUs."""
     assert told(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
         "warning",
         "GPUWIDGET_SOURCE is 'replay': charts do not show this machine's GPUs. The doctor looked at those.",
@@ -126,8 +127,8 @@ def test_a_recording_is_not_this_machine() -> None:
 
 
 def test_the_summary_names_what_to_fix_first() -> None:
-    """The summary contains the first broken check with its reason and the number of other broken ones, or
-    else the first warning."""
+    """A diagnosis's summary contains the first broken check with its reason and the number of other broken
+    ones; if none is broken, it names the first warning."""
     broken = diagnose(results(machine={"container": "/.dockerenv", "devices": ()}, **NO_GPUS))
     assert (broken.status, broken.summary) == (
         "broken",
@@ -141,7 +142,7 @@ def test_the_summary_names_what_to_fix_first() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    """A diagnosis contains only the environment variables that gpuwidget lists, never a secret."""
+    """A diagnosis contains only the environment variables on gpuwidget's list, so never a secret."""
     variables = {"AWS_SECRET_ACCESS_KEY": "s3cret", "CUDA_VISIBLE_DEVICES": "0", "HF_TOKEN": "s3cret"}
     doctor = diagnose(results(variables=variables))
     assert doctor.variables == {"CUDA_VISIBLE_DEVICES": "0"}
@@ -149,7 +150,8 @@ def test_no_secret_is_shown() -> None:
 
 
 def test_an_unknown_value_breaks_no_check() -> None:
-    """If a probe returned no values, every check still has a status, and only torch is "broken"."""
+    """If torch's probe and NVML return no values, every check still has a status, and only torch is
+    "broken"."""
     unknown: dict[str, Any] = {
         field.name: None for field in fields(GpuHealth) if str(field.type).endswith("| None")
     }

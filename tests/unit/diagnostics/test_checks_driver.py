@@ -41,8 +41,8 @@ OLDER = "'torch>=2.0,<2.8'"
     ],
 )
 def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
-    """If the driver is too old for torch's CUDA, the fix offers both a minimum driver version and a torch
-    build for an older CUDA."""
+    """If the driver is too old for torch's CUDA, the fix offers both a newer driver and a torch built for an
+    older CUDA."""
     one = results(
         torch={
             "cuda": cuda,
@@ -92,7 +92,8 @@ def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
 
 
 def test_arm_has_other_builds() -> None:
-    """On ARM, a GPU older than Ampere gets no build, because PyTorch's ARM builds do not support it."""
+    """On ARM, no torch build is offered for a GPU older than Ampere, because PyTorch's ARM builds do not
+    support it."""
     there, arm = nvml(h200(compute_capability="7.5"), driver="580.95.05"), {"architecture": "aarch64"}
     assert told(check_of("torch", results(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
         "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
@@ -101,15 +102,15 @@ def test_arm_has_other_builds() -> None:
 
 @pytest.mark.parametrize("machine", [{"architecture": "aarch64"}, {"system": "win32"}])
 def test_systems_whose_default_build_is_for_the_cpu(machine: dict[str, Any]) -> None:
-    """On ARM and Windows, the command contains PyTorch's index URL even for the newest build, because PyPI's
+    """On ARM and Windows, the install command for torch always contains PyTorch's index URL, because PyPI's
     build is for the CPU."""
     one = results(machine=machine, **NOT_INSTALLED)
     assert told(check_of("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
 
 
 def test_the_installed_build_works_here() -> None:
-    """If the driver is too old for the newest build, the command contains the index URL of a build that the
-    driver supports."""
+    """If the driver is too old for the newest torch build, the install command contains the index URL of a
+    build that the driver supports."""
     there = nvml(h200(), driver="535.183.01")
     assert told(check_of("torch", results(nvml=there, **NOT_INSTALLED)))[2] == (
         f"Install it: {build('cu126', 'torch')}. PyTorch 2.14 {LAST}"
@@ -142,8 +143,8 @@ def test_issues_that_cuda_works_with_are_warnings() -> None:
 
 
 def test_libraries_and_kernel_module_that_do_not_fit() -> None:
-    """If the driver was updated without a restart, the reason names the version of the kernel module that is
-    still loaded."""
+    """If the driver was updated without a restart, the driver check names the version of the kernel module
+    that is still loaded."""
     broken = no_driver(18, nvml_messages.start_error(18, ""))
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert told(check_of("driver", one)) == (
@@ -156,7 +157,8 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("code", [4, 9, 12, 15, 17, 999, 77])
 def test_every_other_error_of_nvml_has_its_fix(code: int) -> None:
-    """For every other NVML error, reason and fix together are the message that the other views show."""
+    """For every other NVML error, the driver check's reason and fix are the message that gpuwidget shows
+    elsewhere for that error."""
     one = check_of(
         "driver", results(torch=NO_CUDA, nvml=no_driver(code, nvml_messages.start_error(code, "odd")))
     )
@@ -187,7 +189,7 @@ def test_another_module_pynvml() -> None:
 
 
 def test_a_driver_that_hangs() -> None:
-    """If nvmlInit hangs, the reason contains the timeout, and the other checks still have results."""
+    """If nvmlInit hangs, the driver check shows the timeout, and the other checks still have results."""
     one = results(torch=NO_CUDA, nvml=None, nvml_result=ProbeResult("hung", "", {"step": "nvmlInit"}))
     assert told(check_of("driver", one))[:2] == (
         "broken",
@@ -211,7 +213,8 @@ def test_a_driver_that_hangs() -> None:
     ],
 )
 def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> None:
-    """If a container has no device files although the host has a driver, the fix is to start it with GPUs."""
+    """If a container has no device files although the host has a driver, the fix is to start the container
+    with GPUs."""
     one = results(machine={"container": "/.dockerenv", "devices": ()}, variables=variables, **NO_GPUS)
     assert told(check_of("driver", one)) == (
         "broken",
@@ -251,8 +254,8 @@ def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> Non
     ],
 )
 def test_cuda_that_does_not_start(code: int, which: str, reason: str) -> None:
-    """If cuInit returns an error, the reason explains it if the code is known, and otherwise contains CUDA's
-    own text."""
+    """If cuInit returns a known error code, the reason explains it; for an unknown code, the reason contains
+    CUDA's own text."""
     one = results(
         torch={"cu_init": code, "cu_text": "CUDA_ERROR: words", "cu_count": None, "available": False}
     )
@@ -278,7 +281,7 @@ def test_a_container_with_the_tools_but_without_cuda() -> None:
 
 
 def test_device_files_without_permission() -> None:
-    """Device files that the user may not open are named with their permissions."""
+    """The device file check lists the files that the user may not open, with their permissions."""
     one = results(torch=NO_CUDA, machine={"devices": devices("nvidia0", "nvidiactl", usable=False)})
     found = check_of("device_files", one)
     assert (found.status, found.reason) == (
@@ -288,8 +291,8 @@ def test_device_files_without_permission() -> None:
 
 
 def test_device_files_that_are_missing() -> None:
-    """Missing control files, missing GPU files and missing device files altogether each get their own reason,
-    which depends on whether the driver is loaded."""
+    """The device file check distinguishes missing control files, missing GPU files, and no device files at
+    all with and without a loaded driver."""
     uvm = results(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
     assert told(check_of("device_files", uvm)) == (
         "broken",

@@ -36,8 +36,8 @@ from gpuwidget.sources.nvml_diagnostics import PeerAccess
     ],
 )
 def test_code_for_this_gpu(capability: str, archs: str, status: str) -> None:
-    """The GPU check is "ok" if torch has code for the GPU's major version that it can run, "warning" if torch
-    must compile PTX, and "broken" otherwise."""
+    """The GPU check is "ok" if torch has code for the GPU or an older one of its major version, "warning" if
+    torch can only compile PTX for it, and "broken" otherwise."""
     gpu = h200(compute_capability=capability, name="NVIDIA X")
     assert check_of("gpu", results(torch={"archs": archs.split()}, nvml=nvml(gpu))).status == status
 
@@ -66,7 +66,7 @@ def test_a_gpu_that_torch_has_no_code_for() -> None:
 
 
 def test_a_lost_gpu_among_others() -> None:
-    """A lost GPU is a warning if other GPUs work, and "broken" if it is the only one."""
+    """A lost GPU is a warning if other GPUs work; if it is the only GPU, the GPU check is "broken"."""
     lost = ("GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",)
     found = check_of("gpu", results(nvml=nvml(h200(), lost=lost)))
     assert (found.status, found.reason) == ("warning", lost[0])
@@ -74,7 +74,7 @@ def test_a_lost_gpu_among_others() -> None:
 
 
 def test_torch_that_cannot_use_a_working_cuda() -> None:
-    """If CUDA starts but torch can't use it, the reason contains torch's warning."""
+    """If CUDA starts but torch can't use it, the GPU check shows torch's warning."""
     one = results(torch={"available": False, "warnings": ["CUDA initialization: Unexpected error."]})
     assert told(check_of("gpu", one))[:2] == (
         "broken",
@@ -206,8 +206,8 @@ def test_mig_without_a_slice() -> None:
 
 
 def test_compute_modes_and_mps() -> None:
-    """Compute mode "prohibited" is broken; "exclusive process" is a warning, or "ok" if MPS shares the
-    GPU."""
+    """A GPU in compute mode "prohibited" is broken; one in mode "exclusive process" is a warning, unless MPS
+    shares it."""
     assert told(check_of("sharing", results(nvml=nvml(h200(compute_mode="prohibited")))))[:2] == (
         "broken",
         "The compute mode of GPU 0 is 'prohibited': CUDA can't use it.",
@@ -260,12 +260,13 @@ def test_compute_modes_and_mps() -> None:
     ],
 )
 def test_issues_of_a_gpus_condition(trouble: dict[str, Any], status: str, reason: str) -> None:
-    """Memory errors, thermal throttling and disabled persistence mode are reported."""
+    """The health check reports memory errors, thermal throttling and disabled persistence mode."""
     assert told(check_of("health", results(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
 
 
 def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
-    """Broken memory on one of several GPUs is a warning that names the GPU; on all GPUs it is "broken"."""
+    """If one of several GPUs has broken memory, the health check is a warning that names it; if all have, it
+    is "broken"."""
     one = results(nvml=nvml(h200(0), h200(1, remap_failed=True)))
     assert told(check_of("health", one)) == (
         "warning",
@@ -279,8 +280,8 @@ def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
 
 @pytest.mark.parametrize("throttle", [("power cap",), ("idle",), ("clock setting",), None])
 def test_the_power_limit_is_no_issue(throttle: tuple[str, ...] | None) -> None:
-    """The health check is "ok" for a GPU that is throttled by its power cap, which is normal under load, by
-    idling or by a clock setting."""
+    """The health check is "ok" if a GPU's clocks are limited only by its power cap, by idling or by a clock
+    setting."""
     assert check_of("health", results(nvml=nvml(h200(throttle=throttle)))).status == "ok"
 
 
@@ -313,8 +314,8 @@ def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
 
 
 def test_the_matrix_of_gpus() -> None:
-    """The evidence shows which GPUs access each other's memory; if only some pairs do, the check is a
-    warning, and if none does, it is "ok"."""
+    """The peer check lists which GPUs access each other's memory; it is a warning if only some pairs do, and
+    "ok" if none does, as with consumer GPUs."""
     pair = (h200(0), h200(1))
     assert check_of("peers", results(nvml=nvml(*pair))).evidence == {
         "GPU 0": "1:NVLink",

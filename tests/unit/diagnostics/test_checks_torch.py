@@ -40,8 +40,8 @@ ANEW = anew("torch==2.13.0")
 
 
 def test_torch_that_is_not_installed() -> None:
-    """In a notebook or a shell, a missing torch is broken and the fix installs it; on a server the check is
-    skipped."""
+    """In a notebook or a shell, a missing torch is reported as broken, with the command that installs it; on
+    a server the PyTorch check is skipped."""
     assert told(check_of("torch", results(**NOT_INSTALLED))) == (
         "broken",
         "PyTorch is not installed in this environment.",
@@ -62,8 +62,8 @@ def test_torch_that_is_not_installed() -> None:
     ],
 )
 def test_the_cpu_build(driver: str, capability: str, command: str, last: str) -> None:
-    """For a CPU build, the fix installs a CUDA build that supports this driver and GPU, of the installed
-    torch version if that exists."""
+    """For a CPU build of torch, the fix installs a CUDA build that supports this driver and GPU, in the
+    installed torch version if that has such a build."""
     one = results(
         torch={"cuda": None, "version": "2.13.0+cpu"},
         nvml=nvml(h200(compute_capability=capability), driver=driver),
@@ -77,7 +77,7 @@ def test_the_cpu_build(driver: str, capability: str, command: str, last: str) ->
 
 
 def test_builds_for_something_else() -> None:
-    """A torch built for AMD, for macOS, or by conda for the CPU gets its own reason and fix."""
+    """A torch built for AMD, for macOS, or by conda for the CPU is reported with its own reason or fix."""
     amd = results(torch={"cuda": None, "hip": "6.2"})
     assert told(check_of("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
     apple = results(torch={"cuda": None}, machine={"system": "darwin"})
@@ -100,7 +100,7 @@ def test_builds_for_something_else() -> None:
     [("/home/anna/torch.py", (), "/home/anna/torch.py"), (None, ("/home/anna/torch",), "/home/anna/torch")],
 )
 def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, ...], what: str) -> None:
-    """If a user's torch.py or torch folder hides the package, the check names its path."""
+    """If a user's torch.py or torch folder hides the package, the PyTorch check names its path."""
     one = results(
         torch={"imported": True, "version": None}, packages={"torch": TorchFiles(origin, folders, None, None)}
     )
@@ -121,8 +121,8 @@ def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, .
     ],
 )
 def test_an_import_that_lacks_a_library(library: str, which: str, package: str) -> None:
-    """If `import torch` fails for lack of a library, the checks of torch and of that library are broken. The
-    fix reinstalls only the library's package, or torch if the package is not known."""
+    """If `import torch` fails because a library is missing, the checks of torch and of that library are
+    broken. The fix reinstalls only the library's package, or torch if the package is not known."""
     error = f"{library}: cannot open shared object file: No such file or directory"
     required = {"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"}
     cublas = {"nvidia-cublas": "==13.1.0.*"}
@@ -191,13 +191,14 @@ def test_other_failures_of_the_import() -> None:
 
 
 def test_an_import_that_ends_python_silently() -> None:
-    """If `import torch` ends Python without an exception or a crash, the reason says so."""
+    """If `import torch` ends Python without an exception or a crash, the PyTorch check reports exactly
+    that."""
     silent = replace(results(), torch_result=ProbeResult("ended", "", {"step": "import"}))
     assert told(check_of("torch", silent))[1] == "'import torch' ends Python without a word."
 
 
 def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
-    """If another torch was installed after the notebook imported one, the fix is to restart the kernel."""
+    """If another torch was installed after the notebook imported torch, the fix is to restart the kernel."""
     assert told(check_of("torch", results(notebook=NotebookState("2.9.0")))) == (
         "warning",
         "This notebook has PyTorch 2.9.0 loaded, while 2.13.0 is installed by now.",
@@ -207,7 +208,7 @@ def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
 
 
 def test_two_torches_on_the_path() -> None:
-    """If two torches are on the path, the check lists both, and the fix uninstalls the first."""
+    """If two torches are on the path, the PyTorch check lists both, and its fix uninstalls the first."""
     copies = (TorchCopy("2.9.0", "/home/anna/.local/lib"), TorchCopy("2.13.0", SITE))
     assert told(check_of("torch", results(packages={"torch_copies": copies}))) == (
         "warning",
@@ -227,7 +228,7 @@ def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
 
 
 def test_memory_that_is_too_little_for_the_import() -> None:
-    """If `import torch` is killed or fails to map a library, the fix points to the memory limit."""
+    """If `import torch` is killed or fails to map a library, the fix recommends checking the memory limit."""
     killed = replace(results(), torch_result=ProbeResult("crashed", "SIGKILL", {"step": "import"}))
     assert told(check_of("torch", killed))[1:] == (
         "'import torch' was killed (SIGKILL), as happens where memory runs out.",
@@ -247,7 +248,7 @@ def test_memory_that_is_too_little_for_the_import() -> None:
     [results(torch={"cudnn_enabled": False}), results(notebook=NotebookState("2.13.0", cudnn_off=True))],
 )
 def test_cudnn_switched_off(one: ProbeResults) -> None:
-    """If the environment or the notebook disables cuDNN, the check is a warning."""
+    """If the environment or the notebook disables cuDNN, the cuDNN check is a warning."""
     assert told(check_of("cudnn", one)) == (
         "warning",
         "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow.",
@@ -256,7 +257,8 @@ def test_cudnn_switched_off(one: ProbeResults) -> None:
 
 
 def test_cudnn_of_another_version_than_the_build() -> None:
-    """If cuDNN's version does not match torch's build, the reason is the first line of torch's error."""
+    """If cuDNN's version does not match torch's build, the cuDNN check shows the first line of torch's
+    error."""
     error = (
         "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found (8, 9, 7).\nMore"
     )
@@ -265,8 +267,8 @@ def test_cudnn_of_another_version_than_the_build() -> None:
 
 
 def test_cudnn_from_two_folders_at_once() -> None:
-    """If the parts of cuDNN were loaded from two folders, the check is broken, and the fix removes the
-    foreign folder from LD_LIBRARY_PATH."""
+    """If parts of cuDNN were loaded from two folders, the cuDNN check is broken, and the fix removes the
+    folder that is not torch's from LD_LIBRARY_PATH."""
     other = "/usr/lib/cudnn8"
     one = results(
         torch={"mapped": [CUDNN_FILE, f"{other}/libcudnn_ops.so.9"]},
@@ -284,7 +286,7 @@ def test_cudnn_from_two_folders_at_once() -> None:
 
 
 def test_copies_by_pip_and_by_conda() -> None:
-    """If pip and conda each installed cuDNN, both copies are listed with their installers;
+    """If pip and conda each installed cuDNN, the cuDNN check lists both copies with their installers;
     nvidia-cudnn-frontend is not counted as a copy."""
     cuda = (
         InstalledPackage("cudnn", "9.3.0", "conda"),
@@ -318,8 +320,8 @@ def test_a_library_that_shadows_torchs_own() -> None:
 
 
 def test_a_library_path_that_leads_there_by_links() -> None:
-    """If a folder in LD_LIBRARY_PATH is a link, the reason names the real folder, and the fix names it as
-    LD_LIBRARY_PATH spells it."""
+    """If LD_LIBRARY_PATH contains a link to a folder with another CUDA, the reason names the real folder, and
+    the fix names the link as the variable spells it."""
     spelt, real = "/usr/local/cuda/lib64/", "/usr/local/cuda-13.0/targets/x86_64-linux/lib"
     path = {"libraries": {spelt: ("libcudart.so.13",)}, "real_folders": {real: spelt}}
     found = check_of("cuda", results(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=path))
@@ -334,7 +336,8 @@ def test_a_library_path_that_leads_there_by_links() -> None:
 
 
 def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
-    """If LD_LIBRARY_PATH contains torch's own folder, even through a link, the check is "ok"."""
+    """If LD_LIBRARY_PATH contains torch's own library folder, even through a link, the cuDNN check is
+    "ok"."""
     own, spelt = CUDNN_FILE.rpartition("/")[0], "/home/anna/cudnn"
     path = {"libraries": {spelt: ("libcudnn.so.9",)}, "real_folders": {own: spelt}}
     assert check_of("cudnn", results(machine=path)).status == "ok"
@@ -347,7 +350,8 @@ def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
 
 
 def test_nccl() -> None:
-    """The NCCL check is skipped for a build without NCCL, and a warning if NCCL_P2P_DISABLE makes it slow."""
+    """The NCCL check is skipped for a torch without NCCL, and is a warning if the variable NCCL_P2P_DISABLE
+    slows NCCL down."""
     assert check_of("nccl", results(torch={"nccl": None})).status == "skipped"
     assert told(check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
         "warning",

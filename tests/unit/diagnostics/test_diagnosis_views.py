@@ -37,7 +37,7 @@ ILL = diagnose(results(torch={"cuda": None, "version": "2.13.0+cpu"}))
 
 
 def test_as_text() -> None:
-    """The text contains a line per check, with the reason and the fix below it."""
+    """A diagnosis as text has a line per check, with the reason and the fix below it."""
     lines = diagnosis_view.text(ILL, 90).splitlines()
     assert lines[:8] == [
         "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
@@ -54,7 +54,8 @@ def test_as_text() -> None:
 
 
 def test_hostile_text_is_shown_as_text() -> None:
-    """Escape sequences and HTML tags in a path or error have no effect in the text or the HTML."""
+    """Escape sequences and HTML tags in a path or a GPU's name are removed or escaped in the text and the
+    HTML of a diagnosis."""
     hostile = diagnose(
         results(
             python=HOSTILE,
@@ -91,7 +92,8 @@ class Tags(HTMLParser):
 
 
 def test_as_html() -> None:
-    """The HTML contains only elements and attributes that a front end keeps in an untrusted notebook."""
+    """A diagnosis as HTML contains only elements and attributes that a front end keeps in an untrusted
+    notebook."""
     tags = Tags(diagnosis_view.html(ILL))
     assert tags.open == []
     assert tags.seen <= {
@@ -115,7 +117,8 @@ def test_as_html() -> None:
 
 
 def test_json_is_stable_and_can_be_read_back() -> None:
-    """The JSON has fixed field names and can be read back; unknown fields of a newer version are ignored."""
+    """A diagnosis as JSON has fixed field names and can be read back; unknown fields from a newer version are
+    ignored."""
     values = json.loads(json.dumps(to_json(ILL)))
     assert list(values) == [
         *("schema", "version", "time", "place", "python", "variables", "status", "summary", "unfinished"),
@@ -269,7 +272,8 @@ def test_an_invalid_source_does_not_stop_the_doctor(
 def test_a_file_written_by_another_shell(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The JSON is pure ASCII, and --diff accepts a file that starts with a byte order mark."""
+    """The output of `gpuwidget doctor --json` is pure ASCII, and --diff accepts a file that starts with a
+    byte order mark."""
     examined[0] = diagnose(results(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
     out = run(["--json"], capsys)[1]
     assert out.isascii()

@@ -60,8 +60,8 @@ class FakeMachine:
         return next(one for one in self.examine().links if one.id == which)
 
     def follow(self, which: str, expected: str) -> None:
-        """Run the command that the check offers; afterwards the check is "ok" and every installed package is
-        complete."""
+        """Run the command that the check offers; assert that the check is then "ok" and every installed
+        package is complete."""
         before = self.check(which)
         assert before.command is not None, before
         assert before.remedy is not None
@@ -280,7 +280,8 @@ def test_a_package_that_torch_requires_is_missing(machine: FakeMachine, left: st
 
 
 def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> None:
-    """If two folders contain a torch, the doctor's command uninstalls one and leaves the other intact."""
+    """If torch is installed in two folders, the doctor's command uninstalls one copy and leaves the other
+    intact."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
     machine.extra.append(str(tmp_path / "other"))
@@ -290,8 +291,8 @@ def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> Non
 
 
 def test_two_torches_one_of_which_pip_does_not_uninstall(machine: FakeMachine, tmp_path: Path) -> None:
-    """If one of two torches is outside the virtual environment, no command is offered, because pip can't
-    uninstall it."""
+    """If one of two torches is outside the virtual environment, the doctor offers no command, because pip
+    can't uninstall that torch."""
     on_the_index(machine.environment.wheels)
     other = str(tmp_path / "other")
     machine.environment.pip("install", "--target", other, "torch")

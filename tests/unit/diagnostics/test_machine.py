@@ -34,8 +34,8 @@ def look(root: Path, **variables: str) -> machine.MachineState:
 
 
 def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """Device files are listed in the order GPUs, control files, MIG slices; if a GPU's file exists without
-    nvidia-uvm, the latter is reported as missing."""
+    """Device files are listed in this order: GPUs by number, control files, MIG slices. If a GPU's file
+    exists but /dev/nvidia-uvm does not, the latter is reported as missing."""
     names = ("nvidia10", "nvidia2", "nvidiactl", "nvidia-caps/nvidia-cap1", "nvidia-modeset", "sda")
     for name in names:
         files(tmp_path, **{f"dev/{name}": ""})
@@ -118,7 +118,8 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
 
 
 def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
-    """The real path of a linked folder or library is mapped to the folder's spelling in LD_LIBRARY_PATH."""
+    """If a folder in LD_LIBRARY_PATH or a library in it is a link, the real folder is mapped to the folder's
+    spelling in the variable."""
     root = tmp_path.resolve()
     files(root / "cuda-13.0/lib", **{"libcudart.so.13": ""})
     files(root / "elsewhere", **{"libcudnn.so.9.10": ""})
@@ -188,8 +189,8 @@ def test_installed_packages(tmp_path: Path) -> None:
 
 
 def test_one_torch_is_not_counted_twice(tmp_path: Path) -> None:
-    """A torch is counted once if lib64 links to lib; pip's leftover metadata and metadata without files are
-    ignored."""
+    """A torch is counted once if lib64 links to lib; pip's leftover metadata, and metadata of a deleted
+    package, are ignored."""
     install(tmp_path / "lib", "torch", "2.9.0")
     fake_torch(tmp_path / "lib", "")
     (tmp_path / "lib64").symlink_to("lib")

@@ -1,4 +1,4 @@
-"""Tests that no probe runs a file of the working directory, and that a file there which hides torch is still
+"""Tests that no probe runs a file of the working directory, and that a file that hides torch is still
 reported."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Examine = Callable[..., Check]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory of the test, standing in for one that other users can write to."""
+    """The test's working directory, which stands for one that other users can write to."""
     here = tmp_path / "shared"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -51,7 +51,8 @@ def leaves_a_mark(folder: Path, name: str) -> Path:
 @pytest.mark.parametrize("first", ["", ".", "the folder's own name"])
 @pytest.mark.parametrize("name", ["torch", "psutil", "pynvml", "packaging", "gpuwidget", "numpy"])
 def test_no_file_of_the_working_directory_runs(examine: Examine, folder: Path, name: str, first: str) -> None:
-    """A probe runs no file of the working directory, however the path refers to that directory."""
+    """A probe runs no file of the working directory, whether the path contains "", "." or the directory's
+    name."""
     mark = leaves_a_mark(folder, name)
     examine(first=str(folder) if first.startswith("the") else first)
     assert not mark.exists()

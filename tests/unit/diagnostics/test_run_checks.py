@@ -63,7 +63,7 @@ def fake(tmp_path: Path, library: Path) -> Iterator[FakeEnvironment]:
 
 
 def links(doctor: Diagnosis) -> dict[str, Check]:
-    """Return the checks by id."""
+    """Return a diagnosis's checks by id."""
     return {check.id: check for check in doctor.links}
 
 
@@ -127,7 +127,7 @@ def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
 
 
 def test_a_torch_that_hangs(fake: FakeEnvironment) -> None:
-    """If `import torch` hangs, the diagnosis after the timeout still contains the results of the driver."""
+    """If `import torch` hangs, the diagnosis still contains the driver's version after the timeout."""
     fake.torch("import time; time.sleep(600)")
     found = links(fake.examine(timeout_s=3.0))
     assert found["torch"].reason == "'import torch' did not finish within 3 s."
@@ -135,7 +135,7 @@ def test_a_torch_that_hangs(fake: FakeEnvironment) -> None:
 
 
 def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
-    """If NVML hangs, the diagnosis reports the driver, and torch is still checked."""
+    """If NVML hangs, the driver check reports that, and torch is still checked."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=hang")
     found = links(fake.examine(timeout_s=4.0))
@@ -144,7 +144,8 @@ def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
 
 
 def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> None:
-    """If NVML returns error 18, the reason contains the version of the kernel module that is still loaded."""
+    """If NVML returns error 18, the driver check shows the version of the kernel module that is still
+    loaded."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=error 18")
     version = fake.root / "proc/driver/nvidia/version"
@@ -159,7 +160,7 @@ def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> N
 
 
 def test_cuda_that_does_not_start(fake: FakeEnvironment) -> None:
-    """If cuInit fails, the reason contains the text and code of CUDA's error."""
+    """If cuInit fails, the GPU check shows the text and code of CUDA's error."""
     build_libcuda(fake.standin.folder)
     fake.torch(WORKING)
     fake.variables["FAKE_CUINIT"] = "719"
@@ -188,8 +189,8 @@ def test_users_files_named_like_standard_modules_do_no_harm(fake: FakeEnvironmen
 
 
 def test_a_users_file_that_breaks_the_import(fake: FakeEnvironment) -> None:
-    """If a user's file hides a standard module that torch imports, the check is broken, and the fix is to
-    rename the file."""
+    """If a user's file hides a standard module that torch imports, the PyTorch check is broken, and the fix
+    is to rename the file."""
     user = fake.folder / "user"
     user.mkdir()
     (user / "calendar.py").write_text("mine = True\n")
@@ -203,7 +204,8 @@ def test_a_users_file_that_breaks_the_import(fake: FakeEnvironment) -> None:
 
 
 def test_permissions_of_device_files(fake: FakeEnvironment) -> None:
-    """A device file that the user may not open is named with its permissions; root may open every file."""
+    """A device file that the user may not open is reported with its permissions; root may open every device
+    file."""
     (fake.root / "dev/nvidia1").chmod(0)
     found = links(fake.examine(timeout_s=20.0))["device_files"]
     expected = (

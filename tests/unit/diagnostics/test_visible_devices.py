@@ -45,8 +45,8 @@ KNOWN = NameableDevices(GPUS, SLICES)
 def test_from_the_left_up_to_the_first_that_is_none(
     value: str, named: tuple[str, ...], bad: str | None, why: str | None
 ) -> None:
-    """CUDA_VISIBLE_DEVICES is read from the left up to the first invalid entry, which is returned with the
-    reason."""
+    """CUDA_VISIBLE_DEVICES is read from the left up to the first invalid entry; that entry is returned with
+    the reason why it is invalid."""
     assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, bad, why)
 
 

@@ -43,8 +43,7 @@ def test_a_reason_of_a_newer_driver_is_not_hidden() -> None:
 
 
 def test_idle_and_settings_need_no_attention() -> None:
-    """`needing_attention()` returns the reasons that concern heat, power or hardware, but not idling or clock
-    settings."""
+    """Heat, power and hardware slowdowns need attention; idling and clock or display settings do not."""
     assert needing_attention(reason_names(0x1FF)) == (
         "too hot (hardware)",
         "power brake",

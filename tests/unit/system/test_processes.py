@@ -193,8 +193,8 @@ def test_several_process_trees_are_distinguished(
 
 
 def test_process_trees_come_and_go(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """When the set of roots changes, orphans of a former root belong to none; a new root with a reused pid
-    does not inherit them."""
+    """If a kernel is no longer a root, its processes belong to no tree; a restarted kernel with the same pid
+    does not inherit the processes of its predecessor."""
     rows: dict[int, Any] = table({100: (20.0, ME), 50: (21.0, 100), 51: (21.0, 60), 60: (20.0, 1)}).rows
     trees = ProcessTrees(ManualClock())
     trees.set_roots([100])
@@ -219,8 +219,8 @@ def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]]
 def test_descent_is_checked_every_two_seconds(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """Repeated queries for a process read the process table once in two seconds; queries for this process
-    never read it."""
+    """A process's place in the tree is checked at most once every two seconds; for this process itself,
+    nothing is read."""
     counted = table({50: (20.0, 40), 40: (15.0, ME)})
     clock = ManualClock()
     tree = OwnProcessTree(clock)
