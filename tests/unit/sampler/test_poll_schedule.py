@@ -1,4 +1,5 @@
-"""Tests of when polls are due: slow polls, as during a cell that holds the GIL, are made less often."""
+"""Tests of the sampler's polling schedule, which makes slow polls less often, such as those during a cell
+that holds the GIL."""
 
 from __future__ import annotations
 
@@ -42,15 +43,15 @@ def gap(loop: FastPollLoop, clock: FakeClock, took: float) -> float:
 
 @pytest.mark.parametrize(("took", "expected"), [(0.11, 0.55), (0.16, 0.8), (0.3, 0.9)])
 def test_slow_polls_are_made_less_often(clock: FakeClock, took: float, expected: float) -> None:
-    """Polls take at most a fifth of the time, unless samples would then be a second or more apart."""
+    """Full polls take at most a fifth of the time, but are never so rare that samples are a second apart."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, took) == expected
 
 
 def test_samples_stay_less_than_a_second_apart(clock: FakeClock) -> None:
-    """The interval leaves time for a poll as slow as the slowest so far, so that samples are never a second
-    apart, which a run would count as unknown time."""
+    """The interval to the next poll allows for one as slow as the slowest so far, so that samples are less
+    than a second apart."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, 0.5) == 0.9
@@ -59,7 +60,8 @@ def test_samples_stay_less_than_a_second_apart(clock: FakeClock) -> None:
 
 
 def test_without_gpus_there_are_no_polls_of_memory(clock: FakeClock) -> None:
-    """On a machine without GPUs, a watched cell is polled five times per second, for its resident memory."""
+    """On a machine without GPUs, a watched cell is polled only five times per second, for its resident
+    memory."""
     loop = FastPollLoop(*subscribed(clock, 0), clock)
     loop.restart()
     assert [gap(loop, clock, 0.0) for _ in range(3)] == [0.2, 0.2, 0.2]

@@ -59,7 +59,7 @@ def test_the_first_subscriber_starts_the_threads_and_the_last_one_ends_them(
 
 
 def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """After the last subscription has ended, a new one starts the sampler again."""
+    """After the last subscription has ended, a new subscription starts the sampler again."""
     for opened in (1, 2):
         taken: list[Sample] = []
         with sampler.subscribe(taken.append):
@@ -69,8 +69,8 @@ def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: Fa
 
 
 def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock) -> None:
-    """The source stays open for 30 s after the last subscription, without being read, so that the next cell
-    need not wait for the driver."""
+    """With `linger_s`, the source stays open but is not read after the last subscription, so that the next
+    cell need not wait for the driver."""
     sampler = Sampler(source, clock, linger_s=30)
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
@@ -85,8 +85,8 @@ def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock)
 
 
 def test_warming_up_opens_the_source_and_ends_by_itself(source: FakeSource, clock: FakeClock) -> None:
-    """`warm_up()`, as after %load_ext, opens the driver and reads the slow values once; after that nothing is
-    read."""
+    """`warm_up()`, which %load_ext calls, opens the driver and reads the slow values once; after that nothing
+    is read."""
     sampler = Sampler(source, clock, linger_s=30)
     sampler.warm_up()
     clock.until(lambda: source.calls["slow"] == 2)
@@ -180,8 +180,8 @@ def test_read_now_without_a_subscriber_is_none(sampler: Sampler) -> None:
 
 
 def test_one_lost_gpu_leaves_the_others_alone(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A lost GPU has the time of its loss and reasons in place of values until it returns; the other GPUs are
-    still read."""
+    """A lost GPU's reading contains the time of the loss, and a reason for each missing value, until the GPU
+    returns; the other GPUs are still read."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -217,7 +217,8 @@ def test_a_found_but_still_lost_gpu_keeps_its_time(
 
 
 def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """The XID of a lost GPU is shown while it is lost, including one that is reported only after the loss."""
+    """A lost GPU's reading still contains its last XID, even one that the driver reports only after the
+    loss."""
     taken: list[Sample] = []
     first, second = source.gpus
     with sampler.subscribe(taken.append):
@@ -239,7 +240,8 @@ def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, cloc
 
 
 def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """Until a GPU's XIDs have been read once, the sample's reason for the missing value is "not read yet"."""
+    """Until a GPU's XIDs have been read once, its reading contains "not read yet" as the reason, so that it
+    does not imply that there were none."""
     taken: list[Sample] = []
     go_on = threading.Event()
     read_slow = source.read_slow
@@ -260,8 +262,8 @@ def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clo
 def test_a_driver_that_goes_away_is_opened_again(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """If the driver is reloaded, the samples contain the reason until the source can be reopened, which the
-    sampler does by itself."""
+    """While the driver is being reloaded, samples contain the reason; the sampler reopens the source by
+    itself."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -276,8 +278,8 @@ def test_a_driver_that_goes_away_is_opened_again(
 
 
 def test_a_hung_call_is_abandoned(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """While a call to one GPU hangs, the other GPUs are still read, and the sample contains the time since
-    when that GPU is silent."""
+    """While a call to one GPU hangs, the other GPUs are still read, and the silent GPU's reading contains the
+    time since when it has been silent."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -320,8 +322,8 @@ def test_reading_beside_a_hung_call_has_a_timeout(
 def test_a_driver_that_hangs_while_it_is_opened(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """If opening the source hangs, callers wait no longer than their timeout, and the source is not opened a
-    second time meanwhile."""
+    """If opening the source hangs, callers wait no longer than their timeout, and the sampler makes no second
+    attempt meanwhile."""
     source.hang_in_open = threading.Event()
     with sampler.subscribe():
         answers: list[bool] = []
@@ -336,7 +338,8 @@ def test_a_driver_that_hangs_while_it_is_opened(
 
 
 def test_a_missing_driver_is_tried_again_slowly(clock: FakeClock) -> None:
-    """Without a GPU, samples contain the reason, and the driver is opened again every 30 s."""
+    """On a machine without a GPU, samples contain the reason, and the sampler tries to open the driver every
+    30 s."""
     source = FakeSource(gpus=0, kind="none")
     source.reason = "No NVIDIA driver."
     sampler = Sampler(source, clock)
@@ -362,8 +365,8 @@ def test_a_failing_subscriber_does_not_affect_others(sampler: Sampler, clock: Fa
 
 
 def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """If a source raises an unexpected exception, the GPU's values have it as their reason, and the other
-    GPUs are still read."""
+    """If reading a GPU raises an unexpected exception, the exception is the reason for the GPU's missing
+    values, and the other GPUs are still read."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)

@@ -53,8 +53,8 @@ def test_a_detail_that_fails_does_not_hide_the_gpu(machine: Machine) -> None:
 
 
 def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine) -> None:
-    """If one GPU can't be opened, the others are listed, and it is listed again once the source is reopened
-    after its recovery."""
+    """If one GPU can't be opened, the other GPUs are listed; after its recovery, reopening the source lists
+    it again."""
     machine.says("gpus=3", "gpu.1.*=error 15")
     source = machine.source()
     assert [gpu.index for gpu in source.open().gpus] == [0, 2]
@@ -79,7 +79,8 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine
     ],
 )
 def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: str) -> None:
-    """If NVML does not start, `open()` does not raise; the reason explains the error and what to do."""
+    """If NVML does not start, opening the source raises no error, and the origin's reason explains the
+    failure and what to do."""
     machine.says(f"nvmlInitWithFlags=error {code}")
     inventory = machine.source().open()
     assert (inventory.origin.kind, inventory.gpus) == ("none", ())
@@ -88,7 +89,7 @@ def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: st
 
 
 def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None:
-    """If the driver finds no GPU, the reason says so, the driver's version is reported, and NVML is shut
+    """If the driver finds no GPU, the origin contains that reason and the driver's version, and NVML is shut
     down."""
     machine.says("gpus=0")
     origin = machine.source().open().origin
@@ -98,8 +99,8 @@ def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None
 
 
 def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> None:
-    """If the driver fails after NVML has started, `open()` does not raise, and the reason explains the
-    error."""
+    """If the driver fails after NVML has started, opening the source raises no error, and the origin's reason
+    explains the failure."""
     machine.says("nvmlDeviceGetCount_v2=error 9")
     assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
     machine.says("nvmlDeviceGetUUID=error 18")
@@ -111,15 +112,15 @@ def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> No
 def test_an_unexpected_error_of_the_binding_is_reported(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the binding raises an unexpected exception, `open()` does not raise, and the reason contains the
-    exception."""
+    """If the binding raises an unexpected exception, opening the source raises no error, and the origin's
+    reason contains the exception."""
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1 / 0)
     origin = machine.source().open().origin
     assert origin.reason == "The NVIDIA driver could not be read (ZeroDivisionError: division by zero)."
 
 
 def test_without_the_library_the_reason_names_what_to_install(library: Path, tmp_path: Path) -> None:
-    """If the NVML library is missing (error 12), the reason explains that there is no driver."""
+    """If the NVML library can't be loaded (error 12), the origin's reason contains what to install."""
     (tmp_path / "empty").mkdir()
     standin = Standin(library, tmp_path / "standin")
     standin.library.write_bytes(b"no library")
@@ -139,7 +140,8 @@ def test_without_the_library_the_reason_names_what_to_install(library: Path, tmp
     [("raise ImportError", nvml_messages.NO_PYNVML), ("nvmlInit = None", nvml_messages.FOREIGN_PYNVML)],
 )
 def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str, sentence: str) -> None:
-    """If nvidia-ml-py is missing or hidden by an old fork of pynvml, the reason contains what to do."""
+    """If nvidia-ml-py is missing or hidden by an old fork of pynvml, the origin's reason contains what to
+    do."""
     (tmp_path / "pynvml.py").write_text(module)
     reason = run_in_subprocess(
         Standin(library, tmp_path / "standin"),

@@ -18,7 +18,7 @@ from gpuwidget.sources.nvml_device import SLOW_VALUES
 
 
 def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
-    """The first call of `read_activity()` returns None; the next returns the activity since the first, in
+    """The first call of `read_activity()` returns None; the second returns the activity between the two, in
     percent and bytes per second."""
     machine.says(
         "gpu.0.gpm.1=99",
@@ -75,7 +75,7 @@ def test_counters_are_not_read_faster_than_every_100_ms(machine: Machine) -> Non
 
 
 def test_a_gpu_without_counters_has_the_reason(machine: Machine) -> None:
-    """On a GPU without GPM (before Hopper), activity is None with that reason, and no further NVML call is
+    """On a GPU without GPM (before Hopper), activity is None with a reason, and no further NVML call is
     made."""
     machine.says("gpu.0.gpm=0")
     source = machine.source()
@@ -88,8 +88,8 @@ def test_a_gpu_without_counters_has_the_reason(machine: Machine) -> None:
 
 
 def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
-    """If reading the counters fails, the reason is reported, and the next activity covers the time since the
-    last successful sample."""
+    """If reading the counters fails, the GPU's readings contain the reason, and the next activity covers the
+    time since the last successful sample."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -121,8 +121,8 @@ def test_counters_are_freed(machine: Machine, end: Callable[[NvmlSource], None])
 
 
 def test_after_being_freed_the_counters_start_again(machine: Machine) -> None:
-    """After `stop_activity()`, the next activity starts at the first call after it, so a new subscriber gets
-    no older window."""
+    """After `stop_activity()`, the next call of `read_activity()` starts a new window, so that a new
+    subscriber gets none from before."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -139,7 +139,7 @@ def test_after_being_freed_the_counters_start_again(machine: Machine) -> None:
 
 
 def test_slices_are_listed_after_their_gpu(machine: Machine) -> None:
-    """MIG slices are listed after their GPU, with their own numbers, which may have gaps."""
+    """MIG slices are listed after their GPU; their numbers may have gaps."""
     machine.says("gpus=2", "gpu.0.mig=0 2 5", f"gpu.0.mig.2.memory_total={18 * GIB}")
     gpus = machine.source().open().gpus
     assert [(gpu.index, gpu.mig_index) for gpu in gpus] == [(0, None), (0, 0), (0, 2), (0, 5), (1, None)]
@@ -151,8 +151,8 @@ def test_slices_are_listed_after_their_gpu(machine: Machine) -> None:
 
 
 def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -> None:
-    """For a MIG slice, values that exist only for the whole GPU are None with that reason, without an NVML
-    call."""
+    """A MIG slice has memory and processes; values that exist only for the whole GPU are None, and reading
+    them makes no NVML call."""
     machine.says("gpu.0.mig=1", f"gpu.0.mig.1.memory_used={GIB}", f"gpu.0.mig.1.compute={STRANGER}:3")
     source = machine.source()
     _, slice_ = source.open().gpus
@@ -174,7 +174,7 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
 
 
 def test_a_slice_has_counters(machine: Machine) -> None:
-    """Activity of a MIG slice is read through its GPU; the GPU itself has none while MIG is on."""
+    """The activity of a MIG slice is read through its GPU; the GPU itself has no activity while MIG is on."""
     machine.says("gpu.0.mig=1", "gpu.0.mig.1.gpm.2=12.5")
     source = machine.source()
     whole, slice_ = source.open().gpus
@@ -188,7 +188,7 @@ def test_a_slice_has_counters(machine: Machine) -> None:
 
 
 def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
-    """In a container that may not read the whole GPU's memory, the memory of its MIG slice is read."""
+    """If a container may not read the whole GPU's memory, it can still read that of its MIG slice."""
     machine.says(
         "gpu.0.mig=3",
         "gpu.0.nvmlDeviceGetMemoryInfo_v2=error 4",

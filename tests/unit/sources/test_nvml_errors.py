@@ -101,8 +101,8 @@ def test_a_hung_call_does_not_delay_other_gpus(machine: Machine) -> None:
 
 
 def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> None:
-    """If the source is reopened while a call hangs, NVML is initialised again without a shutdown; `close()`
-    later makes up for that shutdown."""
+    """If the source is reopened while a call hangs, NVML is initialised a second time and not shut down;
+    closing the source later shuts it down twice."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
@@ -147,7 +147,7 @@ def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
 
 
 def test_a_reader_does_not_wait_for_an_opening_that_hangs(machine: Machine) -> None:
-    """While reopening NVML hangs, every reading is None, with that reason."""
+    """While reopening NVML hangs, reads return at once with unknown values, whose reason is the reopening."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus

@@ -34,7 +34,7 @@ def test_processes_are_listed_once_with_user_and_program(
 
 
 def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
-    """If the driver's process ids are those of this pid namespace, a process is listed with its user and
+    """If the driver reports this pid namespace's process ids, a process is listed with its user and
     program."""
     machine.says("gpu.0.compute=self:5")
     source = machine.source()
@@ -46,7 +46,7 @@ def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
 
 
 def test_in_a_container_no_process_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container, whose process ids differ from the host's, the user and program of a process are
+    """In a container, the host's process ids do not match, so the user and program of a process are
     unknown."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     machine.says("gpu.0.compute=self:5")
@@ -75,7 +75,7 @@ def test_many_processes_and_one_on_several_slices(machine: Machine) -> None:
 
 
 def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None:
-    """If the processes can't be listed, the next readings contain the reason, until they can be listed
+    """If a GPU's processes can't be listed, its readings contain the reason until they can be listed
     again."""
     machine.says("gpu.0.nvmlDeviceGetComputeRunningProcesses_v3=error 4")
     source = machine.source()
@@ -109,8 +109,8 @@ def test_a_list_that_fails_makes_all_processes_unknown(machine: Machine) -> None
     [("535.43.02", True), ("535.54.03", True), ("535.86.05", False), ("580.159.04", False), ("x", False)],
 )
 def test_process_lists_of_faulty_drivers_are_not_used(machine: Machine, driver: str, scrambled: bool) -> None:
-    """With drivers 535.43 to 535.85, which report wrong pids and sizes, processes are unknown, with that
-    reason."""
+    """With drivers 535.43 to 535.85, which report wrong pids and sizes, the process list is unknown, and the
+    reason is reported."""
     machine.says(f"driver={driver}", f"gpu.0.compute={STRANGER}:1")
     source = machine.source()
     (gpu,) = source.open().gpus

@@ -74,8 +74,8 @@ def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> N
 
 
 def test_one_metric_never_affects_the_others(machine: Machine) -> None:
-    """A value that can't be read is None with the reason and is read again next time; the other values are
-    unaffected."""
+    """A value that can't be read temporarily is None with the reason and is read again next time; the other
+    values are unaffected."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -88,7 +88,8 @@ def test_one_metric_never_affects_the_others(machine: Machine) -> None:
 
 
 def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
-    """For an NVML error without a message in gpuwidget, the reason quotes the driver's text."""
+    """If gpuwidget has no message for an NVML error, the reason for the missing value quotes the driver's
+    text."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -124,7 +125,7 @@ def test_memory_is_without_what_the_driver_reserves(machine: Machine) -> None:
 
 
 def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) -> None:
-    """If the library has no v2 call, every memory reading uses v1."""
+    """If the NVML library lacks nvmlDeviceGetMemoryInfo_v2, every memory reading uses v1."""
     source = old_machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == H200_RESERVED
@@ -133,8 +134,8 @@ def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) ->
 
 
 def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
-    """If the v2 call fails temporarily, memory is unknown; v1, whose value has another meaning, is not
-    called."""
+    """If nvmlDeviceGetMemoryInfo_v2 fails temporarily, memory is unknown; v1, which includes reserved memory,
+    is not called."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.says("gpu.0.nvmlDeviceGetMemoryInfo_v2=error 999")
@@ -307,7 +308,7 @@ def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
 
 
 def test_errors_during_a_hung_call(machine: Machine) -> None:
-    """If NVML is reopened without a shutdown because a call hangs, XIDs are still reported."""
+    """If NVML is reopened without a shutdown because a call hangs, a GPU's XIDs are still reported."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -366,8 +367,8 @@ def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
 
 @pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])
 def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> None:
-    """While the driver has too few samples, the length of the utilization window is unknown; it is measured
-    once there are enough."""
+    """The length of the utilization window is unknown while the driver has too few samples, and is measured
+    when it has enough."""
     machine.says(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
     source = machine.source()
     (gpu,) = source.open().gpus

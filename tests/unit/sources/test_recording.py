@@ -205,7 +205,7 @@ def test_nothing_to_record_and_nowhere_to_write_are_reported(tmp_path: Path) -> 
 
 
 def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the disk is full, the error contains the system's message."""
+    """If the disk is full, recording raises an error that contains the system's message."""
     one = h200(0)
 
     class Full(RecordingWriter):
@@ -228,7 +228,7 @@ def whole(path: Path) -> Path:
 
 
 def why_not(path: Path) -> str:
-    """Return the error message for a file that can't be read."""
+    """Return the message of the error that reading the file raises."""
     with pytest.raises(RecordingError) as caught:
         read(path)
     return str(caught.value)
@@ -299,7 +299,7 @@ def test_any_other_file_is_rejected_with_the_line(tmp_path: Path, content: bytes
 
 
 def test_a_folder_cannot_be_read(tmp_path: Path) -> None:
-    """If the path is a directory, the error contains the system's message."""
+    """If the path of a recording is a directory, the error contains the system's message."""
     assert why_not(tmp_path) == f"The recording {str(tmp_path)!r} can't be read: Is a directory."
 
 

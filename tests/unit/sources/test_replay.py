@@ -54,8 +54,8 @@ def test_its_gpus_have_the_same_uuids_in_every_process(clock: SetClock, tmp_path
 
 
 def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, tmp_path: Path) -> None:
-    """Recorded values are converted to the units of the model, such as watts and bytes; a value that was not
-    recorded is None with that reason."""
+    """Recorded values are converted to the units of the model, such as watts and bytes; a metric that was not
+    recorded is None, with "not in the recording" as the reason."""
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(throttle=0x25)))
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -112,8 +112,8 @@ def four_ticks(tmp_path: Path) -> str:
 
 
 def test_the_position_follows_the_wall_clock(clock: SetClock, four_ticks: str) -> None:
-    """Processes that open a recording at different times play the same moment of it, because the wall clock
-    gives the position."""
+    """The wall clock determines the position in a recording, so processes that opened it at different times
+    play the same moment."""
     played = []
     for opened in (0.0, 1234.5):
         clock.now = opened
@@ -130,8 +130,8 @@ def test_the_position_follows_the_wall_clock(clock: SetClock, four_ticks: str) -
 
 
 def test_played_once_it_starts_when_opened_and_stays_at_its_end(clock: SetClock, four_ticks: str) -> None:
-    """With `replay-once`, a recording starts when it is first opened, stays at its end, is labelled
-    accordingly, and does not restart when it is reopened."""
+    """With `replay-once`, a recording plays from its start when first opened, holds its end, and does not
+    restart when reopened; its label says so."""
     clock.now = 1000.25
     source = open_source(f"replay-once:{four_ticks}", clock)
     found = source.open()
@@ -269,8 +269,8 @@ def test_activity_after_hours_is_that_of_the_last_loop(clock: SetClock, counters
 
 
 def test_played_once_activity_has_the_times_of_the_wall_clock(clock: SetClock, counters: str) -> None:
-    """With `replay-once`, the times of counter windows count from the opening of the recording, and no window
-    follows its end."""
+    """With `replay-once`, the times of counter windows count from the opening of the recording, and there are
+    no windows after its end."""
     clock.now = 1000.0
     source = ReplaySource(counters, loop=False, clock=clock)
     gpu = source.open().gpus[0]
@@ -302,8 +302,8 @@ def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Pa
 
 
 def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Path) -> None:
-    """If the file can't be played, the source has no GPUs, and a reason with what to do instead of a
-    traceback."""
+    """If the recording does not exist, the source has no GPUs, and its reason explains what to do; no error
+    is raised."""
     path = tmp_path / "gone.jsonl.gz"
     found = ReplaySource(str(path), loop=True, clock=clock).open()
     assert found.gpus == ()

@@ -32,13 +32,14 @@ def test_each_reason_has_its_name_and_the_worst_comes_first(mask: int, expected:
 
 
 def test_the_general_slowdown_gives_way_to_the_specific_one() -> None:
-    """If a specific hardware slowdown is set, the general "hardware slowdown" is left out."""
+    """If the driver reports a specific hardware slowdown (heat or power brake), the general reason "hardware
+    slowdown" is left out."""
     assert reason_names(0x8 | 0x40) == ("too hot (hardware)",)
     assert reason_names(0x8 | 0x80) == ("power brake",)
 
 
 def test_a_reason_of_a_newer_driver_is_not_hidden() -> None:
-    """A throttle reason that gpuwidget does not know is shown with its bit value."""
+    """A throttle bit that gpuwidget does not know is shown as a hexadecimal number."""
     assert reason_names(0x800 | 0x4) == ("power cap", "reason 0x800")
 
 

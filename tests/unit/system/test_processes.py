@@ -102,8 +102,8 @@ def test_a_reused_pid_is_unrelated(
 def test_a_parent_younger_than_its_child_is_unrelated(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """If a process is younger than its supposed child, it reused the dead parent's pid and is not counted as
-    the parent."""
+    """A process that is younger than its supposed child is not its parent: it reuses the pid of the parent,
+    which has died."""
     table({50: (20.0, 40), 40: (25.0, ME), 51: (20.0, 41)})
     tree = OwnProcessTree(ManualClock())
     assert (tree.contains(50), tree.contains(51), tree.contains(99)) == (False, False, False)
@@ -128,7 +128,7 @@ def test_an_orphan_is_found_by_its_session(
 
 
 def test_a_descendant_stays_a_descendant(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """A process that was once found in the tree stays in it after its parent has died."""
+    """A process that was once found to be a descendant stays one after its parent has died."""
     rows = table({50: (20.0, 40), 40: (15.0, ME)}).rows
     clock = ManualClock()
     tree = OwnProcessTree(clock)
