@@ -1,4 +1,4 @@
-"""``gpuwidget examples``."""
+"""Tests of the ``gpuwidget examples`` command, which copies the example notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwidget.cli.main import main
 
 
 def test_they_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``gpuwidget examples DIR`` creates the folder and prints the copies."""
+    """``gpuwidget examples DIR`` creates the folder, copies the notebooks into it and prints their paths."""
     folder = tmp_path / "new" / "examples"
     assert main(["examples", str(folder)]) == 0
     copies = sorted(folder.iterdir())
@@ -25,8 +25,8 @@ def test_they_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where one file exists already, perhaps with the user's changes, none is copied, and the error names
-    it."""
+    """If the folder contains one of the notebooks, perhaps with the user's changes, none is copied, and the
+    error names the existing one."""
     mine = tmp_path / "quickstart.ipynb"
     mine.write_text("my own work")
     assert main(["examples", str(tmp_path)]) == 1
@@ -36,14 +36,15 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
-    """A symbolic link with one of the names, even a dangling one, counts as an existing file."""
+    """If the folder contains a symbolic link with a notebook's name, even a dangling one, the notebooks are
+    not copied."""
     (tmp_path / "quickstart.ipynb").symlink_to(tmp_path / "elsewhere")
     assert main(["examples", str(tmp_path)]) == 1
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_file_in_place_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file in the folder's place is reported in one line."""
+    """If the given path is a file, the command reports an error in one line."""
     (tmp_path / "file").write_text("")
     assert main(["examples", str(tmp_path / "file")]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -53,11 +54,12 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFix
 def test_an_unreadable_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A name too long and an unreadable folder are reported in one line, without a traceback."""
+    """If the path is too long or the folder can't be read, the command reports an error in one line, without
+    a traceback."""
     look = os.stat
 
     def shut(path: Any, *args: Any, **options: Any) -> os.stat_result:
-        if "shut" in os.fspath(path):  # as for everybody but root
+        if "shut" in os.fspath(path):  # simulated, because root may read every folder
             raise PermissionError(errno.EACCES, "Permission denied")
         return look(path, *args, **options)
 
@@ -70,7 +72,8 @@ def test_an_unreadable_folder(
 def test_a_failure_midway_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On a full disk no partial copy stays, no file of the user is lost, and the next try succeeds."""
+    """If the disk is full, the command leaves no partial copy and does not touch the user's files; it
+    succeeds when run again."""
     (tmp_path / "mine.ipynb").write_text("my own work")
     read = Path.read_bytes
     last = notebooks()[-1]
@@ -90,7 +93,7 @@ def test_a_failure_midway_leaves_nothing(
 
 @pytest.mark.parametrize("words", [["--json", "examples", "x"], ["-i", "1", "examples", "x"]])
 def test_wrong_use(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options of the table of GPUs are rejected, and nothing is created."""
+    """Options of the GPU table are rejected by ``gpuwidget examples``, and nothing is created."""
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     assert list(tmp_path.iterdir()) == []
@@ -99,7 +102,7 @@ def test_wrong_use(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_installation_without_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An installation without notebooks is reported."""
+    """If the installation contains no notebooks, the command reports that."""
     monkeypatch.setattr(examples, "_INSTALLED", tmp_path)
     assert main(["examples", str(tmp_path / "x")]) == 1
     assert "has no notebooks" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The table of the command line, compared as a whole."""
+"""Tests of the whole text of the command line's table of GPUs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from gpuwidget.model.samples import Origin, Sample
 
 
 def lines(one: Sample, width: int = 80) -> list[str]:
-    """The table as lines, with its times in UTC."""
+    """Return the table as lines, with times in UTC."""
     return render_table(one, width=width, tz=timezone.utc).splitlines()
 
 
 def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
-    """A row per GPU, a row per process, the largest first, each unit once."""
+    """The table fits into 80 columns, with a row per GPU and per process (the largest first) and the units in
+    its header."""
     first, second = h200(0), h200(1)
     one = sample(
         (
@@ -53,7 +54,7 @@ def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
 
 
 def test_an_unknown_value_is_not_a_zero() -> None:
-    """Every value may be n/a, and the columns keep their places."""
+    """An unknown value is shown as n/a, and the columns stay aligned."""
     one, two = h200(0), h200(1)
     values = ("utilization", "memory_used", "power_w", "power_limit_w", "temperature_c", "sm_clock_mhz")
     unknown = reading(one, **dict.fromkeys((*values, "throttle", "processes")))
@@ -70,7 +71,8 @@ def test_an_unknown_value_is_not_a_zero() -> None:
 
 
 def test_a_gpu_that_cannot_be_read_has_the_reason_in_its_row() -> None:
-    """Lost and silent GPUs keep their rows; the others are unaffected."""
+    """In place of values, the row of a lost GPU shows the time of its loss, and that of a silent GPU how long
+    it has been silent; the other rows are unaffected."""
     gpus = [h200(index) for index in range(5)]
     gone = {"processes": None, "missing": {"processes": "the GPU is lost"}}
     one = sample(
@@ -91,7 +93,8 @@ def test_a_gpu_that_cannot_be_read_has_the_reason_in_its_row() -> None:
 
 
 def test_a_gpu_that_has_not_answered_yet_is_not_called_free() -> None:
-    """Before the first reading the table lists no processes."""
+    """Until a GPU has been read once, its row shows "no answer yet", and the table does not claim that no
+    process uses it."""
     one = h200(0)
     assert lines(sample((one, reading(one, answered=None, processes=None))))[2:] == [
         "GPU  Name",
@@ -100,7 +103,7 @@ def test_a_gpu_that_has_not_answered_yet_is_not_called_free() -> None:
 
 
 def test_a_recording_is_labelled_before_anything_else() -> None:
-    """Recorded GPUs are labelled as a recording."""
+    """If the GPUs come from a recording, the first line says so."""
     origin = replace(LIVE, kind="replay", recording="Recording of 1 \N{MULTIPLICATION SIGN} NVIDIA H200")
     one = h200(0)
     assert lines(sample((one, reading(one)), origin=origin)) == [
@@ -115,7 +118,7 @@ def test_a_recording_is_labelled_before_anything_else() -> None:
 
 
 def test_without_a_gpu_there_is_the_reason() -> None:
-    """Without a GPU the table shows the reason, wrapped to the terminal."""
+    """Without a GPU, the reason is shown in place of the table, wrapped to the width of the terminal."""
     reason = "No NVIDIA driver was found. Install one, or start the container with access to the GPUs."
     origin = Origin(kind="none", reason=reason, recording=None, driver=None, cuda_driver=None)
     assert lines(sample(origin=origin), width=60) == [
@@ -127,7 +130,7 @@ def test_without_a_gpu_there_is_the_reason() -> None:
 
 
 def test_slices_follow_their_gpu_and_long_names_lose_their_maker() -> None:
-    """MIG slices have rows; a long name keeps its specific end."""
+    """MIG slices have rows below their GPU, and a name that is too long loses its leading "NVIDIA"."""
     parent = h200(0)
     slice_ = h200(0, uuid="MIG-1", mig_index=1, mig_parent=parent.uuid, name="NVIDIA H200 MIG 1g.18gb")
     laptop = h200(1, name="NVIDIA GeForce RTX 4090 Laptop GPU")
@@ -144,7 +147,8 @@ def test_slices_follow_their_gpu_and_long_names_lose_their_maker() -> None:
 
 @pytest.mark.parametrize("width", [1, 40, 64, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    """Long names, reasons and commands are cut with an ellipsis; wide characters count as two."""
+    """No line is wider than the terminal (or 40 columns): long texts are cut with an ellipsis, and wide
+    characters count as two columns."""
     one = h200(0, name="NVIDIA GeForce RTX 4090 Laptop GPU")
     wide = process(1, GIB, user="a" * 40, program="python 训练.py " + "x" * 300)
     made = render_table(
@@ -156,7 +160,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_reasons_are_kept_where_names_must_be_cut() -> None:
-    """At 80 columns a whole reason takes precedence over a long name."""
+    """If a row does not fit into 80 columns, the name is cut, and the throttle reason is shown in full."""
     one = h200(0, name="NVIDIA GeForce RTX 4090 Laptop GPU")
     assert lines(sample((one, reading(one, throttle=("too hot (hardware)",)))))[2:4] == [
         "GPU  Name         Util %     Memory GiB    Power W  °C   MHz  Limited by",
@@ -165,7 +169,8 @@ def test_reasons_are_kept_where_names_must_be_cut() -> None:
 
 
 def test_names_cannot_control_the_terminal() -> None:
-    """Escape sequences, line ends and text-direction marks are shown as text, not sent to the terminal."""
+    """Escape sequences, line breaks and text-direction marks in names are escaped, so that they have no
+    effect on the terminal."""
     one = h200(0, name="H\x1b[2J200")
     evil = process(1, GIB, user="a\nb", program="\x1b]0;title\x07 \u202egpj.exe \udcff")
     shown = lines(sample((one, reading(one, processes=(evil,)))))
@@ -174,7 +179,7 @@ def test_names_cannot_control_the_terminal() -> None:
 
 
 def test_color_marks_the_rows_that_need_attention_and_nothing_else() -> None:
-    """Lost, silent and throttled GPUs are yellow; the text is the same without color."""
+    """The rows of lost, silent and throttled GPUs are yellow; apart from color, the text stays the same."""
     gpus = [h200(index) for index in range(4)]
     one = sample(
         (gpus[0], reading(gpus[0], lost_since=EPOCH)),

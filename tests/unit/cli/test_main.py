@@ -1,4 +1,4 @@
-"""The ``gpuwidget`` command."""
+"""Tests of the ``gpuwidget`` command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATIENCE_S = 60
 
 @pytest.fixture(autouse=True)
 def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Times in UTC, 80 columns, no color."""
+    """Set the time zone to UTC and the terminal to 80 columns without color."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -42,7 +42,7 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make the source of a process a recording in which nothing changes."""
+    """Make the test's processes replay a recording in which nothing changes; return its path."""
     path = write(tmp_path / "still.jsonl", meta(), tick(0, values(mem_used=1024**3)))
     monkeypatch.setenv("GPUWIDGET_SOURCE", f"replay:{path}")
     return path
@@ -56,12 +56,12 @@ def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
 
 
 def look(source: FakeSource, *arguments: str) -> int:
-    """Run the command in this process, with a source that the test sets."""
+    """Run the command in this process, with the given source."""
     return main(arguments, Sampler(source, FakeClock()))
 
 
 def test_the_command_prints_all_gpus_and_their_processes(capsys: pytest.CaptureFixture[str]) -> None:
-    """`gpuwidget` alone prints all GPUs and succeeds."""
+    """`gpuwidget` without arguments prints all GPUs and their processes, and exits with 0."""
     source = FakeSource(gpus=2)
     source.processes[1] = (Process(42, "compute", 5 * 1024**3, "anna", "python train.py", "--lr 1"),)
     source.memory[1] = 6 * 1024**3
@@ -80,7 +80,7 @@ def test_the_command_prints_all_gpus_and_their_processes(capsys: pytest.CaptureF
 
 
 def test_a_lost_gpu_does_not_hide_the_others(capsys: pytest.CaptureFixture[str]) -> None:
-    """The command succeeds, as there is a GPU."""
+    """If one GPU is lost, `gpuwidget` still prints the others and exits with 0."""
     source = FakeSource(gpus=2)
     source.failing[0] = GpuLostError("fell off the bus")
     assert look(source) == 0
@@ -95,7 +95,7 @@ def test_a_lost_gpu_does_not_hide_the_others(capsys: pytest.CaptureFixture[str])
 def test_without_a_gpu_it_prints_the_reason_and_fails(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
-    """Scripts get an exit status, people a sentence; there is no traceback."""
+    """Without a GPU, `gpuwidget` prints the reason and exits with 1."""
     source = FakeSource(gpus=0, kind="none")
     source.reason = "No NVIDIA driver was found."
     assert look(source, *arguments) == 1
@@ -108,7 +108,8 @@ def test_without_a_gpu_it_prints_the_reason_and_fails(
 
 
 def test_json_is_the_sample_with_finite_numbers_only(capsys: pytest.CaptureFixture[str]) -> None:
-    """The output is one object on one line; a NaN, which is not JSON, is null."""
+    """`gpuwidget --json` prints one object on one line, with null in place of NaN, which is not valid
+    JSON."""
     source = FakeSource()
     source.utilization[0] = float("nan")
     source.power[0] = None
@@ -138,7 +139,7 @@ def test_json_is_the_sample_with_finite_numbers_only(capsys: pytest.CaptureFixtu
 def test_a_usage_error_is_one_clear_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    """The output has the usage and the reason; the exit status is that of a usage error."""
+    """For invalid arguments, `gpuwidget` prints the reason and exits with 2."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
@@ -146,7 +147,8 @@ def test_a_usage_error_is_one_clear_line(
 
 
 def test_options_of_the_table_are_rejected_by_record(capsys: pytest.CaptureFixture[str]) -> None:
-    """`gpuwidget -i 5 record FILE` is rejected: it would not record at that interval."""
+    """`gpuwidget -i 5 record FILE` is a usage error, because the interval would not apply to the
+    recording."""
     assert look(FakeSource(), "-i", "5", "record", "x") == 2
     expected = "gpuwidget: record takes no --json, and its --interval after the word record.\n"
     assert capsys.readouterr().err == expected
@@ -155,7 +157,7 @@ def test_options_of_the_table_are_rejected_by_record(capsys: pytest.CaptureFixtu
 def test_a_source_that_does_not_exist_is_explained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A typing error in GPUWIDGET_SOURCE is a usage error, not a machine without a GPU."""
+    """A typo in GPUWIDGET_SOURCE is reported as a usage error, not as a machine without a GPU."""
     monkeypatch.setattr("gpuwidget.sampler.sampler._sampler", None)
     monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
     assert main([]) == 2
@@ -168,7 +170,7 @@ def test_a_source_that_does_not_exist_is_explained(
 def test_waiting_for_the_driver_has_a_timeout(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After half a minute it prints what it waits for, and exits."""
+    """If the driver does not answer for 30 seconds, `gpuwidget` prints that and exits with 1."""
     sampler = Sampler(FakeSource(), FakeClock())
     monkeypatch.setattr(sampler, "wait_until_open", lambda timeout_s: False)
     assert main([], sampler) == 1
@@ -179,12 +181,12 @@ def test_waiting_for_the_driver_has_a_timeout(
 
 
 def test_version() -> None:
-    """`gpuwidget --version` and `python -m gpuwidget --version` print the same."""
+    """`python -m gpuwidget --version` prints the package's version."""
     assert run("--version").stdout == f"gpuwidget {gpuwidget.__version__}\n"
 
 
 def test_the_command_loads_nothing_it_does_not_need(replay: Path) -> None:
-    """The table loads neither torch nor a notebook stack, and a replay not even NVML."""
+    """The table loads neither torch nor a notebook package, and with a recording not even pynvml."""
     code = (
         "import sys; from gpuwidget.cli.main import main; main([]); "
         "print([name for name in ('torch', 'IPython', 'ipywidgets', 'bqplot', 'pandas', 'tornado', 'pynvml') "
@@ -195,7 +197,8 @@ def test_the_command_loads_nothing_it_does_not_need(replay: Path) -> None:
 
 
 def test_it_repeats_until_ctrl_c(replay: Path) -> None:
-    """`-i` without a terminal prints table after table with a blank line between; Ctrl-C ends it quietly."""
+    """If the output is no terminal, `gpuwidget -i` prints one table after another, separated by blank lines,
+    until Ctrl-C ends it without an error."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -219,7 +222,8 @@ def test_it_repeats_until_ctrl_c(replay: Path) -> None:
 
 
 def test_repeated_json_is_one_object_per_line(replay: Path) -> None:
-    """Programs get a stream of samples, each later than the one before."""
+    """`gpuwidget -i SECONDS --json` prints one sample per line, each with a later time than the previous
+    one."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -232,7 +236,8 @@ def test_repeated_json_is_one_object_per_line(replay: Path) -> None:
 
 
 def test_in_a_terminal_it_repeats_in_place(replay: Path) -> None:
-    """Each table overwrites the one before, and the rest of that is cleared."""
+    """In a terminal, each table of `gpuwidget -i` overwrites the previous one and clears what remains of
+    it."""
     controller, terminal = pty.openpty()
     with subprocess.Popen([*GPUWIDGET, "-i", "0.05"], stdout=terminal, stderr=subprocess.PIPE) as process:
         os.close(terminal)
@@ -252,7 +257,7 @@ def test_in_a_terminal_it_repeats_in_place(replay: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error(replay: Path) -> None:
-    """`gpuwidget -i 1 | head -1` ends without an error message."""
+    """`gpuwidget -i 1 | head -1` exits with 0, without an error message."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -269,7 +274,7 @@ def test_a_closed_pipe_is_no_error(replay: Path) -> None:
 def test_a_recording_stopped_by_a_signal_is_complete(
     replay: Path, tmp_path: Path, number: signal.Signals, name: str
 ) -> None:
-    """Ctrl-C, or the end of a batch job, leaves a recording that plays."""
+    """A recording that is stopped by Ctrl-C, or by SIGTERM at the end of a batch job, can be played."""
     path = tmp_path / name
     with subprocess.Popen(
         [*GPUWIDGET, "record", str(path), "--interval", "0.05"],
@@ -291,7 +296,7 @@ def test_a_recording_stopped_by_a_signal_is_complete(
 
 
 def test_recording_over_a_file_is_rejected(replay: Path) -> None:
-    """An existing file is reported before anything is read, and stays."""
+    """`gpuwidget record` to an existing file fails before anything is read, and leaves the file unchanged."""
     before = replay.read_bytes()
     made = run("record", str(replay))
     expected = f"gpuwidget: {str(replay)!r} exists already and is left as it is: give another name.\n"

@@ -1,4 +1,4 @@
-"""The checks of the machine's condition, the packages and the summary, word by word."""
+"""Tests of the exact reasons and fixes of the checks of shared memory and packages, and of the summary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuwidget.system.host_limits import SharedMemory
 
 
 def test_a_healthy_machine_has_no_issues() -> None:
-    """Every check has a result, in a fixed order."""
+    """On a healthy machine, the diagnosis contains every check in a fixed order, without reasons or fixes."""
     doctor = diagnose(results())
     assert (doctor.status, doctor.summary) == ("ok", "All links were found, from PyTorch to the GPU.")
     assert [(one.id, one.status, one.found) for one in doctor.links] == [
@@ -46,14 +46,16 @@ def test_a_healthy_machine_has_no_issues() -> None:
 
 
 def test_no_toolkit_is_no_fault() -> None:
-    """PyTorch contains its own CUDA: nvcc is neither needed nor reported as missing."""
+    """If nvcc is not installed, the CUDA check is still "ok", because PyTorch contains its own CUDA
+    libraries."""
     assert check_of("cuda", results()).evidence["CUDA toolkit (nvcc)"] == "none, and none is needed"
     with_it = results(machine={"nvcc": "/usr/local/cuda/bin/nvcc"})
     assert check_of("cuda", with_it).evidence["CUDA toolkit (nvcc)"] == "/usr/local/cuda/bin/nvcc"
 
 
 def test_small_shared_memory() -> None:
-    """Docker's default of 64 MiB is too small for a DataLoader's workers."""
+    """If /dev/shm has only 64 MiB, Docker's default, or is full, the shared memory check is a warning with a
+    fix."""
     small = {"shm": SharedMemory(64 * 1024**2, 64 * 1024**2)}
     docker = check_of("shm", results(machine={**small, "container": "/.dockerenv"}))
     assert told(docker) == (
@@ -71,7 +73,8 @@ def test_small_shared_memory() -> None:
 
 
 def test_another_packages_files_over_ours() -> None:
-    """PyPI's older gpuwidget has our import name: the files that it overwrote are named, with the fix."""
+    """If PyPI's older package gpuwidget is installed, the package check names it and counts the files that it
+    overwrote."""
     anew = (
         "Uninstall gpuwidget if it is there, then install jupyterlab-gpuwidget again "
         '(see "Install it" in gpuwidget\'s README).'
@@ -92,8 +95,8 @@ def test_another_packages_files_over_ours() -> None:
 
 
 def test_how_the_administrator_has_gpuwidget_installed() -> None:
-    """If the server's configuration names a wheel or an index, the command installs that; if it is invalid,
-    the documentation is named and no command is offered."""
+    """The command that repairs gpuwidget installs the requirement in GPUWIDGET_INSTALL_REQUIREMENT; if that
+    variable can't be parsed, no command is offered."""
     again = f"{PIP} install --force-reinstall --no-deps '/srv/my wheels/x.whl[lab]'"
     wheel = {"GPUWIDGET_INSTALL_REQUIREMENT": "'/srv/my wheels/x.whl[lab]'"}
     changed = {"changed": ("gpuwidget/__init__.py",)}
@@ -114,7 +117,8 @@ def test_how_the_administrator_has_gpuwidget_installed() -> None:
 
 
 def test_a_recording_is_not_this_machine() -> None:
-    """If charts play a recording, the doctor reports that it checked the machine's own GPUs."""
+    """If GPUWIDGET_SOURCE selects a recording, the doctor warns that charts show the recording, while it
+    checked the machine's own GPUs."""
     assert told(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
         "warning",
         "GPUWIDGET_SOURCE is 'replay': charts do not show this machine's GPUs. The doctor looked at those.",
@@ -123,7 +127,8 @@ def test_a_recording_is_not_this_machine() -> None:
 
 
 def test_the_summary_names_what_to_fix_first() -> None:
-    """The summary has the first broken check with its reason, and the number of others."""
+    """A diagnosis's summary contains the first broken check with its reason and the number of other broken
+    ones; if none is broken, it names the first warning."""
     broken = diagnose(results(machine={"container": "/.dockerenv", "devices": ()}, **NO_GPUS))
     assert (broken.status, broken.summary) == (
         "broken",
@@ -137,7 +142,7 @@ def test_the_summary_names_what_to_fix_first() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    """Only the environment variables on the list are read."""
+    """A diagnosis contains only the environment variables on gpuwidget's list, so never a secret."""
     variables = {"AWS_SECRET_ACCESS_KEY": "s3cret", "CUDA_VISIBLE_DEVICES": "0", "HF_TOKEN": "s3cret"}
     doctor = diagnose(results(variables=variables))
     assert doctor.variables == {"CUDA_VISIBLE_DEVICES": "0"}
@@ -145,7 +150,8 @@ def test_no_secret_is_shown() -> None:
 
 
 def test_an_unknown_value_breaks_no_check() -> None:
-    """If nothing is known, every check has a result, and none is broken for that alone."""
+    """If torch's probe and NVML return no values, every check still has a status, and only torch is
+    "broken"."""
     unknown: dict[str, Any] = {
         field.name: None for field in fields(GpuHealth) if str(field.type).endswith("| None")
     }

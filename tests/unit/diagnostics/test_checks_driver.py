@@ -1,4 +1,4 @@
-"""The checks of the driver and its device files: reason and fix, word by word."""
+"""Tests of the exact reasons and fixes of the checks of the driver and its device files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import NO_BINDING
 
 OLDER = "'torch>=2.0,<2.8'"
-"""The versions that have the build for CUDA 11.8."""
+"""Requirement for the torch versions that have a build for CUDA 11.8."""
 
 # -- the driver ------------------------------------------------------------------------------------------
 
@@ -41,7 +41,8 @@ OLDER = "'torch>=2.0,<2.8'"
     ],
 )
 def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
-    """The required version is named, with both ways to fix it."""
+    """If the driver is too old for torch's CUDA, the fix offers both a newer driver and a torch built for an
+    older CUDA."""
     one = results(
         torch={
             "cuda": cuda,
@@ -59,7 +60,8 @@ def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, ol
 
 
 def test_without_a_matching_build_only_the_driver_is_named() -> None:
-    """A driver from before CUDA 11, or one that is too old for a new GPU's only builds."""
+    """If no torch build supports both driver and GPU, the fix is a driver update; if no build supports the
+    GPU at all, it is another GPU or a build from source."""
     for driver, capability in (("440.33", "8.0"), ("515.65.01", "12.0")):
         there = nvml(h200(compute_capability=capability), driver=driver)
         too_old = results(torch={"cuda": "12.8", "available": False}, nvml=there)
@@ -78,8 +80,8 @@ def test_without_a_matching_build_only_the_driver_is_named() -> None:
 
 
 def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
-    """A Volta with a PyTorch for CUDA 13: a newer driver supports that CUDA, but it has no code for the
-    GPU."""
+    """If torch's CUDA no longer supports the GPU, the fix is a build for an older CUDA, not a newer
+    driver."""
     there = nvml(h200(compute_capability="7.0"), driver="570.86")
     one = results(torch={"cuda": "13.2", "available": False}, nvml=there)
     assert told(check_of("driver", one)) == (
@@ -90,7 +92,8 @@ def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
 
 
 def test_arm_has_other_builds() -> None:
-    """No ARM build supports a GPU before Ampere."""
+    """On ARM, no torch build is offered for a GPU older than Ampere, because PyTorch's ARM builds do not
+    support it."""
     there, arm = nvml(h200(compute_capability="7.5"), driver="580.95.05"), {"architecture": "aarch64"}
     assert told(check_of("torch", results(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
         "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
@@ -99,13 +102,15 @@ def test_arm_has_other_builds() -> None:
 
 @pytest.mark.parametrize("machine", [{"architecture": "aarch64"}, {"system": "win32"}])
 def test_systems_whose_default_build_is_for_the_cpu(machine: dict[str, Any]) -> None:
-    """On a GH200, and on Windows, pip needs the index address for the newest build too."""
+    """On ARM and Windows, the install command for torch always contains PyTorch's index URL, because PyPI's
+    build is for the CPU."""
     one = results(machine=machine, **NOT_INSTALLED)
     assert told(check_of("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
 
 
 def test_the_installed_build_works_here() -> None:
-    """Without an index address pip installs the newest build, for which a driver may be too old."""
+    """If the driver is too old for the newest torch build, the install command contains the index URL of a
+    build that the driver supports."""
     there = nvml(h200(), driver="535.183.01")
     assert told(check_of("torch", results(nvml=there, **NOT_INSTALLED)))[2] == (
         f"Install it: {build('cu126', 'torch')}. PyTorch 2.14 {LAST}"
@@ -113,14 +118,14 @@ def test_the_installed_build_works_here() -> None:
 
 
 def test_a_driver_supports_all_minor_versions_of_its_cuda() -> None:
-    """CUDA 12.9 works with driver 525, although nvidia-smi then shows 12.0."""
+    """Driver 525 supports CUDA 12.9, although nvidia-smi shows 12.0 as its newest CUDA."""
     one = results(torch={"cuda": "12.9"}, nvml=nvml(h200(), driver="525.60.13", cuda_driver="12.0"))
     assert told(check_of("driver", one)) == ("ok", None, None)
 
 
 def test_issues_that_cuda_works_with_are_warnings() -> None:
-    """If CUDA works and shows a GPU, issues of NVML or of device files are warnings; an old driver with a
-    forward-compatibility package is no issue."""
+    """If CUDA works, failures of NVML or missing device files are warnings, and an old driver is accepted
+    because a forward-compatibility package may replace its libcuda."""
     odd: dict[str, Any] = {
         "nvml": no_driver(999, nvml_messages.start_error(999, "")),
         "machine": {"devices": ()},
@@ -138,7 +143,8 @@ def test_issues_that_cuda_works_with_are_warnings() -> None:
 
 
 def test_libraries_and_kernel_module_that_do_not_fit() -> None:
-    """After a driver update without a restart, the version of the loaded module is named."""
+    """If the driver was updated without a restart, the driver check names the version of the kernel module
+    that is still loaded."""
     broken = no_driver(18, nvml_messages.start_error(18, ""))
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert told(check_of("driver", one)) == (
@@ -151,7 +157,8 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("code", [4, 9, 12, 15, 17, 999, 77])
 def test_every_other_error_of_nvml_has_its_fix(code: int) -> None:
-    """The messages are the same as in every other view, as reason and fix."""
+    """For every other NVML error, the driver check's reason and fix are the message that gpuwidget shows
+    elsewhere for that error."""
     one = check_of(
         "driver", results(torch=NO_CUDA, nvml=no_driver(code, nvml_messages.start_error(code, "odd")))
     )
@@ -160,7 +167,7 @@ def test_every_other_error_of_nvml_has_its_fix(code: int) -> None:
 
 
 def test_a_missing_binding_is_not_a_broken_driver() -> None:
-    """Without nvidia-ml-py torch works; the driver's version is the kernel module's."""
+    """If nvidia-ml-py is missing, the driver check is "unknown" and shows the kernel module's version."""
     one = check_of(
         "driver", results(nvml=no_driver(NO_BINDING, nvml_messages.NO_PYNVML), packages={"binding": ()})
     )
@@ -169,7 +176,8 @@ def test_a_missing_binding_is_not_a_broken_driver() -> None:
 
 
 def test_another_module_pynvml() -> None:
-    """The old fork is replaced only after a dry run has found NVIDIA's own package."""
+    """A fork of pynvml is uninstalled only after a dry run has found nvidia-ml-py, and not at all if another
+    package requires the fork."""
     both = (InstalledPackage("nvidia-ml-py", "13.580.65", "pip"), InstalledPackage("pynvml", "11.4.1", "pip"))
     foreign = no_driver(NO_BINDING, nvml_messages.FOREIGN_PYNVML)
     again = f"{PIP} install --force-reinstall --no-deps nvidia-ml-py==13.580.65"
@@ -181,7 +189,7 @@ def test_another_module_pynvml() -> None:
 
 
 def test_a_driver_that_hangs() -> None:
-    """The reason has the timeout; the other checks still run."""
+    """If nvmlInit hangs, the driver check shows the timeout, and the other checks still have results."""
     one = results(torch=NO_CUDA, nvml=None, nvml_result=ProbeResult("hung", "", {"step": "nvmlInit"}))
     assert told(check_of("driver", one))[:2] == (
         "broken",
@@ -205,7 +213,8 @@ def test_a_driver_that_hangs() -> None:
     ],
 )
 def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> None:
-    """A container without the GPUs has no library and no device files, though the host has a driver."""
+    """If a container has no device files although the host has a driver, the fix is to start the container
+    with GPUs."""
     one = results(machine={"container": "/.dockerenv", "devices": ()}, variables=variables, **NO_GPUS)
     assert told(check_of("driver", one)) == (
         "broken",
@@ -245,7 +254,8 @@ def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> Non
     ],
 )
 def test_cuda_that_does_not_start(code: int, which: str, reason: str) -> None:
-    """The error of CUDA's driver library is shown, with its meaning if known."""
+    """If cuInit returns a known error code, the reason explains it; for an unknown code, the reason contains
+    CUDA's own text."""
     one = results(
         torch={"cu_init": code, "cu_text": "CUDA_ERROR: words", "cu_count": None, "available": False}
     )
@@ -253,7 +263,8 @@ def test_cuda_that_does_not_start(code: int, which: str, reason: str) -> None:
 
 
 def test_a_container_with_the_tools_but_without_cuda() -> None:
-    """If nvidia-smi works and torch does not, the container lacks the capability 'compute'."""
+    """If NVML works in a container that has no libcuda, the fix adds "compute" to
+    NVIDIA_DRIVER_CAPABILITIES."""
     one = results(
         torch={"libcuda_error": "libcuda.so.1: cannot open shared object file", "cu_init": None},
         machine={"container": "/.dockerenv"},
@@ -270,7 +281,7 @@ def test_a_container_with_the_tools_but_without_cuda() -> None:
 
 
 def test_device_files_without_permission() -> None:
-    """The files that the user may not use are named, with their permissions."""
+    """The device file check lists the files that the user may not open, with their permissions."""
     one = results(torch=NO_CUDA, machine={"devices": devices("nvidia0", "nvidiactl", usable=False)})
     found = check_of("device_files", one)
     assert (found.status, found.reason) == (
@@ -280,7 +291,8 @@ def test_device_files_without_permission() -> None:
 
 
 def test_device_files_that_are_missing() -> None:
-    """Missing files of a GPU, missing control files, and no files at all, with the driver loaded or not."""
+    """The device file check distinguishes missing control files, missing GPU files, and no device files at
+    all with and without a loaded driver."""
     uvm = results(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
     assert told(check_of("device_files", uvm)) == (
         "broken",
@@ -303,7 +315,7 @@ def test_device_files_that_are_missing() -> None:
 
 
 def test_wsl_has_another_file() -> None:
-    """In WSL the GPU is behind /dev/dxg."""
+    """In WSL, the device file check expects /dev/dxg instead of /dev/nvidia*."""
     there = results(machine={"system": "wsl", "devices": devices("dxg")})
     assert (check_of("device_files", there).status, check_of("device_files", there).found) == (
         "ok",

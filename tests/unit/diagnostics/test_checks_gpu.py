@@ -1,4 +1,4 @@
-"""The checks of the GPUs and their condition: reason and fix, word by word."""
+"""Tests of the exact reasons and fixes of the checks of the GPUs and their condition."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ from gpuwidget.sources.nvml_diagnostics import PeerAccess
     ],
 )
 def test_code_for_this_gpu(capability: str, archs: str, status: str) -> None:
-    """Torch has code for the GPU or an older one of its major version; else it compiles PTX; else it has
-    none."""
+    """The GPU check is "ok" if torch has code for the GPU or an older one of its major version, "warning" if
+    torch can only compile PTX for it, and "broken" otherwise."""
     gpu = h200(compute_capability=capability, name="NVIDIA X")
     assert check_of("gpu", results(torch={"archs": archs.split()}, nvml=nvml(gpu))).status == status
 
 
 def test_a_gpu_that_torch_has_no_code_for() -> None:
-    """A newer GPU needs a newer torch, an older GPU an older one."""
+    """If torch has no code for a GPU, the fix is a newer torch for a newer GPU, and an older torch for an
+    older GPU."""
     newest = build("cu128", "'torch>=2.7,<2.12'")
     newer = results(
         torch={"archs": ["sm_80", "sm_90"]},
@@ -65,7 +66,7 @@ def test_a_gpu_that_torch_has_no_code_for() -> None:
 
 
 def test_a_lost_gpu_among_others() -> None:
-    """A lost GPU is named, and the others are listed."""
+    """A lost GPU is a warning if other GPUs work; if it is the only GPU, the GPU check is "broken"."""
     lost = ("GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",)
     found = check_of("gpu", results(nvml=nvml(h200(), lost=lost)))
     assert (found.status, found.reason) == ("warning", lost[0])
@@ -73,7 +74,7 @@ def test_a_lost_gpu_among_others() -> None:
 
 
 def test_torch_that_cannot_use_a_working_cuda() -> None:
-    """Torch's own warning is the reason."""
+    """If CUDA starts but torch can't use it, the GPU check shows torch's warning."""
     one = results(torch={"available": False, "warnings": ["CUDA initialization: Unexpected error."]})
     assert told(check_of("gpu", one))[:2] == (
         "broken",
@@ -83,7 +84,8 @@ def test_torch_that_cannot_use_a_working_cuda() -> None:
 
 @pytest.mark.parametrize("cu", [{"cu_init": 100, "cu_count": None}, {"cu_init": 0, "cu_count": 0}])
 def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
-    """The issue is reported once: by the check that explains it, else by the GPU check."""
+    """If CUDA finds no GPU, only one check is broken: the one that explains the cause, or else the GPU
+    check."""
     nothing = {**cu, "available": False}
     unexplained = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
     assert told(check_of("gpu", unexplained))[:2] == (
@@ -113,14 +115,14 @@ def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
     ],
 )
 def test_cuda_visible_devices(value: str, status: str, found: str) -> None:
-    """The check has the number of GPUs that the variable leaves."""
+    """The check of CUDA_VISIBLE_DEVICES shows how many GPUs the variable makes visible."""
     one = results(variables={"CUDA_VISIBLE_DEVICES": value}, nvml=nvml(h200(0), h200(1)))
     visible = check_of("visible", one)
     assert (visible.status, visible.found) == (status, found)
 
 
 def shown(*indices: int) -> dict[str, Any]:
-    """What the CUDA probe sends if it sees these GPUs."""
+    """Return the values that the CUDA probe sends if it sees these GPUs."""
     if not indices:
         return {"cu_init": 100, "cu_count": None, "available": False}
     cuda = [
@@ -143,7 +145,8 @@ def shown(*indices: int) -> dict[str, Any]:
 def test_a_variable_that_was_set_after_cuda_was_started(
     value: str | None, mine: tuple[int, ...], now: tuple[int, ...], what: str, found: str
 ) -> None:
-    """The notebook keeps the GPUs that it has: nothing is broken, and nothing is hidden."""
+    """If CUDA_VISIBLE_DEVICES changed after CUDA was started in the notebook, the check warns that the change
+    has no effect until a restart."""
     one = results(
         torch=shown(*now),
         variables={} if value is None else {"CUDA_VISIBLE_DEVICES": value},
@@ -160,7 +163,8 @@ def test_a_variable_that_was_set_after_cuda_was_started(
 
 
 def test_a_variable_that_was_set_in_time() -> None:
-    """The notebook has what CUDA shows now; and a GPU that was lost since is no change of the variable."""
+    """If the notebook's GPUs match CUDA_VISIBLE_DEVICES, the check is "ok", even if a GPU has been lost since
+    CUDA was started."""
     two = nvml(h200(0), h200(1))
     mine = NotebookState("2.13.0", devices=[UUIDS[1][4:]])
     value = {"CUDA_VISIBLE_DEVICES": "1"}
@@ -174,7 +178,8 @@ def test_a_variable_that_was_set_in_time() -> None:
 
 
 def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
-    """The bad entry is named, and what happens to the entries after it."""
+    """The warning names the invalid entry of CUDA_VISIBLE_DEVICES, and explains that CUDA ignores it and all
+    later entries."""
     one = results(variables={"CUDA_VISIBLE_DEVICES": "0,7,1"}, nvml=nvml(h200(0), h200(1)))
     assert told(check_of("visible", one)) == (
         "warning",
@@ -187,7 +192,7 @@ def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
 
 
 def test_mig_without_a_slice() -> None:
-    """Such a GPU can't be used; beside other GPUs it is a warning."""
+    """A GPU in MIG mode without a slice is "broken" if it is the only GPU, and a warning otherwise."""
     empty = h200(0, mig=True, mig_pending=True)
     assert told(check_of("sharing", results(nvml=nvml(empty)))) == (
         "broken",
@@ -201,7 +206,8 @@ def test_mig_without_a_slice() -> None:
 
 
 def test_compute_modes_and_mps() -> None:
-    """'prohibited' is broken, 'exclusive process' a warning, unless MPS shares the GPU."""
+    """A GPU in compute mode "prohibited" is broken; one in mode "exclusive process" is a warning, unless MPS
+    shares it."""
     assert told(check_of("sharing", results(nvml=nvml(h200(compute_mode="prohibited")))))[:2] == (
         "broken",
         "The compute mode of GPU 0 is 'prohibited': CUDA can't use it.",
@@ -254,12 +260,13 @@ def test_compute_modes_and_mps() -> None:
     ],
 )
 def test_issues_of_a_gpus_condition(trouble: dict[str, Any], status: str, reason: str) -> None:
-    """Memory errors, throttling by heat, and persistence mode that is off are reported."""
+    """The health check reports memory errors, thermal throttling and disabled persistence mode."""
     assert told(check_of("health", results(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
 
 
 def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
-    """If only one GPU has broken memory, torch works on the others: the check names it and is a warning."""
+    """If one of several GPUs has broken memory, the health check is a warning that names it; if all have, it
+    is "broken"."""
     one = results(nvml=nvml(h200(0), h200(1, remap_failed=True)))
     assert told(check_of("health", one)) == (
         "warning",
@@ -273,12 +280,14 @@ def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
 
 @pytest.mark.parametrize("throttle", [("power cap",), ("idle",), ("clock setting",), None])
 def test_the_power_limit_is_no_issue(throttle: tuple[str, ...] | None) -> None:
-    """A GPU under full load is at its power limit."""
+    """The health check is "ok" if a GPU's clocks are limited only by its power cap, by idling or by a clock
+    setting."""
     assert check_of("health", results(nvml=nvml(h200(throttle=throttle)))).status == "ok"
 
 
 def test_errors_in_the_kernels_log() -> None:
-    """XIDs of GPUs are reported with their meaning; those of users' programs are listed and no fault."""
+    """An XID that indicates a faulty GPU is reported with its meaning; an XID caused by a user's program is
+    only listed as evidence."""
     one = results(machine={"xids": (("0000:17:00", 31), ("0000:17:00", 79), ("0000:17:00", 79))})
     found = check_of("health", one)
     assert found.reason == "The driver has reported XID 79 of 0000:17:00 (the GPU fell off the bus)."
@@ -295,7 +304,7 @@ def test_errors_in_the_kernels_log() -> None:
 
 
 def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
-    """A reduced width is a fault; a generation that drops while the GPU is idle is none."""
+    """A reduced PCIe width is a warning; a reduced PCIe generation is not, because an idle GPU lowers it."""
     assert told(check_of("pcie", results(nvml=nvml(h200(pcie_width=8)))))[:2] == (
         "warning",
         "GPU 0 has 8 of its 16 PCIe lanes: copies to and from it are slower.",
@@ -305,8 +314,8 @@ def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
 
 
 def test_the_matrix_of_gpus() -> None:
-    """The check shows which GPUs access each other; consumer GPUs that all go through the host are no
-    fault."""
+    """The peer check lists which GPUs access each other's memory; it is a warning if only some pairs do, and
+    "ok" if none does, as with consumer GPUs."""
     pair = (h200(0), h200(1))
     assert check_of("peers", results(nvml=nvml(*pair))).evidence == {
         "GPU 0": "1:NVLink",

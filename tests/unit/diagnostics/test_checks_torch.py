@@ -1,4 +1,4 @@
-"""The checks of PyTorch, CUDA's libraries, cuDNN and NCCL: reason and fix, word by word."""
+"""Tests of the exact reasons and fixes of the checks of PyTorch, the CUDA libraries, cuDNN and NCCL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ ANEW = anew("torch==2.13.0")
 
 
 def test_torch_that_is_not_installed() -> None:
-    """A notebook or a shell gets the command for its own environment; a server needs no torch."""
+    """In a notebook or a shell, a missing torch is reported as broken, with the command that installs it; on
+    a server the PyTorch check is skipped."""
     assert told(check_of("torch", results(**NOT_INSTALLED))) == (
         "broken",
         "PyTorch is not installed in this environment.",
@@ -61,8 +62,8 @@ def test_torch_that_is_not_installed() -> None:
     ],
 )
 def test_the_cpu_build(driver: str, capability: str, command: str, last: str) -> None:
-    """The command installs a build for this driver and this GPU, in the installed version if it has such a
-    build."""
+    """For a CPU build of torch, the fix installs a CUDA build that supports this driver and GPU, in the
+    installed torch version if that has such a build."""
     one = results(
         torch={"cuda": None, "version": "2.13.0+cpu"},
         nvml=nvml(h200(compute_capability=capability), driver=driver),
@@ -76,7 +77,7 @@ def test_the_cpu_build(driver: str, capability: str, command: str, last: str) ->
 
 
 def test_builds_for_something_else() -> None:
-    """Builds for AMD, for macOS, and conda's for the CPU."""
+    """A torch built for AMD, for macOS, or by conda for the CPU is reported with its own reason or fix."""
     amd = results(torch={"cuda": None, "hip": "6.2"})
     assert told(check_of("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
     apple = results(torch={"cuda": None}, machine={"system": "darwin"})
@@ -99,7 +100,7 @@ def test_builds_for_something_else() -> None:
     [("/home/anna/torch.py", (), "/home/anna/torch.py"), (None, ("/home/anna/torch",), "/home/anna/torch")],
 )
 def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, ...], what: str) -> None:
-    """A torch.py beside the notebook is named as the module that is imported."""
+    """If a user's torch.py or torch folder hides the package, the PyTorch check names its path."""
     one = results(
         torch={"imported": True, "version": None}, packages={"torch": TorchFiles(origin, folders, None, None)}
     )
@@ -120,8 +121,8 @@ def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, .
     ],
 )
 def test_an_import_that_lacks_a_library(library: str, which: str, package: str) -> None:
-    """The checks of torch and of the library are broken; the fix is the library's package alone, in the
-    version that torch requires, or torch if no package of it is known."""
+    """If `import torch` fails because a library is missing, the checks of torch and of that library are
+    broken. The fix reinstalls only the library's package, or torch if the package is not known."""
     error = f"{library}: cannot open shared object file: No such file or directory"
     required = {"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"}
     cublas = {"nvidia-cublas": "==13.1.0.*"}
@@ -145,7 +146,8 @@ def test_an_import_that_lacks_a_library(library: str, which: str, package: str) 
 
 
 def test_an_import_that_fails_by_the_library_path() -> None:
-    """An older library in LD_LIBRARY_PATH comes before the one that PyTorch was built with."""
+    """If an older library in LD_LIBRARY_PATH breaks `import torch`, the fix is to remove its folder from the
+    variable."""
     error = "libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12"
     folder = "/usr/local/cuda-12.1/lib64"
     one = results(torch=no_import(error), machine={"libraries": {folder: ("libcusparse.so.12",)}})
@@ -159,7 +161,8 @@ def test_an_import_that_fails_by_the_library_path() -> None:
 
 
 def test_other_failures_of_the_import() -> None:
-    """A system that is too old, a crash, a timeout, and an exception of any kind."""
+    """Each other failure of `import torch` (old glibc, crash, timeout, LD_PRELOAD, missing module) gets its
+    own reason or fix."""
     old = results(torch=no_import("/lib/libc.so.6: version `GLIBC_2.28' not found"))
     assert told(check_of("torch", old))[2] == (
         "This system is older than that build of PyTorch: install an older PyTorch."
@@ -188,13 +191,14 @@ def test_other_failures_of_the_import() -> None:
 
 
 def test_an_import_that_ends_python_silently() -> None:
-    """Torch ended Python without an exception and without a crash."""
+    """If `import torch` ends Python without an exception or a crash, the PyTorch check reports exactly
+    that."""
     silent = replace(results(), torch_result=ProbeResult("ended", "", {"step": "import"}))
     assert told(check_of("torch", silent))[1] == "'import torch' ends Python without a word."
 
 
 def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
-    """pip install in a cell has no effect until the kernel is restarted."""
+    """If another torch was installed after the notebook imported torch, the fix is to restart the kernel."""
     assert told(check_of("torch", results(notebook=NotebookState("2.9.0")))) == (
         "warning",
         "This notebook has PyTorch 2.9.0 loaded, while 2.13.0 is installed by now.",
@@ -204,7 +208,7 @@ def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
 
 
 def test_two_torches_on_the_path() -> None:
-    """A torch in the user's folder comes before the environment's."""
+    """If two torches are on the path, the PyTorch check lists both, and its fix uninstalls the first."""
     copies = (TorchCopy("2.9.0", "/home/anna/.local/lib"), TorchCopy("2.13.0", SITE))
     assert told(check_of("torch", results(packages={"torch_copies": copies}))) == (
         "warning",
@@ -215,7 +219,7 @@ def test_two_torches_on_the_path() -> None:
 
 
 def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
-    """cuDNN loads its parts at the first convolution: a second cuDNN is reported before that."""
+    """A second cuDNN in LD_LIBRARY_PATH is a warning even before the first convolution loads any of it."""
     one = results(machine={"libraries": {"/opt/cudnn8": ("libcudnn.so.8", "libcudnn_ops_infer.so.8")}})
     assert told(check_of("cudnn", one))[:2] == (
         "warning",
@@ -224,7 +228,7 @@ def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
 
 
 def test_memory_that_is_too_little_for_the_import() -> None:
-    """The import was killed for lack of memory, or could not allocate it."""
+    """If `import torch` is killed or fails to map a library, the fix recommends checking the memory limit."""
     killed = replace(results(), torch_result=ProbeResult("crashed", "SIGKILL", {"step": "import"}))
     assert told(check_of("torch", killed))[1:] == (
         "'import torch' was killed (SIGKILL), as happens where memory runs out.",
@@ -244,7 +248,7 @@ def test_memory_that_is_too_little_for_the_import() -> None:
     [results(torch={"cudnn_enabled": False}), results(notebook=NotebookState("2.13.0", cudnn_off=True))],
 )
 def test_cudnn_switched_off(one: ProbeResults) -> None:
-    """cuDNN that is disabled by the environment, or by this notebook, works slowly."""
+    """If the environment or the notebook disables cuDNN, the cuDNN check is a warning."""
     assert told(check_of("cudnn", one)) == (
         "warning",
         "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow.",
@@ -253,7 +257,8 @@ def test_cudnn_switched_off(one: ProbeResults) -> None:
 
 
 def test_cudnn_of_another_version_than_the_build() -> None:
-    """The reason is the first line of torch's own error."""
+    """If cuDNN's version does not match torch's build, the cuDNN check shows the first line of torch's
+    error."""
     error = (
         "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found (8, 9, 7).\nMore"
     )
@@ -262,7 +267,8 @@ def test_cudnn_of_another_version_than_the_build() -> None:
 
 
 def test_cudnn_from_two_folders_at_once() -> None:
-    """Parts of two versions do not fit each other; the fix removes the one from LD_LIBRARY_PATH."""
+    """If parts of cuDNN were loaded from two folders, the cuDNN check is broken, and the fix removes the
+    folder that is not torch's from LD_LIBRARY_PATH."""
     other = "/usr/lib/cudnn8"
     one = results(
         torch={"mapped": [CUDNN_FILE, f"{other}/libcudnn_ops.so.9"]},
@@ -280,7 +286,8 @@ def test_cudnn_from_two_folders_at_once() -> None:
 
 
 def test_copies_by_pip_and_by_conda() -> None:
-    """Both packages are named with their installers; a Python package for cuDNN is no copy."""
+    """If pip and conda each installed cuDNN, the cuDNN check lists both copies with their installers;
+    nvidia-cudnn-frontend is not counted as a copy."""
     cuda = (
         InstalledPackage("cudnn", "9.3.0", "conda"),
         InstalledPackage("libcudnn", "9.3.0", "conda"),
@@ -295,7 +302,8 @@ def test_copies_by_pip_and_by_conda() -> None:
 
 
 def test_a_library_that_shadows_torchs_own() -> None:
-    """The file that was loaded is known, and that it is not the one that torch came with."""
+    """If a CUDA library was loaded from LD_LIBRARY_PATH in place of torch's, the warning names its file and
+    folder; torch's own folder is no issue."""
     folder = "/usr/local/cuda/lib64"
     one = results(
         torch={"mapped": [f"{folder}/libcudart.so.13"]}, machine={"libraries": {folder: ("libcudart.so.13",)}}
@@ -312,7 +320,8 @@ def test_a_library_that_shadows_torchs_own() -> None:
 
 
 def test_a_library_path_that_leads_there_by_links() -> None:
-    """The kernel has the real folder; the fix has it as the variable spells it."""
+    """If LD_LIBRARY_PATH contains a link to a folder with another CUDA, the reason names the real folder, and
+    the fix names the link as the variable spells it."""
     spelt, real = "/usr/local/cuda/lib64/", "/usr/local/cuda-13.0/targets/x86_64-linux/lib"
     path = {"libraries": {spelt: ("libcudart.so.13",)}, "real_folders": {real: spelt}}
     found = check_of("cuda", results(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=path))
@@ -327,7 +336,8 @@ def test_a_library_path_that_leads_there_by_links() -> None:
 
 
 def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
-    """Torch's own folder is no issue under any of its names."""
+    """If LD_LIBRARY_PATH contains torch's own library folder, even through a link, the cuDNN check is
+    "ok"."""
     own, spelt = CUDNN_FILE.rpartition("/")[0], "/home/anna/cudnn"
     path = {"libraries": {spelt: ("libcudnn.so.9",)}, "real_folders": {own: spelt}}
     assert check_of("cudnn", results(machine=path)).status == "ok"
@@ -340,7 +350,8 @@ def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
 
 
 def test_nccl() -> None:
-    """A build without NCCL is no fault; a variable that makes it slow is named."""
+    """The NCCL check is skipped for a torch without NCCL, and is a warning if the variable NCCL_P2P_DISABLE
+    slows NCCL down."""
     assert check_of("nccl", results(torch={"nccl": None})).status == "skipped"
     assert told(check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
         "warning",

@@ -1,4 +1,5 @@
-"""A diagnosis as text, HTML and JSON, compared with an earlier one, and from the command."""
+"""Tests of a diagnosis as text, HTML and JSON, of its comparison with an earlier one, and of `gpuwidget
+doctor`."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ ILL = diagnose(results(torch={"cuda": None, "version": "2.13.0+cpu"}))
 
 
 def test_as_text() -> None:
-    """Each check has a line; below it are the reason and the fix."""
+    """A diagnosis as text has a line per check, with the reason and the fix below it."""
     lines = diagnosis_view.text(ILL, 90).splitlines()
     assert lines[:8] == [
         "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
@@ -53,7 +54,8 @@ def test_as_text() -> None:
 
 
 def test_hostile_text_is_shown_as_text() -> None:
-    """A hostile path or error is shown as text everywhere."""
+    """Escape sequences and HTML tags in a path or a GPU's name are removed or escaped in the text and the
+    HTML of a diagnosis."""
     hostile = diagnose(
         results(
             python=HOSTILE,
@@ -69,7 +71,7 @@ def test_hostile_text_is_shown_as_text() -> None:
 
 
 class Tags(HTMLParser):
-    """Collects the elements and attributes, and checks that each is closed."""
+    """HTML parser that collects tags, attribute names and text, and checks that each element is closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -90,7 +92,7 @@ class Tags(HTMLParser):
 
 
 def test_as_html() -> None:
-    """The HTML is static and complete: it needs nothing that a front end removes from an untrusted
+    """A diagnosis as HTML contains only elements and attributes that a front end keeps in an untrusted
     notebook."""
     tags = Tags(diagnosis_view.html(ILL))
     assert tags.open == []
@@ -115,7 +117,8 @@ def test_as_html() -> None:
 
 
 def test_json_is_stable_and_can_be_read_back() -> None:
-    """The field names are fixed, and a diagnosis that was written can be read back."""
+    """A diagnosis as JSON has fixed field names and can be read back; unknown fields from a newer version are
+    ignored."""
     values = json.loads(json.dumps(to_json(ILL)))
     assert list(values) == [
         *("schema", "version", "time", "place", "python", "variables", "status", "summary", "unfinished"),
@@ -133,7 +136,7 @@ def test_json_is_stable_and_can_be_read_back() -> None:
 
 
 def test_changes_since_an_earlier_diagnosis() -> None:
-    """Changes of versions, the driver, a variable and a check are shown with both values."""
+    """`compare()` lists changed versions, drivers, variables and checks with both values."""
     older = {
         "torch": TorchFiles("/env/lib/python3.12/site-packages/torch/__init__.py", ("/x",), "2.9.0", "12.8")
     }
@@ -159,13 +162,13 @@ def test_changes_since_an_earlier_diagnosis() -> None:
 
 
 def test_a_different_time_is_no_change() -> None:
-    """A different time is no change."""
+    """Two diagnoses that differ only in their time have no changes."""
     assert compare(WELL, replace(WELL, time=WELL.time + 86400)) == ()
     assert diagnosis_view.text(WELL, 100, ()).splitlines()[-1] == "Nothing has changed since then."
 
 
 def test_a_check_that_only_one_of_them_has() -> None:
-    """A check that only another version of gpuwidget has was added or removed."""
+    """A check that only one of the two diagnoses contains is listed as added or removed."""
     fewer = replace(WELL, links=WELL.links[1:])
     assert compare(fewer, WELL) == (Change("PyTorch", None, "2.13.0, built for CUDA 13.0"),)
     assert compare(WELL, fewer) == (Change("PyTorch", "2.13.0, built for CUDA 13.0", None),)
@@ -176,7 +179,7 @@ def test_a_check_that_only_one_of_them_has() -> None:
 
 @pytest.fixture
 def examined(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
-    """The diagnoses of the next runs, in order; nothing is really checked."""
+    """A list whose first entry is the diagnosis that the command gets; no checks run."""
     found = [WELL]
 
     def run_in_shell(place: str, version: str, environment: ProbeEnvironment) -> Diagnosis:
@@ -188,14 +191,15 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
 
 
 def run(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Return exit status, output and errors."""
+    """Run `gpuwidget doctor`; return its exit status, output and error output."""
     status = main(["doctor", *arguments])
     shown = capsys.readouterr()
     return status, shown.out, shown.err
 
 
 def test_exit_status(examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]) -> None:
-    """The status is 0 if nothing is broken, with or without warnings; 1 if something is, or is unfinished."""
+    """`gpuwidget doctor` exits with 0 if nothing is broken, even with warnings, and with 1 if a check is
+    broken or unfinished."""
     assert run([], capsys)[:2] == (0, f"{diagnosis_view.text(WELL, 110)}\n")
     examined[0] = diagnose(results(nvml=nvml(h200(pcie_width=8))))
     assert run([], capsys)[0] == 0
@@ -211,7 +215,8 @@ def test_exit_status(examined: list[Diagnosis], capsys: pytest.CaptureFixture[st
 def test_diff_compares_with_a_file(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Text, and JSON with the changes beside the diagnosis; the status is the new diagnosis's."""
+    """`gpuwidget doctor --diff FILE` shows the changes since the diagnosis in the file, as text or JSON; the
+    exit status is the new diagnosis's."""
     file = tmp_path / "yesterday.json"
     file.write_text(run(["--json"], capsys)[1])
     assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
@@ -235,7 +240,8 @@ def test_diff_compares_with_a_file(
 def test_a_file_without_a_diagnosis_is_an_error(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
 ) -> None:
-    """Exit status 2, with what to do; no check runs before."""
+    """If the file for --diff contains no diagnosis, the command exits with 2 before it runs any check, and
+    explains how to make one."""
     file = tmp_path / "x"
     file.write_text(text)
     examined.clear()
@@ -248,7 +254,7 @@ def test_a_file_without_a_diagnosis_is_an_error(
 def test_options_of_other_commands_are_not_ignored(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`gpuwidget -i 5 doctor` is an error; `gpuwidget --json doctor` works."""
+    """`gpuwidget -i 5 doctor` is a usage error; `gpuwidget --json doctor` works."""
     assert main(["-i", "5", "doctor"]) == 2
     assert capsys.readouterr().err == "gpuwidget: doctor takes no --interval.\n"
     assert main(["--json", "doctor"]) == 0
@@ -258,7 +264,7 @@ def test_options_of_other_commands_are_not_ignored(
 def test_an_invalid_source_does_not_stop_the_doctor(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An invalid source is an issue, and the doctor still runs."""
+    """With an invalid GPUWIDGET_SOURCE, `gpuwidget doctor` still runs."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
     assert run([], capsys)[0] == 0
 
@@ -266,7 +272,8 @@ def test_an_invalid_source_does_not_stop_the_doctor(
 def test_a_file_written_by_another_shell(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The output is ASCII, which every terminal can encode; a byte order mark before it is accepted."""
+    """The output of `gpuwidget doctor --json` is pure ASCII, and --diff accepts a file that starts with a
+    byte order mark."""
     examined[0] = diagnose(results(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
     out = run(["--json"], capsys)[1]
     assert out.isascii()
@@ -280,7 +287,7 @@ def test_a_file_written_by_another_shell(
 def test_a_diagnosis_without_its_evidence(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
 ) -> None:
-    """A diagnosis with fields removed is an error of usage, not a crash."""
+    """A diagnosis file with missing fields is a usage error, not a crash."""
     values = to_json(WELL)
     (values if part == "variables" else values["links"][3])[part] = None
     file = tmp_path / "x"
@@ -293,7 +300,8 @@ def test_a_diagnosis_without_its_evidence(
 
 
 def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
-    """`gpuwidget.doctor()` reports on a torch that it never imports into this process."""
+    """`gpuwidget.doctor()` reports on torch without importing torch, pynvml or IPython into the calling
+    process."""
     fake_torch(tmp_path, WORKING)
     code = (
         "import gpuwidget, json, sys\n"
@@ -315,7 +323,8 @@ def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_notebooks_torch_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The notebook's own torch settings reach the diagnosis, since a probe process can't know them."""
+    """The notebook's cuDNN setting and CUDA devices are passed to the diagnosis, because a probe process
+    can't read them."""
     asked: list[NotebookState] = []
 
     def run(place: str, version: str, environment: object, *, notebook: NotebookState) -> Diagnosis:

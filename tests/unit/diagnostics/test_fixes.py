@@ -1,4 +1,5 @@
-"""Every command that the doctor offers is executed: the installation is complete, and the issue is gone."""
+"""Tests that run each command the doctor offers and check that it removes the issue and leaves every package
+complete."""
 
 from __future__ import annotations
 
@@ -34,13 +35,14 @@ NCCL13 = "nvidia-nccl-cu13==2.27.5"
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """A virtual environment, created once since that takes seconds."""
+    """A virtual environment that the module's tests share, because creating one takes seconds."""
     return Installation(tmp_path_factory.mktemp("installation"))
 
 
 @dataclass
 class FakeMachine:
-    """An installation on a machine with a driver."""
+    """A simulated machine: a virtual environment, an NVML stand-in and a file system root with device
+    files."""
 
     environment: Installation
     standin: Standin
@@ -58,7 +60,8 @@ class FakeMachine:
         return next(one for one in self.examine().links if one.id == which)
 
     def follow(self, which: str, expected: str) -> None:
-        """Run the check's command; after that the check has no issue, and every package is complete."""
+        """Run the command that the check offers; assert that the check is then "ok" and every installed
+        package is complete."""
         before = self.check(which)
         assert before.command is not None, before
         assert before.remedy is not None
@@ -73,7 +76,7 @@ class FakeMachine:
 
 @pytest.fixture
 def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterator[FakeMachine]:
-    """A machine with one H200 and a driver for CUDA 13."""
+    """A machine with one H200, a driver for CUDA 13 and an empty virtual environment."""
     environment.clear()
     standin = Standin(library, tmp_path / "driver", "gpus=1\ndriver=580.95.05")
     build_libcuda(standin.folder)
@@ -86,7 +89,8 @@ def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterato
 
 
 def on_the_index(wheels: Path) -> None:
-    """cuDNN and NCCL for two CUDA versions, which own the same files, and a torch that requires one."""
+    """Create wheels of cuDNN and NCCL for CUDA 12 and 13, which share file names, and of a torch that
+    requires the CUDA 13 ones."""
     for requirement, file in ((CU13, CUDNN_FILE), (CU12, CUDNN_FILE), (NCCL13, NCCL_FILE)):
         name, version = requirement.split("==")
         make_wheel(wheels, name, version, {file: content(name)})
@@ -116,7 +120,8 @@ def instead(wrong: str, right: str) -> str:
 def test_two_packages_with_the_same_files(
     machine: FakeMachine, which: str, wrong: str, right: str, order: tuple[str, str]
 ) -> None:
-    """Uninstalling one removes the files of both, so the one that torch requires is reinstalled."""
+    """If two packages own the same files, the doctor's command uninstalls the wrong one and then reinstalls
+    the one that torch requires, because the uninstallation deletes the shared files."""
     pip = machine.environment.pip
     on_the_index(machine.environment.wheels)
     pip("install", "torch")
@@ -127,7 +132,8 @@ def test_two_packages_with_the_same_files(
 
 
 def test_packages_that_require_different_libraries(machine: FakeMachine) -> None:
-    """No command is offered that would break a package that requires the other one."""
+    """If torch and another package require conflicting cuDNN packages, the doctor offers no command and
+    recommends separate environments."""
     on_the_index(machine.environment.wheels)
     make_wheel(machine.environment.wheels, "jax-cuda12", "0.5", {"jax.py": b"\n"}, ["nvidia-cudnn-cu12"])
     machine.environment.pip("install", "torch", "jax-cuda12")
@@ -140,7 +146,7 @@ def test_packages_that_require_different_libraries(machine: FakeMachine) -> None
 
 
 def test_other_libraries_with_the_same_files(machine: FakeMachine) -> None:
-    """The same applies to every library that NVIDIA packages per CUDA version."""
+    """A cuSPARSELt package for the wrong CUDA version is replaced in the same way as cuDNN's and NCCL's."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     right = "nvidia-cusparselt-cu13==0.8.0"
@@ -153,8 +159,8 @@ def test_other_libraries_with_the_same_files(machine: FakeMachine) -> None:
 
 @pytest.mark.parametrize("left", [None, b"", b"half"])
 def test_a_library_that_is_missing_empty_or_cut_off(machine: FakeMachine, left: bytes | None) -> None:
-    """After a full disk or a broken download, the file and its package are named, and only that is
-    reinstalled."""
+    """If a library file is missing, empty or truncated, the doctor names the file and its package, and its
+    command reinstalls only that package."""
     on_the_index(machine.environment.wheels)
     machine.environment.pip("install", "torch")
     file = machine.environment.site / CUDNN_FILE
@@ -168,7 +174,8 @@ def test_a_library_that_is_missing_empty_or_cut_off(machine: FakeMachine, left: 
 
 
 def test_a_library_that_no_import_needs(machine: FakeMachine) -> None:
-    """A library that torch loads later is checked although the import works."""
+    """A damaged library that torch loads only after its import is reported although `import torch`
+    succeeds."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.13.0+cu130", "13.0", (CU13, NCCL13), files=())
     machine.environment.pip("install", "torch")
@@ -179,7 +186,8 @@ def test_a_library_that_no_import_needs(machine: FakeMachine) -> None:
 
 
 def test_a_damaged_torch(machine: FakeMachine) -> None:
-    """The same build in the same version is installed from its index; its libraries stay."""
+    """If one of torch's files is damaged, the doctor's command reinstalls the same version and build from
+    PyTorch's index, without touching torch's libraries."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.15.0+cu130", "13.0", (CU13, NCCL13))
     machine.environment.pip("install", "torch==2.13.0+cu130")
@@ -195,7 +203,8 @@ def test_a_damaged_torch(machine: FakeMachine) -> None:
 
 @pytest.mark.parametrize("installed", [None, "9.8.0.87"])
 def test_a_library_of_another_version(machine: FakeMachine, installed: str | None) -> None:
-    """A missing library, or one of another version, is installed in the version of torch's metadata."""
+    """If a library is missing or has the wrong version, the doctor's command installs the version that
+    torch's metadata requires."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     make_wheel(wheels, "nvidia-cudnn-cu13", "9.8.0.87", {CUDNN_FILE: content("nvidia-cudnn-cu13")})
@@ -217,7 +226,8 @@ def numpy_wheel(wheels: Path, version: str) -> None:
 
 @pytest.mark.parametrize("imports", ["", "import numpy"])
 def test_a_broken_numpy(machine: FakeMachine, imports: str) -> None:
-    """Only numpy is reinstalled, whether the import of torch or only the conversion of arrays fails."""
+    """If numpy is broken, only numpy is reinstalled, whether `import torch` fails or only the conversion of
+    arrays."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     numpy_wheel(wheels, "2.1.0")
@@ -237,7 +247,7 @@ def test_a_broken_numpy(machine: FakeMachine, imports: str) -> None:
 
 
 def test_a_numpy_that_is_too_new(machine: FakeMachine) -> None:
-    """An older torch was built with numpy 1: reinstalling the same numpy would not help."""
+    """If torch was built for numpy 1 and numpy 2 is installed, the doctor's command installs numpy 1."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     numpy_wheel(wheels, "2.1.0")
@@ -250,7 +260,8 @@ def test_a_numpy_that_is_too_new(machine: FakeMachine) -> None:
 
 @pytest.mark.parametrize("left", ["nothing", "metadata"])
 def test_a_package_that_torch_requires_is_missing(machine: FakeMachine, left: str) -> None:
-    """The missing package is installed in the required version; nothing else changes."""
+    """If a package that torch requires is missing, the doctor's command installs a version that torch
+    accepts; if only its files are missing, the installed version is reinstalled."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     for version in ("1.12", "1.14"):
@@ -269,7 +280,8 @@ def test_a_package_that_torch_requires_is_missing(machine: FakeMachine, left: st
 
 
 def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> None:
-    """One torch is uninstalled, and the other one stays as it was."""
+    """If torch is installed in two folders, the doctor's command uninstalls one copy and leaves the other
+    intact."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
     machine.extra.append(str(tmp_path / "other"))
@@ -279,7 +291,8 @@ def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> Non
 
 
 def test_two_torches_one_of_which_pip_does_not_uninstall(machine: FakeMachine, tmp_path: Path) -> None:
-    """A virtual environment's pip uninstalls nothing outside of it, so no command is offered."""
+    """If one of two torches is outside the virtual environment, the doctor offers no command, because pip
+    can't uninstall that torch."""
     on_the_index(machine.environment.wheels)
     other = str(tmp_path / "other")
     machine.environment.pip("install", "--target", other, "torch")
@@ -294,7 +307,8 @@ def test_two_torches_one_of_which_pip_does_not_uninstall(machine: FakeMachine, t
 
 
 def test_two_torches_in_one_folder(machine: FakeMachine) -> None:
-    """Two torches in one folder share their files: uninstalling one would damage the other."""
+    """If the metadata of two torches is in one folder, the doctor's command leaves one complete torch,
+    although uninstalling either deletes files of both."""
     site = machine.environment.site
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
@@ -314,7 +328,8 @@ INDEX = "--index-url https://download.pytorch.org/whl"
 
 
 def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: FakeMachine) -> None:
-    """The build changes, its missing libraries are installed, and torch's version stays."""
+    """For a CPU build, the doctor's command installs the CUDA build of the same torch version, with its
+    libraries."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.13.0+cpu", None, files=())
     torch_wheel(machine.environment.wheels, "2.15.0+cu130", "13.0", (CU13, NCCL13))
@@ -323,8 +338,8 @@ def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: FakeMachine) 
 
 
 def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
-    """The same version for an older CUDA; the old build's leftover library is the next issue, and its command
-    leaves the installation complete too."""
+    """If the driver is too old, the doctor's command installs the same torch version built for an older CUDA;
+    a second command then replaces the old build's cuDNN."""
     on_the_index(machine.environment.wheels)
     make_wheel(
         machine.environment.wheels,
@@ -336,7 +351,7 @@ def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
     machine.standin.scenario("gpus=1\ndriver=570.86.15")
     machine.environment.pip("install", "torch==2.13.0+cu130")
     torch = machine.environment.site / "torch/__init__.py"
-    # The list of sizes changes too: this torch only simulates one for which the driver is too old.
+    # Make this fake torch report no CUDA, as a real torch does if the driver is too old for it.
     torch.write_text(
         torch.read_text().replace("is_available=lambda: True, d", "is_available=lambda: not 1, d")
     )
@@ -349,13 +364,14 @@ def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
 
 
 def test_an_environment_without_torch(machine: FakeMachine) -> None:
-    """The installed build is one that this driver supports."""
+    """In an environment without torch, the doctor's command installs a build that the driver supports."""
     on_the_index(machine.environment.wheels)
     machine.follow("torch", "pip install torch")
 
 
 def test_another_package_over_ours(machine: FakeMachine) -> None:
-    """The configured package is installed after the other one is gone."""
+    """If PyPI's package gpuwidget overwrote our files, the doctor's command uninstalls it and installs the
+    requirement in GPUWIDGET_INSTALL_REQUIREMENT."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     ours = make_wheel(wheels, "jupyterlab-gpuwidget", "0.1.0", {"gpuwidget/__init__.py": b"ours = 1\n"})
@@ -367,7 +383,8 @@ def test_another_package_over_ours(machine: FakeMachine) -> None:
 
 
 def test_a_module_pynvml_that_is_not_nvidias(machine: FakeMachine) -> None:
-    """The old fork is removed, and NVIDIA's own package is complete after it."""
+    """If a fork of pynvml hides NVIDIA's module, the doctor's command uninstalls the fork and reinstalls
+    nvidia-ml-py."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     real = (machine.environment.borrowed / "pynvml.py").read_bytes()
@@ -391,7 +408,7 @@ EXECUTED: dict[str, Callable[..., None]] = {
     "replace_package": test_two_packages_with_the_same_files,
     "install_required": test_a_package_that_torch_requires_is_missing,
 }
-"""The functions of fixes.py that build a command, with the test that executes it."""
+"""Maps each function of fixes.py that builds a command to the test that runs the command."""
 NOT_EXECUTED = {
     "conda_cuda_build": "needs conda and its channels",
     "reinstall_libraries": "offers what reinstall() does",
@@ -412,13 +429,14 @@ CHANGES_THE_MACHINE = {
     "_ONE_SLICE": "sudo nvidia-smi mig: needs a GPU with MIG",
     "allow_sharing": "sudo nvidia-smi -c: needs a GPU",
 }
-"""Other commands of the checks, with the reason why no test executes them."""
+"""Maps each remaining command of the checks to the reason why no test runs it."""
 DERIVED = {"command": "one of build_command() or of the constants, chosen by the check"}
 DIAGNOSTICS = Path(gpuwidget.diagnostics.__file__ or "").parent
 
 
 def test_every_command_is_executed_or_has_a_reason() -> None:
-    """A new fix with a command needs an entry here, with its test or the reason that there is none."""
+    """Every function in fixes.py that offers a command is listed in EXECUTED, or in NOT_EXECUTED with the
+    reason."""
     tree = ast.parse((DIAGNOSTICS / "fixes.py").read_text(encoding="utf-8"))
     offering = {
         one.name
@@ -432,13 +450,13 @@ def test_every_command_is_executed_or_has_a_reason() -> None:
 
 
 def test_every_other_command_has_its_reason() -> None:
-    """The fourth argument of every Issue is a command that is listed here."""
+    """Every command that a check passes to Issue directly is listed in CHANGES_THE_MACHINE or DERIVED."""
     found = set()
     for file in DIAGNOSTICS.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Issue":
                 found |= {ast.unparse(one) for one in node.args[3:]}
                 found |= {ast.unparse(one.value) for one in node.keywords if one.arg == "command"}
-    # Commands that are chosen from several are named where they are chosen.
+    # The checks choose these commands by a condition, so the Issue call contains only a variable.
     chosen = {"_ENLARGE_SHM", "_LOAD"}
     assert found | chosen == {*CHANGES_THE_MACHINE, *DERIVED}

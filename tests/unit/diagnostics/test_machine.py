@@ -1,4 +1,5 @@
-"""Reading files: device files, containers, the kernel log, package metadata."""
+"""Tests of the machine's state read from files: device files, signs of a container, the kernel log and
+package metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from gpuwidget.diagnostics.torch_probe import LIBRARIES
 
 
 def files(root: Path, **texts: str) -> Path:
-    """Create a machine's files; ``__`` in a name stands for a slash."""
+    """Create files under a root directory; ``__`` in a name becomes a slash."""
     for name, text in texts.items():
         path = root / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,12 +29,13 @@ def files(root: Path, **texts: str) -> Path:
 
 
 def look(root: Path, **variables: str) -> machine.MachineState:
-    """Return the state of that machine with these environment variables."""
+    """Return the state of the machine with this root directory and these environment variables."""
     return machine.inspect(variables, root, LIBRARIES)
 
 
 def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """GPUs first, then control files and MIG slices; a file that is missing beside a GPU's is reported."""
+    """Device files are listed in this order: GPUs by number, control files, MIG slices. If a GPU's file
+    exists but /dev/nvidia-uvm does not, the latter is reported as missing."""
     names = ("nvidia10", "nvidia2", "nvidiactl", "nvidia-caps/nvidia-cap1", "nvidia-modeset", "sda")
     for name in names:
         files(tmp_path, **{f"dev/{name}": ""})
@@ -64,7 +66,7 @@ def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 def test_signs_of_a_container(
     tmp_path: Path, texts: dict[str, str], variables: dict[str, str], container: str | None
 ) -> None:
-    """Common containers are recognized."""
+    """Docker, Podman and Kubernetes containers are detected by their files or variables."""
     assert look(files(tmp_path, **texts), **variables).container == container
 
 
@@ -76,13 +78,13 @@ def test_signs_of_a_container(
     ],
 )
 def test_the_kernel_module_of_either_flavour(tmp_path: Path, text: str) -> None:
-    """The proprietary and the open kernel module."""
+    """The driver's version is read for both the proprietary and the open kernel module."""
     assert look(files(tmp_path, proc__driver__nvidia__version=text)).module == "580.95.05"
     assert look(files(tmp_path / "none")).module is None
 
 
 def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
-    """The MPS daemon is recognized by its pipe, WSL by its kernel's name."""
+    """The MPS daemon is detected by its pipe, and WSL by the name of its kernel."""
     files(tmp_path, tmp__nvidia_mps__control="", proc__sys__kernel__osrelease="6.6-microsoft-standard-WSL2\n")
     (tmp_path / "tmp/nvidia_mps").rename(tmp_path / "tmp/nvidia-mps")
     found = look(tmp_path)
@@ -91,7 +93,8 @@ def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_dead_mps_daemon(tmp_path: Path) -> None:
-    """A pipe may be left over; in a container the daemon runs on the host, and can't be seen."""
+    """The pipe of an MPS daemon that has ended is ignored, except in a container, where the daemon's process
+    can't be seen."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     for where, number, runs in (("dead", ended.pid, False), ("alive", os.getpid(), True)):
@@ -103,7 +106,7 @@ def test_leftovers_of_a_dead_mps_daemon(tmp_path: Path) -> None:
 
 
 def test_libraries_in_the_library_path(tmp_path: Path) -> None:
-    """Only CUDA's libraries by folder; folders without any, or that do not exist, are left out."""
+    """Only the folders in LD_LIBRARY_PATH that contain CUDA libraries are listed, with those libraries."""
     names = ("libcudnn_ops.so.9", "libcublasLt.so.12", "libfoo.so", "libcudnn.a")
     for name in names:
         files(tmp_path / "cuda", **{name: ""})
@@ -115,7 +118,8 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
 
 
 def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
-    """/usr/local/cuda/lib64 and its files may be links: both lead back to the spelling in the variable."""
+    """If a folder in LD_LIBRARY_PATH or a library in it is a link, the real folder is mapped to the folder's
+    spelling in the variable."""
     root = tmp_path.resolve()
     files(root / "cuda-13.0/lib", **{"libcudart.so.13": ""})
     files(root / "elsewhere", **{"libcudnn.so.9.10": ""})
@@ -128,7 +132,8 @@ def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
 
 
 def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
-    """Address and number are read, and nothing of the program's name beside them."""
+    """From an XID line in the kernel log, only the PCI address and the number are read, not the name of the
+    program."""
     text = (
         "6,1,100,-;Linux version 6.1\n"
         "4,9,200,-;NVRM: Xid (PCI:0000:17:00): 31, pid=77, name=secret.py, Ch 00000008\n"
@@ -142,7 +147,7 @@ def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
 
 
 def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None = None) -> None:
-    """A package with metadata as pip writes it."""
+    """Create a package with metadata as pip writes it."""
     record = []
     for path, text in (texts or {}).items():
         file = site / path
@@ -158,7 +163,8 @@ def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None
 
 
 def test_installed_packages(tmp_path: Path) -> None:
-    """Torch and NVIDIA's packages; of two copies on the path the imported one."""
+    """The packages of torch, CUDA and the NVML binding are listed; if there are two torches, the first on the
+    path is the imported one."""
     install(tmp_path / "a", "torch", "2.10.0")
     install(tmp_path / "b", "torch", "2.9.0")
     install(tmp_path / "b", "nvidia-cudnn-cu12", "9.10.2.21")
@@ -183,7 +189,8 @@ def test_installed_packages(tmp_path: Path) -> None:
 
 
 def test_one_torch_is_not_counted_twice(tmp_path: Path) -> None:
-    """An environment with lib64 as a link to lib, pip's leftovers, and metadata without a package."""
+    """A torch is counted once if lib64 links to lib; pip's leftover metadata, and metadata of a deleted
+    package, are ignored."""
     install(tmp_path / "lib", "torch", "2.9.0")
     fake_torch(tmp_path / "lib", "")
     (tmp_path / "lib64").symlink_to("lib")
@@ -197,7 +204,7 @@ def test_one_torch_is_not_counted_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "cuda = 12", "this is no Python (", "cuda = None"])
 def test_an_invalid_version_file(tmp_path: Path, text: str) -> None:
-    """Invalid metadata is unknown, and nothing fails."""
+    """If torch/version.py is invalid, torch's version and CUDA version are None, and no error is raised."""
     fake_torch(tmp_path, "")
     (tmp_path / "torch/version.py").write_text(text)
     found = packages.inspect([str(tmp_path)]).torch
@@ -206,7 +213,7 @@ def test_an_invalid_version_file(tmp_path: Path, text: str) -> None:
 
 
 def test_another_package_over_our_files(tmp_path: Path) -> None:
-    """Files that differ from their record are found: the older gpuwidget was installed over ours."""
+    """Files of gpuwidget that are missing or differ from pip's RECORD are listed as changed."""
     first, second = "gpuwidget/__init__.py", "gpuwidget/cli.py"
     install(tmp_path, "jupyterlab-gpuwidget", "0.1.0", {first: "ours", second: "ours"})
     found = packages.inspect([str(tmp_path)])

@@ -1,4 +1,5 @@
-"""The working directory: no probe runs a file from it, and one that hides torch is still reported."""
+"""Tests that no probe runs a file of the working directory, and that a file that hides torch is still
+reported."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Examine = Callable[..., Check]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, which other people can write to."""
+    """The test's working directory, which stands for one that other users can write to."""
     here = tmp_path / "shared"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -28,7 +29,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def examine(tmp_path: Path, folder: Path) -> Examine:
-    """Return the check of PyTorch, with a working torch after the working directory on the path."""
+    """Return a function that runs the PyTorch check, with the working directory on the path before a working
+    torch."""
     fake_torch(tmp_path / "site", WORKING)
 
     def run(place: EnvironmentKind = "kernel", first: str = "", **variables: str) -> Check:
@@ -40,7 +42,7 @@ def examine(tmp_path: Path, folder: Path) -> Examine:
 
 
 def leaves_a_mark(folder: Path, name: str) -> Path:
-    """Create a file of that name in the folder; return the path that exists once it has run."""
+    """Create a Python file that creates a marker file if it runs; return the path of the marker."""
     mark = folder / f"{name}-ran"
     (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
     return mark
@@ -49,7 +51,8 @@ def leaves_a_mark(folder: Path, name: str) -> Path:
 @pytest.mark.parametrize("first", ["", ".", "the folder's own name"])
 @pytest.mark.parametrize("name", ["torch", "psutil", "pynvml", "packaging", "gpuwidget", "numpy"])
 def test_no_file_of_the_working_directory_runs(examine: Examine, folder: Path, name: str, first: str) -> None:
-    """The file does not run, by whatever name the folder is on the path."""
+    """A probe runs no file of the working directory, whether the path contains "", "." or the directory's
+    name."""
     mark = leaves_a_mark(folder, name)
     examine(first=str(folder) if first.startswith("the") else first)
     assert not mark.exists()
@@ -57,14 +60,16 @@ def test_no_file_of_the_working_directory_runs(examine: Examine, folder: Path, n
 
 @pytest.mark.parametrize("name", ["sitecustomize", "usercustomize", "os"])
 def test_nothing_runs_as_python_starts(examine: Examine, folder: Path, name: str) -> None:
-    """An empty part of PYTHONPATH is the working directory too, and Python searches it first."""
+    """A probe's interpreter runs no file of the working directory at startup, even if PYTHONPATH contains the
+    directory or an empty entry."""
     mark = leaves_a_mark(folder, name)
     examine(PYTHONPATH=os.pathsep.join(("", str(folder), "/elsewhere")))
     assert not mark.exists()
 
 
 def test_a_torch_py_beside_the_notebook_is_found_without_running_it(examine: Examine, folder: Path) -> None:
-    """A file that breaks the notebook's import is reported, though the probe imported the real torch."""
+    """A torch.py in the working directory is reported as broken without being run, because the notebook would
+    import it instead of torch."""
     mark = leaves_a_mark(folder, "torch")
     one = examine()
     assert (one.status, one.reason, one.remedy) == (
@@ -76,13 +81,15 @@ def test_a_torch_py_beside_the_notebook_is_found_without_running_it(examine: Exa
 
 
 def test_a_torch_in_the_servers_folder_is_not_the_servers(examine: Examine, folder: Path) -> None:
-    """A server imports nothing from the folder that it was started in."""
+    """On a server, a torch.py in the working directory is no issue, because the server imports nothing from
+    there."""
     leaves_a_mark(folder, "torch")
     assert (examine("server").status, examine("server").found) == ("ok", "2.10.0, built for CUDA 12.8")
 
 
 def test_a_checkout_of_torch_is_not_imported(examine: Examine, folder: Path) -> None:
-    """A whole torch in the working directory is reported as unchecked, neither as ok nor as broken."""
+    """If the working directory contains a whole torch package, the check is "unknown" and explains that this
+    torch was not run."""
     fake_torch(folder, WORKING)
     one = examine()
     assert (one.status, one.reason) == (
@@ -99,7 +106,8 @@ def test_a_checkout_of_torch_is_not_imported(examine: Examine, folder: Path) -> 
 def test_a_file_that_hides_a_module_that_torch_needs(
     examine: Examine, folder: Path, name: str, what: str
 ) -> None:
-    """The file is named, with the fix."""
+    """If a file in the working directory hides a module that torch needs, the warning names the file and the
+    module."""
     mark = leaves_a_mark(folder, name)
     one = examine()
     assert (one.status, one.reason) == ("warning", f"{name}.py in {folder} hides {what}.")
@@ -107,7 +115,8 @@ def test_a_file_that_hides_a_module_that_torch_needs(
 
 
 def test_the_environments_own_folder_stays(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """A user who works in site-packages needs it on the path."""
+    """If the working directory is the environment's library folder, that folder stays on the probe's path;
+    any other working directory is removed."""
     monkeypatch.chdir(os.path.dirname(os.__file__))
     path = ["", os.path.dirname(os.__file__), "/elsewhere"]
     assert without_working_directory(path) == path[1:]

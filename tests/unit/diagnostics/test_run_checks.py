@@ -1,4 +1,5 @@
-"""Runs with real probe processes: a torch that raises, crashes, hangs or works, and a stand-in for NVML."""
+"""Tests of diagnoses by real probe processes, with a fake torch that raises, crashes, hangs or works, and an
+NVML stand-in."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ LIBCUDNN = "libcudnn.so.9: cannot open shared object file: No such file or direc
 
 
 class FakeEnvironment:
-    """An environment with a fake torch, on a machine with its own files and driver."""
+    """An environment with a fake torch on a simulated machine: an NVML stand-in and a file system root with
+    device files."""
 
     def __init__(self, folder: Path, standin: Standin) -> None:
         self.folder = folder
@@ -41,7 +43,7 @@ class FakeEnvironment:
         self.path = [str(folder / "site"), *sys.path]
 
     def torch(self, body: str, **results: str | None) -> None:
-        """Make the package that ``import torch`` finds."""
+        """Create the package that ``import torch`` finds."""
         fake_torch(self.folder / "site", body, **results)  # type: ignore[arg-type]
 
     @property
@@ -54,19 +56,20 @@ class FakeEnvironment:
 
 @pytest.fixture
 def fake(tmp_path: Path, library: Path) -> Iterator[FakeEnvironment]:
-    """A machine with two H200s and a working driver."""
+    """A simulated machine with two H200s and a working driver."""
     standin = Standin(library, tmp_path / "driver", "gpus=2\ndriver=580.95.05")
     yield FakeEnvironment(tmp_path, standin)
     standin.scenario()
 
 
 def links(doctor: Diagnosis) -> dict[str, Check]:
-    """Return the checks by id."""
+    """Return a diagnosis's checks by id."""
     return {check.id: check for check in doctor.links}
 
 
 def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -> None:
-    """Versions are torch's, the driver's are NVML's and CUDA's; what libraries print is ignored."""
+    """On a working machine, every check shows the value that torch, CUDA or NVML returned, and nothing is
+    broken."""
     build_libcuda(fake.standin.folder)
     fake.torch(WORKING)
     found = links(fake.examine())
@@ -91,7 +94,8 @@ def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -
 
 
 def test_a_torch_without_cudnn(fake: FakeEnvironment) -> None:
-    """If `import torch` raises, the missing library's check is named, and the checks below it still run."""
+    """If `import torch` fails for lack of cuDNN, the cuDNN check names the missing library, and the later
+    checks still run."""
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
     found = links(fake.examine())
     assert found["torch"].found == "2.10.0, which can't be imported"
@@ -105,7 +109,8 @@ def test_a_torch_without_cudnn(fake: FakeEnvironment) -> None:
 
 
 def test_libcuda_in_the_library_path_is_no_issue(fake: FakeEnvironment) -> None:
-    """libcuda in the library path is how some containers provide it: removing it would hide the GPU."""
+    """The doctor never recommends removing libcuda's folder from LD_LIBRARY_PATH, because some containers
+    provide the driver that way."""
     build_libcuda(fake.standin.folder)
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
     remedy = links(fake.examine())["torch"].remedy
@@ -114,7 +119,7 @@ def test_libcuda_in_the_library_path_is_no_issue(fake: FakeEnvironment) -> None:
 
 
 def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
-    """A segmentation fault in the import ends the probe, not the doctor."""
+    """A segmentation fault in `import torch` ends only the probe process, and the diagnosis reports it."""
     fake.torch("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     found = links(fake.examine())
     assert found["torch"].reason == "'import torch' crashes Python (SIGSEGV)."
@@ -122,7 +127,7 @@ def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
 
 
 def test_a_torch_that_hangs(fake: FakeEnvironment) -> None:
-    """After the timeout the diagnosis has what is known without it."""
+    """If `import torch` hangs, the diagnosis still contains the driver's version after the timeout."""
     fake.torch("import time; time.sleep(600)")
     found = links(fake.examine(timeout_s=3.0))
     assert found["torch"].reason == "'import torch' did not finish within 3 s."
@@ -130,7 +135,7 @@ def test_a_torch_that_hangs(fake: FakeEnvironment) -> None:
 
 
 def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
-    """If NVML does not return, torch is still checked."""
+    """If NVML hangs, the driver check reports that, and torch is still checked."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=hang")
     found = links(fake.examine(timeout_s=4.0))
@@ -139,7 +144,8 @@ def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
 
 
 def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> None:
-    """NVML's error 18 is shown with the version of the module that is still loaded."""
+    """If NVML returns error 18, the driver check shows the version of the kernel module that is still
+    loaded."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=error 18")
     version = fake.root / "proc/driver/nvidia/version"
@@ -154,7 +160,7 @@ def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> N
 
 
 def test_cuda_that_does_not_start(fake: FakeEnvironment) -> None:
-    """The error of CUDA's driver library is shown with its text."""
+    """If cuInit fails, the GPU check shows the text and code of CUDA's error."""
     build_libcuda(fake.standin.folder)
     fake.torch(WORKING)
     fake.variables["FAKE_CUINIT"] = "719"
@@ -164,12 +170,13 @@ def test_cuda_that_does_not_start(fake: FakeEnvironment) -> None:
 
 
 NAMES = {"json", "queue", "random", "select", "signal", "subprocess", "token", "types", "ast", "inspect"}
-"""Standard modules that a user's file can hide, if the interpreter does not have them built in."""
+"""Standard modules that a user's file can hide, unless the interpreter has them built in."""
 
 
 @pytest.mark.parametrize("name", sorted(NAMES - {*sys.builtin_module_names}))
 def test_users_files_named_like_standard_modules_do_no_harm(fake: FakeEnvironment, name: str) -> None:
-    """A json.py first on the path may break the notebook, but not the probe; it is reported."""
+    """A user's file such as json.py, first on the path, does not break the probe and is reported as a
+    warning."""
     user = fake.folder / "user"
     user.mkdir()
     (user / f"{name}.py").write_text("raise RuntimeError('the user has a file of that name')\n")
@@ -182,7 +189,8 @@ def test_users_files_named_like_standard_modules_do_no_harm(fake: FakeEnvironmen
 
 
 def test_a_users_file_that_breaks_the_import(fake: FakeEnvironment) -> None:
-    """Torch imports the file as it would in the notebook, so the fix is to rename it."""
+    """If a user's file hides a standard module that torch imports, the PyTorch check is broken, and the fix
+    is to rename the file."""
     user = fake.folder / "user"
     user.mkdir()
     (user / "calendar.py").write_text("mine = True\n")
@@ -196,7 +204,8 @@ def test_a_users_file_that_breaks_the_import(fake: FakeEnvironment) -> None:
 
 
 def test_permissions_of_device_files(fake: FakeEnvironment) -> None:
-    """A file that this user may not use is named, unless the user is root."""
+    """A device file that the user may not open is reported with its permissions; root may open every device
+    file."""
     (fake.root / "dev/nvidia1").chmod(0)
     found = links(fake.examine(timeout_s=20.0))["device_files"]
     expected = (
@@ -208,7 +217,7 @@ def test_permissions_of_device_files(fake: FakeEnvironment) -> None:
 
 
 def test_a_missing_interpreter(fake: FakeEnvironment) -> None:
-    """Without an interpreter nothing can be probed, and the checks are unknown."""
+    """If the environment's interpreter is missing, the driver check is "unknown"."""
     nowhere = ProbeEnvironment("/nowhere/python", fake.path, fake.variables)
     found = links(run_checks(Target("shell", "0.1.0", nowhere, root=fake.root)))
     assert found["driver"].status == "unknown"
@@ -218,7 +227,8 @@ def test_a_missing_interpreter(fake: FakeEnvironment) -> None:
 
 
 def test_a_run_in_a_subprocess_returns_the_diagnosis(fake: FakeEnvironment) -> None:
-    """Kernel and server get the diagnosis that the command prints."""
+    """`run_in_subprocess()` returns a diagnosis that takes the notebook's loaded torch and cuDNN setting into
+    account."""
     fake.torch(WORKING)
     doctor = isolated_run.run_in_subprocess(
         "kernel", "0.1.0", fake.environment, notebook=NotebookState("2.9.0", cudnn_off=True)
@@ -230,8 +240,8 @@ def test_a_run_in_a_subprocess_returns_the_diagnosis(fake: FakeEnvironment) -> N
 
 
 def test_a_run_that_fails_raises(fake: FakeEnvironment) -> None:
-    """An environment without gpuwidget's requirements, or without Python, raises an error and does not
-    hang."""
+    """If the interpreter or gpuwidget's requirements are missing, `run_in_subprocess()` raises DoctorError
+    and does not hang."""
     nowhere = ProbeEnvironment("/nowhere/python", fake.path, fake.variables)
     with pytest.raises(DoctorError, match="No such file or directory"):
         isolated_run.run_in_subprocess("kernel", "0.1.0", nowhere)
@@ -244,13 +254,14 @@ def test_a_run_that_fails_raises(fake: FakeEnvironment) -> None:
     "values", [None, [], {}, {"schema": 1}, {"schema": 1, "links": [{}]}, {"schema": 2, "links": []}]
 )
 def test_invalid_diagnoses_are_rejected(values: object) -> None:
-    """A file of something else, or of another version, is rejected."""
+    """`parse_diagnosis()` raises DoctorError for values that are not a diagnosis or have another schema
+    version."""
     with pytest.raises(DoctorError):
         isolated_run.parse_diagnosis(values)
 
 
 def test_killing_a_probe_kills_its_children(tmp_path: Path) -> None:
-    """Nothing of an interrupted run continues in the background."""
+    """When a probe times out, its child processes are killed too."""
     (tmp_path / "parent_of_one.py").write_text(
         "import subprocess, sys\n"
         "from gpuwidget.diagnostics.probe_process import send\n"
@@ -271,7 +282,7 @@ def test_killing_a_probe_kills_its_children(tmp_path: Path) -> None:
 
 
 def test_a_probe_ends_with_its_parent(tmp_path: Path) -> None:
-    """A kernel that is killed meanwhile leaves neither the run nor its processes behind."""
+    """When the process that started a probe is killed, the probe and its child processes end too."""
     gate = tmp_path / "gate"
     (tmp_path / "looks_long.py").write_text(
         "import os, subprocess, sys, time\n"
@@ -301,7 +312,8 @@ def test_a_probe_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An LD_LIBRARY_PATH set in a cell has no effect on that process, so the probes must not use it."""
+    """A probe ignores an LD_LIBRARY_PATH that was set in a cell, since the kernel's own loader ignores it
+    too; other variables are passed on."""
     monkeypatch.setenv("LD_LIBRARY_PATH", "/set/in/a/cell")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     variables = ProbeEnvironment.current().variables
@@ -310,7 +322,8 @@ def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pyt
 
 
 def test_a_probe_has_low_priority(fake: FakeEnvironment) -> None:
-    """A probe is killed first when memory runs out, has a lower priority than cells, and leaves no core."""
+    """A probe is the first process that the kernel kills when memory runs out, has a nice value of at least
+    10, and writes no core file."""
     fake.torch(
         "import os, resource\n"
         "text = open('/proc/self/oom_score_adj').read().strip()\n"
@@ -320,7 +333,7 @@ def test_a_probe_has_low_priority(fake: FakeEnvironment) -> None:
 
 
 def test_how_a_probe_ended(tmp_path: Path) -> None:
-    """A probe that ends by itself, with an exit status or by a signal: what it sent before counts."""
+    """A probe's result contains its exit status or signal, and every value that it sent before it ended."""
     (tmp_path / "ends.py").write_text(
         "import os, sys\n"
         "from gpuwidget.diagnostics.probe_process import send\n"
@@ -344,7 +357,8 @@ def test_how_a_probe_ended(tmp_path: Path) -> None:
 
 
 def test_a_probe_that_prints_endlessly_uses_no_memory(tmp_path: Path) -> None:
-    """What a user's file prints for a minute is not stored; messages still count."""
+    """Output that a user's file prints in a probe is discarded, while the probe's messages are still
+    received."""
     (tmp_path / "prints.py").write_text(
         "import os\n"
         "from gpuwidget.diagnostics.probe_process import send\n"
@@ -367,7 +381,7 @@ def test_a_probe_that_prints_endlessly_uses_no_memory(tmp_path: Path) -> None:
 
 
 def test_the_last_stderr_line_of_a_failed_probe(tmp_path: Path) -> None:
-    """The exception, or what the C library wrote, is part of the result."""
+    """The result of a failed probe contains the last line of its stderr, such as the exception."""
     (tmp_path / "fails.py").write_text(
         "import os, sys\n"
         "def main(path):\n"

@@ -1,4 +1,4 @@
-"""Steps of the probes that hang, crash or raise: each is reported by its name."""
+"""Tests of probe steps that hang, crash or raise an exception: the diagnosis names every such step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = {step: name for steps in (torch_probe.STEPS, cuda_probe.STEPS) for step,
 
 
 def told_until(probe: str, step: str) -> dict[str, Any]:
-    """What a probe sent before it stopped at a step."""
+    """Return the values that a probe has sent when it stops at a step."""
     steps, values = (torch_probe.STEPS, TORCH) if probe == "torch_result" else (cuda_probe.STEPS, CUDA)
     if probe not in ("torch_result", "cuda_result"):
         return {"step": step}
@@ -45,7 +45,7 @@ def told_until(probe: str, step: str) -> dict[str, Any]:
 
 
 def everything_said(doctor: Diagnosis) -> str:
-    """Return all reasons, including those in the evidence."""
+    """Return all reasons, fixes and evidence of a diagnosis as one text."""
     return "\n".join(
         text for one in doctor.links for text in (one.reason or "", one.remedy or "", *one.evidence.values())
     )
@@ -54,7 +54,7 @@ def everything_said(doctor: Diagnosis) -> str:
 @pytest.mark.parametrize("ending", ["hung", "crashed", "ended", "not started"])
 @pytest.mark.parametrize(("probe", "step"), STEPS)
 def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending: Ending) -> None:
-    """Whichever step a probe stops at, the doctor names it, and does not report that all was found."""
+    """If a probe stops at a step, the diagnosis names the step and is not "ok"."""
     how = {"crashed": "SIGSEGV", "not started": "No such file"}.get(ending, "")
     values = {} if ending == "not started" else told_until(probe, step)
     changes: dict[str, Any] = {probe: ProbeResult(ending, how, values, 9.0 if ending == "hung" else 0.0)}
@@ -73,7 +73,7 @@ def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending:
 
 @pytest.mark.parametrize("probe", ["nvml_result", "files_result"])
 def test_unfinished_steps_on_a_server_without_torch(probe: str) -> None:
-    """Unfinished steps are reported even if most checks are skipped."""
+    """On a server without torch, where most checks are skipped, an unfinished step is still reported."""
     one = results(place="server", **NOT_INSTALLED)
     changed: dict[str, Any] = {probe: ProbeResult("crashed", "SIGSEGV", {"step": "odd"})}
     doctor = diagnose(replace(one, **changed))
@@ -83,14 +83,14 @@ def test_unfinished_steps_on_a_server_without_torch(probe: str) -> None:
 
 
 def test_all_steps_finished() -> None:
-    """The sentence is there only if every step has its result."""
+    """If every step has finished and no check has an issue, the summary is "All links were found"."""
     doctor = diagnose(results())
     assert (doctor.summary, doctor.unfinished, doctor.ok) == (ALL_FOUND, (), True)
 
 
 @pytest.mark.parametrize("step", [step for step in torch_probe.STEPS if step not in ("import", "libraries")])
 def test_every_step_that_raises_is_named(step: str) -> None:
-    """The exception of a step is in its check, which is not ok."""
+    """If a step raises an exception, its check contains the exception and is not "ok"."""
     which, name = torch_probe.STEPS[step]
     doctor = diagnose(results(torch={step: None, f"{step}_error": "RuntimeError: odd"}))
     one = next(one for one in doctor.links if one.id == which)
@@ -103,7 +103,8 @@ def test_every_step_that_raises_is_named(step: str) -> None:
 
 
 def test_steps_that_were_not_reached_are_unknown() -> None:
-    """Checks whose steps come after one that hangs are unknown, with the reason."""
+    """If a step hangs, the checks of the later steps are "unknown", and their reason names the step that
+    hung."""
     values = {**told_until("torch_result", "distributed")}
     one = replace(results(), torch_result=ProbeResult("hung", "", values, 9.0))
     assert check_of("nccl", one).reason == "torch.distributed.is_available() did not return within 9 s."
@@ -116,7 +117,8 @@ def test_steps_that_were_not_reached_are_unknown() -> None:
 
 
 def test_an_import_that_takes_long_is_not_called_broken() -> None:
-    """A cold network disk takes that long too: the import is unknown, and so is all that depends on it."""
+    """If `import torch` times out, which a slow network disk can cause, no check is "broken", and torch is
+    "unknown"."""
     values = told_until("torch_result", "import")
     one = replace(results(), torch_result=ProbeResult("hung", "", values, 15.0))
     doctor = diagnose(one)
@@ -126,7 +128,8 @@ def test_an_import_that_takes_long_is_not_called_broken() -> None:
 
 
 def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
-    """After a slow import the step in which the time ran out is not reported as broken."""
+    """If the time runs out soon after a step begins, because earlier steps were slow, the step's check is
+    "unknown", not "broken"."""
     one = replace(
         results(), torch_result=ProbeResult("hung", "", told_until("torch_result", "available"), 0.4)
     )
@@ -137,7 +140,7 @@ def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
 
 
 def test_the_run_ends_within_20_seconds() -> None:
-    """The probes have one deadline together, before that of the process that runs them."""
+    """All probes share one deadline, which comes before that of the process that runs them."""
     assert target.PROBE_TIMEOUT_S + probe_process._KILL_TIMEOUT_S < target.RUN_TIMEOUT_S
     assert target.RUN_TIMEOUT_S + probe_process._KILL_TIMEOUT_S <= 20.0
 
@@ -147,7 +150,7 @@ def test_the_run_ends_within_20_seconds() -> None:
 
 @pytest.fixture
 def environment(tmp_path: Path, library: Path) -> ProbeEnvironment:
-    """An environment with a working torch, driver and CUDA library."""
+    """An environment with a fake torch, an NVML stand-in and a fake libcuda, all of which work."""
     standin = Standin(library, tmp_path / "driver", "gpus=2\ndriver=580.95.05")
     build_libcuda(standin.folder)
     fake_torch(tmp_path / "site", WORKING)
@@ -157,7 +160,7 @@ def environment(tmp_path: Path, library: Path) -> ProbeEnvironment:
 
 @pytest.mark.parametrize("probe", [torch_probe, cuda_probe])
 def test_each_step_is_announced_before_it_begins(probe: Any, environment: ProbeEnvironment) -> None:
-    """The table of step names has the steps that the probe takes, in their order."""
+    """A probe sends the names of its steps in the order of its table STEPS."""
     child = ProbeProcess(probe.__name__, environment)
     assert child.wait(time.monotonic() + 60.0).unfinished is None
     result = [json.loads(line.removeprefix(probe_process._MARK)) for line in child._messages]
@@ -165,7 +168,8 @@ def test_each_step_is_announced_before_it_begins(probe: Any, environment: ProbeE
 
 
 def test_cuda_that_hangs_is_a_broken_driver(tmp_path: Path, environment: ProbeEnvironment) -> None:
-    """In torch 2.13, querying cuDNN's version starts CUDA: both steps are named, and the rest is known."""
+    """If cuInit hangs, the driver is "broken", every unfinished step is named, and the results of the
+    finished steps are kept."""
     hanging = WORKING.replace("version=lambda: 91002", "version=lambda: __import__('time').sleep(600)")
     (tmp_path / "site/torch/__init__.py").write_text(hanging)
     hung = replace(environment, variables={**environment.variables, "FAKE_CUINIT": "hang"})

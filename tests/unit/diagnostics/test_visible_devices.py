@@ -1,4 +1,5 @@
-"""How CUDA reads CUDA_VISIBLE_DEVICES, which drivers support which CUDA, and versions."""
+"""Tests of the parsing of CUDA_VISIBLE_DEVICES, of the choice of a torch build for a driver, and of version
+formats."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ KNOWN = NameableDevices(GPUS, SLICES)
 def test_from_the_left_up_to_the_first_that_is_none(
     value: str, named: tuple[str, ...], bad: str | None, why: str | None
 ) -> None:
-    """Which entries count, which one ends the list, and why."""
+    """CUDA_VISIBLE_DEVICES is read from the left up to the first invalid entry; that entry is returned with
+    the reason why it is invalid."""
     assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, bad, why)
 
 
@@ -70,7 +72,8 @@ def test_from_the_left_up_to_the_first_that_is_none(
     ],
 )
 def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
-    """NVIDIA's minimum driver for each CUDA; a CUDA that is not in the table needs no newer driver."""
+    """A driver is too old if it is below NVIDIA's minimum for the CUDA version; for a CUDA version that is
+    not in the table, no driver is too old."""
     assert cuda_versions.driver_too_old(driver, cuda) is old
 
 
@@ -104,7 +107,8 @@ def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
 def test_the_build_for_a_driver_and_its_gpus(
     driver: str | None, capabilities: list[str], wheel: str | None
 ) -> None:
-    """A build for this driver with code for every GPU; None if there is none."""
+    """`torch_wheel()` returns a build that the driver supports and that has code for all GPUs, or else for
+    the newest; None if there is none."""
     assert cuda_versions.torch_wheel(driver, capabilities) == wheel
 
 
@@ -120,18 +124,21 @@ def test_the_build_for_a_driver_and_its_gpus(
     ],
 )
 def test_the_build_for_arm(driver: str, capabilities: list[str], wheel: str | None) -> None:
-    """On ARM there are fewer GPUs, and no CUDA 11.8."""
+    """On ARM, `torch_wheel()` never returns a build for CUDA 11.8 or for GPUs that the ARM builds do not
+    support."""
     assert cuda_versions.torch_wheel(driver, capabilities, arm=True) == wheel
 
 
 def test_the_last_pytorch_of_a_build() -> None:
-    """A build that new versions still have has no last version."""
+    """`wheel_last_torch()` returns the last torch version with a build, or None if new versions still have
+    it."""
     last = {wheel: cuda_versions.wheel_last_torch(wheel) for wheel in ("cu130", "cu126", "cu128", "cu118")}
     assert last == {"cu130": None, "cu126": "2.14", "cu128": "2.11", "cu118": "2.7"}
 
 
 def test_versions() -> None:
-    """Version texts and the numbers of CUDA and cuDNN."""
+    """Version texts are parsed into tuples, and the version numbers of CUDA and cuDNN are formatted as
+    text."""
     assert version_tuple("580.159.04-beta") == (580, 159, 4)
     assert version_tuple("unknown") == ()
     assert [format_cudnn_version(number) for number in (91002, 90100, 8902)] == ["9.10.2", "9.1.0", "8.9.2"]

@@ -1,4 +1,4 @@
-"""The distribution's declarations: the packages that it imports, with tested floors, and its metadata."""
+"""Tests of the declared dependencies, their tested minimum versions, and the distribution's metadata."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from tools.build_hook import add_urls
 from tools.metadata_hook import project_urls
 
 OPTIONAL = {
-    "model/flat_metrics.py": {"pandas"},  # to_frame() alone, for users who work with pandas
-    "diagnostics/torch_probe.py": {"torch"},  # the doctor imports the user's torch in a child process
-    "benchmarks/launch_bound_loads.py": {"transformers"},  # on a GPU machine that has it
+    "model/flat_metrics.py": {"pandas"},  # only for to_frame(), for users who have pandas
+    "diagnostics/torch_probe.py": {"torch"},  # the doctor's probe process imports the user's torch
+    "benchmarks/launch_bound_loads.py": {"transformers"},  # only for benchmarks on a GPU machine that has it
 }
-"""Imports of packages that a user may not have, by module."""
+"""For each module, the packages that it imports although a user may not have them."""
 NOT_IMPORTED = {
-    "ipykernel",  # runs the magics: found in the shell, never imported
-    "six",  # bqplot 0.12 imports it and does not declare it
+    "ipykernel",  # runs the magics: they use the shell's kernel without importing ipykernel
+    "six",  # bqplot 0.12 imports it without declaring it
     "jupyterlab",  # shows the labextension
 }
-"""Declared packages that no module imports, with the reason."""
+"""Declared packages that no module of gpuwidget imports, with the reason for declaring them."""
 
 
 def metadata(root: Path = ROOT) -> ProjectMetadata[Any]:
-    """The metadata of pyproject.toml as the build backend reads it."""
+    """Return the metadata of pyproject.toml as the build backend reads it."""
     return ProjectMetadata(str(root), PluginManager())
 
 
@@ -56,7 +56,7 @@ DISTRIBUTIONS = packages_distributions()
 
 
 def undeclared(path: Path, declared: set[str], ours: Iterable[str] = ()) -> set[str]:
-    """Return the packages that a module imports and that belong to none of the ``declared`` distributions."""
+    """Return the packages that a module imports and that no distribution in ``declared`` provides."""
     return {
         name
         for name in imported_by(path).difference(ours)
@@ -65,8 +65,8 @@ def undeclared(path: Path, declared: set[str], ours: Iterable[str] = ()) -> set[
 
 
 def test_every_import_is_declared_where_it_is_needed() -> None:
-    """Installing gpuwidget installs everything that it imports; the extra `lab` adds all for the server
-    part."""
+    """Installing gpuwidget installs every package that it imports; the extra `lab` adds those of the server
+    extension."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         module = path.relative_to(PACKAGE).as_posix()
@@ -78,7 +78,8 @@ def test_every_import_is_declared_where_it_is_needed() -> None:
 
 
 def test_every_import_of_a_contributors_tool_is_declared() -> None:
-    """What tests, tools and benchmarks import is installed with the group `dev` and the extras."""
+    """The dependency group `dev` and the extras install every package that tests, tools and benchmarks
+    import."""
     folders = [ROOT / name for name in ("benchmarks", "tests", "tools")]
     modules = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     ours = {"benchmarks", "tests", "tools", *(path.stem for path in modules)}
@@ -93,7 +94,7 @@ def test_every_import_of_a_contributors_tool_is_declared() -> None:
 
 
 def test_every_declared_package_is_needed() -> None:
-    """A declared package is imported, or there is a reason why not."""
+    """Every declared package is imported by gpuwidget or listed in NOT_IMPORTED."""
     imported = {
         canonicalize_name(one)
         for path in PACKAGE.rglob("*.py")
@@ -113,7 +114,8 @@ def test_every_declared_package_is_needed() -> None:
     ids=["core", "lab", "notebook"],
 )
 def test_floors_are_tested(requirements: list[str], pins: str) -> None:
-    """Each floor is the version in the tests with the oldest packages, and nothing has a cap."""
+    """Each declared minimum version is the one that the tests with the oldest packages install, and no
+    dependency has a maximum version."""
     lines = (ROOT / "requirements" / pins).read_text(encoding="utf-8").splitlines()
     pinned: dict[str, set[str]] = {}
     for pin in (Requirement(line) for line in lines if line and not line.startswith("#")):
@@ -132,7 +134,8 @@ def test_floors_are_tested(requirements: list[str], pins: str) -> None:
 
 
 def test_classifiers_are_valid() -> None:
-    """A package index accepts the upload, and JupyterLab's extension manager lists the extension."""
+    """The classifiers are valid for a package index, and contain those by which JupyterLab's extension
+    manager finds extensions."""
     declared = set(metadata().core.classifiers)
     assert declared - classifiers == set()
     assert {
@@ -159,7 +162,8 @@ URLS = {
 
 @pytest.mark.parametrize(("setting", "urls"), [("", {}), (ADDRESS, URLS), (f"{ADDRESS}/", URLS)])
 def test_all_urls_derive_from_one_setting(tmp_path: Path, setting: str, urls: dict[str, str]) -> None:
-    """With the project's address set every URL is there; without one there is none."""
+    """If the project's address is set in pyproject.toml, all project URLs derive from it; if it is empty,
+    there are none."""
     for name in ("README.md", "LICENSE", "gpuwidget/version.py", "tools/metadata_hook.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -178,13 +182,13 @@ def test_all_urls_derive_from_one_setting(tmp_path: Path, setting: str, urls: di
 
 
 def test_an_invalid_address() -> None:
-    """A typing error in the setting fails the build."""
+    """If the project's address is not an https URL, the build fails with an error."""
     with pytest.raises(ValueError, match="must be an https address, not 'owner/name'"):
         project_urls("owner/name")
 
 
 def test_the_labextension_has_the_same_urls(tmp_path: Path) -> None:
-    """JupyterLab's extension manager links to the same address, and to none while there is none."""
+    """The build adds the project's URLs to package.json, and leaves the file unchanged if there are none."""
     package = tmp_path / "package.json"
     package.write_text('{"name": "jupyterlab-gpuwidget"}')
     add_urls(package, {})
@@ -199,6 +203,6 @@ def test_the_labextension_has_the_same_urls(tmp_path: Path) -> None:
 
 
 def test_no_other_file_repeats_the_address() -> None:
-    """package.json leaves the project's URLs to the build."""
+    """The sources' package.json contains no project URLs, because the build adds them."""
     package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
     assert {"homepage", "repository", "bugs"} & set(package) == set()

@@ -1,4 +1,5 @@
-"""Cost of imports for the user, the one package for each outside package, and the layers."""
+"""Tests of which packages an import loads, which module imports which package, and the layers between
+gpuwidget's packages."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ PACKAGE = ROOT / "gpuwidget"
 HOMES = {
     "__init__.py": {"IPython"},
     "diagnostics/packages.py": {"packaging"},
-    "diagnostics/torch_probe.py": {"numpy", "torch"},  # in a child, for the doctor
+    "diagnostics/torch_probe.py": {"numpy", "torch"},  # in the doctor's probe process
     "kernel/live/dashboard_widgets.py": {"ipywidgets"},
     "kernel/live/live_chart.py": {"bqplot", "ipywidgets"},
     "kernel/live/chart_layout.py": {"numpy"},
@@ -39,7 +40,8 @@ HOMES = {
     "sources/nvml.py": {"pynvml"},
     "sources/nvml_diagnostics.py": {"pynvml"},
 }
-"""Every module that imports an outside package, lazily and for annotations included."""
+"""For each module, the outside packages that it imports, including lazy imports and imports for
+annotations."""
 
 HEAVY = {
     *(
@@ -57,7 +59,7 @@ HEAVY = {
 
 
 def imported_by(path: Path) -> set[str]:
-    """Return the outside packages that a module names in an import statement or in import_module."""
+    """Return the outside packages that a module imports, by an import statement or by import_module."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -71,21 +73,21 @@ def imported_by(path: Path) -> set[str]:
 
 
 def loaded_after(statement: str) -> set[str]:
-    """Return the top-level modules in a fresh interpreter after ``statement``."""
+    """Return the top-level modules that a new interpreter has loaded after running ``statement``."""
     program = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return {name.partition(".")[0] for name in json.loads(done.stdout)}
 
 
 def test_importing_loads_no_other_package() -> None:
-    """``import gpuwidget`` loads only itself and the standard library."""
+    """``import gpuwidget`` loads only gpuwidget and the standard library."""
     added = loaded_after("import gpuwidget") - loaded_after("pass")
     assert added - sys.stdlib_module_names == {"gpuwidget"}
     assert added & HEAVY == set()
 
 
 def test_each_outside_package_is_imported_in_one_place() -> None:
-    """No module imports an outside package of another's, not even inside a function."""
+    """Each module imports exactly the outside packages that HOMES lists for it, even inside functions."""
     found = {
         path.relative_to(PACKAGE).as_posix(): packages
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -95,7 +97,7 @@ def test_each_outside_package_is_imported_in_one_place() -> None:
 
 
 def test_layers_hold() -> None:
-    """Each package imports only from lower layers, and no two import each other."""
+    """Every package of gpuwidget imports only from lower layers, and there are no import cycles."""
     program = "import sys, importlinter.cli as c; sys.exit(c.lint_imports(is_debug_mode=True))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
@@ -104,7 +106,7 @@ def test_layers_hold() -> None:
 
 
 def test_public_names() -> None:
-    """gpuwidget exports what its documentation lists, and nothing else."""
+    """gpuwidget exports exactly the names that its documentation lists."""
     documented = {
         "__version__",
         "compare",
@@ -126,7 +128,7 @@ def test_public_names() -> None:
 
 
 def test_every_test_states_its_promise() -> None:
-    """A failing test says in words what a user can no longer rely on."""
+    """Every test has a docstring, so that a failure tells what a user can no longer rely on."""
     silent = [
         f"{path.relative_to(TESTS)}: {node.name}"
         for path in sorted(TESTS.rglob("test_*.py"))

@@ -1,4 +1,4 @@
-"""requirements/lock.txt: every supported Python can install every package that is pinned for it."""
+"""Tests that every supported Python can install the packages pinned for it in requirements/lock.txt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tools import lock
 ROOT = Path(__file__).parents[3]
 LOCK = ROOT / "requirements" / "lock.txt"
 PYTHONS = ("3.10.0", "3.11.0", "3.11.2", "3.12.0", "3.13.0", "3.14.0")
-"""The first release of each minor version, and Debian 12's: packages may ask for a later patch release."""
+"""The first release of each supported minor version, and Debian 12's release, because a package may require a
+later patch release."""
 OF_TORCH = re.compile(r"(torch|triton|cuda-.+|nvidia-(?!ml-py).+)==")
 
 
@@ -25,7 +26,7 @@ def requirements(text: str) -> set[str]:
 
 
 def resolve(python: str) -> set[str]:
-    """Resolve pyproject.toml, torch's pin and the lock together for one Python on Linux; return the pins."""
+    """Resolve pyproject.toml, the Makefile's torch and the lock for one Python on Linux; return the pins."""
     torch = re.search(r"^TORCH_PACKAGE := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert torch is not None
     done = subprocess.run(
@@ -49,14 +50,15 @@ def resolve(python: str) -> set[str]:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_every_python_has_a_wheel_of_every_pin(python: str) -> None:
-    """The lock is complete: with torch's CUDA libraries, everything that is resolved is pinned."""
+    """For every supported Python, the lock pins every package except torch and its CUDA libraries."""
     resolved = resolve(python)
     left_out = {pin for pin in resolved if OF_TORCH.match(pin)}
     assert resolved - left_out - requirements(LOCK.read_text()) == set()
 
 
 def test_every_pin_has_hashes_and_no_index() -> None:
-    """pip verifies each package, and uses the index that the user has configured."""
+    """Every pin in the lock has a hash that pip verifies, and the lock names no package index, so pip uses
+    the configured one."""
     text = LOCK.read_text()
     entries = re.split(r"\n(?=\S)", text.removeprefix(lock.HEADER))
     assert [entry for entry in entries if not re.search(r"\n +--hash=sha256:[0-9a-f]{64}", entry)] == []
@@ -64,7 +66,8 @@ def test_every_pin_has_hashes_and_no_index() -> None:
 
 
 def test_torch_is_left_out_of_the_lock_but_not_its_python_packages() -> None:
-    """Machines use different builds of torch, with different hashes; what each build needs is pinned."""
+    """`without_torch()` removes torch, triton and the CUDA libraries, which differ between machines, but
+    keeps torch's other dependencies."""
     resolved = (
         "filelock==4.2.11 ; python_full_version >= '3.11' \\\n    --hash=sha256:1\n"
         "nvidia-cublas==13.1.1.3 ; sys_platform == 'linux' \\\n    --hash=sha256:2\n"

@@ -1,4 +1,4 @@
-"""What is generated from the table of GPU metrics."""
+"""Tests of the files that tools/metrics.py generates from the table of GPU metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tools import metrics
 
 
 def test_generated_files_match_the_table() -> None:
-    """A metric that is in the table is in the dataclasses, the labextension and the docs."""
+    """Dataclasses, labextension and docs contain exactly the metrics of the table."""
     different = [path.name for path, text in metrics.generated() if path.read_text(encoding="utf-8") != text]
     assert different == []
 
@@ -17,7 +17,8 @@ def test_generated_files_match_the_table() -> None:
 def test_a_difference_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``make check`` fails where somebody forgot to generate, and names the command."""
+    """If a generated file does not match the table, ``make check`` fails and names the command that generates
+    it."""
     monkeypatch.setattr(metrics, "METRICS", METRICS[:-1])
     assert metrics.main(["--check"]) == 1
     assert (
@@ -27,7 +28,7 @@ def test_a_difference_is_reported(
 
 
 def test_each_metric_is_declared_once() -> None:
-    """Keys, names in recordings and exported names are unique."""
+    """Keys, recorded names and exported names of metrics are unique."""
     for names in (
         [metric.key for metric in METRICS],
         [metric.recorded.key for metric in METRICS if metric.recorded is not None],
@@ -37,5 +38,5 @@ def test_each_metric_is_declared_once() -> None:
 
 
 def test_each_chart_explains_its_metric() -> None:
-    """A metric that can be charted has a label and a sentence."""
+    """A metric has either both a label and a description for its chart, or neither."""
     assert [metric.key for metric in METRICS if bool(metric.label) != bool(metric.description)] == []

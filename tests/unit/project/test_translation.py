@@ -1,4 +1,4 @@
-"""Translations of the labextension: complete, up to date, and loadable by JupyterLab."""
+"""Tests that the labextension's translations are complete and up to date, and that JupyterLab loads them."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ NAMES = {
     *("CSV", "Core", "FP", "GPU", "Hz", "NCCL", "PCIe", "PyTorch", "TF", "Tensor"),
     *("benchmark", "cuDNN", "gpuwidget", "min", "torch"),
 }
-"""Strings that are the same in Chinese."""
+"""Words that stay the same in Chinese."""
 
 
 @pytest.fixture(scope="module")
 def strings() -> Any:
-    """The current catalogue of the sources."""
+    """The catalogue extracted from the current sources."""
     if not (translation.ROOT / "node_modules" / "typescript").exists():
         pytest.skip("the strings are found with Node and TypeScript: make test-typescript installs them")
     return translation.catalogue()
 
 
 def forms(value: Any) -> list[str]:
-    """A string, or its singular and plural."""
+    """Return a string as a list of one, or the list of its singular and plural."""
     return [value] if isinstance(value, str) else list(value)
 
 
 def test_the_catalogue_is_up_to_date(strings: Any) -> None:
-    """Every string that the labextension shows is in the catalogue that translators start from."""
+    """The translators' template contains every string that the labextension shows."""
     assert translation.TEMPLATE.read_text(encoding="utf-8") == translation.text_of(strings)
 
 
 @pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
 def test_a_language_is_complete(path: Path) -> None:
-    """Every string of the catalogue is translated, and there is no other."""
+    """Every language translates every string of the template, and contains no other string."""
     language = translation.read(path)
     wanted = {
         (message.id, message.context) for message in translation.read(translation.TEMPLATE) if message.id
@@ -57,7 +57,7 @@ def test_a_language_is_complete(path: Path) -> None:
 
 @pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
 def test_placeholders_are_in_every_language(path: Path) -> None:
-    """The placeholders of a sentence, `%1` and so on, and its commands are all in its translation."""
+    """A translation contains the same placeholders (`%1`), commands and units as its English sentence."""
     wrong = []
     for message in translation.read(path):
         if not message.id:
@@ -74,7 +74,7 @@ def test_placeholders_are_in_every_language(path: Path) -> None:
 
 
 def test_chinese_is_chinese() -> None:
-    """No sentence is left in English: strings without Chinese are names, values and units."""
+    """No Chinese translation is left in English, except for names, values and units."""
     left = [
         message.string
         for message in translation.read(
@@ -87,7 +87,7 @@ def test_chinese_is_chinese() -> None:
 
 
 def test_jupyterlab_loads_it() -> None:
-    """A JupyterLab server finds it by the entry point, with what it needs to choose a plural."""
+    """A JupyterLab server finds the Chinese translation by its entry point, with the rule for plurals."""
     translation.main(["--compile"])
     found, problems = get_installed_packages_locale("zh_CN")
     assert problems.strip() == ""

@@ -1,4 +1,4 @@
-"""The wheel as a user installs it, apart from the sources."""
+"""Tests of the wheel as a user installs it, without access to the sources."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder it is installed into."""
+    """The folder that the wheel is installed into."""
     target = tmp_path_factory.mktemp("installed")
     install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet"]
     subprocess.run([*install, "--target", str(target), str(wheel)], check=True)
@@ -56,20 +56,20 @@ def run(installed: Path, program: str) -> str:
 
 
 def metadata(wheel: Path) -> Message:
-    """The wheel's METADATA."""
+    """Return the wheel's METADATA."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         return Parser().parsestr(archive.read(name).decode())
 
 
 def test_it_imports_away_from_the_sources(installed: Path) -> None:
-    """The wheel alone is enough for ``import gpuwidget``."""
+    """``import gpuwidget`` works with only the wheel installed."""
     program = "import gpuwidget; print(gpuwidget.__version__, gpuwidget.__file__)"
     assert run(installed, program) == f"{gpuwidget.__version__} {installed / 'gpuwidget' / '__init__.py'}"
 
 
 def test_it_contains_the_recording(installed: Path) -> None:
-    """A machine without a GPU shows the four recorded H200s."""
+    """The wheel contains the recording of four H200s that a machine without a GPU can replay."""
     program = (
         "from gpuwidget.sources import open_source\n"
         "print([gpu.name for gpu in open_source('replay').open().gpus])"
@@ -78,7 +78,7 @@ def test_it_contains_the_recording(installed: Path) -> None:
 
 
 def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
-    """Every file of the package is in it, types and license included, and no test, note or tool."""
+    """The wheel contains every file of the package, its types and its license, but no test, note or tool."""
     tracked = subprocess.run(
         ["git", "ls-files", "gpuwidget"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
@@ -105,7 +105,8 @@ def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 def test_it_contains_the_notebooks(installed: Path, tmp_path: Path) -> None:
-    """``gpuwidget examples`` copies the notebooks of the sources' folder, without a second copy there."""
+    """The wheel contains the notebooks of the `notebooks` folder for ``gpuwidget examples``, without a second
+    copy in the sources."""
     program = (
         "from pathlib import Path; from gpuwidget.cli.examples import copy_notebooks\n"
         f"print(sorted(path.name for path in copy_notebooks(Path({str(tmp_path)!r}))))"
@@ -119,13 +120,13 @@ def test_it_contains_the_notebooks(installed: Path, tmp_path: Path) -> None:
 
 
 def test_it_contains_the_page_that_advice_links_to(installed: Path) -> None:
-    """``docs/advice.md``, which a card links to, is in gpuwidget's folder."""
+    """The wheel contains ``docs/advice.md``, to which a card's advice links."""
     page = (installed / "gpuwidget" / "docs" / "advice.md").read_text(encoding="utf-8")
     assert page == (ROOT / "docs" / "advice.md").read_text(encoding="utf-8")
 
 
 def test_it_contains_the_panel(wheel: Path) -> None:
-    """JupyterLab finds the panel without Node and without sources, and loads less than 100 kB of it."""
+    """The wheel contains the built labextension, with less than 100 kB of compressed JavaScript."""
     with zipfile.ZipFile(wheel) as archive:
         package = json.loads(archive.read(f"{DATA}/{LABEXTENSION}/package.json"))
         scripts = {
@@ -139,7 +140,7 @@ def test_it_contains_the_panel(wheel: Path) -> None:
 
 
 def test_installing_it_enables_the_server_extension(wheel: Path, installed: Path) -> None:
-    """``pip install`` alone: a Jupyter server of that environment reads the configuration."""
+    """Installing the wheel is enough to enable the server extension."""
     enabled = installed / "etc" / "jupyter" / "jupyter_server_config.d" / "gpuwidget.json"
     assert json.loads(enabled.read_text()) == {"ServerApp": {"jpserver_extensions": {"gpuwidget": True}}}
     program = (
@@ -151,7 +152,8 @@ def test_installing_it_enables_the_server_extension(wheel: Path, installed: Path
 
 
 def test_it_requires_no_jupyterlab_and_no_torch(wheel: Path) -> None:
-    """Installing it into a hosted notebook's image changes nothing there: those two are extras."""
+    """The wheel requires neither JupyterLab nor torch, so it changes neither in a hosted notebook's image;
+    both are extras."""
     told = metadata(wheel)
     required = [text for text in told.get_all("Requires-Dist") or [] if "extra ==" not in text]
     assert told["Requires-Python"] == ">=3.10"
@@ -171,7 +173,7 @@ def test_it_requires_no_jupyterlab_and_no_torch(wheel: Path) -> None:
 
 
 def test_package_indexes_and_jupyterlab_list_it(wheel: Path) -> None:
-    """The wheel has the classifiers and URLs of pyproject.toml: JupyterLab finds extensions by those."""
+    """The wheel contains pyproject.toml's classifiers, by which JupyterLab finds extensions, and its URLs."""
     told, declared = metadata(wheel), ProjectMetadata(str(ROOT), PluginManager()).core
     assert told.get_all("Classifier") == declared.classifiers
     assert "Framework :: Jupyter :: JupyterLab :: Extensions :: Prebuilt" in declared.classifiers
@@ -203,7 +205,7 @@ INDEX = (
     ("traitlets", "5.16.1", ()),
     ("traittypes", "0.2.3", ("traitlets>=4.2.2",)),
 )
-"""Return name, version and requirements in an index, as far as pip's choice depends on them."""
+"""Name, version and requirements of each package in a test index, as far as pip's choice depends on them."""
 OLD_IMAGE = {
     "ipykernel": "6.17.1",
     "ipython": "7.34.0",
@@ -215,7 +217,7 @@ OLD_IMAGE = {
     "six": "1.16.0",
     "traitlets": "5.7.1",
 }
-"""The image of a hosted notebook with ipywidgets 7."""
+"""Packages in the image of a hosted notebook with ipywidgets 7."""
 NEW_IMAGE = {
     "ipykernel": "6.30.1",
     "ipython": "8.37.0",
@@ -227,7 +229,7 @@ NEW_IMAGE = {
     "six": "1.16.0",
     "traitlets": "5.14.3",
 }
-"""One with ipywidgets 8."""
+"""Packages in the image of a hosted notebook with ipywidgets 8."""
 
 
 @pytest.mark.parametrize(
@@ -245,21 +247,23 @@ NEW_IMAGE = {
 def test_it_changes_no_package_of_an_image(
     wheel: Path, tmp_path: Path, image: dict[str, str], asked: list[str], installed: dict[str, str]
 ) -> None:
-    """pip keeps every package of a hosted image, and adds only what is missing there."""
+    """Installing the wheel into a hosted notebook's image adds missing packages and changes no installed
+    one."""
     added = {"nvidia-ml-py": "13.590.48", "traittypes": "0.2.3"}
     expected = {"jupyterlab-gpuwidget": gpuwidget.__version__} | added | installed
     assert would_install(wheel, tmp_path, image, asked) == expected
 
 
 def test_why_an_image_with_ipywidgets_7_needs_the_constraint(wheel: Path, tmp_path: Path) -> None:
-    """Without it pip installs the newest bqplot and with it ipywidgets 8: docs/install.md has the
-    constraint."""
+    """In an image with ipywidgets 7, pip upgrades ipywidgets unless bqplot is constrained, so docs/install.md
+    contains the constraint."""
     assert would_install(wheel, tmp_path, OLD_IMAGE, [])["ipywidgets"] == "8.1.9"
     assert "'bqplot<0.13'" in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 
 
 def would_install(wheel: Path, folder: Path, image: dict[str, str], asked: list[str]) -> dict[str, str]:
-    """Return name and version of what pip would install into an image with those packages."""
+    """Return the name and version of each package that pip would install into an image with those
+    packages."""
     index, environment, report = folder / "index", folder / "environment", folder / "report.json"
     index.mkdir()
     for name, version, needs in INDEX:
@@ -281,7 +285,8 @@ def would_install(wheel: Path, folder: Path, image: dict[str, str], asked: list[
 def _make_distribution(
     folder: Path, name: str, version: str, needs: tuple[str, ...], *, as_wheel: bool
 ) -> None:
-    """Create a distribution without code, as a wheel in ``folder`` or installed there."""
+    """Create a distribution without code: a wheel in ``folder``, or its metadata as if it were installed
+    there."""
     base = f"{name.replace('-', '_')}-{version}"
     requirements = "".join(f"Requires-Dist: {one}\n" for one in needs)
     files = {
@@ -300,7 +305,8 @@ def _make_distribution(
 
 
 def test_it_installs_the_command(wheel: Path, installed: Path) -> None:
-    """``gpuwidget --json`` prints a sample of the GPUs."""
+    """Installing the wheel installs the command `gpuwidget`, and ``gpuwidget --json`` prints a sample of the
+    GPUs."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
         assert archive.read(name).decode() == (

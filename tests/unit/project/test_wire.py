@@ -1,4 +1,4 @@
-"""The labextension's generated types match Python's, units included."""
+"""Tests that the labextension's generated TypeScript types match the Python dataclasses, including units."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Unknown:
 
 
 def test_the_file_matches_the_dataclasses() -> None:
-    """After a change of a dataclass, a failing test asks to generate the types again."""
+    """wire.ts matches the dataclasses; after a change of a dataclass, it must be generated again."""
     assert wire.FILE.read_text(encoding="utf-8") == wire.typescript()
     assert wire.main(["--check"]) == 0
 
@@ -53,7 +53,7 @@ def test_the_file_matches_the_dataclasses() -> None:
 def test_drift_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``--check`` fails on a file that differs or is missing, and changes nothing."""
+    """``python -m tools.wire --check`` fails if the file differs or is missing, and does not change it."""
     file = tmp_path / "src" / "wire.ts"
     monkeypatch.setattr(wire, "FILE", file)
     assert wire.main(["--check"]) == 1
@@ -66,7 +66,8 @@ def test_drift_is_reported(
 
 
 def test_a_dataclass_becomes_an_interface(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is optional, an unknown value is null, and each docstring becomes a comment."""
+    """A dataclass becomes an interface without optional fields, with null for None and a comment for each
+    docstring."""
     monkeypatch.setattr(wire, "ROOTS", (Outer,))
     monkeypatch.setattr(wire, "CONSTANTS", {"SCHEMA": (1, "Its version."), "NAME": ("x", "Its name.")})
     monkeypatch.setattr(wire, "ENUMS", {"LETTERS": ("Letter", ("a", "b"), "Its letters.")})
@@ -122,7 +123,7 @@ export type Either = Inner | Outer;
 
 
 def test_a_type_without_counterpart_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A type without a counterpart is an error, not a guess."""
+    """A field type without a counterpart in TypeScript raises TypeError."""
     monkeypatch.setattr(wire, "ROOTS", (Unknown,))
     with pytest.raises(TypeError, match=r"set\[str\] has no counterpart in TypeScript"):
         wire.typescript()

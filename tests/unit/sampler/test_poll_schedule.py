@@ -1,4 +1,5 @@
-"""When polls are due: less often where they are slow, as beside a cell that holds the GIL."""
+"""Tests of the sampler's polling schedule, which makes slow polls less often, such as those during a cell
+that holds the GIL."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def clock() -> FakeClock:
 
 
 def subscribed(clock: FakeClock, gpus: int) -> tuple[GuardedSource, Subscriptions]:
-    """Return an opened source and the subscription of a watched cell."""
+    """Return an opened source with this number of GPUs, and subscriptions that contain that of a watched
+    cell."""
     subscriptions = Subscriptions()
     subscriptions.add(Subscription(subscriptions.remove, None, 0.2, 0.1, activity=True))
     source = GuardedSource(FakeSource(gpus), clock, threading.Lock())
@@ -28,7 +30,8 @@ def subscribed(clock: FakeClock, gpus: int) -> tuple[GuardedSource, Subscription
 
 
 def gap(loop: FastPollLoop, clock: FakeClock, took: float) -> float:
-    """Make a full poll that takes so many seconds; return the seconds from its start to the next one."""
+    """Make a full poll that takes ``took`` seconds; return the seconds from its start to the start of the
+    next one."""
     poll = loop.start_poll()
     assert poll.full
     clock.advance(took)
@@ -40,23 +43,25 @@ def gap(loop: FastPollLoop, clock: FakeClock, took: float) -> float:
 
 @pytest.mark.parametrize(("took", "expected"), [(0.11, 0.55), (0.16, 0.8), (0.3, 0.9)])
 def test_slow_polls_are_made_less_often(clock: FakeClock, took: float, expected: float) -> None:
-    """Polls take at most a fifth of the time, as long as samples are less than a second apart."""
+    """Full polls take at most a fifth of the time, but are never so rare that samples are a second apart."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, took) == expected
 
 
 def test_samples_stay_less_than_a_second_apart(clock: FakeClock) -> None:
-    """The interval leaves time for a poll as slow as the slowest before: a run has no unknown time."""
+    """The interval to the next poll allows for one as slow as the slowest so far, so that samples are less
+    than a second apart."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, 0.5) == 0.9
-    assert gap(loop, clock, 0.2) == 0.6  # a poll of 0.5 s would end 0.9 s after this one
+    assert gap(loop, clock, 0.2) == 0.6  # if the next poll took 0.5 s, it would end 0.9 s after this one
     assert gap(loop, clock, 0.5) == 0.9
 
 
 def test_without_gpus_there_are_no_polls_of_memory(clock: FakeClock) -> None:
-    """A watched cell on a machine without GPUs is woken five times a second, for its resident memory."""
+    """On a machine without GPUs, a watched cell is polled only five times per second, for its resident
+    memory."""
     loop = FastPollLoop(*subscribed(clock, 0), clock)
     loop.restart()
     assert [gap(loop, clock, 0.0) for _ in range(3)] == [0.2, 0.2, 0.2]
@@ -68,7 +73,8 @@ def test_without_gpus_there_are_no_polls_of_memory(clock: FakeClock) -> None:
 def test_costly_counters_have_longer_windows_sooner(
     clock: FakeClock, took: float, since: float, expected: float
 ) -> None:
-    """Windows last 0.5 s, and 1 s after five seconds, or after two where all counters take over 50 ms."""
+    """Counter windows last 0.5 s at first, and 1 s after five seconds, or after two seconds if reading all
+    counters takes more than 50 ms."""
     source, subscriptions = subscribed(clock, 2)
     source.source.read_activity = lambda gpu: clock.advance(took)  # type: ignore[method-assign]
     loop = SlowPollLoop(source, subscriptions, clock)
@@ -84,7 +90,8 @@ def test_costly_counters_have_longer_windows_sooner(
 
 
 def test_the_watchdog_wakes_up_when_a_call_may_hang() -> None:
-    """It sleeps until the oldest call would count as hung, and for a second where there is none."""
+    """The watchdog sleeps until the oldest call would count as hung, or for one second if no call is in
+    progress."""
     threads = PollThreads({}, lambda: None)
     assert threads.next_hang(10.0) == 11.0
     fast, slow = PollThread("fast", lambda thread: None), PollThread("slow", lambda thread: None)
@@ -92,5 +99,5 @@ def test_the_watchdog_wakes_up_when_a_call_may_hang() -> None:
     fast.call, slow.call = ("GPU-0", 9.75), (OPENING, 9.0)
     assert threads.next_hang(10.0) == 10.75
     assert (fast.is_hung(10.74), fast.is_hung(10.75)) == (False, True)
-    assert threads.next_hang(10.75) == 11.75  # a call that begins now
+    assert threads.next_hang(10.75) == 11.75  # when a call that begins at 10.75 would count as hung
     assert (slow.is_hung(18.9), slow.is_hung(19.0)) == (False, True)

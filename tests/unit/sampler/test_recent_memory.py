@@ -1,4 +1,4 @@
-"""The last minute of memory that an out-of-memory card shows: only what was sampled."""
+"""Tests of the last minute of memory readings that an out-of-memory card shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def sample(time: float, **memory: int | None) -> Any:
 
 
 def test_the_last_minute() -> None:
-    """Seconds ago and bytes of one GPU, the oldest first; values older than a minute are dropped."""
+    """`memory()` returns the bytes of one GPU with their age in seconds, oldest first, without readings older
+    than a minute."""
     recent = RecentMemory()
     for time, size in ((5.0, 1), (50.0, 2), (100.0, None), (101.0, 4)):
         recent.add(sample(time, a=size, b=7))
@@ -25,7 +26,7 @@ def test_the_last_minute() -> None:
 
 
 def test_it_stays_small() -> None:
-    """At any sampling rate, four values a second are kept."""
+    """Whatever the sampling rate, at most four values per second are kept."""
     recent = RecentMemory()
     for n in range(10_000):
         recent.add(sample(n / 100, a=n))
@@ -33,7 +34,7 @@ def test_it_stays_small() -> None:
 
 
 def test_a_clock_that_was_set_back() -> None:
-    """A sample from the future is not shown."""
+    """If the clock was set back, readings from the future are not returned."""
     recent = RecentMemory()
     recent.add(sample(500.0, a=1))
     assert recent.memory("a", 100.0) == ()

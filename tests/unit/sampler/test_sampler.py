@@ -1,4 +1,4 @@
-"""The sampler: rates and delivery of samples, and the loss of a GPU or the driver."""
+"""Tests of the sampler: sampling rates, delivery of samples, and the loss of a GPU or the driver."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def threads() -> set[str]:
 def test_the_first_subscriber_starts_the_threads_and_the_last_one_ends_them(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """Nothing runs without a subscription, and the driver is closed after the last one."""
+    """The sampler's threads run only while there is a subscription, and the driver is closed after the last
+    one."""
     assert threads() == set()
     first, second = sampler.subscribe(), sampler.subscribe()
     assert threads() == {"gpuwidget-fast", "gpuwidget-slow", "gpuwidget-watchdog"}
@@ -58,7 +59,7 @@ def test_the_first_subscriber_starts_the_threads_and_the_last_one_ends_them(
 
 
 def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """After the last subscription has ended, a new one gets samples again."""
+    """After the last subscription has ended, a new subscription starts the sampler again."""
     for opened in (1, 2):
         taken: list[Sample] = []
         with sampler.subscribe(taken.append):
@@ -68,7 +69,8 @@ def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: Fa
 
 
 def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock) -> None:
-    """A cell run soon after another does not wait for the driver again; nothing is read meanwhile."""
+    """With `linger_s`, the source stays open but is not read after the last subscription, so that the next
+    cell need not wait for the driver."""
     sampler = Sampler(source, clock, linger_s=30)
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
@@ -83,7 +85,8 @@ def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock)
 
 
 def test_warming_up_opens_the_source_and_ends_by_itself(source: FakeSource, clock: FakeClock) -> None:
-    """After %load_ext the driver is open and its slow values are read, and then nothing is read any more."""
+    """`warm_up()`, which %load_ext calls, opens the driver and reads the slow values once; after that nothing
+    is read."""
     sampler = Sampler(source, clock, linger_s=30)
     sampler.warm_up()
     clock.until(lambda: source.calls["slow"] == 2)
@@ -98,7 +101,7 @@ def test_warming_up_opens_the_source_and_ends_by_itself(source: FakeSource, cloc
 
 
 def test_five_samples_a_second(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """By default every GPU is read five times a second."""
+    """By default, every GPU is read five times per second."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -110,7 +113,8 @@ def test_five_samples_a_second(sampler: Sampler, source: FakeSource, clock: Fake
 
 
 def test_memory_is_read_faster_on_request(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A watched cell gets memory between the samples, other subscriptions do not."""
+    """A subscription with `memory_interval_s` gets additional readings of memory between the samples; other
+    subscriptions do not."""
     fast: list[Sample] = []
     usual: list[Sample] = []
     with sampler.subscribe(usual.append), sampler.subscribe(fast.append, memory_interval_s=0.05):
@@ -125,7 +129,8 @@ def test_memory_is_read_faster_on_request(sampler: Sampler, source: FakeSource, 
 
 
 def test_counters_are_read_only_on_request(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """The hardware counters are shared with other tools: they are released when no view shows them."""
+    """The hardware counters, which other tools share, are read only while a subscription requests them, and
+    are released afterwards."""
     with sampler.subscribe():
         clock.until(lambda: source.calls["slow"] == 2)
         assert source.calls["activity"] == 0
@@ -143,7 +148,8 @@ def test_counters_are_read_only_on_request(sampler: Sampler, source: FakeSource,
 def test_windows_are_read_only_of_requested_gpus(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """The driver's windows are read every two seconds, of requested GPUs only, and no more afterwards."""
+    """The driver's utilization windows are read every two seconds, and only of the GPUs that a subscription
+    requests."""
     held = (UtilizationWindow(EPOCH - 0.2, 40.0), UtilizationWindow(EPOCH, 60.0))
     source.windows = {0: (), 1: held}
     uuid = source.gpus[1].uuid
@@ -159,7 +165,7 @@ def test_windows_are_read_only_of_requested_gpus(
 
 
 def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A run's start and end read current values, not earlier ones."""
+    """`read_now()` returns values that were read after the call, not earlier ones."""
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
         source.memory[1] = 5_000_000
@@ -169,12 +175,13 @@ def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, c
 
 
 def test_read_now_without_a_subscriber_is_none(sampler: Sampler) -> None:
-    """Without a thread to make the poll, no caller waits."""
+    """`read_now()` returns None at once if there is no subscription, since no thread would make the poll."""
     assert sampler.read_now(1.0) is None
 
 
 def test_one_lost_gpu_leaves_the_others_alone(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A lost GPU shows since when, has reasons instead of values, and returns by itself."""
+    """A lost GPU's reading contains the time of the loss, and a reason for each missing value, until the GPU
+    returns; the other GPUs are still read."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -198,7 +205,7 @@ def test_one_lost_gpu_leaves_the_others_alone(sampler: Sampler, source: FakeSour
 def test_a_found_but_still_lost_gpu_keeps_its_time(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """A new handle is no proof of health: the GPU stays lost, since the same moment."""
+    """If a lost GPU is listed again but still can't be read, it keeps the time of its loss."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -210,7 +217,8 @@ def test_a_found_but_still_lost_gpu_keeps_its_time(
 
 
 def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """The reported error of a GPU is shown also while it is lost, even one that came with the loss."""
+    """A lost GPU's reading still contains its last XID, even one that the driver reports only after the
+    loss."""
     taken: list[Sample] = []
     first, second = source.gpus
     with sampler.subscribe(taken.append):
@@ -232,7 +240,8 @@ def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, cloc
 
 
 def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """Until a GPU's errors were first read, the sample does not state that there are none."""
+    """Until a GPU's XIDs have been read once, its reading contains "not read yet" as the reason, so that it
+    does not imply that there were none."""
     taken: list[Sample] = []
     go_on = threading.Event()
     read_slow = source.read_slow
@@ -253,7 +262,8 @@ def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clo
 def test_a_driver_that_goes_away_is_opened_again(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """After the driver was reloaded, readings go on by themselves; meanwhile the sample has the reason."""
+    """While the driver is being reloaded, samples contain the reason; the sampler reopens the source by
+    itself."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -268,7 +278,8 @@ def test_a_driver_that_goes_away_is_opened_again(
 
 
 def test_a_hung_call_is_abandoned(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """While a call to one GPU hangs, the other goes on, and the sample has since when it is silent."""
+    """While a call to one GPU hangs, the other GPUs are still read, and the silent GPU's reading contains the
+    time since when it has been silent."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -292,7 +303,8 @@ def test_a_hung_call_is_abandoned(sampler: Sampler, source: FakeSource, clock: F
 def test_reading_beside_a_hung_call_has_a_timeout(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """read_now returns after its timeout with what was read; the age of a reading shows in it."""
+    """If a call hangs, `read_now()` returns after its timeout; the silent GPU's reading keeps the time of its
+    last answer."""
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
         source.hanging[0] = threading.Event()
@@ -310,7 +322,8 @@ def test_reading_beside_a_hung_call_has_a_timeout(
 def test_a_driver_that_hangs_while_it_is_opened(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """An opening that hangs blocks no caller, and no second one is tried beside it."""
+    """If opening the source hangs, callers wait no longer than their timeout, and the sampler makes no second
+    attempt meanwhile."""
     source.hang_in_open = threading.Event()
     with sampler.subscribe():
         answers: list[bool] = []
@@ -325,7 +338,8 @@ def test_a_driver_that_hangs_while_it_is_opened(
 
 
 def test_a_missing_driver_is_tried_again_slowly(clock: FakeClock) -> None:
-    """Without a GPU, samples have the reason, and the driver is tried every half minute."""
+    """On a machine without a GPU, samples contain the reason, and the sampler tries to open the driver every
+    30 s."""
     source = FakeSource(gpus=0, kind="none")
     source.reason = "No NVIDIA driver."
     sampler = Sampler(source, clock)
@@ -340,7 +354,7 @@ def test_a_missing_driver_is_tried_again_slowly(clock: FakeClock) -> None:
 
 
 def test_a_failing_subscriber_does_not_affect_others(sampler: Sampler, clock: FakeClock) -> None:
-    """An exception of a subscriber reaches neither the others nor the sampling."""
+    """If one subscriber raises an exception, the other subscribers still get samples."""
     taken: list[Sample] = []
 
     def fail(sample: Sample) -> None:
@@ -351,7 +365,8 @@ def test_a_failing_subscriber_does_not_affect_others(sampler: Sampler, clock: Fa
 
 
 def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A bug in a source ends no thread and prints no traceback: that GPU has a reason, the others go on."""
+    """If reading a GPU raises an unexpected exception, the exception is the reason for the GPU's missing
+    values, and the other GPUs are still read."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -368,7 +383,8 @@ def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, c
 def test_only_the_first_waits_for_a_driver_that_hangs(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """A second cell does not wait again for an opening that has hung for longer than the timeout."""
+    """If opening the source has already hung for longer than the timeout, `wait_until_open()` returns False
+    without waiting again."""
     source.hang_in_open = threading.Event()
     with sampler.subscribe():
         clock.until(lambda: source.calls["open"] == 1)
@@ -379,7 +395,7 @@ def test_only_the_first_waits_for_a_driver_that_hangs(
 def test_processes_are_read_when_the_memory_changed(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """Processes are read where the memory in use changed, and otherwise once a second."""
+    """A GPU's processes are read when its memory in use has changed, and otherwise once per second."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -395,7 +411,7 @@ def test_processes_are_read_when_the_memory_changed(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_starts_its_own(source: FakeSource) -> None:
-    """A child of os.fork has none of the parent's threads, and its own sampling works."""
+    """In a forked child, the sampler has none of the parent's threads and starts its own."""
     sampler = Sampler(source)
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):

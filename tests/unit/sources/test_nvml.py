@@ -1,4 +1,5 @@
-"""The NVML source: identity, start and end, through the real Python binding and ctypes."""
+"""Tests of the NVML source's opening, closing and GPU identity, through the real Python binding and
+ctypes."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from gpuwidget.sources import nvml_messages
 
 
 def test_identity_comes_from_the_driver(machine: Machine) -> None:
-    """Name, index, bus id, memory and versions are those of nvidia-smi."""
+    """A GPU's name, index, bus id and memory, and the driver's versions, are those that NVML returns."""
     machine.says("gpus=2", "driver=580.95.05", "cuda=13010", "gpu.1.name=NVIDIA L4")
     inventory = machine.source().open()
     origin = inventory.origin
@@ -35,7 +36,7 @@ def test_identity_comes_from_the_driver(machine: Machine) -> None:
 def test_names_are_text_whatever_the_binding_returns(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, raw: str | bytes
 ) -> None:
-    """Versions of nvidia-ml-py that return bytes work like those that return text."""
+    """GPU names and UUIDs are text, even if the version of nvidia-ml-py returns bytes."""
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: raw)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda handle: raw)
     gpu = machine.source().open().gpus[0]
@@ -43,7 +44,7 @@ def test_names_are_text_whatever_the_binding_returns(
 
 
 def test_a_detail_that_fails_does_not_hide_the_gpu(machine: Machine) -> None:
-    """A bus id or compute capability that can't be read is unknown, and nothing else is."""
+    """If a GPU's bus id and compute capability can't be read, only these two are unknown."""
     machine.says(
         "gpu.0.nvmlDeviceGetPciInfo_v3=error 999", "gpu.0.nvmlDeviceGetCudaComputeCapability=error 3"
     )
@@ -52,7 +53,8 @@ def test_a_detail_that_fails_does_not_hide_the_gpu(machine: Machine) -> None:
 
 
 def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine) -> None:
-    """With one GPU off the bus, the others are read; it returns when the source is opened again."""
+    """If one GPU can't be opened, the other GPUs are listed; after its recovery, reopening the source lists
+    it again."""
     machine.says("gpus=3", "gpu.1.*=error 15")
     source = machine.source()
     assert [gpu.index for gpu in source.open().gpus] == [0, 2]
@@ -77,8 +79,8 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine
     ],
 )
 def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: str) -> None:
-    """Whatever keeps the driver from starting, a sentence has the reason and what to do; nothing is
-    raised."""
+    """If NVML does not start, opening the source raises no error, and the origin's reason explains the
+    failure and what to do."""
     machine.says(f"nvmlInitWithFlags=error {code}")
     inventory = machine.source().open()
     assert (inventory.origin.kind, inventory.gpus) == ("none", ())
@@ -87,7 +89,8 @@ def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: st
 
 
 def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None:
-    """A driver without GPUs is reported with its version, and NVML is closed again."""
+    """If the driver finds no GPU, the origin contains that reason and the driver's version, and NVML is shut
+    down."""
     machine.says("gpus=0")
     origin = machine.source().open().origin
     assert (origin.kind, origin.reason, origin.driver) == ("none", nvml_messages.NO_GPU, "580.159.04")
@@ -96,7 +99,8 @@ def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None
 
 
 def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> None:
-    """A driver that goes away while it is read is no error either."""
+    """If the driver fails after NVML has started, opening the source raises no error, and the origin's reason
+    explains the failure."""
     machine.says("nvmlDeviceGetCount_v2=error 9")
     assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
     machine.says("nvmlDeviceGetUUID=error 18")
@@ -108,14 +112,15 @@ def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> No
 def test_an_unexpected_error_of_the_binding_is_reported(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unexpected error of the binding is reported, not raised."""
+    """If the binding raises an unexpected exception, opening the source raises no error, and the origin's
+    reason contains the exception."""
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1 / 0)
     origin = machine.source().open().origin
     assert origin.reason == "The NVIDIA driver could not be read (ZeroDivisionError: division by zero)."
 
 
 def test_without_the_library_the_reason_names_what_to_install(library: Path, tmp_path: Path) -> None:
-    """A machine without a driver is reported as such (error 12)."""
+    """If the NVML library can't be loaded (error 12), the origin's reason contains what to install."""
     (tmp_path / "empty").mkdir()
     standin = Standin(library, tmp_path / "standin")
     standin.library.write_bytes(b"no library")
@@ -135,7 +140,8 @@ def test_without_the_library_the_reason_names_what_to_install(library: Path, tmp
     [("raise ImportError", nvml_messages.NO_PYNVML), ("nvmlInit = None", nvml_messages.FOREIGN_PYNVML)],
 )
 def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str, sentence: str) -> None:
-    """A missing nvidia-ml-py, or an old fork of pynvml, is reported with what to do."""
+    """If nvidia-ml-py is missing or hidden by an old fork of pynvml, the origin's reason contains what to
+    do."""
     (tmp_path / "pynvml.py").write_text(module)
     reason = run_in_subprocess(
         Standin(library, tmp_path / "standin"),
@@ -150,7 +156,8 @@ def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str
 
 
 def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None:
-    """A subprocess with nothing patched reads the GPUs through the system's loader."""
+    """In a process where nothing is patched, the system's loader finds the NVML library, and GPUs are
+    read."""
     standin = Standin(library, tmp_path / "standin")
     standin.scenario("gpus=2", "gpu.1.util=97")
     read = run_in_subprocess(
@@ -171,7 +178,8 @@ def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None
 
 
 def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
-    """A library of the 470 series supports everything but the hardware counters, by its older calls."""
+    """With an NVML library of the 470 series, everything except the hardware counters is read, through older
+    calls."""
     old_machine.says("driver=470.256.02", "cuda=11040", "gpu.0.throttle=4", f"gpu.0.compute={STRANGER}:1")
     source = old_machine.source()
     inventory = source.open()
@@ -200,7 +208,8 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
 
 
 def test_a_forked_child_starts_its_own(library: Path, tmp_path: Path) -> None:
-    """A child can't read what its parent opened, starts NVML itself, and never shuts the parent's down."""
+    """A forked child can't use its parent's open source; it opens its own and never shuts the parent's NVML
+    down."""
     standin = Standin(library, tmp_path / "standin")
     standin.scenario("gpu.0.compute=self:1")
     result = run_in_subprocess(

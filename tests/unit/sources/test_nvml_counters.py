@@ -1,4 +1,4 @@
-"""The NVML source's hardware counters and MIG slices."""
+"""Tests of the NVML source's hardware counters (GPM) and MIG slices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gpuwidget.sources.nvml_device import SLOW_VALUES
 
 
 def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
-    """The first call only starts; the next ones return the activity between, in percent and bytes a
-    second."""
+    """The first call of `read_activity()` returns None; the second returns the activity between the two, in
+    percent and bytes per second."""
     machine.says(
         "gpu.0.gpm.1=99",
         "gpu.0.gpm.2=62.5",
@@ -56,7 +56,7 @@ def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
 
 
 def test_counters_are_not_read_faster_than_every_100_ms(machine: Machine) -> None:
-    """Within 100 ms of the last sample no call is made and no value returned."""
+    """Within 100 ms of the last counter sample, `read_activity()` makes no NVML call and returns None."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -75,7 +75,8 @@ def test_counters_are_not_read_faster_than_every_100_ms(machine: Machine) -> Non
 
 
 def test_a_gpu_without_counters_has_the_reason(machine: Machine) -> None:
-    """Before Hopper there is no GPM: no activity, the reason, and no further call."""
+    """On a GPU without GPM (before Hopper), activity is None with a reason, and no further NVML call is
+    made."""
     machine.says("gpu.0.gpm=0")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -87,7 +88,8 @@ def test_a_gpu_without_counters_has_the_reason(machine: Machine) -> None:
 
 
 def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
-    """A failed sample has its reason; the next one counts from the last good one."""
+    """If reading the counters fails, the GPU's readings contain the reason, and the next activity covers the
+    time since the last successful sample."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -105,7 +107,7 @@ def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
 
 @pytest.mark.parametrize("end", [NvmlSource.stop_activity, NvmlSource.close])
 def test_counters_are_freed(machine: Machine, end: Callable[[NvmlSource], None]) -> None:
-    """When no view shows them any more, or at the end, both samples of each GPU are freed once."""
+    """`stop_activity()` and `close()` free both counter samples of each GPU, once."""
     machine.says("gpus=2")
     source = machine.source()
     gpus = source.open().gpus
@@ -119,7 +121,8 @@ def test_counters_are_freed(machine: Machine, end: Callable[[NvmlSource], None])
 
 
 def test_after_being_freed_the_counters_start_again(machine: Machine) -> None:
-    """A new subscriber gets no window that started before its subscription."""
+    """After `stop_activity()`, the next call of `read_activity()` starts a new window, so that a new
+    subscriber gets none from before."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -136,7 +139,7 @@ def test_after_being_freed_the_counters_start_again(machine: Machine) -> None:
 
 
 def test_slices_are_listed_after_their_gpu(machine: Machine) -> None:
-    """A GPU precedes its slices; gaps in their numbers are skipped."""
+    """MIG slices are listed after their GPU; their numbers may have gaps."""
     machine.says("gpus=2", "gpu.0.mig=0 2 5", f"gpu.0.mig.2.memory_total={18 * GIB}")
     gpus = machine.source().open().gpus
     assert [(gpu.index, gpu.mig_index) for gpu in gpus] == [(0, None), (0, 0), (0, 2), (0, 5), (1, None)]
@@ -148,7 +151,8 @@ def test_slices_are_listed_after_their_gpu(machine: Machine) -> None:
 
 
 def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -> None:
-    """Values of the whole GPU are None for a slice with that reason, and cost no call."""
+    """A MIG slice has memory and processes; values that exist only for the whole GPU are None, and reading
+    them makes no NVML call."""
     machine.says("gpu.0.mig=1", f"gpu.0.mig.1.memory_used={GIB}", f"gpu.0.mig.1.compute={STRANGER}:3")
     source = machine.source()
     _, slice_ = source.open().gpus
@@ -170,7 +174,7 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
 
 
 def test_a_slice_has_counters(machine: Machine) -> None:
-    """A slice's activity is read through its GPU, by its instance; the GPU with slices has none."""
+    """The activity of a MIG slice is read through its GPU; the GPU itself has no activity while MIG is on."""
     machine.says("gpu.0.mig=1", "gpu.0.mig.1.gpm.2=12.5")
     source = machine.source()
     whole, slice_ = source.open().gpus
@@ -184,7 +188,7 @@ def test_a_slice_has_counters(machine: Machine) -> None:
 
 
 def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
-    """Where the whole GPU's memory may not be read, the slice's is."""
+    """If a container may not read the whole GPU's memory, it can still read that of its MIG slice."""
     machine.says(
         "gpu.0.mig=3",
         "gpu.0.nvmlDeviceGetMemoryInfo_v2=error 4",
@@ -199,7 +203,8 @@ def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
 
 
 def test_a_slice_that_was_taken_away_is_lost(machine: Machine) -> None:
-    """After MIG is configured again, an old slice is lost, and opening again finds the new ones."""
+    """If MIG is reconfigured, reading a removed slice raises GpuLostError, and reopening the source lists the
+    current slices."""
     machine.says("gpu.0.mig=0 1")
     source = machine.source()
     _, _, slice_ = source.open().gpus
@@ -212,6 +217,6 @@ def test_a_slice_that_was_taken_away_is_lost(machine: Machine) -> None:
 
 
 def test_a_slice_that_cannot_be_read_does_not_affect_the_others(machine: Machine) -> None:
-    """An error of one slice does not concern the others."""
+    """If one MIG slice can't be opened, its GPU and the other slices are still listed."""
     machine.says("gpu.0.mig=0 1", "gpu.0.mig.0.nvmlDeviceGetUUID=error 999")
     assert [gpu.mig_index for gpu in machine.source().open().gpus] == [None, 1]

@@ -1,4 +1,4 @@
-"""The NVML source when a GPU or the driver is lost, and while calls hang."""
+"""Tests of the NVML source when a GPU or the driver is lost, and while a call hangs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ READERS: list[Callable[..., object]] = [
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("code", [15, 16])
 def test_every_call_reports_a_lost_gpu(machine: Machine, read: Callable[..., object], code: int) -> None:
-    """A GPU off the bus or in need of a reset is lost, the other goes on."""
+    """If a GPU fell off the bus or needs a reset, each of its reads raises GpuLostError, and other GPUs are
+    still read."""
     source = machine.source()
     machine.says("gpus=2")
     first, second = source.open().gpus
@@ -39,7 +40,8 @@ def test_every_call_reports_a_lost_gpu(machine: Machine, read: Callable[..., obj
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("code", [1, 9, 18, 28])
 def test_every_call_reports_a_lost_driver(machine: Machine, read: Callable[..., object], code: int) -> None:
-    """When the driver goes away, every read raises the error that asks to open it again, with the reason."""
+    """If the driver goes away, each read raises SourceLostError with the reason, so that the caller reopens
+    the source."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.says(f"*=error {code}")
@@ -48,7 +50,7 @@ def test_every_call_reports_a_lost_driver(machine: Machine, read: Callable[..., 
 
 
 def test_opening_again_renews_every_handle(machine: Machine) -> None:
-    """After a loss, NVML is shut down and started, and every handle is new."""
+    """Reopening the source shuts NVML down, initialises it again and renews every handle."""
     machine.says("gpus=2")
     source = machine.source()
     source.open()
@@ -60,7 +62,8 @@ def test_opening_again_renews_every_handle(machine: Machine) -> None:
 
 
 def test_unsupported_values_are_tried_again_after_opening(machine: Machine) -> None:
-    """A new driver may support what the old one did not."""
+    """After the source is reopened, values that were unsupported are read again, because a new driver may
+    support them."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 13")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -71,7 +74,8 @@ def test_unsupported_values_are_tried_again_after_opening(machine: Machine) -> N
 
 
 def test_closing_shuts_the_driver_down_once(machine: Machine) -> None:
-    """Close may be called twice, and on a source that was never opened; then nothing can be read."""
+    """`close()` may be called twice, or on a source that was never opened; reading a closed source raises
+    SourceLostError."""
     source = machine.source()
     source.close()
     assert machine.calls() == {}
@@ -87,7 +91,7 @@ def test_closing_shuts_the_driver_down_once(machine: Machine) -> None:
 
 
 def test_a_hung_call_does_not_delay_other_gpus(machine: Machine) -> None:
-    """While one GPU does not answer, the same source reads another."""
+    """While a call to one GPU hangs, the source still reads the other GPUs."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -97,7 +101,8 @@ def test_a_hung_call_does_not_delay_other_gpus(machine: Machine) -> None:
 
 
 def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> None:
-    """While a call hangs, the driver is started once more, and shut down correctly at the next chance."""
+    """If the source is reopened while a call hangs, NVML is initialised a second time and not shut down;
+    closing the source later shuts it down twice."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
@@ -111,7 +116,7 @@ def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> No
 
 
 def test_closing_under_a_hung_call_shuts_down_when_it_returns(machine: Machine) -> None:
-    """Close does not wait; the hung call shuts NVML down when it returns."""
+    """`close()` does not wait for a hung call; NVML is shut down when the call returns."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
@@ -123,7 +128,7 @@ def test_closing_under_a_hung_call_shuts_down_when_it_returns(machine: Machine) 
 
 
 def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
-    """A counter sample that a hung call writes to is freed when that call returns."""
+    """A counter sample that a hung call still uses is freed only when that call returns."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -142,7 +147,7 @@ def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
 
 
 def test_a_reader_does_not_wait_for_an_opening_that_hangs(machine: Machine) -> None:
-    """While opening the driver again hangs, readings are unknown, with the reason."""
+    """While reopening NVML hangs, reads return at once with unknown values, whose reason is the reopening."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus

@@ -1,4 +1,4 @@
-"""The NVML source's readings: each is the driver's, or None with the driver's reason."""
+"""Tests of the NVML source's readings: each is the driver's value, or None with the driver's reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuwidget.system import processes
 
 
 def test_fast_readings_are_three_calls(machine: Machine) -> None:
-    """Current utilization, memory and power cost three calls per GPU, memory alone one."""
+    """Reading utilization, memory and power takes three NVML calls per GPU; reading only memory takes one."""
     machine.says("gpu.0.util=97", "gpu.0.memory_util=41", f"gpu.0.memory_used={GIB}", "gpu.0.power=649.25")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -36,7 +36,7 @@ def test_fast_readings_are_three_calls(machine: Machine) -> None:
 
 
 def test_readings_follow_the_machine(machine: Machine) -> None:
-    """A change on the GPU shows in the next reading."""
+    """A change of a GPU's memory in use appears in the next reading."""
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == 0
@@ -46,8 +46,8 @@ def test_readings_follow_the_machine(machine: Machine) -> None:
 
 @pytest.mark.parametrize("code", [2, 3])
 def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine, code: int) -> None:
-    """A GPU or driver without instant power reports the driver's mean, and instant power is not read
-    again."""
+    """If a GPU or driver does not support instant power, the driver's average power is read instead, and
+    instant power is not read again."""
     machine.says(f"gpu.0.field.186=error {code}", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -62,7 +62,8 @@ def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine,
 
 
 def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> None:
-    """One failed read of instant power does not change the quantity."""
+    """If one read of instant power fails, power is unknown for that reading, and the average power is not
+    used instead."""
     machine.says("gpu.0.field.186=error 999", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -73,7 +74,8 @@ def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> N
 
 
 def test_one_metric_never_affects_the_others(machine: Machine) -> None:
-    """A value that can't be read is None with its reason, and is tried again; the others are read."""
+    """A value that can't be read temporarily is None with the reason and is read again next time; the other
+    values are unaffected."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -86,7 +88,8 @@ def test_one_metric_never_affects_the_others(machine: Machine) -> None:
 
 
 def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
-    """A rare error has a readable reason too."""
+    """If gpuwidget has no message for an NVML error, the reason for the missing value quotes the driver's
+    text."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -97,7 +100,8 @@ def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
     ("code", "reason"), [(3, nvml_messages.PERMANENT[3]), (13, nvml_messages.PERMANENT[13])]
 )
 def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, reason: str) -> None:
-    """Not supported, or too old a driver: remembered for that value of that GPU only."""
+    """A value that the GPU or the driver does not support is not read again on that GPU; other GPUs are
+    unaffected."""
     machine.says("gpus=2", f"gpu.0.nvmlDeviceGetUtilizationRates=error {code}")
     source = machine.source()
     first, second = source.open().gpus
@@ -113,14 +117,15 @@ def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, rea
 
 
 def test_memory_is_without_what_the_driver_reserves(machine: Machine) -> None:
-    """An idle GPU has 0 bytes in use, as in nvidia-smi, not the driver's 615 MiB."""
+    """Memory in use excludes what the driver reserves: an idle H200 shows 0 bytes, as in nvidia-smi, not 615
+    MiB."""
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == 0
 
 
 def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) -> None:
-    """v1 is used only, and then always, where the library has no v2."""
+    """If the NVML library lacks nvmlDeviceGetMemoryInfo_v2, every memory reading uses v1."""
     source = old_machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == H200_RESERVED
@@ -129,7 +134,8 @@ def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) ->
 
 
 def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
-    """A temporary error gives no number, rather than one with another meaning."""
+    """If nvmlDeviceGetMemoryInfo_v2 fails temporarily, memory is unknown; v1, which includes reserved memory,
+    is not called."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.says("gpu.0.nvmlDeviceGetMemoryInfo_v2=error 999")
@@ -146,7 +152,7 @@ def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
 def test_a_gpu_with_unified_memory_shows_the_hosts(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    """GB10 and Jetson use the host's memory: it is shown, labelled as unified."""
+    """A GPU that shares the host's memory (GB10, Jetson) shows the host's memory, labelled as unified."""
     monkeypatch.setattr(processes, "host_memory", lambda: processes.HostMemory(total=100, used=40))
     machine.says(line, "gpu.0.memory_reserved=0")
     source = machine.source()
@@ -160,7 +166,7 @@ def test_a_gpu_with_unified_memory_shows_the_hosts(
 
 
 def test_status_readings(machine: Machine) -> None:
-    """Every status metric and the throttle reasons, in ten calls."""
+    """`read_status()` returns every status metric and the throttle reasons, in ten NVML calls."""
     machine.says(
         "gpu.0.power_limit=650",
         "gpu.0.temperature=61",
@@ -192,7 +198,7 @@ def test_status_readings(machine: Machine) -> None:
 
 
 def test_every_status_value_can_be_missing(machine: Machine) -> None:
-    """Each missing value has its reason, none is 0."""
+    """Each status value that can't be read is None with its reason, never 0."""
     machine.says(
         "gpu.0.nvmlDeviceGetEnforcedPowerLimit=error 3",
         "gpu.0.nvmlDeviceGetTemperature=error 4",
@@ -228,7 +234,7 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
 def test_temperature_goes_on_when_its_old_call_is_gone(
     install: Callable[[Path], Machine], tmp_path: Path
 ) -> None:
-    """With a driver that dropped the deprecated call, its replacement is called."""
+    """If the driver no longer has nvmlDeviceGetTemperature, its replacement is called."""
     machine = install(build(tmp_path / "new", absent=["nvmlDeviceGetTemperature"]))
     machine.says("gpu.0.temperature=44")
     source = machine.source()
@@ -239,7 +245,7 @@ def test_temperature_goes_on_when_its_old_call_is_gone(
 def test_a_binding_without_the_deprecated_calls_works(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A future nvidia-ml-py without the deprecated functions gives the same readings."""
+    """If nvidia-ml-py no longer has the deprecated throttle function, the throttle reasons are still read."""
     monkeypatch.delattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons")
     machine.says("gpu.0.throttle=4")
     source = machine.source()
@@ -248,7 +254,8 @@ def test_a_binding_without_the_deprecated_calls_works(
 
 
 def test_energy_and_the_utilization_window(machine: Machine) -> None:
-    """Joules come from the driver's millijoules; the window is measured once, not assumed."""
+    """The energy counter is converted from millijoules to joules, and the length of the utilization window is
+    measured once, from the driver's samples."""
     machine.says("gpu.0.energy=2706.5", "gpu.0.power=0", "gpu.0.window=0.1666")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -260,8 +267,8 @@ def test_energy_and_the_utilization_window(machine: Machine) -> None:
 
 
 def test_errors_reported_while_the_source_is_open(machine: Machine) -> None:
-    """The newest XID has the time it was read; one from before opening is not reported as new. No call
-    waits."""
+    """The newest XID is returned with the time of its reading; an XID from before the source was opened is
+    not returned."""
     machine.says("gpu.0.xids=31")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -278,7 +285,8 @@ def test_errors_reported_while_the_source_is_open(machine: Machine) -> None:
 
 
 def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
-    """While a GPU is lost, NVML is opened again and again: no error of any GPU is missed by that."""
+    """While a GPU is lost, NVML is reopened repeatedly, and the XIDs of all GPUs are still reported,
+    including the lost one's."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -300,7 +308,7 @@ def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
 
 
 def test_errors_during_a_hung_call(machine: Machine) -> None:
-    """A driver that is not shut down, since a call hangs in it, keeps its event sets for us."""
+    """If NVML is reopened without a shutdown because a call hangs, a GPU's XIDs are still reported."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -312,7 +320,7 @@ def test_errors_during_a_hung_call(machine: Machine) -> None:
 
 
 def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
-    """Where the driver lost its event set, that is reported, and a new one is registered."""
+    """If waiting for XIDs fails, the reason is reported once, and a new event set reports later XIDs."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.says("gpu.0.nvmlEventSetWait_v2=error 999")
@@ -329,7 +337,8 @@ def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
     [(3, "not supported by this GPU"), (4, "this user or container may not read it")],
 )
 def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, reason: str) -> None:
-    """No permission, no ECC memory: the value is unknown with its reason, and what was created is freed."""
+    """If XIDs and ECC errors are unsupported or not permitted, both are None with the reason, and every event
+    set is freed."""
     machine.says(
         f"gpu.0.nvmlDeviceRegisterEvents=error {error}",
         f"gpu.0.nvmlDeviceGetTotalEccErrors=error {error}",
@@ -344,7 +353,8 @@ def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, r
 
 
 def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
-    """Each window has the driver's time; a GPU without any has none, and that is no error."""
+    """`read_utilization_windows()` returns the driver's samples with their times, or an empty tuple if there
+    are none."""
     machine.says("gpus=2", "gpu.0.util=37", "gpu.0.window=0.2", "gpu.1.samples=0")
     source = machine.source()
     first, second = source.open().gpus
@@ -357,7 +367,8 @@ def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
 
 @pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])
 def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> None:
-    """A driver with too few samples so far gives no window, until it has enough."""
+    """The length of the utilization window is unknown while the driver has too few samples, and is measured
+    when it has enough."""
     machine.says(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
     source = machine.source()
     (gpu,) = source.open().gpus

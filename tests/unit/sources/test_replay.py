@@ -1,4 +1,4 @@
-"""The replay source: a recording instead of a machine's GPUs."""
+"""Tests of the replay source, which plays a recording in place of the machine's GPUs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def clock() -> SetClock:
 
 
 def test_without_a_path_the_packaged_recording_of_four_h200s_plays(clock: SetClock) -> None:
-    """A machine without a GPU shows true values, labelled as a recording."""
+    """Without a path, the replay source plays the packaged recording of four H200s, labelled as a
+    recording."""
     found = open_source("replay", clock).open()
     assert (found.origin.kind, found.origin.reason) == ("replay", None)
     assert found.origin.recording == "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
@@ -39,7 +40,8 @@ def test_without_a_path_the_packaged_recording_of_four_h200s_plays(clock: SetClo
 
 
 def test_its_gpus_have_the_same_uuids_in_every_process(clock: SetClock, tmp_path: Path) -> None:
-    """UUIDs are stable, differ between GPUs, and do not depend on the file's name."""
+    """A replayed GPU has the same UUID in every process, whatever the file's name; GPUs of different
+    recordings have different UUIDs."""
     uuids = [gpu.uuid for gpu in ReplaySource(None, loop=True, clock=clock).open().gpus]
     assert uuids == [gpu.uuid for gpu in ReplaySource(None, loop=True, clock=clock).open().gpus]
     assert len(set(uuids)) == 4
@@ -52,7 +54,8 @@ def test_its_gpus_have_the_same_uuids_in_every_process(clock: SetClock, tmp_path
 
 
 def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, tmp_path: Path) -> None:
-    """Values are in watts, bytes, degrees and names; what is not recorded is n/a with that reason."""
+    """Recorded values are converted to the units of the model, such as watts and bytes; a metric that was not
+    recorded is None, with "not in the recording" as the reason."""
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(throttle=0x25)))
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -75,7 +78,8 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
 
 
 def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None:
-    """A null, a NaN or an absent value is never a zero, and the recorded reason is the reason now."""
+    """A recorded null or NaN, or a missing value, is replayed as None with the recorded reason, never as
+    0."""
     unknown = dict.fromkeys(values()) | {"util": float("nan")}
     facts = {
         "missing": {"power_w": "not supported by this GPU"},
@@ -102,13 +106,14 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
 
 @pytest.fixture
 def four_ticks(tmp_path: Path) -> str:
-    """Four seconds at 100 W, with the counter in every tick."""
+    """A recording of four seconds at 100 W, with the energy counter in every tick."""
     ticks = [tick(10 + t, values(util=t, energy_mj=1000_000 + 100_000 * t)) for t in range(4)]
     return str(write(tmp_path / "four.jsonl", meta(), *ticks))
 
 
 def test_the_position_follows_the_wall_clock(clock: SetClock, four_ticks: str) -> None:
-    """Processes that opened the recording at different times show the same moment of it."""
+    """The wall clock determines the position in a recording, so processes that opened it at different times
+    play the same moment."""
     played = []
     for opened in (0.0, 1234.5):
         clock.now = opened
@@ -125,7 +130,8 @@ def test_the_position_follows_the_wall_clock(clock: SetClock, four_ticks: str) -
 
 
 def test_played_once_it_starts_when_opened_and_stays_at_its_end(clock: SetClock, four_ticks: str) -> None:
-    """A recording played once is labelled so, starts at its start, and does not rewind when opened again."""
+    """With `replay-once`, a recording plays from its start when first opened, holds its end, and does not
+    restart when reopened; its label says so."""
     clock.now = 1000.25
     source = open_source(f"replay-once:{four_ticks}", clock)
     found = source.open()
@@ -141,7 +147,8 @@ def test_played_once_it_starts_when_opened_and_stays_at_its_end(clock: SetClock,
 
 
 def test_energy_never_falls_when_the_recording_restarts(clock: SetClock, four_ticks: str) -> None:
-    """An energy taken across the end of the loop is what was drawn: 100 W are 100 J a second throughout."""
+    """The energy counter keeps rising when the recording loops: at 100 W it rises by 100 J per second
+    throughout."""
     clock.now = 1_700_000_001.0
     source = ReplaySource(four_ticks, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -155,7 +162,7 @@ def test_energy_never_falls_when_the_recording_restarts(clock: SetClock, four_ti
 def test_a_counter_that_is_read_seldom_reaches_both_ends_by_the_power_drawn(
     clock: SetClock, tmp_path: Path
 ) -> None:
-    """Before the first and after the last value of the counter the recorded power continues it."""
+    """The energy counter is extrapolated to both ends of the recording, using the recorded power."""
     lines = [
         tick(0, values(power_mw=50_000)),
         tick(1, values(energy_mj=1_000_000)),
@@ -175,7 +182,7 @@ def test_a_counter_that_is_read_seldom_reaches_both_ends_by_the_power_drawn(
 def test_a_driver_loaded_again_while_recording_costs_no_negative_energy(
     clock: SetClock, tmp_path: Path
 ) -> None:
-    """A counter that restarted continues from its last value."""
+    """If the recorded energy counter restarts at 0, the replayed one continues from its last value."""
     counts = [5_000_000, 5_100_000, 0, 100_000]
     ticks = [tick(t, values(energy_mj=count)) for t, count in enumerate(counts)]
     source = ReplaySource(str(write(tmp_path / "x.jsonl", meta(), *ticks)), loop=True, clock=clock)
@@ -189,14 +196,16 @@ def test_a_driver_loaded_again_while_recording_costs_no_negative_energy(
 
 @pytest.fixture
 def counters(tmp_path: Path) -> str:
-    """Windows of the counters that end at 2 and 4 of 5 s, tensor unknown in the second."""
+    """A recording of 5 s with counter windows that end at 2 s and 4 s; tensor activity is unknown in the
+    second."""
     second = GPM | {"sm": 80.0, "tensor": None, "nvlink_tx_mib_s": 8.0}
     gpms: dict[int, dict[str, Any]] = {2: {"gpm": GPM}, 4: {"gpm": second}}
     return str(write(tmp_path / "x.jsonl", meta(), *(tick(t, values(**gpms.get(t, {}))) for t in range(5))))
 
 
 def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock, counters: str) -> None:
-    """The first call only starts; then whole recorded windows follow with their times, and no NaN."""
+    """The first call of `read_activity()` returns None; later calls return the mean of the recorded windows
+    that ended since the previous call, without unknown values."""
     clock.now = 100.5
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -229,7 +238,8 @@ def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock
 
 
 def test_activity_starts_again_after_a_stop(clock: SetClock, counters: str) -> None:
-    """After stop_activity the next call is the first again; a clock set back does no harm."""
+    """After `stop_activity()`, or after the clock is set back, the next call of `read_activity()` returns
+    None, as the first call does."""
     clock.now = 100.0
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -246,7 +256,8 @@ def test_activity_starts_again_after_a_stop(clock: SetClock, counters: str) -> N
 
 
 def test_activity_after_hours_is_that_of_the_last_loop(clock: SetClock, counters: str) -> None:
-    """A long gap between two calls costs no more than one loop of the recording."""
+    """If `read_activity()` is called after a long pause, it returns the mean of only the last loop of the
+    recording."""
     clock.now = 0.0
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -258,7 +269,8 @@ def test_activity_after_hours_is_that_of_the_last_loop(clock: SetClock, counters
 
 
 def test_played_once_activity_has_the_times_of_the_wall_clock(clock: SetClock, counters: str) -> None:
-    """Windows are placed from the opening of the recording, and none comes after its end."""
+    """With `replay-once`, the times of counter windows count from the opening of the recording, and there are
+    no windows after its end."""
     clock.now = 1000.0
     source = ReplaySource(counters, loop=False, clock=clock)
     gpu = source.open().gpus[0]
@@ -276,7 +288,8 @@ def test_played_once_activity_has_the_times_of_the_wall_clock(clock: SetClock, c
 
 
 def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Path) -> None:
-    """A recorded loss is a loss, up to the recorded return; the other GPU goes on."""
+    """A GPU that was lost during the recording raises GpuLostError in the replay until its recorded return;
+    other GPUs are still read."""
     lines = (tick(0, values(), values()), tick(1, {"lost": True}, values()), tick(2, values(), values()))
     source = ReplaySource(str(write(tmp_path / "x.jsonl", meta(2), *lines)), loop=True, clock=clock)
     gpus = source.open().gpus
@@ -289,7 +302,8 @@ def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Pa
 
 
 def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Path) -> None:
-    """No traceback: no GPUs, the label, and a sentence with what to do."""
+    """If the recording does not exist, the source has no GPUs, and its reason explains what to do; no error
+    is raised."""
     path = tmp_path / "gone.jsonl.gz"
     found = ReplaySource(str(path), loop=True, clock=clock).open()
     assert found.gpus == ()
@@ -301,7 +315,7 @@ def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Pa
 
 
 def test_a_changed_file_is_read_again(clock: SetClock, tmp_path: Path) -> None:
-    """Opening again is cheap while the file is the same, and reads a file that changed."""
+    """Reopening the source reads the file again if it has changed."""
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(util=1)))
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -317,7 +331,8 @@ def test_a_changed_file_is_read_again(clock: SetClock, tmp_path: Path) -> None:
 
 
 def test_the_packaged_recording_shows_what_utilization_hides(clock: SetClock) -> None:
-    """GPUs that wait for a slow rank show 100 % while their multiprocessors are nearly idle."""
+    """In the packaged recording, GPUs that wait for a slow rank show a utilization of 100 % while their SM
+    activity is 20 to 40 %."""
     clock.now = 135.2 * 1000 + 80.0
     source = ReplaySource(None, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -331,6 +346,6 @@ def test_the_packaged_recording_shows_what_utilization_hides(clock: SetClock) ->
 
 
 def test_a_recording_has_no_windows_of_the_driver() -> None:
-    """A recording has no times of the driver's utilization windows."""
+    """A replayed GPU has no utilization windows, because a recording does not contain them."""
     source = open_source("replay")
     assert source.read_utilization_windows(source.open().gpus[0]) == ()

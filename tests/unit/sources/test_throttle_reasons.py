@@ -1,4 +1,4 @@
-"""Names of throttle reasons."""
+"""Tests of the names of throttle reasons."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ from gpuwidget.sources.throttle_reasons import needing_attention, reason_mask, r
     ],
 )
 def test_each_reason_has_its_name_and_the_worst_comes_first(mask: int, expected: tuple[str, ...]) -> None:
-    """Users see names instead of a bit mask."""
+    """A bit mask of throttle reasons is converted to names, the most severe first."""
     assert reason_names(mask) == expected
 
 
 def test_the_general_slowdown_gives_way_to_the_specific_one() -> None:
-    """One cause is named once."""
+    """If the driver reports a specific hardware slowdown (heat or power brake), the general reason "hardware
+    slowdown" is left out."""
     assert reason_names(0x8 | 0x40) == ("too hot (hardware)",)
     assert reason_names(0x8 | 0x80) == ("power brake",)
 
 
 def test_a_reason_of_a_newer_driver_is_not_hidden() -> None:
-    """A bit without a name is shown by its number."""
+    """A throttle bit that gpuwidget does not know is shown as a hexadecimal number."""
     assert reason_names(0x800 | 0x4) == ("power cap", "reason 0x800")
 
 
 def test_idle_and_settings_need_no_attention() -> None:
-    """Only reasons that want power or cooling need attention."""
+    """Heat, power and hardware slowdowns need attention; idling and clock or display settings do not."""
     assert needing_attention(reason_names(0x1FF)) == (
         "too hot (hardware)",
         "power brake",
@@ -56,13 +57,14 @@ def test_idle_and_settings_need_no_attention() -> None:
 
 @pytest.mark.parametrize("bits", [0x0, 0x1, 0x4, 0x8, 0x40, 0x1 | 0x2 | 0x10 | 0x20 | 0x100, 0x604, 0x804])
 def test_names_convert_back_to_bits(bits: int) -> None:
-    """A recording made from names plays the same names."""
+    """Names of throttle reasons convert back to the same bit mask; an unknown name converts to 0."""
     assert reason_mask(reason_names(bits)) == bits
     assert reason_mask(("somebody else's word",)) == 0
 
 
 def test_each_reason_is_harmful_expected_or_the_power_cap() -> None:
-    """Alerts and the doctor report the harmful reasons, the panel highlights all but the expected ones."""
+    """Every throttle reason is in exactly one group: harmful ones (for alerts and the doctor), the power cap,
+    or expected ones (not highlighted by the panel)."""
     assert throttle_reasons.HARMFUL == ("too hot (hardware)", "power brake", "hardware slowdown", "too hot")
     assert {"too hot (hardware)", "too hot"} == throttle_reasons.THERMAL
     assert throttle_reasons.EXPECTED == (

@@ -1,4 +1,4 @@
-"""Limits of this process on its host."""
+"""Tests of the limits of CPU cores and shared memory for this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gpuwidget.system import host_limits
 
 
 def group(root: Path, cgroup: str, files: dict[str, str]) -> Path:
-    """Return a root folder with this process's control group and the files of the groups."""
+    """Create /proc/self/cgroup and the control groups' files under a root directory; return that
+    directory."""
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/cgroup").write_text(cgroup)
     for name, text in files.items():
@@ -48,17 +49,18 @@ def _eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cores_are_bounded_by_affinity_and_by_the_containers_share(
     tmp_path: Path, cgroup: str, files: dict[str, str], cores: float
 ) -> None:
-    """The lower of affinity and quota counts, in either version of control groups, at any level."""
+    """`usable_cores()` returns the lower of CPU affinity and control group quota, for both versions of
+    control groups and any level of their hierarchy."""
     assert host_limits.usable_cores(group(tmp_path, cgroup, files)) == cores
 
 
 def test_without_control_groups_the_affinity_counts(tmp_path: Path) -> None:
-    """Without /proc, as on other systems, the affinity counts."""
+    """Without /proc, `usable_cores()` returns the number of cores in the CPU affinity."""
     assert host_limits.usable_cores(tmp_path) == 8
 
 
 def test_shared_memory_has_a_size_where_there_is_any() -> None:
-    """The size of the shared memory that a loader's workers use is reported."""
+    """`shared_memory()` returns the size and free space of /dev/shm, or None if there is no /dev/shm."""
     room = host_limits.shared_memory()
     assert (room is not None) == os.path.isdir("/dev/shm")
     if room is not None:

@@ -1,4 +1,5 @@
-"""Descent of processes, by following their parents, and their memory."""
+"""Tests of process trees (which process descends from which), of the identity of processes and of their
+memory."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ ME = os.getpid()
 
 
 class ManualClock:
-    """A clock that only the test advances."""
+    """A clock that advances only when the test sets it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -38,7 +39,7 @@ class ManualClock:
 
 
 class Table:
-    """A process table that a test sets: pid to (start, parent)."""
+    """A fake process table that maps each pid to its start time, parent and, optionally, session."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: dict[int, tuple[float, int]]) -> None:
         self.rows = rows
@@ -53,12 +54,13 @@ class Table:
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, tuple[float, int]]], Table]:
-    """Adds a test's processes to the real ones."""
+    """Return a function that installs a process table with this process and the given ones."""
     return lambda rows: Table(monkeypatch, {ME: (10.0, 1), **rows})
 
 
 def test_a_child_and_its_child_belong_to_this_process() -> None:
-    """Data loader workers and their children count as the notebook's own; its parent does not."""
+    """The process tree contains children, such as data loader workers, and grandchildren, but not this
+    process's parent."""
     code = (
         "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1); "
         "print(p.pid, flush=True); input(); p.communicate(b'x')"
@@ -86,7 +88,8 @@ def test_a_child_and_its_child_belong_to_this_process() -> None:
 def test_a_reused_pid_is_unrelated(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """An unrelated process that got the id of a dead child is not a child, and the other way round."""
+    """If a pid is reused, membership in the process tree is determined for the new process, not for the one
+    that had the pid before."""
     rows = table({50: (20.0, ME), 60: (20.0, 7), 7: (5.0, 1)}).rows
     clock = ManualClock()
     tree = OwnProcessTree(clock)
@@ -99,7 +102,8 @@ def test_a_reused_pid_is_unrelated(
 def test_a_parent_younger_than_its_child_is_unrelated(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """The reused id of a dead parent does not lead to this process."""
+    """A process that is younger than its supposed child is not its parent: it reuses the pid of the parent,
+    which has died."""
     table({50: (20.0, 40), 40: (25.0, ME), 51: (20.0, 41)})
     tree = OwnProcessTree(ManualClock())
     assert (tree.contains(50), tree.contains(51), tree.contains(99)) == (False, False, False)
@@ -117,13 +121,14 @@ def test_a_parent_younger_than_its_child_is_unrelated(
 def test_an_orphan_is_found_by_its_session(
     table: Callable[[dict[int, tuple[float, int]]], Table], rows: dict[int, tuple[float, int]], ours: bool
 ) -> None:
-    """What a kernel started belongs to it after its parent died, unless it created a session."""
+    """An orphan belongs to the process tree if it is in this process's session, and does not if it created
+    its own."""
     table(rows)
     assert OwnProcessTree(ManualClock()).contains(50) is ours
 
 
 def test_a_descendant_stays_a_descendant(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """A worker that was seen before its parent died still counts, in later runs too."""
+    """A process that was once found to be a descendant stays one after its parent has died."""
     rows = table({50: (20.0, 40), 40: (15.0, ME)}).rows
     clock = ManualClock()
     tree = OwnProcessTree(clock)
@@ -140,7 +145,8 @@ def test_a_descendant_stays_a_descendant(table: Callable[[dict[int, tuple[float,
 
 
 def test_a_daemon_of_a_session_leader() -> None:
-    """A program that outlives its parent, as `nohup program &` does, still belongs to its kernel."""
+    """A program that outlives its parent, such as one started by `nohup program &`, still belongs to its
+    kernel."""
     code = (
         "import os, subprocess\n"
         "from gpuwidget.system.processes import OwnProcessTree\n"
@@ -167,14 +173,14 @@ def test_a_daemon_of_a_session_leader() -> None:
 def test_several_process_trees_are_distinguished(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """Each process belongs to its nearest root, or to none."""
+    """With several roots, each process belongs to its nearest root, or to none."""
     rows: dict[int, Any] = {
         100: (20.0, ME),  # a kernel,
         101: (21.0, 100),  # its worker,
-        102: (22.0, 101),  # and what that has started
-        200: (20.0, ME, 200),  # a terminal,
-        201: (21.0, 1, 200),  # and a job in it whose parent has gone
-        300: (30.0, 201, 200),  # a kernel that was started from that terminal
+        102: (22.0, 101),  # and the worker's child
+        200: (20.0, ME, 200),  # a terminal, which leads a session,
+        201: (21.0, 1, 200),  # and a job in its session whose parent has died
+        300: (30.0, 201, 200),  # a kernel that was started from the job
         301: (31.0, 300),
         400: (20.0, 1),
     }
@@ -187,7 +193,8 @@ def test_several_process_trees_are_distinguished(
 
 
 def test_process_trees_come_and_go(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """A restarted kernel does not inherit its predecessor's orphans, even with the same id."""
+    """If a kernel is no longer a root, its processes belong to no tree; a restarted kernel with the same pid
+    does not inherit the processes of its predecessor."""
     rows: dict[int, Any] = table({100: (20.0, ME), 50: (21.0, 100), 51: (21.0, 60), 60: (20.0, 1)}).rows
     trees = ProcessTrees(ManualClock())
     trees.set_roots([100])
@@ -204,7 +211,7 @@ def test_process_trees_come_and_go(table: Callable[[dict[int, tuple[float, int]]
 
 
 def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """Ids that are reused during the walk can't make it endless."""
+    """Reused pids that form a cycle of parents do not make the walk endless."""
     table({50: (20.0, 51), 51: (20.0, 50)})
     assert OwnProcessTree(ManualClock()).contains(50) is False
 
@@ -212,7 +219,8 @@ def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]]
 def test_descent_is_checked_every_two_seconds(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """Many queries for the same process cost one check in two seconds; queries for ourselves cost none."""
+    """A process's place in the tree is checked at most once every two seconds; for this process itself,
+    nothing is read."""
     counted = table({50: (20.0, 40), 40: (15.0, ME)})
     clock = ManualClock()
     tree = OwnProcessTree(clock)
@@ -229,7 +237,7 @@ def test_descent_is_checked_every_two_seconds(
 def test_the_cache_of_a_long_lived_process_is_bounded(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many processes come and go, the cache stays small."""
+    """The caches of process trees and identities hold at most 1024 processes."""
     monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid), ""))
     table(dict.fromkeys(range(2, 5000), (20.0, 1)))
     tree, directory = OwnProcessTree(ManualClock()), ProcessDirectory(ManualClock())
@@ -246,14 +254,15 @@ def test_the_cache_of_a_long_lived_process_is_bounded(
 
 
 def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
-    """User and command line are those of the operating system, without the value of a secret option."""
+    """A process's user, program and arguments come from the operating system, with the values of secret
+    options redacted."""
     script = tmp_path / "train.py"
     script.write_text("print(flush=True); input()")
     command = [sys.executable, "-u", str(script), "--hf-token", "hf_SECRET", "--lr", "1"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
-        child.stdout.readline()  # before it has begun, the system may not have its arguments yet
+        child.stdout.readline()  # until the program runs, the system may not have its arguments
         found = ProcessDirectory().look_up(child.pid)
     finally:
         child.communicate(b"\n")
@@ -266,7 +275,8 @@ def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
     [("/home/ada/work/train.ipynb", "train.ipynb"), ("a-console-1", None), (None, None)],
 )
 def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str | None) -> None:
-    """A kernel and its children are identified by the notebook's file name; other processes by none."""
+    """The notebook of a kernel and its children is the file name in JPY_SESSION_NAME; other processes have
+    none."""
     environment = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
     if session is not None:
         environment["JPY_SESSION_NAME"] = session
@@ -277,7 +287,7 @@ def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str
         env=environment,
     )
     assert child.stdout is not None
-    # Popen returns while the system still sets up the new program, its environment last.
+    # Popen returns before the system has set up the new program, and the environment comes last.
     child.stdout.readline()
     try:
         assert processes.notebook_of(child.pid) == notebook
@@ -289,7 +299,8 @@ def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str
 def test_names_are_read_once_for_each_process(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process is looked up once; a later one with its id, and one that has ended, are distinguished."""
+    """A process's identity is read once; if its pid is reused, the new process's identity is read, and if it
+    has ended, the identity is unknown."""
     asked: list[int] = []
 
     def identify(pid: int, origin: object) -> Identity:
@@ -312,7 +323,7 @@ def test_names_are_read_once_for_each_process(
 
 
 def test_a_process_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another user's process returns what is readable, and raises no error."""
+    """For another user's process, the fields that can't be read are None, and no error is raised."""
 
     def denied(self: psutil.Process) -> list[str]:
         raise psutil.AccessDenied(self.pid)
@@ -328,7 +339,8 @@ def test_a_process_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPat
 def test_the_hosts_pid_namespace_is_known_by_its_inode(
     monkeypatch: pytest.MonkeyPatch, inode: int, ours: bool
 ) -> None:
-    """Only the kernel's first namespace has the ids that a driver reports."""
+    """`in_host_pid_namespace()` is True only in the kernel's initial namespace, whose process ids the driver
+    reports."""
     real = os.stat_result((0, inode, 0, 0, 0, 0, 0, 0, 0, 0))
     monkeypatch.setattr(os, "stat", lambda path: real)
     answer = processes.in_host_pid_namespace()
@@ -337,7 +349,7 @@ def test_the_hosts_pid_namespace_is_known_by_its_inode(
 
 
 def test_without_namespaces_process_ids_do_not_match(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system without namespaces counts as one whose ids do not match."""
+    """On a system without pid namespaces, `in_host_pid_namespace()` is False."""
 
     def absent(path: str) -> os.stat_result:
         raise FileNotFoundError(path)
@@ -349,7 +361,7 @@ def test_without_namespaces_process_ids_do_not_match(monkeypatch: pytest.MonkeyP
 
 
 def test_memory_of_this_process() -> None:
-    """Resident memory grows with what is touched, and the peak stays after it is freed."""
+    """Resident memory includes newly written pages, and its peak does not fall when they are freed."""
     before = processes.resident_memory()
     held = bytearray(b"x" * (64 * 1024**2))
     during, peak = processes.resident_memory(), processes.peak_resident_memory()
@@ -359,13 +371,13 @@ def test_memory_of_this_process() -> None:
     assert before is not None
     assert during is not None
     assert during - before > 0.9 * size
-    if peak is not None:  # a kernel without VmHWM says nothing
+    if peak is not None:  # None on a kernel without VmHWM
         assert after is not None
         assert after >= peak >= during * 0.99
 
 
 def test_memory_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On other systems the resident memory comes from psutil, and the peak is unknown."""
+    """Without /proc, resident memory comes from psutil, and its peak is unknown."""
 
     def absent(path: str) -> bytes:
         raise FileNotFoundError(path)
@@ -378,7 +390,7 @@ def test_memory_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_descent_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On other systems parents come from psutil."""
+    """On systems other than Linux, the parents of processes come from psutil."""
     monkeypatch.setattr(psutil, "LINUX", False)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
@@ -390,7 +402,7 @@ def test_descent_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_host_memory_in_use_is_total_less_available() -> None:
-    """Total, and total less available."""
+    """The host memory in use is the total memory minus the available memory."""
     memory = psutil.virtual_memory()
     host = processes.host_memory()
     assert host.total == memory.total
@@ -398,7 +410,8 @@ def test_host_memory_in_use_is_total_less_available() -> None:
 
 
 def test_whether_there_is_a_child() -> None:
-    """A child counts from its start until it is waited for; the query does not wait for it."""
+    """`has_children()` is True from the start of a child until it is waited for, and does not itself wait for
+    it."""
     program = """
 import os, sys
 from gpuwidget.system.processes import children_cpu_time, has_children
@@ -414,7 +427,7 @@ print(said)
 
 
 def test_cpu_time_of_children_and_theirs() -> None:
-    """CPU time of a child and of its child counts while they live, and is not lost when they end."""
+    """The CPU time of children and grandchildren is counted while they run and after they have ended."""
     spin = "import time\nwhile time.process_time() < 0.3: pass\n"
     child = f"import subprocess, sys\n{spin}subprocess.run([sys.executable, '-c', {spin!r}])\n"
     child += "sys.stdout.write('x')\nsys.stdout.flush()\nsys.stdin.read()"
@@ -434,7 +447,8 @@ def test_cpu_time_of_children_and_theirs() -> None:
 
 
 def test_whether_a_process_has_a_cuda_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CUDA context is detected by memory mapped from CUDA's device: an open file may be NVML's."""
+    """A process has a CUDA context if it maps memory of CUDA's device; an open device file alone is no proof,
+    since NVML may have opened it."""
     device = tmp_path / "nvidia-uvm"
     device.write_bytes(b"0")
     monkeypatch.setattr(processes, "_CUDA_DEVICE", str(device))
