@@ -1,4 +1,4 @@
-"""Advice on a recording of four H200s: each phase gets the advice that its description names, and no other."""
+"""Advice on a recording of four H200s: each phase gets the advice that its description names, no other."""
 
 from __future__ import annotations
 

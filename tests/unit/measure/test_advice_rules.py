@@ -118,7 +118,7 @@ def rules(given: RunEvidence) -> list[str]:
 
 
 def test_a_healthy_run_gets_no_advice() -> None:
-    """A run at full load in bfloat16 gets no advice, even if its loaders, settings and models are all known."""
+    """A run at full load in bfloat16 gets no advice, even if its loaders, settings and models are known."""
     model = Model("model", "Net", 0, gib(1), True)
     context = RunContext(
         "train()", (LOADER,), (model,), ComputeSwitches(False, True, True), True, True, 8.0, None, 100.0
@@ -180,7 +180,7 @@ def test_no_advice_on_work_that_is_not_attributed() -> None:
 
 
 def test_unattributed_work_that_may_be_the_runs() -> None:
-    """If another GPU library or child processes may have done the work, advice is given, but not as certain."""
+    """If another GPU library or child processes may have done the work, the advice is not certain."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     said = only(evidence(hungry, attributed=False, context=RunContext(other_gpu_work=True)))
     assert (said.rule, said.sure) == ("tensor-cores-idle", False)
@@ -651,7 +651,7 @@ def test_cudnn_off() -> None:
 
 
 def benchmark_mode(*, drops: int = 8, late: bool = True, share: float = 30.0, **changes: Any) -> RunEvidence:
-    """Return a loop of convolutions in which torch returns its cache after each of ``drops`` cuDNN searches."""
+    """Return a loop of convolutions; torch returns its cache after each of ``drops`` cuDNN searches."""
     one = half_idle()
     assert one.torch is not None
     one = replace(one, torch=replace(one.torch, alloc_retries=0), **changes)

@@ -53,7 +53,7 @@ def test_each_cell_has_its_own(gpu: StandInGpu) -> None:
 
 
 def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
-    """If torch's two allocation counters are unchanged after a cell, the blocks are known to be up to date."""
+    """If torch's two allocation counters are unchanged after a cell, the known blocks are up to date."""
     notebook = Notebook()
     kept = gpu.empty(1)
     assert notebook.blocks.is_current(allocator.allocation_counts()) is False

@@ -92,7 +92,7 @@ def test_messages_before_torch_2() -> None:
 
 @pytest.mark.parametrize("message", [TORCH_2_3, REPLICA, TORCH_2_3.replace("CUDA out", "HIP out")])
 def test_messages_since_torch_2(message: str) -> None:
-    """The current format is parsed, also inside another error's message and for AMD GPUs."""
+    """The message format since torch 2 is parsed, also inside another error's message and for AMD GPUs."""
     assert is_out_of_memory(message)
     assert parsed(message) == {
         "index": 0,

@@ -313,7 +313,7 @@ def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
 
 
 def test_the_gpu_drain_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
-    """GPU work that continues after the Python code counts for energy and timeline, but not for the duration."""
+    """GPU work that continues after the Python code counts for energy and timeline, not for the duration."""
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
     run = bench.run()

@@ -83,7 +83,7 @@ def test_each_gpu_has_a_time_series() -> None:
 
 
 def test_a_gpu_that_appears_late() -> None:
-    """The time series of a GPU that appears late is None before that time; those of the other GPUs continue."""
+    """The time series of a GPU that appears late starts with None; those of the other GPUs continue."""
     series = RunTimeSeries(1.0)
     series.add_gpus(1)
     series.add(0.5, [totals(0, 0.5, utilization=1.0)], EPOCH)

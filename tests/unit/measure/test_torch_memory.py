@@ -76,7 +76,7 @@ def test_a_run_that_changed_nothing_does_not_wait_for_torch(snapshots: list[int]
 def test_a_list_that_disagrees_with_the_counters_is_not_used(
     snapshots: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If another thread allocated meanwhile, or the snapshot fails, the value is unknown."""
+    """If the snapshot disagrees with torch's counters or fails, the returnable memory is None."""
     assert returnable({0: account(reserved=150 * MIB)}) == {0: None}
     assert returnable({1: account(peak=130 * MIB)}) == {1: None}
 
