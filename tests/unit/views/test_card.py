@@ -383,7 +383,7 @@ def test_tooltips_of_the_picture() -> None:
 
 @EVERY
 def test_every_card_is_small(make: Callable[[], Report]) -> None:
-    """All forms of a card together take at most 20 kB of a notebook."""
+    """All forms of a card together take at most 20 kB of the notebook file."""
     assert size(card.bundle(make())) <= LIMIT == 20_000
     assert size(card.line_bundle(make())) <= LIMIT
 
