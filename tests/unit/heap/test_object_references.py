@@ -109,7 +109,7 @@ def test_type_name() -> None:
 
 @pytest.mark.parametrize("kind", [list, deque])
 def test_a_huge_container_is_followed_in_part(gpu: StandInGpu, kind: Any) -> None:
-    """Only the first 100,000 items of a huge list are followed, and the list is not copied."""
+    """Only the first 100,000 items of a huge list or deque are followed."""
     huge = kind([gpu.empty(1), *([0] * 100_000), gpu.empty(1)])
     assert names_and_bytes(holders_of(gpu, {"huge": huge})) == [((), ROUND), (("huge",), ROUND)]
 

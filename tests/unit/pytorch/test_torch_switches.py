@@ -230,7 +230,7 @@ def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     with pytest.raises(RuntimeError):
-        torch.backends.cuda.matmul.allow_tf32  # reading it raises
+        torch.backends.cuda.matmul.allow_tf32  # noqa: B018  (reading it raises)
     found = torch_switches.compute_switches()
     assert found is not None
     assert found.tf32_matmul is True
