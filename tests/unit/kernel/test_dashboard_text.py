@@ -1,4 +1,4 @@
-"""When the inline dashboard samples, and what it shows of the last minutes."""
+"""The times at which the inline dashboard samples, and its view of the last two minutes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
 
 
 def test_it_samples_for_ten_minutes_after_the_last_action() -> None:
-    """A disconnected browser causes ten minutes of sampling, not a night."""
+    """The dashboard stops sampling ten minutes after the user's last action, for example if the browser
+    has disconnected.
+    """
     clock = FakeClock()
     activity = UserActivity(clock)
     clock.advance(599.0)
@@ -22,7 +24,7 @@ def test_it_samples_for_ten_minutes_after_the_last_action() -> None:
 
 
 def test_it_samples_while_a_cell_runs() -> None:
-    """A long cell is sampled to its end, and for ten more minutes."""
+    """The dashboard samples while a cell runs, however long, and for ten minutes after it."""
     clock = FakeClock()
     activity = UserActivity(clock)
     activity.cell_finished()  # the cell that displayed the dashboard
@@ -37,7 +39,9 @@ def test_it_samples_while_a_cell_runs() -> None:
 
 
 def test_the_last_two_minutes_end_now() -> None:
-    """The newest value is at the right edge, each sample is drawn once, and unknown values are gaps."""
+    """The newest value is at the right edge of the chart, each sample is drawn once, and unknown values
+    are gaps.
+    """
     gpu = h200(0)
     samples = RecentSamples()
     for second, busy in ((0.0, 10.0), (60.0, None), (100.0, 30.0), (170.0, 40.0)):
@@ -50,7 +54,7 @@ def test_the_last_two_minutes_end_now() -> None:
 
 
 def test_its_axis_ends_now() -> None:
-    """Ticks show the time before now."""
+    """The ticks of the dashboard's axis count back from 'now'."""
     labels = TimeAxis.last(10.0).labels
     assert [text for _, text in labels] == [
         "\N{MINUS SIGN}10 s",
