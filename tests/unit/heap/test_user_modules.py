@@ -35,8 +35,8 @@ def module(name: str, file: str | None) -> ModuleType:
     ],
 )
 def test_user_modules(what: Any, expected: bool) -> None:
-    """A module belongs to the user if its file is outside the installation and it is not part of torch or
-    gpuwidget.
+    """A module belongs to the user if its file is outside the installation and its package is not torch,
+    IPython or gpuwidget.
     """
     assert user_modules.is_user_module(what) is expected
 

@@ -125,7 +125,7 @@ def test_errors_around_it() -> None:
 
 @pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="came with Python 3.11")
 def test_one_of_a_group() -> None:
-    """An out-of-memory error in an exception group of asyncio.TaskGroup is found, in nested groups too."""
+    """An out-of-memory error is found in an exception group, as asyncio.TaskGroup raises it, even a nested one."""
     group: Any = vars(builtins)["ExceptionGroup"]
     error = oom()
     inner = group("inner", [ValueError(), error])
