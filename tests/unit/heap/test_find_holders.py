@@ -34,9 +34,7 @@ def test_a_search_keeps_nothing_alive(gpu: StandInGpu) -> None:
 
 
 def test_a_search_triggers_no_garbage_collection(gpu: StandInGpu) -> None:
-    """A search triggers no garbage collection: garbage that holds memory stays, and its memory counts as
-    unknown.
-    """
+    """A search triggers no garbage collection. Garbage that holds memory stays and has no owner."""
     ring: list[object] = [gpu.empty(1000)]
     ring.append(ring)
     del ring

@@ -89,9 +89,7 @@ def test_the_shallowest_name_is_the_owner(gpu: StandInGpu) -> None:
 
 
 def test_a_variable_owns_before_the_notebook(gpu: StandInGpu) -> None:
-    """A tensor that a variable and an old result hold belongs to the variable, because deleting the result
-    frees no memory.
-    """
+    """If a variable and an old result hold the same tensor, the variable owns it."""
     x, other = gpu.empty(1), gpu.empty(1000)
     holders = holders_of(gpu, {"x": x}, {"Out[3]": x, "_3": x, "Out[4]": other, "_": other})
     assert [(holder.kind, holder.names) for holder in holders] == [
@@ -101,9 +99,7 @@ def test_a_variable_owns_before_the_notebook(gpu: StandInGpu) -> None:
 
 
 def test_no_user_code_runs(gpu: StandInGpu) -> None:
-    """A search calls no special method or property of a user's class, and no __eq__ or __hash__ of its
-    metaclass.
-    """
+    """A search calls no special method or property of a user's class or of its metaclass."""
 
     def forbidden(*_: object) -> Any:
         raise AssertionError("user code ran")
@@ -144,9 +140,7 @@ def test_no_user_code_runs(gpu: StandInGpu) -> None:
 
 
 def test_odd_tensors(gpu: StandInGpu) -> None:
-    """Sparse, CSR and wrapper tensors count with their parts; fake, meta and other tensors without blocks
-    don't count.
-    """
+    """Sparse, CSR and wrapper tensors count with their parts; fake and meta tensors have no memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     indices, values = gpu.empty(1, 3, dtype=torch.int64), gpu.empty(3)
@@ -188,9 +182,7 @@ def test_odd_tensors(gpu: StandInGpu) -> None:
 
 
 def test_gradients_are_read_only_where_blocks_have_no_owner(gpu: StandInGpu) -> None:
-    """While every block already has an owner, a search reads no gradient and creates no lasting Python
-    object for one.
-    """
+    """While every block already has an owner, a search creates no lasting Python object for a gradient."""
     x = gpu.empty(4).requires_grad_()
     (x * 2).sum().backward()  # the gradient is on the CPU, so every block has an owner without it
     before = count_tensors()
@@ -199,9 +191,7 @@ def test_gradients_are_read_only_where_blocks_have_no_owner(gpu: StandInGpu) -> 
 
 
 def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
-    """The gradient of a parameter that wraps another tensor, as with FSDP and DTensor, belongs to the
-    parameter.
-    """
+    """The gradient of a parameter that wraps another, as with FSDP and DTensor, belongs to the parameter."""
 
     class Wrapper(torch.Tensor):  # type: ignore[misc]
         inner: Any
@@ -235,8 +225,9 @@ def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
 
 
 def test_excluded_objects_are_not_followed(gpu: StandInGpu) -> None:
-    """A search does not follow the shell, to which a widget may refer, or a function's module, so neither
-    the widget nor the function owns what they hold.
+    """A search does not follow the shell or a function's module.
+
+    Neither a widget that refers to the shell nor the function owns what they hold.
     """
     shell = SimpleNamespace(result=gpu.empty(1))
     roots = [Root("widget", [shell], "variable"), Root("function", holders_of, "variable")]
@@ -275,8 +266,9 @@ def test_classes_of_user_modules(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_walk_is_limited(gpu: StandInGpu) -> None:
-    """If a search reaches its object limit, it is incomplete, and the rest of the memory counts as
-    unknown, so the sum stays exact.
+    """A search that reaches its object limit is incomplete.
+
+    The rest of the memory counts as unknown, so the sum stays exact.
     """
     far: object = [gpu.empty(1)]
     for _ in range(50):
@@ -332,9 +324,7 @@ def test_items_end_a_search() -> None:
 
 
 def test_time_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time limit applies to the CPU time of the searching thread, so other load on the machine does
-    not shorten a search.
-    """
+    """The time limit applies to the CPU time of the searching thread, not to other load on the machine."""
     now = [3.0]
     monkeypatch.setattr(time, "thread_time", lambda: now[0])
     limits = Limits(10, 0.5)

@@ -78,8 +78,8 @@ class Slots:
 
 
 def test_instance_dict() -> None:
-    """``instance_dict`` returns the real ``__dict__``, whatever the class overrides, or None if the object
-    has none.
+    """``instance_dict`` returns the real ``__dict__``, or None if there is none, whatever the class
+    overrides.
     """
     hostile = type("Hostile", (), {"__getattribute__": forbidden, "__getattr__": forbidden})()
     object.__setattr__(hostile, "kept", 1)
@@ -115,9 +115,7 @@ def test_a_huge_container_is_followed_in_part(gpu: StandInGpu, kind: Any) -> Non
 
 
 def test_container_subclasses() -> None:
-    """The items of a user's container class are read without calling its ``__len__``, ``__iter__`` or
-    ``values``.
-    """
+    """Items of a user's container class are read without its ``__len__``, ``__iter__`` and ``values``."""
     body = {"__len__": forbidden, "__iter__": forbidden, "values": forbidden}
     part = [1]
     derived = type("List", (list,), body)()

@@ -52,8 +52,9 @@ def test_names_of_parts(gpu: StandInGpu) -> None:
 
 
 def test_no_dict_is_created(gpu: StandInGpu) -> None:
-    """A search does not force a ``__dict__`` on an object that stores its attributes without one, unless a
-    path through the object must be written.
+    """An object that stores its attributes without a ``__dict__`` gets none from a search.
+
+    The exception is an object on a path that must be written out.
     """
 
     class Plain:
@@ -100,9 +101,7 @@ def reachable_from(references: list[tuple[int, int]], own: dict[int, int]) -> di
 
 
 def test_shared_parts_and_cycles() -> None:
-    """Objects that lead to no owned object are omitted, and all members of a cycle lead to the same
-    owners.
-    """
+    """Objects that lead to no owned object are omitted. All members of a cycle lead to the same owners."""
     cycle = [(1, 2), (2, 3), (3, 1)]
     assert reachable_from([(0, 1), *cycle, (2, 4), (3, 5), (6, 5), (7, 8)], {4: 1, 5: 2}) == {
         **dict.fromkeys((0, 1, 2, 3), 3),
@@ -115,9 +114,7 @@ def test_shared_parts_and_cycles() -> None:
 
 
 def test_chains_of_any_length() -> None:
-    """A chain of 20,000 objects with many owners, linked in one direction or both, exceeds no recursion
-    limit.
-    """
+    """A chain of 20,000 objects with many owners exceeds no recursion limit, in one direction or both."""
     length = 20_000
     back = [(number, number - 1) for number in range(1, length)]
     forth = [(number - 1, number) for number in range(1, length)]

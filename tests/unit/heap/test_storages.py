@@ -58,9 +58,7 @@ def test_sparse_components() -> None:
 
 
 def test_tensors_saved_for_backward(gpu: StandInGpu) -> None:
-    """A list that holds a loss owns the tensors that the loss's autograd graph keeps alive, until
-    backward() frees them.
-    """
+    """A list with a loss owns the tensors that the loss keeps for backward(), until backward() frees them."""
     weight = gpu.empty(4, 4).requires_grad_()
     losses, batch = [], gpu.empty(2, 4)
     hidden = batch @ weight @ weight

@@ -35,16 +35,12 @@ def module(name: str, file: str | None) -> ModuleType:
     ],
 )
 def test_user_modules(what: Any, expected: bool) -> None:
-    """A module belongs to the user if its file is outside the installation and its package is not torch,
-    IPython or gpuwidget.
-    """
+    """A module is the user's if its file is not installed and it is not torch, IPython or gpuwidget."""
     assert user_modules.is_user_module(what) is expected
 
 
 def test_user_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes of the notebook and of user modules belong to the user; a class without ``__module__`` does
-    not.
-    """
+    """Classes of the notebook and of user modules are the user's. A class without ``__module__`` is not."""
     monkeypatch.setitem(sys.modules, "train", module("train", "/home/ada/work/train.py"))
     named = {
         name: type("Made", (), {"__module__": name}) for name in ("__main__", "train", "json", "gone", 3)

@@ -33,9 +33,7 @@ def run_cell_async(info: object, result: Any, code: Callable[[], object]) -> Any
 
 
 def test_the_first_error() -> None:
-    """The callback receives the result with the first error only, and afterwards the result has its
-    original class.
-    """
+    """The callback receives the result with the first error, and the result gets its class back."""
     info, errors = object(), list[Any]()
 
     def listen() -> None:

@@ -32,9 +32,7 @@ def test_panels_do_not_overlap() -> None:
 
 
 def test_three_lines_per_gpu() -> None:
-    """Each GPU has an area and lines for utilization and memory, scaled from 0 to 100 % of the panel's
-    height.
-    """
+    """Each GPU's area, utilization line and memory line span 0 to 100 % of the panel's height."""
     gpu = replace(gpu_progress(0), utilization=(0.0, 100.0, 50.0), device_memory=(0, TOTAL // 2, TOTAL))
     x, y = ChartLayout.for_gpus(1).series_lines((0.0, 5.0, 10.0), 10.0, (gpu,))
     assert x.tolist() == [[0.0, 0.0, 50.0, 100.0, 100.0]] * 3
@@ -99,9 +97,7 @@ def test_no_marks_are_drawable() -> None:
 
 
 def test_downsampling_by_block_mean() -> None:
-    """Too many points are replaced by block means; only the oldest block may have fewer points than the
-    others.
-    """
+    """Too many points are replaced by block means; only the oldest block may be smaller."""
     assert downsample([(1.0, 2.0, 4.0)], 3).tolist() == [[1.0, 2.0, 4.0]]
     assert downsample([(1.0, 2.0, 4.0, 6.0, 8.0), (0.0,) * 5], 3).tolist() == [
         [1.0, 3.0, 7.0],

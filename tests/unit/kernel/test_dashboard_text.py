@@ -10,9 +10,7 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
 
 
 def test_it_samples_for_ten_minutes_after_the_last_action() -> None:
-    """The dashboard stops sampling ten minutes after the user's last action, for example if the browser
-    has disconnected.
-    """
+    """The dashboard stops sampling ten minutes after the user's last action, as if the browser is gone."""
     clock = FakeClock()
     activity = UserActivity(clock)
     clock.advance(599.0)
@@ -39,9 +37,7 @@ def test_it_samples_while_a_cell_runs() -> None:
 
 
 def test_the_last_two_minutes_end_now() -> None:
-    """The newest value is at the right edge of the chart, each sample is drawn once, and unknown values
-    are gaps.
-    """
+    """The newest value is at the right edge, each sample is drawn once, and unknown values are gaps."""
     gpu = h200(0)
     samples = RecentSamples()
     for second, busy in ((0.0, 10.0), (60.0, None), (100.0, 30.0), (170.0, 40.0)):

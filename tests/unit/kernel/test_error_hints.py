@@ -30,8 +30,9 @@ def test_two_dtypes_are_not_two_devices(torch: Any) -> None:
 
 
 def test_a_layer_on_another_device(torch: Any) -> None:
-    """If a layer and its input are on different devices, the hint lists the variables' devices, for both
-    of torch's wordings.
+    """If a layer and its input are on different devices, the hint lists the variables' devices.
+
+    Both of torch's wordings are recognized.
     """
     variables = {"batch": torch.empty(1), "image": torch.empty(1, device="cuda:1"), "n": 3}
     for types in (

@@ -27,9 +27,7 @@ def test_a_deferred_interrupt_arrives_afterwards() -> None:
 
 
 def test_an_interrupt_keeps_no_objects_alive() -> None:
-    """After an interrupt, the local objects of the interrupted function are freed, because the traceback
-    excludes its frames.
-    """
+    """An interrupt frees the local objects of the interrupted function: the traceback excludes its frames."""
 
     class Tensor:
         pass

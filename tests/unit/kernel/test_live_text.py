@@ -36,9 +36,7 @@ def text(shown: Progress) -> str:
 
 
 def test_one_gpu() -> None:
-    """A GPU in use is shown with its name, utilization, memory, this notebook's part of it, power and
-    temperature.
-    """
+    """A GPU in use shows its name, utilization, memory, this notebook's part, power and temperature."""
     assert text(progress()) == (
         "3.0 s busy memory, % of the GPU 0 H200 cuda:0 97 % 56.0 of 140.0 GiB · 42.0 GiB here "
         "612 of 700 W · 51 °C"
@@ -142,9 +140,7 @@ def test_axes_of_tiles() -> None:
 
 
 def test_the_line_of_advice_is_reserved() -> None:
-    """One line below the charts is reserved for advice, so that nothing moves; its tooltip has the whole
-    text.
-    """
+    """One line below the charts is reserved for advice, and its tooltip has the whole text."""
     one = Advice("copies", True, "GPU 0 <moved> 5 GiB/s.", "Keep it there.", {}, None)
     empty = readings(progress(), ChartLayout.for_gpus(1), NOW)
     assert empty.endswith('<div class="gpuwidget-advice"></div>')

@@ -74,18 +74,14 @@ def names_read_by(source: str, scope: dict[str, Any]) -> frozenset[str]:
     ],
 )
 def test_names_in_called_functions(definition: str) -> None:
-    """A variable counts as read if any function that the cell reaches reads it, even one that has
-    returned.
-    """
+    """A variable counts as read if any function that the cell reaches reads it, even a finished one."""
     scope: dict[str, Any] = {"__name__": "__main__", "big": [1], "model": 2, "other": 3}
     run_cell(f"{definition}\ndef unused(): return other", scope)
     assert names_read_by("result = train, 1 / 0", scope) == {"big"}
 
 
 def test_names_in_functions_passed_as_arguments() -> None:
-    """A variable counts as read if the function that reads it is only in a local variable of a frame on
-    the traceback.
-    """
+    """A variable counts as read if a local variable on the traceback refers to a function that reads it."""
     scope: dict[str, Any] = {"__name__": "__main__", "big": 1, "model": 2, "other": 3}
     run_cell(
         "def make(): return lambda: big\n"

@@ -114,9 +114,7 @@ def test_cupy_pool_is_listed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container with its own process ids, all memory outside torch is one holder, and a note has the
-    reason.
-    """
+    """In a container with its own process ids, all memory outside torch is one holder, with a note."""
     found, _ = find(monkeypatch, moment(process(4711, 50 * GIB)), pids_match=False)
     assert found["cuda:0"].holders == (
         outside("CUDA context, other libraries and other processes", 50 * GIB),
@@ -129,7 +127,7 @@ def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch has reserved more than the driver's older reading shows, the difference is omitted, with a
+    """If torch reserves more than the driver's older reading shows, the difference is omitted, with a
     note.
     """
     found, _ = find(monkeypatch, moment(process(OURS, 9 * GIB)))
@@ -139,8 +137,8 @@ def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.Mo
 
 
 def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that does not answer, a missing driver, and a recording each give a reason why memory
-    outside torch is unknown.
+    """If the driver does not answer, is missing, or is a recording, the memory outside torch is unknown,
+    with the reason.
     """
     assert find(monkeypatch, None)[1] == (
         "What lies outside torch is not known: the driver did not answer in time."

@@ -53,8 +53,8 @@ def test_figures_are_exact_where_counters_agree(small_gpu: LimitedGpu) -> None:
 
 
 def test_memory_freed_since_the_error(small_gpu: LimitedGpu) -> None:
-    """If memory was freed after the error, the context has the allocated size from the message, and the
-    freed size.
+    """If memory was freed after the error, the context has the message's allocated size and the freed
+    size.
     """
 
     def fail() -> None:
@@ -112,9 +112,7 @@ def test_the_pool_of_cupy(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch has no counters, the context has the sizes in the message and the reason for the unknown
-    values.
-    """
+    """If torch has no counters, the context has the sizes in the message and the reason."""
     error: Any = torch.OutOfMemoryError(
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 8.00 GiB of which "
         "1.00 GiB is free."

@@ -9,9 +9,7 @@ from gpuwidget.model.errors import OptionError
 
 
 def test_defaults() -> None:
-    """The defaults are all GPUs, five samples per second, a live chart, a card, and waiting for the GPU at
-    the end.
-    """
+    """The defaults: all GPUs, five samples per second, a live chart, a card, and a wait for the GPU."""
     options = parse("")
     assert (options.run.gpus, options.run.interval_s, options.run.sync) == ((), 0.2, True)
     assert (options.live, options.quiet, options.label) == (True, False, None)
@@ -139,7 +137,8 @@ def test_which_cells_are_watched(cell: str, options: str | None) -> None:
     ],
 )
 def test_the_cell_without_its_line(cell: str, rest: str) -> None:
-    """Without its %%gpuwatch line, a cell keeps line numbers and indentation; a cell magic below becomes
-    its first line.
+    """Without its %%gpuwatch line, a cell keeps its line numbers and indentation.
+
+    A cell magic below that line becomes the first line.
     """
     assert "".join(without_watch_line(cell.splitlines(keepends=True))) == rest

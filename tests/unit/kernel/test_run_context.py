@@ -84,9 +84,7 @@ def test_other_libraries_and_children_may_work_on_gpus(monkeypatch: pytest.Monke
 
 
 def test_short_code_with_a_long_gpu_drain() -> None:
-    """A short cell with a GPU drain of several seconds has a full context, because its GPU readings cover
-    the drain.
-    """
+    """A short cell with a long GPU drain has a full context, because its GPU readings cover the drain."""
     made = ended(0, 1, duration=0.5)
     assert RunContextBuilder("x")(made).process_cpu is None
     assert (
@@ -130,9 +128,7 @@ def test_the_number_of_remembered_sources() -> None:
 
 
 def test_the_line_of_a_frame_in_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The source line of a frame in another cell comes from the notebook's ``In``; if it is not found, it
-    is empty.
-    """
+    """The source line of a frame in another cell comes from the notebook's ``In``, or is empty."""
     main = ModuleType("__main__")
     vars(main)["In"] = ["", "import torch", "def step():\n    return loss.item()"]
     monkeypatch.setitem(sys.modules, "__main__", main)

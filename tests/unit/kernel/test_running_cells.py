@@ -101,8 +101,9 @@ def test_a_cell_that_an_exception_leaves() -> None:
 
 
 def test_a_cell_whose_end_has_no_event() -> None:
-    """A cell without an end event is removed, and its callbacks are called, when the next cell begins or
-    the outer cell ends.
+    """A cell without an end event is removed when the next cell begins or the outer cell ends.
+
+    Its callbacks are called then.
     """
     lost: list[str] = []
     cells = RunningCells(SHELL)
@@ -121,9 +122,7 @@ def test_a_cell_whose_end_has_no_event() -> None:
 
 
 def test_only_lost_cells_are_removed() -> None:
-    """A cell that runs other cells is not removed, and neither are cells that a program other than IPython
-    runs.
-    """
+    """A cell that runs other cells is not removed, nor are cells that IPython does not run."""
     cells = RunningCells(SHELL)
     run_cell_async(cells, "outer", "middle", "inner")
     assert len(cells) == 0
@@ -133,9 +132,7 @@ def test_only_lost_cells_are_removed() -> None:
 
 
 def test_the_cell_that_loads_the_extension() -> None:
-    """While the cell that loads the extension runs, the kernel counts as busy, and cells inside it count
-    as nested.
-    """
+    """While the cell that loads the extension runs, the kernel is busy, and cells inside it are nested."""
 
     def run_cell_async(code: Callable[[], RunningCells]) -> RunningCells:
         return code()

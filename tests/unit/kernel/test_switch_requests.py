@@ -108,9 +108,7 @@ def test_a_withdrawn_request_runs_nothing(cudnn: Any, switches: SwitchRequests, 
 
 
 def test_the_last_request_wins(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """If a switch is requested several times, it is set once; switches are set in the order of their last
-    requests.
-    """
+    """A switch that is requested several times is set once, in the order of the last requests."""
     cells.running = True
     switches.request("cudnn.benchmark", "on")
     switches.request("cudnn.enabled", "off")
@@ -165,9 +163,7 @@ def test_unloading_drops_pending_requests(cudnn: Any, switches: SwitchRequests, 
 
 
 def test_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch, switches: SwitchRequests) -> None:
-    """Before torch is imported, every switch is listed without a value, and a request fails without
-    importing torch.
-    """
+    """Before torch is imported, switches have no value, and a request fails without importing torch."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert {(one.value, one.note) for one in switches.state} == {(None, "torch is not imported yet.")}
     with pytest.raises(OptionError, match="torch is not imported yet: import it in a cell first"):
@@ -183,8 +179,9 @@ def shown(*words: str) -> str:
 
 
 def test_the_magic(cudnn: Any) -> None:
-    """``%gpu switches`` shows all switches or one, or sets one and shows the statement; an unknown name is
-    an error.
+    """``%gpu switches`` shows all switches or one, or sets one and shows the statement.
+
+    An unknown name is an error.
     """
     assert shown("cudnn.benchmark").startswith(
         "cudnn.benchmark: off, or on\n  On: cuDNN tries its algorithms on each new shape"

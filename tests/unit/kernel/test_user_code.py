@@ -48,8 +48,9 @@ def test_the_source_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_source_of_wrapped_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a file changed after its import, lines of changed functions have no source, even inside
-    decorators and classes.
+    """If a file changed after its import, changed functions have no source.
+
+    This includes functions inside decorators, classes and functions.
     """
     text = (
         "import functools\n"

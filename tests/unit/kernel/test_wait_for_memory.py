@@ -122,8 +122,9 @@ def test_enough_free_memory(bench: Bench) -> None:
 
 
 def test_need_without_wait(bench: Bench) -> None:
-    """Without --wait, a cell without enough free memory is skipped, and the message has the free memory
-    and its holders.
+    """Without --wait, a cell without enough free memory is skipped.
+
+    The message has the free memory and its holders.
     """
     bench.source.memory[0] = TOTAL - 12 * GIB
     mine = own_user()
@@ -168,9 +169,7 @@ def test_waiting_until_memory_is_free(bench: Bench) -> None:
 
 
 def test_waiting_in_vain(bench: Bench) -> None:
-    """If the memory is still not free after the time of --wait, the cell is skipped with the last reading
-    in the message.
-    """
+    """If the memory is not free in time, the cell is skipped, and the message has the last reading."""
     bench.source.memory[0] = TOTAL - 12 * GIB
     assert bench.error_of("--need 20GiB --wait 90s") == (
         "--need: the cell was not run. It waited 1 min 30 s for 20.0 GiB free on GPU 0 H200 "
@@ -185,9 +184,7 @@ def test_more_memory_than_the_gpu_has(bench: Bench) -> None:
 
 
 def test_memory_that_the_driver_reserves(bench: Bench) -> None:
-    """Memory that the driver reserves does not count as free, and a cell that would need it is skipped
-    without waiting.
-    """
+    """Memory that the driver reserves is not free. A cell that would need it is skipped without waiting."""
     keeps = Bench(reserved=GIB)
     keeps.source.memory[0] = TOTAL - 21 * GIB
     assert keeps.wait("--need 20GiB") is None
@@ -265,9 +262,7 @@ def test_unknown_free_memory(bench: Bench) -> None:
 
 
 def test_an_interrupt_ends_the_wait(bench: Bench) -> None:
-    """If the user clicks stop during the wait, the cell is skipped with a message instead of a
-    KeyboardInterrupt.
-    """
+    """If the user clicks stop during the wait, the cell is skipped without a KeyboardInterrupt."""
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.line.on_show = lambda: signal.raise_signal(signal.SIGINT)
     before = signal.getsignal(signal.SIGINT)

@@ -35,9 +35,7 @@ def labels(report: Report | None) -> list[str]:
 
 
 def test_a_with_statement_gives_a_report() -> None:
-    """After the ``with`` body, the watch has a report with label, marks and status, which reports() also
-    returns.
-    """
+    """After its body, a watch has a report with label, marks and status, which reports() also returns."""
     with gpuwidget.watch("epoch 1") as w:
         assert w.report is None
         w.mark("half")
@@ -206,9 +204,7 @@ def test_a_generator_that_is_closed_early() -> None:
 
 
 def test_a_generator_may_be_advanced_in_several_contexts() -> None:
-    """A decorated generator that a framework advances in several contexts yields all items and has a
-    report.
-    """
+    """A decorated generator yields all items even if a framework advances it in several contexts."""
 
     @gpuwidget.watch
     def count() -> Iterator[int]:
@@ -260,9 +256,7 @@ def test_an_interrupt_while_it_starts_leaves_nothing_running(
 
 
 def test_a_decorated_coroutine_function_is_still_one() -> None:
-    """inspect.iscoroutinefunction() is true for a decorated coroutine function if Python supports marking
-    it.
-    """
+    """inspect.iscoroutinefunction() is true for a decorated coroutine function, if Python supports that."""
 
     @gpuwidget.watch
     async def answer() -> int:

@@ -143,9 +143,7 @@ def test_four_kinds_without_hardware_counters(
 def test_a_phase_with_its_start_up_gets_no_wrong_advice(
     request: pytest.FixtureRequest, phase: str, counters: bool
 ) -> None:
-    """Ten seconds of imports and first steps in the measured time may suppress advice, but they cause no
-    wrong advice.
-    """
+    """Ten seconds of imports and first steps may suppress advice, but they cause no wrong advice."""
     player: Player = request.getfixturevalue("player" if counters else "older_player")
     named = {
         "starved": {"input-pipeline"},
@@ -193,9 +191,7 @@ def test_pcie_and_nvlink_traffic_is_in_the_report(player: Player) -> None:
 
 
 def test_the_power_cap_is_reported_without_advice(player: Player) -> None:
-    """Full load is expected to reach the power limit, so the report lists the throttle reason without giving
-    advice.
-    """
+    """The power limit is expected at full load, so the report has the throttle reason but no advice."""
     report = player.measure(*STEADY["two processes"], "1")
     assert report.gpus[0].throttled is not None
     assert set(report.gpus[0].throttled) == {"power cap"}

@@ -1,6 +1,4 @@
-"""The advice rules one by one: each gives its text if it has the evidence that it needs, and no advice
-otherwise.
-"""
+"""The advice rules one by one: the evidence that each rule needs, and the text of its advice."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ def time_of(*lines: LineTime, cpu: float | None = None) -> CodeTime:
 
 
 def starved(source: str, call: str | None = None, share: float = 50.0) -> CodeTime:
-    """Return the profile of a loop with ``share`` percent in one line while the GPU is idle, and the rest in
-    work.
-    """
+    """Return the profile of a loop with ``share`` percent in one line with an idle GPU, the rest at work."""
     return time_of(
         line(source, share, 0.0, call), line("step(x)", 100.0 - share, 95.0, "Tensor.backward", number=8)
     )
@@ -135,9 +131,7 @@ def test_a_run_of_a_few_seconds_is_not_judged() -> None:
 
 
 def test_gpu_figures_cover_the_gpu_drain() -> None:
-    """The time that the GPU was throttled is compared with the code's duration plus the GPU drain, here 4 +
-    60 s.
-    """
+    """Throttled time is compared with the code's duration plus the GPU drain, here 4 + 60 s."""
     slowed = busy(throttled={"too hot": 60.0})
     assert only(evidence(slowed, duration_s=4.0, gpu_s=64.0)).text == (
         "GPU 0 ran at a lower clock for 60 of 64 s: too hot."
@@ -149,9 +143,7 @@ def test_gpu_figures_cover_the_gpu_drain() -> None:
 
 
 def test_lines_of_short_code_are_not_judged() -> None:
-    """The line profile of code that ran for less than three seconds is not judged, however long the GPU drain
-    is.
-    """
+    """The lines of code that ran for less than three seconds are not judged, however long the GPU drain."""
     waits = time_of(line("loss.item()", 90.0, 90.0))
     assert rules(evidence(half_idle(), time=waits, duration_s=2.9, gpu_s=64.0)) == []
     assert rules(evidence(half_idle(), time=waits, duration_s=3.0, gpu_s=64.0)) == ["sync-points"]
@@ -191,9 +183,7 @@ def test_unattributed_work_that_may_be_the_runs() -> None:
 
 
 def test_a_selected_gpu_that_the_process_does_not_use() -> None:
-    """``--gpu 1`` shows a GPU that this process does not use, but another process's work on it gets no
-    advice.
-    """
+    """``--gpu 1`` shows a GPU that this process does not use, but another process's work gets no advice."""
     nothing = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0, 0)
     hungry = {"tensor_activity": level(2.0), "fp32_activity": level(66.0)}
     theirs = busy(1, **hungry, process_memory=Span(0, 0, 0), torch=nothing)
@@ -271,8 +261,9 @@ def test_which_lines_load(seen: LineTime, found: bool) -> None:
 
 
 def test_an_unused_gpu_does_not_wait_for_data() -> None:
-    """A GPU without work is not starved: the process may be preparing data or training on the CPU, or another
-    user may be working.
+    """A GPU without work is not starved.
+
+    The process may prepare data or train on the CPU, or another user may be working.
     """
     waiting = starved("for x in loader:", "DataLoader._next_data")
     context = RunContext(loaders=(LOADER,))
@@ -288,9 +279,7 @@ def test_an_unused_gpu_does_not_wait_for_data() -> None:
 
 
 def test_a_function_that_may_be_a_datasets_is_not_sure() -> None:
-    """Advice by a ``__getitem__`` is not certain without a known loader, because any class may define that
-    method.
-    """
+    """Advice based on ``__getitem__`` is uncertain without a known loader: any class may define it."""
     seen = line("train()", 61.0, 4.0, "sleep", "In[2]:9 Images.__getitem__")
     said = only(evidence(half_idle(), time=time_of(seen)))
     assert (said.rule, said.sure) == ("input-pipeline", False)
@@ -301,9 +290,7 @@ def test_a_function_that_may_be_a_datasets_is_not_sure() -> None:
 
 
 def test_loading_in_several_places_names_the_largest() -> None:
-    """If loading happens in several lines or functions, the text gives their total share and names the
-    largest.
-    """
+    """If several lines or functions load data, the text has their total share and names the largest."""
     within = (
         FrameTime("data.py:9 Images.__getitem__", 40.0, 2.0, "sleep", 40.0),
         FrameTime("data.py:30 my_collate", 20.0, 8.0, None, None),
@@ -360,8 +347,9 @@ def test_loader_settings_are_bounded_by_the_host(loader: Loader, context: RunCon
 
 
 def test_of_two_loaders_the_one_that_the_line_names() -> None:
-    """With two loaders, the fix is for the one that the line names; if the line names neither, it suggests no
-    settings.
+    """With two loaders, the fix is for the one that the line names.
+
+    If the line names neither, no settings are suggested.
     """
     two = RunContext(loaders=(LOADER, replace(LOADER, name="valid", num_workers=4)))
     named = evidence(half_idle(), time=starved("for x in valid:"), context=two)
@@ -396,9 +384,7 @@ def test_a_model_left_on_the_cpu() -> None:
 
 
 def test_a_model_on_the_cpu_without_attribution() -> None:
-    """Without attribution, a busy GPU may be this process's own; if this process never initialized CUDA, it
-    is not.
-    """
+    """Without attribution, a busy GPU may be this process's, unless it never initialized CUDA."""
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext(
         "model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0, cuda_initialized=False
@@ -427,8 +413,9 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
     ],
 )
 def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
-    """A model on the CPU gets no advice if a GPU works, there is no GPU, nothing is computed, the cell does
-    not use the model, or the model is tiny.
+    """A model on the CPU gets no advice if the cell does not compute with it or has no idle GPU.
+
+    A tiny model gets none either.
     """
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
@@ -476,15 +463,17 @@ def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> N
     ],
 )
 def test_waiting_that_costs_nothing_gets_no_advice(gpu_report: GpuReport, seen: LineTime) -> None:
-    """A wait gets no advice if the GPU is busy anyway, the wait is short, the GPU is idle during it, or the
-    time is spent in other code.
+    """A wait gets no advice if the GPU is busy, the wait is short, or the GPU is idle during the wait.
+
+    Time in other code is no wait.
     """
     assert rules(evidence(gpu_report, time=time_of(seen))) == []
 
 
 def test_without_cuda_nothing_waits_for_the_gpu() -> None:
-    """If this process never initialized CUDA, ``float(v)`` of plain numbers gets no advice, even if another
-    process uses the GPU.
+    """If this process never initialized CUDA, ``float(v)`` of plain numbers gets no advice.
+
+    Another process's work on the GPU does not change that.
     """
     seen = time_of(line("x = sum([float(v) for v in rows])", 98.0, 90.0))
     assert [(one.rule, one.sure) for one in advise(evidence(half_idle(), time=seen))] == [
@@ -506,8 +495,9 @@ def test_a_call_has_only_its_share_of_its_line() -> None:
 
 
 def test_the_rest_of_a_line_beside_its_frames_has_no_call() -> None:
-    """The line's call was sampled in a function that the line calls, so the time of the line outside that
-    function has no known call.
+    """Time of a line outside the functions that it calls has no known call.
+
+    The line's call was sampled in one of those functions.
     """
     frame = FrameTime("In[2]:4 step", 50.0, 90.0, "Tensor.__repr__", 50.0)
     seen = LineTime(7, "log(step())", 90.0, 90.0, "Tensor.__repr__", frame.frame, None, (frame,), 50.0)
@@ -570,9 +560,7 @@ def test_copies_name_their_line() -> None:
 
 
 def test_gpus_that_hold_memory_but_do_nothing() -> None:
-    """GPUs that did nothing are reported if this process holds memory on them; without attribution they are
-    not.
-    """
+    """GPUs that did nothing get advice if this process holds memory on them and GPU use is attributed."""
     said = only(evidence(busy(0), unused(1), unused(2)))
     assert said.rule == "idle-gpus"
     assert said.text == (
@@ -584,9 +572,7 @@ def test_gpus_that_hold_memory_but_do_nothing() -> None:
 
 
 def test_two_gpus_one_of_which_waits() -> None:
-    """With hardware counters, advice is given even if only one GPU waits for the other, provided that they
-    exchange data.
-    """
+    """With hardware counters, one GPU that waits for another is enough, if the two exchange data."""
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = busy(
         0,
@@ -608,9 +594,7 @@ def test_two_gpus_one_of_which_waits() -> None:
 
 
 def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
-    """A GPU can be the straggler without any gaps: the other GPUs wait for it while it works harder than they
-    do.
-    """
+    """A GPU without gaps can be the straggler, if the other GPUs wait while it works harder."""
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = [
         busy(n, sm_activity=level(25.0), tensor_activity=level(9.0), power_w=level(250.0), nvlink=links)
@@ -671,9 +655,7 @@ def benchmark_mode(*, drops: int = 8, late: bool = True, share: float = 30.0, **
 
 
 def test_cudnn_that_searches_for_each_new_shape() -> None:
-    """The evidence for repeated cuDNN searches is benchmark mode, slow convolutions, and memory returned
-    until the end of the run.
-    """
+    """Repeated cuDNN searches show as benchmark mode, slow convolutions, and memory returned to the end."""
     said = only(benchmark_mode())
     assert (said.rule, said.sure) == ("cudnn-benchmark", False)
     assert said.text == (
@@ -685,8 +667,9 @@ def test_cudnn_that_searches_for_each_new_shape() -> None:
 
 
 def test_cudnn_that_searches_once_gets_no_advice() -> None:
-    """Advice needs several searches late in the run, slow convolutions, benchmark mode, and a cell that does
-    not empty the cache itself.
+    """Advice needs several searches late in the run, slow convolutions, and benchmark mode.
+
+    A cell that empties the cache itself gets none.
     """
     found = benchmark_mode()
     assert rules(benchmark_mode(late=False)) == []
@@ -704,8 +687,9 @@ def test_cudnn_that_searches_once_gets_no_advice() -> None:
 
 
 def test_fragmentation_in_runs_of_any_length() -> None:
-    """Fragmentation is reported if much memory is reserved but unused although the cache was flushed, even
-    after 0.5 s: torch's counts and peaks are exact.
+    """Fragmentation is reported if much memory stays reserved but unused after cache flushes.
+
+    This holds for short runs too, because torch's counters are exact.
     """
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     said = only(evidence(busy(torch=pieces), duration_s=0.5))
@@ -719,9 +703,7 @@ def test_fragmentation_in_runs_of_any_length() -> None:
 
 
 def test_memory_that_a_flush_returns_is_not_fragmented() -> None:
-    """If ``del`` freed 10 GiB and a later request that could never fit flushed the cache, no fragmentation is
-    reported.
-    """
+    """If a flush returned the memory that ``del`` had freed, no fragmentation is reported."""
     freed = TorchMemory(Span(gib(10), 0, gib(10)), Span(gib(10), 0, gib(22)), 1, 1, 0)
     assert rules(evidence(busy(torch=freed), duration_s=0.5)) == []
     assert rules(evidence(busy(torch=replace(freed, inactive_split=None)), duration_s=0.5)) == []
@@ -747,9 +729,7 @@ def ends(*sizes: float) -> tuple[EarlierRun, ...]:
     ],
 )
 def test_memory_that_grows_from_run_to_run(runs: tuple[EarlierRun, ...], grows: bool) -> None:
-    """Memory counts as growing only if every run adds about as much and none of it is freed; a cache that
-    fills up is no leak.
-    """
+    """Memory grows if every run adds about as much and none is freed. A cache that fills up is no leak."""
     one = busy()
     found = rules(evidence(one, context=RunContext(earlier_runs={one.uuid: runs})))
     assert found == (["growing-memory"] if grows else [])

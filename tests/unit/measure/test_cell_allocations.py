@@ -64,9 +64,7 @@ def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
 
 
 def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
-    """A tensor that a variable holds stays assigned to its cell, however many temporary tensors later cells
-    create.
-    """
+    """A tensor that a variable holds keeps its cell, however many temporary tensors later cells create."""
     notebook = Notebook()
     notebook.variables["model"] = gpu.empty(100)
     notebook.after(1)
@@ -117,9 +115,7 @@ def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
 
 
 def test_what_nobody_saw_is_known_while_all_is_accounted_for(gpu: StandInGpu) -> None:
-    """A block that no variable holds stays assigned to its cell only while every later allocation has a new
-    address.
-    """
+    """A block that no variable holds keeps its cell only while later allocations have new addresses."""
     notebook = Notebook()
     hidden = gpu.empty(100)
     notebook.after(1, watched=False)

@@ -32,9 +32,7 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_selection_names_gpus(words: list[str], places: list[int]) -> None:
-    """An nvidia-smi index, a UUID or its prefix, and cuda:N each select a GPU; a GPU named twice is selected
-    once.
-    """
+    """An nvidia-smi index, a UUID or its prefix, and cuda:N each select a GPU. Duplicates are merged."""
     assert select_gpus(words, GPUS, {}) == tuple(UUIDS[place] for place in places)
 
 

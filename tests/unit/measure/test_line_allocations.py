@@ -88,8 +88,9 @@ def test_lines_below_a_time_magic() -> None:
 
 
 def test_the_cells_own_lines_have_no_function() -> None:
-    """Code at the top level of a cell has no function and no caller, even if an older IPython names its frame
-    ``<cell line: 3>``.
+    """Code at the top level of a cell has no function and no caller.
+
+    Older IPython names its frame ``<cell line: 3>``.
     """
     trace = [alloc(1, 512, 1.0, frames((CELL, 3, "<cell line: 3>")))]
     (line,) = read(trace).lines
@@ -97,9 +98,7 @@ def test_the_cells_own_lines_have_no_function() -> None:
 
 
 def test_a_peak_inside() -> None:
-    """A line's memory at the peak includes only blocks that were in use at the peak, even if they are freed
-    later.
-    """
+    """A line's memory at the peak includes only blocks in use at the peak, even if they are freed later."""
     trace = [
         alloc(1, 100, 1.0, cell(1)),
         alloc(2, 5000, 2.0, cell(2)),
@@ -117,9 +116,7 @@ def test_a_peak_inside() -> None:
 
 
 def test_blocks_from_before_make_room() -> None:
-    """A block that was allocated before the run and freed during it belongs to no line, but it changes when
-    the peak is.
-    """
+    """A block from before the run that is freed during the run belongs to no line, but affects the peak."""
     trace = [
         alloc(1, 1000, 1.0, cell(1)),  # the peak: 1000 above the start
         *free(77, 4000, 2.0),
@@ -179,9 +176,7 @@ def test_each_device_has_its_own_peak() -> None:
 
 
 def test_what_backward_allocates() -> None:
-    """Gradients that torch's threads allocate without Python frames belong to the line that called
-    backward().
-    """
+    """Gradients that torch's threads allocate without Python frames belong to the line of backward()."""
     root = frames((AUTOGRAD, 90, "_make_grads"), (AUTOGRAD, 340, "backward"), (CELL, 4, "<module>"))
     hook = [{"filename": LINEAR, "line": 8, "name": "hook"}, {"filename": LINEAR, "line": 1, "name": "run"}]
     trace = [

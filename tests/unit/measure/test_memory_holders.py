@@ -14,9 +14,7 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_bytes_are_the_allocators_blocks(gpu: StandInGpu) -> None:
-    """A tensor of one byte counts as the 512 bytes of its block, so that the holders add up to torch's
-    counter.
-    """
+    """A tensor of one byte counts as its block of 512 bytes, so the holders add up to torch's counter."""
     x = gpu.empty(1, dtype=torch.uint8)
     big = gpu.empty(1000)
     assert holders_of(gpu, {"x": x, "big": big}) == [
@@ -39,8 +37,9 @@ def test_views_and_shared_storages_count_once(gpu: StandInGpu) -> None:
 
 
 def test_a_model_and_its_optimizer(gpu: StandInGpu) -> None:
-    """The model's holder has its parameters and gradients and both names, because the optimizer also refers
-    to them. The optimizer's own state is a second holder.
+    """The model owns its parameters and gradients, the optimizer its state.
+
+    The first holder has both names, because the optimizer also refers to the parameters.
     """
     model = gpu.move(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64)))
     model[1].num_batches_tracked.data = gpu.empty(1, dtype=torch.int64)

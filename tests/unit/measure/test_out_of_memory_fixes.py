@@ -193,9 +193,7 @@ def oom_holder(
 
 
 def facts(**changes: Any) -> OomFacts:
-    """Return the facts of an error on an H200 of 140 GiB: 8 GiB requested, 2 GiB free, variables in separate
-    segments.
-    """
+    """Return the facts of an error on an H200 of 140 GiB: 8 GiB requested, 2 GiB free."""
     defaults = OomFacts(
         device="cuda:0",
         requested=8 * GIB,
@@ -236,9 +234,7 @@ def only(kind: str, **changes: Any) -> Fix:
 
 
 def test_a_batch_that_fits() -> None:
-    """The batch is split until it fits: it needs 10 GiB above the start plus 8 GiB requested, and 12 GiB are
-    available.
-    """
+    """The batch is split until it fits: 10 GiB above the start and 8 GiB requested into 12 GiB available."""
     fix = only("batch")
     assert fix.text == (
         "Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell had "
@@ -249,18 +245,14 @@ def test_a_batch_that_fits() -> None:
 
 
 def test_no_batch_is_small_enough() -> None:
-    """No smaller batch is offered if the memory at the start is unknown, too little was free then, or the
-    batch would need too many parts.
-    """
+    """No smaller batch is offered if the memory at the start is unknown or too little was free then."""
     assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=0) == []
     assert kinds(at_start=None) == []
     assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=100 * MIB) == []
 
 
 def test_variables_to_delete() -> None:
-    """The fewest and largest variables that free enough are offered for deletion, but none that the failing
-    code reads.
-    """
+    """The fewest, largest variables that free enough are offered, but none that the failing code reads."""
     model = oom_holder("variable", "model", (100,), 30 * GIB, needed=True)
     cache, old, small = (
         oom_holder("variable", "cache", (300,), 6 * GIB),
@@ -279,8 +271,9 @@ def test_variables_to_delete() -> None:
 
 
 def test_notebook_references() -> None:
-    """Freeing old results is offered if they are large enough; the memory in the error's frames is offered as
-    a first step instead.
+    """Freeing old results is offered if they are large enough.
+
+    Freeing the error's frames is a separate first step.
     """
     out = oom_holder("notebook", "Out[3]", (200,), 10 * GIB)
     error = oom_holder("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
@@ -313,9 +306,7 @@ def test_notebook_references_and_a_variable() -> None:
 
 
 def test_tensors_in_a_shared_segment() -> None:
-    """Deleting a tensor that shares its segment releases no segment; it helps only if the request fits into
-    the tensor's block.
-    """
+    """Deleting a tensor that shares its segment helps only if the request fits into the tensor's block."""
     shared = (segment((200, 10 * GIB, True), (201, 1 * MIB, True)),)
     cache = oom_holder("variable", "cache", (200,), 10 * GIB)
     assert "delete" in kinds(segments=shared, held=(cache,))
@@ -332,9 +323,7 @@ def test_adjacent_blocks_join() -> None:
 
 
 def test_private_pools() -> None:
-    """Freeing a tensor in the private pool of a CUDA graph is not offered, because other requests can't use
-    that pool.
-    """
+    """Freeing tensors in a CUDA graph's private pool is not offered: other requests can't use that pool."""
     pool = Segment(11 * GIB, False, False, ((1, 10 * GIB, True), (2, 1 * GIB, True)))
     assert "delete" not in kinds(segments=(pool,), held=(oom_holder("variable", "x", (1,), 10 * GIB),))
     whole = Segment(10 * GIB, False, False, ((1, 10 * GIB, True),))
@@ -350,8 +339,8 @@ def test_segments_for_small_tensors() -> None:
 
 
 def test_memory_freed_since_the_error() -> None:
-    """Running the cell again is offered if enough memory was freed after the error, such as an earlier
-    error's frames.
+    """Running again is offered if enough memory was freed after the error, such as an older error's
+    frames.
     """
     assert only("again", older_now=40 * GIB).text == (
         "Run it again: 10.0 GiB from before this cell, such as an earlier error's frames, were let go of "
@@ -422,9 +411,7 @@ def test_no_fix_without_figures() -> None:
 
 
 def test_contradictory_figures() -> None:
-    """If the reported memory shows that the request fits, the facts contradict each other and no fix is
-    offered.
-    """
+    """If the reported memory shows that the request fits, no fix is offered."""
     assert contradicts_itself(facts(free=9 * GIB))
     assert kinds(free=9 * GIB) == []
     assert not contradicts_itself(facts())

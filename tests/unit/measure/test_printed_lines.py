@@ -45,9 +45,7 @@ def test_a_progress_bar_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_long_progress_bar_counts_with_its_last_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a progress bar's output is, the subscriber receives the text after its last carriage
-    return.
-    """
+    """However long a progress bar's output is, the text after its last carriage return is passed on."""
     monkeypatch.setattr(sys, "stdout", Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -60,9 +58,7 @@ def test_a_long_progress_bar_counts_with_its_last_text(monkeypatch: pytest.Monke
 
 
 def test_pieces_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``whole_lines=False`` the subscriber receives each text as it is written, without waiting for the
-    end of the line.
-    """
+    """With ``whole_lines=False``, the subscriber receives each text as it is written."""
     monkeypatch.setattr(sys, "stdout", Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -128,9 +124,7 @@ def test_another_replacement_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_interrupt_in_the_hook_shows_no_frame_of_gpuwidget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If Ctrl-C arrives while a printed line is read, the traceback has one frame of gpuwidget, which IPython
-    hides.
-    """
+    """If Ctrl-C arrives in the hook, the traceback has one frame of gpuwidget, which IPython hides."""
 
     class KernelStream:
         echo = None

@@ -202,9 +202,7 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
 def test_counters_count_only_inside_the_run(
     bench: Bench, after: float, level: Level | None, reason: str | None
 ) -> None:
-    """A hardware-counter window that began before the run is ignored; those inside the run must cover six
-    tenths of it.
-    """
+    """A counter window that began before the run is ignored; the others must cover six tenths of the run."""
     bench.source.activity[0] = _window(bench.clock.time() - 0.5, 90.0)
     run = bench.run()
     bench.pass_time(0.2)
@@ -226,7 +224,7 @@ def _window(since: float, sm: float) -> Activity:
 def test_where_process_ids_do_not_match_all_gpus_are_shown(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a container whose process ids differ from the host's, memory is not attributed and all GPUs are
+    """If a container's process ids differ from the host's, memory is not attributed, and all GPUs are
     shown.
     """
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
@@ -358,9 +356,7 @@ def test_the_timeline_begins_with_the_run(bench: Bench) -> None:
 
 
 def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
-    """If nothing can be read for several seconds, the timeline is None at that time and the energy is
-    unknown.
-    """
+    """If nothing can be read for seconds, the timeline is None for that time, and the energy is unknown."""
     run = bench.run(RunOptions(gpus=("0",)))
     bench.pass_time(1.0)
     bench.clock.advance(6.0)
@@ -374,9 +370,7 @@ def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
 
 
 def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
-    """If a GPU is lost for part of the run and returns, it is not reported as lost, and a note mentions the
-    gap.
-    """
+    """A GPU that is lost for part of the run and returns is not reported as lost, but has a note."""
     run = bench.run()
     bench.source.failing[0] = GpuLostError("lost")
     bench.pass_time(1.0)
@@ -388,9 +382,7 @@ def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
 
 
 def test_a_gpu_that_appears_late_counts_from_then_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU that appears during the run is unknown before that time; the time series of the other GPUs are
-    complete.
-    """
+    """A GPU that appears during the run is unknown before that; other GPUs' time series are complete."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     late = bench.source.present.pop()
     bench.sampler.stop()
@@ -470,9 +462,7 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
 
 
 def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the driver lists this process on a GPU where torch has a context, process ids match those of the
-    host.
-    """
+    """If the driver lists this process on a GPU where torch has a context, process ids match the host's."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
@@ -497,8 +487,9 @@ def test_no_gpu_drain_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPat
 
 
 def test_waiting_for_a_failed_kernel_does_not_raise(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the wait for the GPU raises a CUDA error, the run suppresses it: the user's next CUDA call raises
-    it, as without gpuwidget.
+    """The run suppresses a CUDA error while it waits for the GPU.
+
+    The user's next CUDA call raises the error, as without gpuwidget.
     """
     fake = FakeTorch()
 
@@ -550,9 +541,7 @@ def test_resets_of_the_peak_are_in_the_notes(bench: Bench, monkeypatch: pytest.M
 
 
 def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:
-    """Live progress contains the time series of the GPUs in use; a GPU is added when this process starts to
-    use it.
-    """
+    """Live progress has the time series of the GPUs in use; a GPU is added when its use begins."""
     run = bench.run()
     assert run.progress().gpus == ()
     bench.source.processes[1], bench.source.memory[1] = me(7_000), 2_000_000

@@ -59,9 +59,7 @@ def test_selected_gpus_are_shown() -> None:
 
 
 def test_all_gpus_of_a_recording_are_shown() -> None:
-    """All GPUs of a recording are shown, because its processes are not this machine's. torch's memory is not
-    attached to them.
-    """
+    """All GPUs of a recording are shown, and torch's memory in this process is not attached to them."""
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1), origin=REPLAY), EPOCH, ())
     assert (gpus.recorded, gpus.attributed, shown_indices(gpus)) == (True, False, [0, 1])
@@ -69,9 +67,7 @@ def test_all_gpus_of_a_recording_are_shown() -> None:
 
 
 def test_a_reading_from_before_the_start_is_not_the_start() -> None:
-    """If a GPU does not answer in time, its older reading is used neither as the start nor as the end of the
-    run.
-    """
+    """If a GPU does not answer in time, its older reading is neither the start nor the end of the run."""
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1, measured=0.5)), EPOCH + 0.5, ())
     gpus.started = EPOCH + 0.5

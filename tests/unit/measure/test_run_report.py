@@ -71,9 +71,7 @@ def test_unknown_counters_have_a_reason() -> None:
 
 
 def test_why_torchs_memory_is_missing() -> None:
-    """torch's memory has a reason for being missing if torch is not loaded, and if the GPU is from a
-    recording.
-    """
+    """The report has a reason for missing torch memory: torch is not loaded, or the GPU is recorded."""
     reasons = [
         GpuReportBuilder([], {}, {}, recorded=recorded).build(totals(), 1.0, shown=False).missing["torch"]
         for recorded in (False, True)

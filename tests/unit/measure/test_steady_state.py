@@ -50,9 +50,7 @@ def test_power_counts_where_utilization_is_unknown() -> None:
 
 
 def test_power_does_not_count_where_utilization_is_known() -> None:
-    """If utilization is known, a step in power does not end the warm-up: a larger batch also draws more
-    power.
-    """
+    """If utilization is known, a step in power ends no warm-up: a larger batch also draws more power."""
     assert find_warm_up(run([96.0] * 40, power=[320.0] * 12 + [610.0, 590.0] * 14)) is None
 
 

@@ -36,9 +36,7 @@ def test_metrics_may_be_added_late() -> None:
 
 
 def test_a_long_time_series_keeps_peaks_and_means() -> None:
-    """An hour at ten samples per second is reduced to at most 240 points, which keep a single spike of
-    memory.
-    """
+    """An hour at ten samples per second becomes at most 240 points, which keep a single memory spike."""
     series = TimeSeries((False, True))
     for number in range(36_000):
         spike = 9.0 if number == 12_345 else 1.0
@@ -121,9 +119,7 @@ def test_marks_are_in_the_order_of_time() -> None:
 
 
 def test_a_cell_that_prints_many_lines() -> None:
-    """If a cell prints many lines, the timeline keeps lines at even intervals and a note gives the total
-    number.
-    """
+    """If a cell prints many lines, the timeline keeps every Nth line, and a note has the total number."""
     marks = TimelineMarks()
     for number in range(1_000):
         marks.add_printed(float(number), str(number))

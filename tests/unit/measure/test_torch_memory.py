@@ -39,9 +39,7 @@ def segment(size: int, *blocks: tuple[int, str]) -> dict[str, Any]:
 
 @pytest.fixture
 def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count the snapshots. In each, torch has reserved 140 MiB: 100 MiB in tensors, and free blocks of 30 and
-    10 MiB.
-    """
+    """Count the snapshots. torch has reserved 140 MiB: 100 MiB in tensors, 30 and 10 MiB in free blocks."""
     asked: list[int] = []
     segments = (
         segment(110, (100, "active_allocated"), (10, "inactive")),
