@@ -311,7 +311,7 @@ def test_which_gpu(
     visible: str | None,
     expected: tuple[list[int], str],
 ) -> None:
-    """The cell waits for the GPU in its options, else for torch's, else for CUDA's first; the message says why."""
+    """The GPU is that of the cell's options, else torch's, else CUDA's first; the message has the reason."""
     monkeypatch.setattr(cuda_state, "default_device", lambda: default)
     monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: current)
     if visible is not None:

@@ -255,7 +255,7 @@ def test_a_starved_gpu_by_its_line() -> None:
     ],
 )
 def test_which_lines_load(seen: LineTime, found: bool) -> None:
-    """A line counts as loading by its call or the loader's name, if the GPU is idle for long enough in it."""
+    """A line counts as loading, by its call or the loader's name, if it takes long with an idle GPU."""
     given = evidence(half_idle(), time=time_of(seen), context=RunContext(loaders=(LOADER,)))
     assert rules(given) == (["input-pipeline"] if found else [])
 

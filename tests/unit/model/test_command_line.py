@@ -136,9 +136,7 @@ def test_arguments_without_secrets(words: list[str], shown: str) -> None:
 
 @pytest.mark.parametrize("word", ["a" * 1_000_000, "a" * 500_000 + "://" + "b" * 500_000, "a:" * 500_000])
 def test_megabytes_of_arguments(word: str) -> None:
-    """Arguments of any length, such as those of another user's process, do not delay the list of
-    processes.
-    """
+    """Arguments of another user's process, however long, do not delay the list of processes."""
     assert parse(["python", "t.py", word, "--lr", "1"]) == ("python t.py", "[redacted] --lr 1")
     assert parse(["train", *["x"] * 100_000]) == ("train", "x " * 39 + "x…")
     assert parse([" ".join(["train", *["x"] * 100_000])]) == ("train", "x " * 39 + "x…")

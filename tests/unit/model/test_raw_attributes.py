@@ -11,9 +11,7 @@ from gpuwidget.model import raw_attributes
 
 
 def test_no_metaclass_is_called() -> None:
-    """The name, module, bases and contents of a class, and those of a module, are read without running
-    user code.
-    """
+    """The name, module, bases and contents of a class or module are read without running user code."""
 
     def forbidden(*_: object) -> Any:
         raise AssertionError("user code ran")

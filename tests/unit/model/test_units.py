@@ -95,9 +95,7 @@ def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -
     ],
 )
 def test_numbers_of_a_column(value: float | None, unit: str, text: str) -> None:
-    """Below a column title with the unit, a number has no unit, unless it would round to 0 in the title's
-    unit.
-    """
+    """Below a column title with the unit, a number has no unit, unless it would round to 0."""
     assert units.number_in_unit(value, unit) == text
 
 

@@ -1,6 +1,4 @@
-"""The GPU activity of lines is compared with the GPU's counters; if they disagree, no activity is
-reported.
-"""
+"""The GPU activity of lines is compared with the GPU's counters; if they disagree, it is withheld."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def now(run: ProfiledRun) -> float:
 def run_windows(
     run: ProfiledRun, count: int, percent: Callable[[int], float], samples: Callable[[int], None]
 ) -> None:
-    """Record ``count`` windows of the hardware counters, with the stack samples that ``samples`` takes in
-    each.
-    """
+    """Record ``count`` windows of the hardware counters, with the stack samples of ``samples`` in each."""
     for number in range(count):
         since = now(run)
         samples(number)
@@ -67,8 +63,9 @@ def test_kernels_too_short_for_queries() -> None:
 
 
 def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
-    """The hardware counters (GPM) take precedence: if they show 16 %, no activity is reported although the
-    driver's mean is 3 %.
+    """The hardware counters (GPM) take precedence over the driver's mean.
+
+    If they show 16 %, lines of 0 % are withheld although the driver's mean is 3 %.
     """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 16.0, lambda number: stepping(run))
@@ -103,8 +100,9 @@ def test_the_drivers_windows_where_there_is_no_gpm() -> None:
 
 
 def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
-    """If the counters show more work than the queries, a line whose activity this work could change gets
-    none. A line that is 100 % busy keeps its activity.
+    """A line gets no activity if work that the queries missed could change it.
+
+    Here an idle line could be 8 % busy, while a line with 100 % keeps its activity.
     """
     run = ProfiledRun()
 
@@ -122,9 +120,7 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
 
 
 def test_agreement_within_the_counters_noise() -> None:
-    """A difference of two percentage points between the counters and the queries is noise: every line
-    keeps its activity.
-    """
+    """A difference of two points between counters and queries is noise: every line keeps its activity."""
     for counters in (78.0, 82.0):
         run = ProfiledRun()
 
@@ -137,8 +133,9 @@ def test_agreement_within_the_counters_noise() -> None:
 
 
 def test_work_on_other_streams() -> None:
-    """If the process used almost no CPU time, it launched no short kernels, so the reason names other
-    streams, libraries and processes.
+    """If the process used almost no CPU time, it launched no short kernels.
+
+    The reason names other streams, libraries and processes instead.
     """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 48.0, lambda number: stepping(run))
@@ -152,9 +149,7 @@ def test_work_on_other_streams() -> None:
 
 
 def test_copies_are_not_gpu_activity() -> None:
-    """A stream that only copies is always busy, but the GPU's compute engines are idle, so the line gets
-    no activity.
-    """
+    """A stream that only copies is busy while the compute engines are idle, so its line gets no activity."""
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 0.0, lambda number: stepping(run, busy=1))
     time = time_of(run)
@@ -166,8 +161,9 @@ def test_copies_are_not_gpu_activity() -> None:
 
 
 def test_the_drivers_mean_covers_the_gpu_drain() -> None:
-    """The driver's mean also covers the GPU drain: with an idle GPU for 4 s of code and a drain of 10 s,
-    it agrees with 0 % in the code.
+    """The driver's mean also covers the GPU drain.
+
+    With an idle GPU for 4 s of code and a drain of 10 s, it agrees with 0 % in the code.
     """
     run = ProfiledRun()
     stepping(run, 400)
@@ -183,8 +179,9 @@ def test_a_short_run_is_compared_too() -> None:
 
 
 def test_a_difference_that_a_short_runs_edges_explain() -> None:
-    """If the queries missed only 0.05 s at the start of 0.6 s, no activity is reported, and the reason
-    doesn't blame short kernels.
+    """If the queries missed 0.05 s at the start of 0.6 s, no activity is reported.
+
+    The reason does not name short kernels.
     """
     run = ProfiledRun()
     for number in range(60):
@@ -203,9 +200,7 @@ def test_without_counters_there_is_no_activity() -> None:
 
 
 def test_windows_that_cover_half_the_run_do_not_count() -> None:
-    """If the hardware counters' windows cover less than six tenths of the run, the driver's mean
-    utilization is used instead.
-    """
+    """If the counters' windows cover less than six tenths of the run, the driver's mean is used."""
     run = ProfiledRun()
     stepping(run, 300)
     run_windows(run, 6, lambda number: 0.0, lambda number: stepping(run))
@@ -214,9 +209,7 @@ def test_windows_that_cover_half_the_run_do_not_count() -> None:
 
 
 def test_streams_that_failed_near_the_end_are_compared() -> None:
-    """If the queries fail near the end, those before the failure are compared with the driver's mean, and
-    the reason mentions the failure.
-    """
+    """If the queries fail near the end, the earlier ones are compared, and the reason has the failure."""
     run = ProfiledRun()
     for number in range(1000):
         run.sample(STEPPING, busy=0 if number < 950 else None)

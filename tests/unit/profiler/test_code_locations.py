@@ -46,9 +46,7 @@ def test_the_body_of_time_has_the_cells_lines(above: str) -> None:
 
 
 def test_magics_in_magics() -> None:
-    """The body of each stacked magic is located on that magic's line, and the innermost body on its lines
-    of the cell.
-    """
+    """With stacked magics, each magic's body is on its line, and the innermost body on the cell's lines."""
     text = "%%prun\n%%time\nx = 1\ny = 2\n"
     outer, inner = ("<string>", "<module>", 1), ("<timed exec>", "<module>", 2)
     assert locate(text, CELL_1, MAGIC, outer)[0] == 2
@@ -56,9 +54,7 @@ def test_magics_in_magics() -> None:
 
 
 def test_functions_of_a_body_and_of_another_cells() -> None:
-    """A function that the %%time body defines belongs to the cell; a function of another %%time cell is
-    shown as a call.
-    """
+    """A function of the %%time body belongs to the cell. A function of another %%time cell is a call."""
     body, step = ("<timed exec>", "<module>", 4), ("<timed exec>", "step", 2)
     assert locate("%%time\ndef step():\n    x2 = 2\n\nstep()\n", CELL_1, MAGIC, body, step)[0] == 3
     assert locate("%%time\na = 1\nb = 2\nc = 3\nstep()\n", CELL_1, MAGIC, body, step) == (
@@ -85,9 +81,7 @@ def test_a_line_magic_counts_for_its_line() -> None:
     ],
 )
 def test_code_that_torch_compiled_is_not_the_users(path: str, monkeypatch: Any) -> None:
-    """Code that torch generated is shown as code compiled by torch, not as a user's file in a cache
-    folder.
-    """
+    """Code that torch generated is shown as code compiled by torch, not as a file in a cache folder."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/scratch/compiled")
     assert locate("", CELL_1, ("/home/me/train.py", "step", 9), (path, "call", 4)) == (
         1,
@@ -119,16 +113,12 @@ PEXPECT = (
     ],
 )
 def test_waiting_for_a_child_process(frames: Any, user: str | None) -> None:
-    """A line that waits for a child process has "waiting for a child process" as its call, and the user's
-    frame that waits.
-    """
+    """If a line waits for a child process, that is its call, next to the user's frame that waits."""
     assert locate("", CELL_1, *frames) == (1, user, WAITING_FOR_CHILD)
 
 
 def test_a_users_wait_function_is_a_call_like_others() -> None:
-    """A function named wait or join does not count as waiting for a child process if it is the user's or
-    another library's.
-    """
+    """A user's or another library's function named wait or join does not count as waiting for a child."""
     assert locate("", CELL_1, ("/home/me/subprocess.py", "wait", 3)) == (1, "subprocess.py:3 wait", None)
     assert locate("", CELL_1, ("/lib/site-packages/other/process.py", "join", 3)) == (1, None, "process.join")
     assert (in_call("json.loads"), in_call(WAITING_FOR_CHILD)) == ("in json.loads", WAITING_FOR_CHILD)

@@ -46,16 +46,12 @@ def test_noise_is_averaged() -> None:
     ],
 )
 def test_windows_that_are_alike_give_nothing(parts: list[float]) -> None:
-    """If all windows have the same mixture of lines, any activities would fit, so the regression returns
-    None.
-    """
+    """If all windows have the same mixture of lines, the regression returns None: any result would fit."""
     assert activity_by_line(windows(parts)) is None
 
 
 def test_utilization_that_fits_no_line() -> None:
-    """If the utilization does not depend on the lines, as with another process's work, the regression
-    returns None.
-    """
+    """If the utilization is another process's and fits no line, the regression returns None."""
     draw = random.Random(3)
     mixed = [WindowMixture({1: part, 2: 1 - part}, draw.uniform(0, 100)) for part in [0.0, 0.5, 1.0] * 8]
     assert activity_by_line(mixed) is None

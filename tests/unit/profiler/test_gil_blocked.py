@@ -71,9 +71,7 @@ def test_a_gil_blocked_line_alone() -> None:
 
 
 def test_a_statement_that_blocked_the_gil_to_its_end() -> None:
-    """If a statement is sampled only after it has ended, its time counts for the range of lines that may
-    contain it.
-    """
+    """A statement that is sampled only after its end counts for the range of lines that may contain it."""
     run = ProfiledRun(before=[KERNEL])
     for _ in range(20):
         run.sample(WAITING)
@@ -85,8 +83,8 @@ def test_a_statement_that_blocked_the_gil_to_its_end() -> None:
 
 
 def test_a_last_statement_that_blocked_the_gil() -> None:
-    """If the cell's last statement holds the GIL, its time counts for the lines from the last sampled line
-    to the end of the cell.
+    """If the cell's last statement holds the GIL, its time counts for the lines from the last sampled one
+    to the end.
     """
     run = ProfiledRun(before=[KERNEL])
     for _ in range(20):
@@ -133,8 +131,8 @@ def test_a_last_statement_after_a_sample_between_statements() -> None:
 
 
 def test_a_first_statement_that_blocked_the_gil() -> None:
-    """If the cell's first statement holds the GIL, its time counts for the lines from the first line to
-    the first sampled line.
+    """If the cell's first statement holds the GIL, its time counts for the lines up to the first sampled
+    one.
     """
     run = ProfiledRun(before=[KERNEL])
     run.sample(stack(KERNEL), 0.7, late=0.7)
@@ -145,9 +143,7 @@ def test_a_first_statement_that_blocked_the_gil() -> None:
 
 
 def test_a_late_sample_counts_for_the_preempted_line() -> None:
-    """Time for which a sample waits counts for the line that held the GIL, not for the line that releases
-    it.
-    """
+    """While a sample waits, the time counts for the line that holds the GIL, not for the next line."""
     run = ProfiledRun()
     for _ in range(20):
         for _ in range(9):
@@ -228,8 +224,9 @@ def test_a_gpu_that_flickers_has_no_activity() -> None:
 
 
 def test_a_busy_machine_makes_nothing_ambiguous() -> None:
-    """If the sampled thread used no CPU time while a sample was late, the machine was busy, and the
-    sampled line is certain.
+    """If a sample is late while the thread used no CPU time, the machine was busy.
+
+    The sampled line is certain.
     """
     run = ProfiledRun()
     run.profiler._thread_cpu = lambda: 0.0

@@ -64,8 +64,9 @@ def test_the_call_and_the_users_frame() -> None:
 
 
 def test_functions_of_other_cells() -> None:
-    """Time in a function of another cell is shown with that cell's name; time in a function of this cell
-    counts for the function's line.
+    """Time in a function of another cell has that cell's name.
+
+    Time in a function of this cell counts for the function's line.
     """
     run = ProfiledRun()
     for number in range(40):
@@ -80,9 +81,7 @@ def test_functions_of_other_cells() -> None:
 
 
 def test_a_sample_stands_for_the_time_since_the_previous_one() -> None:
-    """Shares are shares of time, not of the number of samples: each sample counts for the time since the
-    previous one.
-    """
+    """Each sample counts for the time since the previous one, so shares are shares of time."""
     run = ProfiledRun()
     for _ in range(20):
         run.sample(WAITING, 0.03)
@@ -124,9 +123,7 @@ def test_a_cell_that_was_never_sampled() -> None:
 
 
 def test_the_call_outside_the_cell() -> None:
-    """Time in the kernel's other work is shown with the name of its function, not of the kernel's main
-    loop.
-    """
+    """Time in the kernel's other work has the name of its function, not of the kernel's main loop."""
     run = ProfiledRun(before=[KERNEL])
     showing = stack(KERNEL, ("/lib/site-packages/IPython/core/displayhook.py", "DisplayHook.show", 4))
     for top in (PRINTING, showing, stack(KERNEL), PRINTING):
@@ -221,9 +218,7 @@ def test_a_watched_cell_within_a_cell() -> None:
 
 
 def test_without_streams_the_regression_gives_activities() -> None:
-    """If the streams cannot be queried, the regression over the driver's windows gives each line's
-    activity.
-    """
+    """If the streams cannot be queried, the regression over the driver's windows gives activities."""
     run = ProfiledRun(bits=None, reason="torch is not loaded")
     parts = [0.1, 0.9, 0.5, 0.2, 0.8, 0.0, 1.0, 0.3, 0.7, 0.4, 0.6, 1.0, 0.0]
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
@@ -239,9 +234,7 @@ def test_without_streams_the_regression_gives_activities() -> None:
 
 
 def test_windows_that_are_all_alike_give_no_activity() -> None:
-    """If all windows have the same mixture of lines, as in a loop shorter than a window, no activity is
-    reported.
-    """
+    """If all windows have the same mixture of lines, as in a fast loop, no activity is reported."""
     run = ProfiledRun(bits=None, reason="torch is not loaded")
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
     for _ in range(20):
@@ -349,9 +342,7 @@ class SlowToOpen(FakeStreams):
 
 
 def test_opening_the_streams_does_not_delay_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time for opening the streams does not make the next sample late, because the cell did not cause
-    it.
-    """
+    """A sample is not late because opening the streams took long: the cell did not cause that."""
     clock = HurryingClock()
     streams = SlowToOpen(clock)
     names = CodeLocator(NAMES.__contains__, NAMES.get)
@@ -375,9 +366,7 @@ def test_opening_the_streams_does_not_delay_a_sample(monkeypatch: pytest.MonkeyP
 
 
 def test_an_await_counts_for_its_line() -> None:
-    """While the event loop waits, the time counts for the awaiting line, with the awaited function as its
-    call.
-    """
+    """While the event loop waits, the time counts for the awaiting line and the awaited call."""
     source = "import asyncio\nawait asyncio.sleep(0.6)\n"
     profiler = real_profiler(FakeStreams(0))
     body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -12,9 +12,7 @@ SOMEWHERE = LocationCounts(CodeLocation(1, 0, 0, 0, 0), 1)
 
 
 def counts_of(*, ran: float | None, bits: int | None, late: float = 0.0) -> SampleCounts:
-    """Return ten seconds of samples of a thread that ran for ``ran`` seconds of each 10 ms, with these
-    busy bits.
-    """
+    """Return ten seconds of samples of a thread that ran for ``ran`` of each 0.01 s, with these busy bits."""
     counts = SampleCounts(0.005)
     for number in range(1000):
         counts.add(StackSample(number / 100, late, 0.01, ran), SOMEWHERE, bits)
@@ -37,9 +35,7 @@ def period(counts: SampleCounts, *, elapsed: float = 10.0, queries: bool = True,
     ],
 )
 def test_a_thread_that_the_gpu_waits_for(ran: float | None, bits: int | None, expected: float) -> None:
-    """If the GPU waits for the thread, sampling takes at most 0.8 % of the thread's time, because it
-    delays the run.
-    """
+    """If the GPU waits for the thread, sampling delays the run, so it takes at most 0.8 % of the time."""
     assert period(counts_of(ran=ran, bits=bits)) == pytest.approx(expected, rel=0.005)
 
 
@@ -58,9 +54,7 @@ def test_code_that_holds_the_gil() -> None:
 
 
 def test_the_beginning_is_sampled_at_the_full_rate() -> None:
-    """The beginning of a run is sampled at the full rate, so that a short cell has many samples; without
-    stream queries at a quarter of it.
-    """
+    """The beginning of a run is sampled at the full rate, or at a quarter of it without stream queries."""
     exposed, holding = counts_of(ran=0.01, bits=0), counts_of(ran=0.01, bits=0, late=0.005)
     assert period(exposed, elapsed=0.24) == 0.005
     assert period(exposed, elapsed=0.25) == pytest.approx(0.03)
@@ -71,9 +65,7 @@ def test_the_beginning_is_sampled_at_the_full_rate() -> None:
 
 
 def test_other_budgets() -> None:
-    """Sampling is limited to 2 % of a core and 10 000 samples per run, but takes at least 20 samples per
-    second.
-    """
+    """Sampling takes at most 2 % of a core and 10,000 samples per run, but at least 20 per second."""
     busy = counts_of(ran=0.01, bits=1)
     assert period(busy, cpu=2e-4) == pytest.approx(0.01)
     assert period(busy, elapsed=200.0) == pytest.approx(0.02)

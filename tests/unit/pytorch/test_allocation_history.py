@@ -64,9 +64,7 @@ def test_recorded_while_a_run_wants_it(torch: Any) -> None:
 
 @pytest.mark.parametrize("during", ["counting", "switching it on"])
 def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
-    """An interrupt while a run starts its recording never leaves the recording on, and the next run
-    records again.
-    """
+    """If an interrupt arrives while a recording starts, it does not stay on, and the next run records."""
     torch.cuda.init()
     switch = torch._C._cuda_record_memory_history
 
@@ -117,9 +115,7 @@ def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
 
 
 def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch is imported during a run, its allocations are recorded from the moment when gpuwidget finds
-    it.
-    """
+    """If torch is imported during a run, its allocations are recorded once gpuwidget finds it."""
     history = AllocationHistory()
     monkeypatch.delitem(sys.modules, "torch")
     scope = history.open()
@@ -140,9 +136,7 @@ def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.Mon
 
 
 def test_runs_within_runs_share_it(torch: Any) -> None:
-    """Nested runs share one recording, each gets its part of it, and the recording stops with the last
-    run.
-    """
+    """Nested runs share one recording, each gets its part, and the recording stops with the last run."""
     torch.cuda.init()
     history = AllocationHistory()
     outer = history.open()

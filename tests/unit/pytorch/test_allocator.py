@@ -54,9 +54,7 @@ def memory(blocks: DeviceBlocks) -> DeviceMemory:
 
 
 def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
-    """Return the cache's MiB that are returnable, in use by another stream, in private pools, and
-    fragmented.
-    """
+    """Return MiB of cache: returnable, in use by another stream, in private pools, and fragmented."""
     found = memory(device_blocks(1, segments))
     assert found.returnable + found.pending_free + found.private_pools + found.fragmented == found.cached
     return (

@@ -78,9 +78,7 @@ def test_a_graph_capture_is_not_spoiled(torch: FakeTorch) -> None:
 
 
 def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
-    """The peak includes 4 GiB that were allocated and freed between two readings, without a reset of the
-    counter.
-    """
+    """The peak includes 4 GiB that were allocated and freed between two readings, without a reset."""
     tracker = PeakTracker()
     scope = tracker.open()
     torch.allocate(4 * GIB)
@@ -98,8 +96,9 @@ def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
 
 
 def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> None:
-    """The peak counter is reset only if an older, higher peak would hide the run's own, and the scope
-    records the reset.
+    """The peak counter is reset only if an older, higher peak would hide the run's own.
+
+    The scope records the reset.
     """
     torch.allocate(9 * GIB)
     torch.allocate(-9 * GIB)
@@ -125,9 +124,7 @@ def test_nested_runs_share_one_ledger(torch: FakeTorch) -> None:
 
 
 def test_a_reset_by_the_users_code_loses_nothing(torch: FakeTorch) -> None:
-    """If user code resets the peak counter, the peak before the reset still counts, and the reset is
-    recorded.
-    """
+    """If user code resets the peak counter, the earlier peak still counts, and the reset is recorded."""
     tracker = PeakTracker()
     scope = tracker.open()
     torch.allocate(4 * GIB)
@@ -164,9 +161,7 @@ def test_torch_is_left_as_it_was(torch: FakeTorch) -> None:
 
 
 def test_torch_imported_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch is imported during a run, the run has no counters from its start, but its peak is still
-    tracked.
-    """
+    """If torch is imported during a run, the run has no counters from its start, but has the peak."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     tracker = PeakTracker()
     scope = tracker.open()

@@ -47,9 +47,7 @@ def in_a_thread(work: Callable[[], Any]) -> Any:
 
 
 def test_a_choice_holds_from_the_next_cell(torch: Any, switch: DeviceSwitch) -> None:
-    """A device that is chosen while a cell runs is pending: it changes nothing in that cell and applies to
-    the next.
-    """
+    """A device that is chosen while a cell runs is pending: it applies to the next cell, not to this one."""
     switch.before_cell()
     switch.choose("cuda:1")
     assert switch.state == DeviceState("cuda:1", True, True, "cpu", None)
@@ -95,8 +93,9 @@ def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch
 def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
     torch: Any, switch: DeviceSwitch
 ) -> None:
-    """If another thread initializes CUDA, that thread keeps torch's current device, and the next cell has
-    the chosen one.
+    """If another thread initializes CUDA, it keeps torch's current device.
+
+    The next cell has the chosen device.
     """
     switch.choose("cuda:1")
     current = cell(switch, lambda: in_a_thread(torch.cuda.current_device))
@@ -105,8 +104,9 @@ def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
 
 
 def test_light_mode_moves_the_current_device_only(torch: Any, switch: DeviceSwitch) -> None:
-    """Light mode changes only the current CUDA device and does not install the default device, which slows
-    torch's calls.
+    """Light mode changes only the current CUDA device.
+
+    It does not set torch's default device, which would slow torch's calls.
     """
     torch.cuda.init()
     switch.choose("cuda:1", new_tensors=False)
@@ -267,9 +267,7 @@ def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwit
 
 
 def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceSwitch) -> None:
-    """If a cell with --device initializes CUDA, its device is current in that cell, and the default one
-    afterwards.
-    """
+    """If a cell with --device initializes CUDA, its device is current, and afterwards the default one."""
     leave = switch.use_device("cuda:1")
     assert str(torch.empty(1, device="cuda").device) == "cuda:1"
     leave()
@@ -286,9 +284,7 @@ def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch
 
 
 def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSwitch) -> None:
-    """The default device that a cell with --device sets stays after 'none', even if a device was chosen
-    before.
-    """
+    """The default device that a cell with --device sets stays after 'none', despite an earlier choice."""
     switch.choose("cuda:1")
     cell(switch)
     leave = switch.use_device("cuda:0")
@@ -330,8 +326,9 @@ def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) ->
 def test_one_cells_device_after_cuda_has_failed(
     torch: Any, switch: DeviceSwitch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If CUDA calls fail after a cell with --device, a note says so, and the default device of new tensors
-    is still restored.
+    """If CUDA calls fail after a cell with --device, a note says so.
+
+    The default device of new tensors is still restored.
     """
     torch.cuda.init()
     leave = switch.use_device("cuda:1")

@@ -82,9 +82,7 @@ def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_which_errors_are_meant() -> None:
-    """torch's out-of-memory error, the RuntimeError of old versions, and errors caused by either are
-    recognized.
-    """
+    """torch's error, the RuntimeError of old versions, and errors caused by either are recognized."""
     found = oom_error.find_oom_error
     error, wrapper = oom(), ValueError("no")
     wrapper.__cause__ = error
@@ -125,7 +123,7 @@ def test_errors_around_it() -> None:
 
 @pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="came with Python 3.11")
 def test_one_of_a_group() -> None:
-    """An out-of-memory error is found in an exception group, as asyncio.TaskGroup raises it, even a nested one."""
+    """An out-of-memory error is found in an exception group of asyncio.TaskGroup, even a nested group."""
     group: Any = vars(builtins)["ExceptionGroup"]
     error = oom()
     inner = group("inner", [ValueError(), error])

@@ -1,6 +1,4 @@
-"""Querying CUDA's default streams: only with a context, only in relaxed capture mode, never after an
-error.
-"""
+"""Querying CUDA's default streams: only with a context and in relaxed mode, and never after an error."""
 
 from __future__ import annotations
 
@@ -86,9 +84,7 @@ def test_streams_are_asked_relaxed(torch: Any) -> None:
 
 
 def test_no_context_is_opened_on_another_device(torch: Any) -> None:
-    """If only cuda:1 has a context, the thread sets it as its device first, so that none is opened on
-    cuda:0.
-    """
+    """If only cuda:1 has a context, the thread sets that device first, so that cuda:0 gets no context."""
     torch.cuda.set_device(1)
     streams = DefaultStreams(Runtime)
     assert streams.open()
@@ -169,9 +165,7 @@ for name in (None, *sys.argv[1:]):
 
 
 def test_the_runtime_that_is_loaded_is_asked_and_none_is_loaded(tmp_path: Path) -> None:
-    """The CUDA runtime that the process has loaded is found by CUDA's name or a wheel's; none is ever
-    loaded.
-    """
+    """The loaded CUDA runtime is found by CUDA's name or a wheel's name for it; none is ever loaded."""
     source = tmp_path / "runtime.c"
     source.write_text(
         "int cudaThreadExchangeStreamCaptureMode(void *mode) {return 0;}\n"

@@ -160,9 +160,7 @@ def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | No
 
 
 def test_apart_it_is_not_one_value() -> None:
-    """If TF32 differs between convolutions and recurrent layers, there is no single value, and a note says
-    so.
-    """
+    """If TF32 differs between convolutions and recurrent layers, a note says so instead of a value."""
     torch.backends.cudnn.rnn.fp32_precision = "ieee"
     values = torch_switches.switch_values()
     assert values is not None
@@ -224,9 +222,7 @@ def test_no_such_switch_no_such_choice() -> None:
 
 
 def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
-    """torch's older API raises an error if its newer API set TF32. gpuwidget reads the value in both
-    cases.
-    """
+    """torch's older API raises if its newer API set TF32. gpuwidget reads the value in both cases."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     with pytest.raises(RuntimeError):

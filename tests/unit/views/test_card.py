@@ -171,9 +171,7 @@ def test_headline(make: Callable[[], Report], line: str) -> None:
     ],
 )
 def test_second_line_has_the_owner_of_the_memory(make: Callable[[], Report], line: str) -> None:
-    """The second line shows the memory of torch, of this notebook, and of the whole GPU if nothing else is
-    known.
-    """
+    """The second line shows the memory of torch and of this notebook, or of the whole GPU."""
     assert text(make()).splitlines()[1].strip() == line
 
 
@@ -208,9 +206,7 @@ def test_the_card_in_a_terminal() -> None:
     ],
 )
 def test_what_must_be_known_is_not_folded_away(make: Callable[[], Report], sentence: str) -> None:
-    """A recording, unknown memory owners, a lost GPU and a missing driver are visible without opening the
-    details.
-    """
+    """A recording, unknown owners, a lost GPU and a missing driver are visible without the details."""
     assert sentence in text(make())
     assert sentence in Page(html(make()).partition("<details")[0]).text
 
@@ -304,9 +300,7 @@ def test_nan_and_infinity_are_unknown() -> None:
 
 @EVERY
 def test_nothing_but_static_html(make: Callable[[], Report]) -> None:
-    """The card has no script, style sheet, link or image, so any front end can show it, and it loads
-    nothing.
-    """
+    """The card has no script, style sheet, link or image, so it loads nothing in any front end."""
     page = Page(html(make()))
     assert page.tags <= TAGS
     assert page.attributes <= ATTRIBUTES
@@ -357,9 +351,7 @@ def test_screen_readers() -> None:
 
 
 def test_errors_have_words_and_a_colour() -> None:
-    """The card of a failed run begins with the words 'Stopped by an error' and has an edge in the error
-    colour.
-    """
+    """The card of a failed run begins with 'Stopped by an error' and has an edge in the error colour."""
     made = html(reports.failed())
     assert "border-left:3px solid var(--jp-error-color1,#e5393f)" in made
     assert "<span style='color:var(--jp-error-color1,#e5393f)'>Stopped by an error after 1.2 s</span>" in made
@@ -389,9 +381,7 @@ def test_every_card_is_small(make: Callable[[], Report]) -> None:
 
 
 def test_memory_left_behind_is_listed_by_holder() -> None:
-    """The details have one line per holder with all its names, and one line for the fragmentation of
-    torch's cache.
-    """
+    """The details have one line per holder with all its names, and one for the cache's fragmentation."""
     html = card.bundle(reports.left_behind())["text/html"]
     lines = [line for line in Page(html).text.splitlines() if "behind" in line or "Frag" in line]
     assert lines == [
@@ -493,9 +483,7 @@ def busy_gpu(index: int) -> GpuReport:
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_full_card_keeps_what_matters_most(count: int) -> None:
-    """A full card omits details per GPU before it omits notes, evidence of advice, or the requested lines
-    of code.
-    """
+    """A full card omits details per GPU before notes, evidence of advice, or requested lines of code."""
     report = fullest(*map(busy_gpu, range(count)))
     bundle = card.bundle(report)
     assert size(bundle) <= LIMIT
@@ -569,9 +557,7 @@ def test_sixteen_gpus_with_reasons() -> None:
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_more_gpus_than_a_card_can_hold(shown: bool) -> None:
-    """If 56 MIG slices do not fit, the card keeps those in use first, and a note has the number of omitted
-    ones.
-    """
+    """If 56 MIG slices do not fit, the card keeps those in use first, and a note counts the others."""
     slices = (gpu(n // 7, mig_index=n % 7, uuid=f"MIG-{n}", shown=shown or n == 50) for n in range(56))
     report = reports.report(*slices)
     bundle = card.bundle(report)
@@ -700,9 +686,7 @@ def test_many_reports_display_as_a_table() -> None:
 
 
 def test_memory_of_child_processes() -> None:
-    """If child processes hold memory, the card shows the memory of the process with its children instead
-    of torch's.
-    """
+    """If child processes hold memory, the card has the process's memory with theirs, not torch's."""
     made = reports.report(gpu(0, children=WORKERS))
     first, second, *_ = text(made).splitlines()
     assert "+3.2 GiB, peak 15.6 GiB" in first

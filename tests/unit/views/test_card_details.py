@@ -105,8 +105,9 @@ def test_a_line_in_words() -> None:
 
 
 def test_a_line_whose_time_is_in_the_users_modules() -> None:
-    """The text of a line has the user's frame that it calls, with the frame's share unless it has nearly
-    all of the line's time.
+    """The text of a line has the user's frame that it calls.
+
+    The frame has its share unless that is nearly all of the line's.
     """
     frames = (
         FrameTime("train.py:31 step", 20.0, None, None),
@@ -118,8 +119,9 @@ def test_a_line_whose_time_is_in_the_users_modules() -> None:
 
 
 def test_a_call_with_a_part_of_its_lines_time() -> None:
-    """The text of a line has its most frequent call, with the call's share unless it has nearly all of the
-    line's time.
+    """The text of a line has its most frequent call.
+
+    The call has its share unless that is nearly all of the line's.
     """
     assert time_line(replace(LOADER, call_share=60.0)).endswith("in DataLoader._next_data")
     assert time_line(replace(LOADER, call_share=20.0)).endswith("in DataLoader._next_data (20 %)")
@@ -137,9 +139,7 @@ def test_lines_that_can_not_be_separated() -> None:
 
 
 def test_time_details() -> None:
-    """The time details have the largest lines, their precision, CPU use, the warm-up and the energy while
-    idle.
-    """
+    """The time details have the largest lines, their precision, CPU use, warm-up and energy while idle."""
     made = timed(LOADER, LineTime(8, "step(x)", 38.0, 96.0, None, None))
     assert time_details(made) == [
         ("Where the time went", time_line(LOADER)),

@@ -192,9 +192,7 @@ def test_a_steady_part_too_short_has_no_rate() -> None:
     ],
 )
 def test_ratios(first: float | None, second: float | None, said: str) -> None:
-    """A ratio is the second value divided by the first; it is empty if either is unknown or the first is
-    zero.
-    """
+    """A ratio is the second value over the first; it is empty if either is unknown or the first is 0."""
     assert ratio(first, second) == said
 
 
@@ -222,18 +220,14 @@ def test_memory_of_child_processes_counts_whichever_run_had_them(first: bool) ->
 
 
 def test_a_change_over_several_gpus_is_their_sum() -> None:
-    """The change of memory is summed over all GPUs and the peak is that of one GPU; the names of the rows
-    say so.
-    """
+    """Row names say that a change of memory is the sum of all GPUs and a peak that of one GPU."""
     found = rows(compare(BEFORE, report(gpu(0), gpu(1), cell=cell(7.0, execution_count=6))))
     assert found["torch memory, change, sum of all GPUs"] == ("+2.9 GiB", "+5.8 GiB", "")
     assert found["torch memory, peak, highest of one GPU"] == ("14.6 GiB", "14.6 GiB", "1.00x")
 
 
 def test_what_names_a_run() -> None:
-    """A run is selected by its cell number, its label, or a variable that holds its report; the last
-    matching run is used.
-    """
+    """A cell number, a label or a variable with a report selects a run; if several match, the last one."""
     older = replace(BEFORE, cell=cell(20.0, execution_count=5))
     labelled = replace(AFTER, cell=cell(2.0, label="big  batch", execution_count=None))
     for one in (older, BEFORE, AFTER, labelled):
@@ -271,9 +265,7 @@ def test_what_names_no_run(what: object) -> None:
 
 
 def test_what_has_no_report_yet() -> None:
-    """Selecting a watch before its body has ended, or a watched function before its first call, is an
-    error that says so.
-    """
+    """Selecting a watch that has not ended or a watched function without a call is an error that says so."""
     watch, function = watch_api.Watch(), watch_api.WatchedFunction(len, None)
     with pytest.raises(OptionError, match=r"^This is a watch that has no report yet: .* body has ended\.$"):
         compare(watch, 9)

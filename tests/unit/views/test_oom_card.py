@@ -80,8 +80,8 @@ def busy_server() -> OomContext:
 
 
 def test_the_text() -> None:
-    """The card has the requested and free memory, the holders, the last minute of memory use, the fixes
-    and the first step.
+    """The card has the requested and free memory, the holders, the last minute, the fixes and the first
+    step.
     """
     text = bundle(busy_server())["text/plain"]
     assert [" ".join(line.split()) for line in text.splitlines()] == [

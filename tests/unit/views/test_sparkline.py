@@ -87,9 +87,7 @@ def test_tooltips_have_time_values_and_marks() -> None:
 
 
 def test_tooltips_of_several_gpus_name_them() -> None:
-    """With several lanes, each value in a tooltip has its GPU's name, and an unknown value is shown as
-    n/a.
-    """
+    """With several lanes, each value in a tooltip has its GPU's name. An unknown value is n/a."""
     silent = Lane("GPU 1", (None,) * 4, (None,) * 4, None)
     titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), silent), 1))
     assert titles == ["2.0 s\nGPU 0: 50 % busy, 2.0 GiB\nGPU 1: n/a busy, n/a"]
