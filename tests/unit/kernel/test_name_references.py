@@ -118,7 +118,7 @@ def test_names_in_strings(cell: str, names: set[str]) -> None:
 
 
 def test_too_many_objects_to_follow() -> None:
-    """If there are too many objects to follow, the result is None; one large container is not too many."""
+    """With too many objects to follow, the names read are unknown; one large container is not too many."""
     chain: list[Any] = []
     for _ in range(30_000):
         chain = [chain]

@@ -60,7 +60,7 @@ def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CUDA context is this process's memory by the driver minus torch's reserved memory.
+    """The CUDA context's size is the driver's value for this process minus torch's reserved memory.
 
     Other processes have names that may be saved: programs of the same user, but no program of another user.
     """
@@ -137,9 +137,7 @@ def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.Mo
 
 
 def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the driver does not answer, is missing, or is a recording, the memory outside torch is unknown,
-    with the reason.
-    """
+    """If the driver is silent or missing, or the GPUs are recorded, a reason is reported instead of memory."""
     assert find(monkeypatch, None)[1] == (
         "What lies outside torch is not known: the driver did not answer in time."
     )

@@ -413,9 +413,9 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
     ],
 )
 def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
-    """A model on the CPU gets no advice if the cell does not compute with it or has no idle GPU.
+    """A model on the CPU gets no advice if it is tiny or the cell does not compute with it on the CPU.
 
-    A tiny model gets none either.
+    It gets none either if no GPU is idle.
     """
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)

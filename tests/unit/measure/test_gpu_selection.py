@@ -53,7 +53,7 @@ def test_an_unknown_gpu_is_an_error_with_the_gpus_that_exist(word: str, says: st
 
 
 def test_a_mig_slice_is_selected_by_parent_and_index() -> None:
-    """``--gpu 0:1`` selects MIG slice 1 of GPU 0, the name that cards use for it."""
+    """``--gpu 0:1`` selects MIG slice 1 of GPU 0, which has the same name on cards."""
     piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])
     assert select_gpus(["0:1"], (GPUS[0], piece, GPUS[1]), {}) == ("MIG-1",)
     assert select_gpus(["0"], (GPUS[0], piece, GPUS[1]), {}) == (UUIDS[0],)
