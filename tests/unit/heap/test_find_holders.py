@@ -50,7 +50,7 @@ def test_a_search_triggers_no_garbage_collection(gpu: StandInGpu) -> None:
 
 
 def test_the_time_limit(gpu: StandInGpu) -> None:
-    """After the time limit, only variables that are tensors are searched; other memory has no owner."""
+    """After the time limit, only variables that are tensors are found; other memory has no owner."""
     x, kept = gpu.empty(1000), [gpu.empty(1)]
     roots = [Root("x", x, "variable"), Root("kept", kept, "variable"), Root("Out[1]", x[1:], "notebook")]
     reached = find_holders(roots, allocator.snapshot(), time_limit_s=0)

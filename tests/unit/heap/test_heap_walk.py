@@ -113,7 +113,7 @@ def test_no_user_code_runs(gpu: StandInGpu) -> None:
         __eq__ = __hash__ = __dir__ = forbidden
 
     class Incomparable(type):
-        __eq__ = forbidden  # the class is unhashable because of this
+        __eq__ = forbidden  # defining __eq__ makes its classes unhashable
         __hash__ = None  # type: ignore[assignment]
 
     hostile = Meta("Hostile", (), dict(body))

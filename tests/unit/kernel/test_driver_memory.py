@@ -45,7 +45,7 @@ def moment(measured: float = EPOCH + 0.05, pid: int | None = None) -> Sample:
 
 
 def test_this_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The used memory is this process's if the driver lists it; else that of all processes, so marked."""
+    """The used memory is this process's if the driver lists it, else that of all with ``own=False``."""
     assert read(monkeypatch, moment()) == {ONE.uuid: UsedMemory("GPU 0", 12 * GIB, own=True)}
     found = read(monkeypatch, moment(pid=2**22 + 1), pids_match=False)
     assert found == {ONE.uuid: UsedMemory("GPU 0", 60 * GIB, own=False)}

@@ -137,7 +137,7 @@ def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.Mo
 
 
 def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the driver is silent or missing, or the GPUs are recorded, a reason is reported instead of memory."""
+    """If the driver is silent or missing, or the GPUs are recorded, a reason replaces the memory."""
     assert find(monkeypatch, None)[1] == (
         "What lies outside torch is not known: the driver did not answer in time."
     )

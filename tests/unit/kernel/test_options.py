@@ -84,7 +84,7 @@ def test_exclusive_is_unknown() -> None:
 
 
 def test_an_unclosed_quote() -> None:
-    """A missing closing quote is an error with one line."""
+    """A missing closing quote is reported as a one-line error."""
     with pytest.raises(OptionError, match="No closing quotation"):
         parse("--name 'x")
 

@@ -273,7 +273,7 @@ def test_an_interrupt_ends_the_wait(bench: Bench) -> None:
 
 
 def test_several_gpus(bench: Bench) -> None:
-    """Each GPU in --gpu must have enough free memory; the message names those that have not."""
+    """Each GPU in --gpu must have enough free memory; the message names those that do not."""
     bench.source.memory[1] = TOTAL - 12 * GIB
     assert "; GPU 1 has 12.0 of 139.7 GiB free. With" in bench.error_of("--need 20GiB --gpu 0 1")
     assert bench.wait("--need 12GiB --gpu 0 1") is None

@@ -556,7 +556,7 @@ def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:
 
 
 def test_a_forked_child_has_no_report(bench: Bench) -> None:
-    """In a child that is forked during a run, the run has no report; in the parent it has."""
+    """A run has no report in a child that is forked during it; in the parent it still has one."""
     run = bench.run()
     assert bench.report(run).cell.status == "ok"
     run = bench.run()

@@ -91,7 +91,7 @@ def test_a_data_frame_has_a_row_per_gpu() -> None:
 
 
 def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If pandas is not installed, the error says how to install it and names to_dict() instead."""
+    """If pandas is missing, the error says how to install it and that to_dict() works without it."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingPackageError, match=r"pip install pandas.*to_dict\(\)") as raised:
         report().to_frame()

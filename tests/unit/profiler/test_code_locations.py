@@ -104,7 +104,7 @@ PEXPECT = (
     ("frames", "user"),
     [
         (SYSTEM + PEXPECT, None),
-        # A function counts as the library's wherever the library is installed.
+        # Functions of a library are recognized wherever it is installed, whatever their names are.
         ((("/home/me/train.py", "step", 9), *SYSTEM, *PEXPECT), "train.py:9 step"),
         (((f"{STDLIB}/subprocess.py", "run", 3), (f"{STDLIB}/subprocess.py", "Popen.communicate", 5)), None),
         (((f"{STDLIB}/subprocess.py", "Popen.wait", 3), (f"{STDLIB}/subprocess.py", "_wait", 5)), None),

@@ -205,7 +205,10 @@ def test_awaited_objects_run_no_user_code() -> None:
     time = profiler.annotate(report(0.8)).time
     assert time is not None
     assert [one.line for one in sorted(time.lines, key=lambda one: one.line or 0)] == [1, 2]
-    assert asked in ([], ["send", "send"])  # CPython itself reads send of an iterator that is no generator
+    assert asked in (
+        [],
+        ["send", "send"],
+    )  # CPython itself reads 'send' of an iterator that is not a generator
 
 
 def test_a_watched_cell_within_a_cell() -> None:
@@ -328,7 +331,7 @@ class HurryingClock(FakeClock):
 
 
 class SlowToOpen(FakeStreams):
-    """Streams that take 30 s to open, as while a cell in pure Python holds the GIL."""
+    """Streams that take 30 s to open, as they do while a cell in pure Python holds the GIL."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(0)

@@ -64,7 +64,7 @@ def test_recorded_while_a_run_wants_it(torch: Any) -> None:
 
 @pytest.mark.parametrize("during", ["counting", "switching it on"])
 def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
-    """If an interrupt arrives while a recording starts, it does not stay on, and the next run records."""
+    """An interrupt while a recording starts does not leave it on, and the next run records again."""
     torch.cuda.init()
     switch = torch._C._cuda_record_memory_history
 

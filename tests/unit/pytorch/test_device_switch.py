@@ -93,7 +93,7 @@ def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch
 def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
     torch: Any, switch: DeviceSwitch
 ) -> None:
-    """If another thread initializes CUDA, it keeps torch's current device.
+    """If another thread initializes CUDA, that thread keeps torch's current device.
 
     The next cell has the chosen device.
     """
