@@ -10,7 +10,7 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
 
 
 def test_it_samples_for_ten_minutes_after_the_last_action() -> None:
-    """The dashboard stops sampling ten minutes after the last action, so a disconnected browser costs little."""
+    """The dashboard stops sampling ten minutes after the last action, even if the browser is gone."""
     clock = FakeClock()
     activity = UserActivity(clock)
     clock.advance(599.0)
