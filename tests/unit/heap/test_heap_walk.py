@@ -1,4 +1,4 @@
-"""Follow the user's names to blocks: what is found, which name owns it, where the walk stops."""
+"""The walk from the user's names to blocks: what it finds, which name owns a block, and where it stops."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_every_way_to_keep_a_tensor(gpu: StandInGpu) -> None:
 
 
 def test_the_shallowest_name_is_the_owner(gpu: StandInGpu) -> None:
-    """The variable with the shorter path owns the tensor, whichever was defined first."""
+    """The variable with the shortest path to a tensor owns it, whichever variable was defined first."""
     x = gpu.empty(1)
     deep = {"a": {"b": x}}
     assert names_and_bytes(holders_of(gpu, {"deep": deep, "near": [x]})) == [
@@ -89,7 +89,7 @@ def test_the_shallowest_name_is_the_owner(gpu: StandInGpu) -> None:
 
 
 def test_a_variable_owns_before_the_notebook(gpu: StandInGpu) -> None:
-    """A result that a variable also holds belongs to the variable: freeing the result releases nothing."""
+    """If a variable and an old result hold the same tensor, the variable owns it."""
     x, other = gpu.empty(1), gpu.empty(1000)
     holders = holders_of(gpu, {"x": x}, {"Out[3]": x, "_3": x, "Out[4]": other, "_": other})
     assert [(holder.kind, holder.names) for holder in holders] == [
@@ -99,8 +99,7 @@ def test_a_variable_owns_before_the_notebook(gpu: StandInGpu) -> None:
 
 
 def test_no_user_code_runs(gpu: StandInGpu) -> None:
-    """A search calls no property, __getattr__, __len__, __iter__, __eq__ or __class__ of a user's class, and
-    no __eq__ or __hash__ of its metaclass."""
+    """A search calls no special method or property of a user's class or of its metaclass."""
 
     def forbidden(*_: object) -> Any:
         raise AssertionError("user code ran")
@@ -114,7 +113,7 @@ def test_no_user_code_runs(gpu: StandInGpu) -> None:
         __eq__ = __hash__ = __dir__ = forbidden
 
     class Incomparable(type):
-        __eq__ = forbidden  # which makes its classes unhashable
+        __eq__ = forbidden  # defining __eq__ makes its classes unhashable
         __hash__ = None  # type: ignore[assignment]
 
     hostile = Meta("Hostile", (), dict(body))
@@ -141,7 +140,7 @@ def test_no_user_code_runs(gpu: StandInGpu) -> None:
 
 
 def test_odd_tensors(gpu: StandInGpu) -> None:
-    """Sparse, nested, meta, fake, wrapper, functorch and MKL-DNN tensors are counted or left unknown."""
+    """Sparse, CSR and wrapper tensors count with their parts; fake and meta tensors have no memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     indices, values = gpu.empty(1, 3, dtype=torch.int64), gpu.empty(3)
@@ -183,16 +182,16 @@ def test_odd_tensors(gpu: StandInGpu) -> None:
 
 
 def test_gradients_are_read_only_where_blocks_have_no_owner(gpu: StandInGpu) -> None:
-    """A search creates no lasting Python object for a gradient while every block has an owner without it."""
+    """While every block already has an owner, a search creates no lasting Python object for a gradient."""
     x = gpu.empty(4).requires_grad_()
-    (x * 2).sum().backward()  # its gradient is on the CPU: every block has an owner
+    (x * 2).sum().backward()  # the gradient is on the CPU, so every block has an owner without it
     before = count_tensors()
     assert names_and_bytes(holders_of(gpu, {"x": x})) == [(("x",), ROUND)]
     assert count_tensors() == before
 
 
 def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
-    """The gradient of a parameter that wraps others, as with FSDP and DTensor, belongs to the parameter."""
+    """The gradient of a parameter that wraps another, as with FSDP and DTensor, belongs to the parameter."""
 
     class Wrapper(torch.Tensor):  # type: ignore[misc]
         inner: Any
@@ -215,7 +214,7 @@ def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
     gradient, hidden = (
         parameter.grad.inner,
         gpu.empty(1),
-    )  # a block without an owner makes the search read gradients
+    )  # A block without an owner makes the search read gradients.
     names = {"parameter": parameter, "gradient": gradient}
     assert names_and_bytes(holders_of(gpu, names)) == [
         (("gradient", "parameter.grad.inner"), 4096),
@@ -226,8 +225,10 @@ def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
 
 
 def test_excluded_objects_are_not_followed(gpu: StandInGpu) -> None:
-    """An object that refers to the shell, such as a widget, does not own what the shell holds; a function
-    does not own its module's variables."""
+    """A search does not follow the shell or a function's module.
+
+    Neither a widget that refers to the shell nor the function owns what they hold.
+    """
     shell = SimpleNamespace(result=gpu.empty(1))
     roots = [Root("widget", [shell], "variable"), Root("function", holders_of, "variable")]
     globals()["_kept"] = gpu.empty(1)
@@ -251,7 +252,7 @@ def test_a_user_module(gpu: StandInGpu) -> None:
 
 
 def test_classes_of_user_modules(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tensor in a class of a user's module is found; classes of installed modules are not followed."""
+    """A tensor in a class of a user's module is found; classes of installed modules are not searched."""
     holders = []
     for name, file in (("mine", "/home/ada/mine.py"), ("theirs", "/usr/lib/site-packages/theirs.py")):
         module = ModuleType(name)
@@ -265,7 +266,10 @@ def test_classes_of_user_modules(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_walk_is_limited(gpu: StandInGpu) -> None:
-    """Beyond the object limit memory is unknown, the sum stays exact, and the search is incomplete."""
+    """A search that reaches its object limit is incomplete.
+
+    The rest of the memory counts as unknown, so the sum stays exact.
+    """
     far: object = [gpu.empty(1)]
     for _ in range(50):
         far = [far]
@@ -278,7 +282,7 @@ def test_the_walk_is_limited(gpu: StandInGpu) -> None:
 def test_a_large_data_set_costs_no_more_than_the_limit(
     gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search of a large data set reads no more objects and container items than the limit allows."""
+    """However large a data set is, a search reads no more of its objects and items than the limits allow."""
     counts: list[int] = []
 
     def referents(*values: object) -> list[object]:
@@ -296,7 +300,7 @@ def test_a_large_data_set_costs_no_more_than_the_limit(
 
 
 def test_unreadable_graphs(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where torch cannot list saved tensors, the search names the variables with an autograd graph."""
+    """If torch cannot list saved tensors, the search names the variables that have an autograd graph."""
     monkeypatch.setattr(heap_walk, "can_read_saved_tensors", lambda torch: False)
     x = torch.zeros(3, requires_grad=True)
     loss = (x * 2).sum()
@@ -305,13 +309,13 @@ def test_unreadable_graphs(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def count_tensors() -> int:
-    """Return how many tensor objects Python has."""
+    """Return the number of tensor objects in Python."""
     gc.collect()
     return sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
 
 
 def test_items_end_a_search() -> None:
-    """A search may read twenty container items for each object that it may visit, and not one more."""
+    """A search may read twenty container items per object that it may visit, and ends at the next one."""
     limits = Limits(10, None)
     limits.items_left -= 200
     assert (limits.max_objects, limits.exceeded()) == (10, False)
@@ -320,7 +324,7 @@ def test_items_end_a_search() -> None:
 
 
 def test_time_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time limit counts CPU time of the searching thread: other load on the machine does not count."""
+    """The time limit applies to the CPU time of the searching thread, not to other load on the machine."""
     now = [3.0]
     monkeypatch.setattr(time, "thread_time", lambda: now[0])
     limits = Limits(10, 0.5)
@@ -331,13 +335,16 @@ def test_time_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def device(index: int, *blocks: tuple[int, int]) -> DeviceBlocks:
-    """Return a device with blocks, each given as address and size."""
+    """Return a device with these blocks, each given as address and size."""
     addresses, sizes = tuple(one for one, _ in blocks), tuple(size for _, size in blocks)
     return DeviceBlocks(index, addresses, sizes, sizes, sum(sizes), 0, 0, 0)
 
 
 def test_the_first_root_owns_a_block() -> None:
-    """A block belongs to the first root that leads to any address in it. Later references are recorded."""
+    """A block belongs to the first root that leads to any address in it.
+
+    Later references to it are recorded.
+    """
     owners = BlockOwners({0: device(0, (1000, 512), (2000, 512)), 1: device(1, (9000, 512))})
     assert owners.devices_with_unowned_blocks() == {0, 1}
     assert owners.claim(7, 2, 2100) == 0
@@ -351,7 +358,7 @@ def test_the_first_root_owns_a_block() -> None:
 
 
 def test_addresses_outside_all_blocks() -> None:
-    """An address before, between or after the blocks, or on the CPU, has no device and owns nothing."""
+    """An address outside all blocks, such as one on the CPU, has no device and claims no block."""
     owners = BlockOwners({0: device(0, (1000, 512), (2000, 512)), 1: device(1)})
     assert [owners.claim(1, 0, address) for address in (0, 999, 1512, 2512)] == [None] * 4
     assert (owners.by_device, owners.references) == ({0: [None, None], 1: []}, [])

@@ -1,4 +1,4 @@
-"""The kind of an object and what it refers to, without running its code."""
+"""The kind of an object and its references, read without running its code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ torch: Any = pytest.importorskip("torch")
 
 
 def frame() -> object:
-    """Return a frame."""
+    """Return the frame of this call."""
     return sys._getframe()
 
 
@@ -45,14 +45,17 @@ def frame() -> object:
     ],
 )
 def test_kinds(value: object, kind: ObjectKind) -> None:
-    """The type decides, subclasses included. Leaves, and objects that lead to the shell, are skipped."""
+    """An object's kind depends on its type, subclasses included.
+
+    Leaf values, modules and loggers are skipped.
+    """
     kinds = ObjectKinds(torch)
     assert kinds.kind_of(value) is kind
     assert kinds.by_type_id[id(type(value))] is kind
 
 
 def test_a_type_that_cannot_be_compared() -> None:
-    """Neither the hash nor the comparison of a metaclass is called."""
+    """Finding the kind of an object calls neither the hash nor the comparison of its metaclass."""
 
     def forbidden(*_: object) -> Any:
         raise AssertionError("user code ran")
@@ -63,19 +66,21 @@ def test_a_type_that_cannot_be_compared() -> None:
 
 
 def forbidden(*_: object) -> Any:
-    """Stand for user code, which must not run."""
+    """Stand in for user code, which must not run."""
     raise AssertionError("user code ran")
 
 
 class Slots:
-    """Stores its attributes in two slots. The second is never assigned."""
+    """Has two slots, the second of which is never assigned."""
 
     __slots__ = ("kept", "never")
     kept: object
 
 
 def test_instance_dict() -> None:
-    """The real ``__dict__`` is returned, whatever the class overrides; None where there is none."""
+    """``instance_dict`` returns the real ``__dict__``, or None if there is none, whatever the class
+    overrides.
+    """
     hostile = type("Hostile", (), {"__getattribute__": forbidden, "__getattr__": forbidden})()
     object.__setattr__(hostile, "kept", 1)
     made_up = type("MadeUp", (), {"__dict__": property(forbidden)})()
@@ -84,7 +89,7 @@ def test_instance_dict() -> None:
 
 
 def test_attribute_names() -> None:
-    """An attribute or slot is found by its value; other objects have no attribute name."""
+    """``attribute_name`` finds the attribute or slot that holds a value; it returns None if there is none."""
     slots, part = Slots(), object()
     slots.kept = part
     space = SimpleNamespace(first=1.5, part=part)
@@ -95,7 +100,7 @@ def test_attribute_names() -> None:
 
 
 def test_type_name() -> None:
-    """The real name of a type is returned, whatever its class or metaclass overrides."""
+    """``type_name`` returns the real name of a type, whatever its class or metaclass overrides."""
     odd = type("Meta", (type,), {"__name__": property(forbidden)})(
         "Odd", (), {"__class__": property(forbidden)}
     )
@@ -104,13 +109,13 @@ def test_type_name() -> None:
 
 @pytest.mark.parametrize("kind", [list, deque])
 def test_a_huge_container_is_followed_in_part(gpu: StandInGpu, kind: Any) -> None:
-    """Only the first 100,000 items of a huge list are followed, and the list is not copied."""
+    """Only the first 100,000 items of a huge list or deque are followed."""
     huge = kind([gpu.empty(1), *([0] * 100_000), gpu.empty(1)])
     assert names_and_bytes(holders_of(gpu, {"huge": huge})) == [((), ROUND), (("huge",), ROUND)]
 
 
 def test_container_subclasses() -> None:
-    """The items of a user's container class are read without its ``__len__``, ``__iter__`` and ``values``."""
+    """Items of a user's container class are read without its ``__len__``, ``__iter__`` and ``values``."""
     body = {"__len__": forbidden, "__iter__": forbidden, "values": forbidden}
     part = [1]
     derived = type("List", (list,), body)()
@@ -122,8 +127,10 @@ def test_container_subclasses() -> None:
 
 
 def test_functions_and_frames_do_not_lead_to_their_module() -> None:
-    """A function leads to its closure and its defaults, a frame to its local variables. Neither leads to the
-    module's variables, and a frame does not lead to its caller."""
+    """A function refers to its closure and defaults, and a frame to its local variables.
+
+    Module variables and the frame's caller are not followed.
+    """
     kept, default = ["kept"], ["default"]
 
     def function(value: object = default) -> tuple[object, FrameType]:

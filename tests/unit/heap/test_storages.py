@@ -1,4 +1,4 @@
-"""torch's storages: addresses, weak references, sparse tensors and what autograd saves."""
+"""torch's storages: addresses, weak references, sparse tensors, and tensors saved by autograd."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_a_storage_is_not_kept_alive(gpu: StandInGpu) -> None:
-    """A weak reference to a storage keeps none of its memory alive."""
+    """A weak reference to a storage does not keep its memory alive."""
     x = gpu.empty(1000)
     storage = StorageWeakRef(torch, x)
     view = x[1:]
@@ -28,7 +28,7 @@ def test_a_storage_is_not_kept_alive(gpu: StandInGpu) -> None:
 
 
 def test_a_storage_whose_memory_moved(gpu: StandInGpu) -> None:
-    """A storage that outlives its memory, as with FSDP, counts as expired."""
+    """A storage whose memory was released, as with FSDP, counts as expired."""
     storage = gpu.empty(100).untyped_storage()
     reference = StorageWeakRef(torch, storage)
     gone = torch.UntypedStorage(0)
@@ -37,7 +37,7 @@ def test_a_storage_whose_memory_moved(gpu: StandInGpu) -> None:
 
 
 def test_storage_addresses(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A view has the address of its storage, also with a torch without ``_data_address``."""
+    """A view has the address of its storage, even if torch has no ``_data_address``."""
     x = gpu.empty(100)
     assert [storage_address_function(torch)(one) for one in (x, x[7:])] == [x.data_ptr()] * 2
     monkeypatch.delattr(torch._C, "_data_address", raising=False)
@@ -45,7 +45,10 @@ def test_storage_addresses(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_sparse_components() -> None:
-    """The components of a sparse tensor are its indices and values, not copies; other tensors have none."""
+    """The components of a sparse tensor are its own indices and values, not copies.
+
+    Other tensors have no components.
+    """
     values = torch.ones(2)
     sparse = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), values, (4,), check_invariants=False)
     parts: list[Any] = sparse_components(torch, sparse)
@@ -55,7 +58,7 @@ def test_sparse_components() -> None:
 
 
 def test_tensors_saved_for_backward(gpu: StandInGpu) -> None:
-    """A loss in a list owns what its autograd graph keeps alive; after backward() that is nothing."""
+    """A list with a loss owns the tensors that the loss keeps for backward(), until backward() frees them."""
     weight = gpu.empty(4, 4).requires_grad_()
     losses, batch = [], gpu.empty(2, 4)
     hidden = batch @ weight @ weight
@@ -74,7 +77,7 @@ def test_tensors_saved_for_backward(gpu: StandInGpu) -> None:
 
 
 def test_hooks_on_saved_tensors_are_not_called(gpu: StandInGpu) -> None:
-    """A search finds what a user's hook packed and does not call the unpack hook."""
+    """A search finds the tensors that a user's pack hook stored, without calling the unpack hook."""
     unpacked: list[object] = []
 
     def unpack(packed: object) -> Any:
@@ -91,7 +94,7 @@ def test_hooks_on_saved_tensors_are_not_called(gpu: StandInGpu) -> None:
 
 
 def test_autograd_functions_in_python(gpu: StandInGpu) -> None:
-    """What a user's autograd.Function saves, or stores on its context, belongs to the result."""
+    """Tensors that a user's autograd.Function saves, or stores on its context, belong to its result."""
 
     class Scale(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod

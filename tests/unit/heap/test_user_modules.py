@@ -1,4 +1,4 @@
-"""Which modules and classes are the user's."""
+"""The modules and classes that belong to the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuwidget.heap import user_modules
 
 
 def module(name: str, file: str | None) -> ModuleType:
-    """Return a module with that ``__name__`` and ``__file__``."""
+    """Return a module with this ``__name__`` and ``__file__``."""
     made = ModuleType(name)
     made.__file__ = file
     return made
@@ -35,12 +35,12 @@ def module(name: str, file: str | None) -> ModuleType:
     ],
 )
 def test_user_modules(what: Any, expected: bool) -> None:
-    """User modules have a file outside the installation, and are not torch, IPython or gpuwidget."""
+    """A module is the user's if its file is not installed and it is not torch, IPython or gpuwidget."""
     assert user_modules.is_user_module(what) is expected
 
 
 def test_user_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes of a notebook and of user modules are the user's; one without ``__module__`` is not."""
+    """Classes of the notebook and of user modules are the user's. A class without ``__module__`` is not."""
     monkeypatch.setitem(sys.modules, "train", module("train", "/home/ada/work/train.py"))
     named = {
         name: type("Made", (), {"__module__": name}) for name in ("__main__", "train", "json", "gone", 3)

@@ -1,4 +1,4 @@
-"""An error of a cell is reported once, as IPython stores it, and the result object stays unchanged."""
+"""A cell's error is reported once, as IPython stores it, and the result object stays unchanged."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gpuwidget.kernel.cells.cell_errors import listen_for_error
 
 
 class Result:
-    """A result like IPython's."""
+    """Stands in for IPython's result of a cell."""
 
     error_in_exec: BaseException | None = None
 
 
 class Slotted:
-    """A result that accepts no further attributes."""
+    """A result whose class accepts no further attributes."""
 
     __slots__ = ("error_in_exec",)
 
 
 def run_cell_async(info: object, result: Any, code: Callable[[], object]) -> Any:
-    """Run ``code`` as ``pre_run_cell``, then store errors in the result, as IPython does."""
+    """Run ``code`` in place of ``pre_run_cell``, then store errors in the result, as IPython does."""
     code()
     if result is not None:
         result.error_in_exec = None
@@ -33,7 +33,7 @@ def run_cell_async(info: object, result: Any, code: Callable[[], object]) -> Any
 
 
 def test_the_first_error() -> None:
-    """The callback gets the result with the first error, and the result has its class back."""
+    """The callback receives the result with the first error, and the result gets its class back."""
     info, errors = object(), list[Any]()
 
     def listen() -> None:
@@ -45,7 +45,7 @@ def test_the_first_error() -> None:
 
 
 def test_a_cell_within_a_cell() -> None:
-    """Each cell reports its error only."""
+    """If a cell runs another cell, each callback receives only the error of its cell."""
     outer, inner, errors = object(), object(), list[str]()
 
     def listen() -> None:
@@ -60,7 +60,7 @@ def test_a_cell_within_a_cell() -> None:
 
 
 def test_stopped() -> None:
-    """After stop(), twice, no error is reported, and the result is unchanged."""
+    """After stop(), which may be called twice, no error is reported, and the result is unchanged."""
     info, errors = object(), list[Any]()
 
     def listen() -> None:
@@ -74,7 +74,7 @@ def test_stopped() -> None:
 
 @pytest.mark.parametrize("result", [None, Slotted()])
 def test_where_the_result_is_not_found(result: Any) -> None:
-    """Without a usable result, and outside a cell, nothing is reported and nothing fails."""
+    """If there is no usable result or no cell, no error is reported and no exception is raised."""
     info, errors = object(), list[Any]()
     run_cell_async(info, result, lambda: listen_for_error(info, errors.append)())
     run_cell_async(info, result, lambda: listen_for_error(object(), errors.append)())

@@ -12,7 +12,7 @@ from gpuwidget.model.report import Mark
 
 
 def test_few_gpus_stand_in_rows() -> None:
-    """Up to four GPUs have a row each; five or more are tiles in four columns."""
+    """Up to four GPUs have one row each; five or more GPUs are tiles in four columns."""
     assert [ChartLayout.for_gpus(gpus).tiles for gpus in (0, 1, 4, 5, 16)] == [
         False,
         False,
@@ -24,7 +24,7 @@ def test_few_gpus_stand_in_rows() -> None:
 
 
 def test_panels_do_not_overlap() -> None:
-    """Panels do not overlap: rows stand below each other, tiles side by side."""
+    """Panels do not overlap: rows are stacked, and tiles are side by side."""
     rows, tiles = ChartLayout.for_gpus(2), ChartLayout.for_gpus(8)
     assert [rows.bottom(0), rows.bottom(1)] == [124.0, 26.0]
     assert [tiles.left(panel) for panel in (0, 1, 3, 4)] == [0.0, 25.5, 76.5, 0.0]
@@ -32,7 +32,7 @@ def test_panels_do_not_overlap() -> None:
 
 
 def test_three_lines_per_gpu() -> None:
-    """Area, utilization and memory (percent of the GPU's) run from 0 to 100 percent of the panel."""
+    """Each GPU's area, utilization line and memory line span 0 to 100 % of the panel's height."""
     gpu = replace(gpu_progress(0), utilization=(0.0, 100.0, 50.0), device_memory=(0, TOTAL // 2, TOTAL))
     x, y = ChartLayout.for_gpus(1).series_lines((0.0, 5.0, 10.0), 10.0, (gpu,))
     assert x.tolist() == [[0.0, 0.0, 50.0, 100.0, 100.0]] * 3
@@ -42,7 +42,7 @@ def test_three_lines_per_gpu() -> None:
 
 
 def test_unknown_is_a_gap() -> None:
-    """An unknown value is a gap in its line, not 0; only the invisible last point is a number."""
+    """An unknown value is a gap in its line, not 0; only the invisible last point always has a value."""
     gpu = replace(gpu_progress(0), utilization=(50.0, None, None), device_memory=(None, None, None))
     _, y = ChartLayout.for_gpus(1).series_lines((0.0, 1.0, 2.0), 5.0, (gpu,))
     assert np.isnan(y[1]).tolist() == [True, False, True, True, False]
@@ -50,7 +50,7 @@ def test_unknown_is_a_gap() -> None:
 
 
 def test_area_ends_vertically_beside_a_gap() -> None:
-    """The filled area covers only known values, and does not slope into a gap."""
+    """The filled area covers only known values, and its edge at a gap is vertical."""
     gpu = replace(gpu_progress(0, 5), utilization=(None, 50.0, 50.0, None, None))
     x, y = ChartLayout.for_gpus(1).series_lines((0.0, 1.0, 2.0, 3.0, 4.0), 5.0, (gpu,))
     assert x[0].tolist() == [20.0, 20.0, 20.0, 40.0, 40.0, 80.0, 80.0]
@@ -59,7 +59,7 @@ def test_area_ends_vertically_beside_a_gap() -> None:
 
 
 def test_unknown_total_is_a_gap() -> None:
-    """Memory has no percentage if the GPU's total is unknown."""
+    """If the GPU's total memory is unknown, its memory line is empty."""
     gpu = gpu_progress(0)
     gpu = replace(gpu, gpu=replace(gpu.gpu, memory_total=None))
     _, y = ChartLayout.for_gpus(1).series_lines((0.0, 1.0, 2.0), 5.0, (gpu,))
@@ -67,13 +67,13 @@ def test_unknown_total_is_a_gap() -> None:
 
 
 def test_no_points_are_drawable() -> None:
-    """Before the first point bqplot receives arrays that draw nothing."""
+    """Before the first sample, bqplot receives arrays that draw nothing."""
     x, y = ChartLayout.for_gpus(1).series_lines((), 5.0, (gpu_progress(0, points=0),))
     assert (x.tolist(), y.tolist()) == ([0.0], [[0.0], [0.0]])
 
 
 def test_many_gpus_stay_small() -> None:
-    """The size of an update is limited: with many GPUs each has fewer points."""
+    """With many GPUs, each line has fewer points, so that the size of an update is limited."""
     layout = ChartLayout.for_gpus(56)
     points = tuple(float(second) for second in range(240))
     x, y = layout.series_lines(points, 300.0, tuple(gpu_progress(index, 240) for index in range(56)))
@@ -81,7 +81,7 @@ def test_many_gpus_stay_small() -> None:
 
 
 def test_marks_stand_in_every_panel() -> None:
-    """A mark is a tall stroke, a printed line a short one, in the panel of each GPU."""
+    """In the panel of each GPU, a mark is a full-height stroke and a printed line is a short one."""
     marks = (Mark(1.0, "epoch 1", "mark"), Mark(2.0, "loss 0.5", "printed"))
     x, y = ChartLayout.for_gpus(2).mark_lines(marks, 5.0)
     assert x.tolist() == [20.0] * 3 + [40.0] * 3 + [20.0] * 3 + [40.0] * 3
@@ -92,12 +92,12 @@ def test_marks_stand_in_every_panel() -> None:
 
 
 def test_no_marks_are_drawable() -> None:
-    """Without marks bqplot receives arrays that draw nothing."""
+    """Without marks, bqplot receives arrays that draw nothing."""
     assert ChartLayout.for_gpus(1).mark_lines((), 5.0)[1].tolist() == [[0.0], [0.0]]
 
 
 def test_downsampling_by_block_mean() -> None:
-    """Too many points become block means; only the oldest block may be smaller."""
+    """Too many points are replaced by block means; only the oldest block may be smaller."""
     assert downsample([(1.0, 2.0, 4.0)], 3).tolist() == [[1.0, 2.0, 4.0]]
     assert downsample([(1.0, 2.0, 4.0, 6.0, 8.0), (0.0,) * 5], 3).tolist() == [
         [1.0, 3.0, 7.0],

@@ -1,4 +1,4 @@
-"""When the inline dashboard samples, and what it shows of the last minutes."""
+"""The times at which the inline dashboard samples, and its view of the last two minutes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
 
 
 def test_it_samples_for_ten_minutes_after_the_last_action() -> None:
-    """A disconnected browser causes ten minutes of sampling, not a night."""
+    """The dashboard stops sampling ten minutes after the last action, even if the browser is gone."""
     clock = FakeClock()
     activity = UserActivity(clock)
     clock.advance(599.0)
@@ -22,7 +22,7 @@ def test_it_samples_for_ten_minutes_after_the_last_action() -> None:
 
 
 def test_it_samples_while_a_cell_runs() -> None:
-    """A long cell is sampled to its end, and for ten more minutes."""
+    """The dashboard samples while a cell runs, however long, and for ten minutes after it."""
     clock = FakeClock()
     activity = UserActivity(clock)
     activity.cell_finished()  # the cell that displayed the dashboard
@@ -50,7 +50,7 @@ def test_the_last_two_minutes_end_now() -> None:
 
 
 def test_its_axis_ends_now() -> None:
-    """Ticks show the time before now."""
+    """The ticks of the dashboard's axis count back from 'now'."""
     labels = TimeAxis.last(10.0).labels
     assert [text for _, text in labels] == [
         "\N{MINUS SIGN}10 s",

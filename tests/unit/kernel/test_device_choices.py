@@ -1,4 +1,4 @@
-"""The devices that can be chosen and the GPU of each, before and after CUDA is initialized."""
+"""The devices that a user can choose and the GPU of each, before and after CUDA is initialized."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def of(choices: DeviceChoices) -> list[tuple[str, int | None]]:
 
 
 def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
-    """A device is listed with the model, compute capability, free memory and holders of its GPU."""
+    """Each device is listed with its GPU's model, compute capability, free memory and memory holders."""
     torch.cuda.init()
     held = (
         process(11, GIB, program="train.py", arguments="--lr 1"),
@@ -79,7 +79,7 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, another process of another user, "
         "another process: python x.py, another process (12)"
     )
-    # The panel's list is not saved in a notebook.
+    # The panel's list is not saved in a notebook, so it contains user names and arguments.
     assert monitor.device_choices(now, live=True).devices[2].holders == (
         "this notebook",
         "anna: train.py --lr 1",
@@ -89,7 +89,7 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
 
 
 def test_before_cuda_is_up(torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The GPU of each device is known before CUDA is initialized, with CUDA_VISIBLE_DEVICES applied."""
+    """Before CUDA is initialized, the GPU of each device is known, with CUDA_VISIBLE_DEVICES applied."""
     assert of(monitor.device_choices(NOW)) == [("cpu", None), ("cuda:0", 0), ("cuda:1", 1)]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert of(monitor.device_choices(NOW)) == [("cpu", None), ("cuda:0", 1)]
@@ -97,7 +97,7 @@ def test_before_cuda_is_up(torch: Any, monitor: GpuMonitor, monkeypatch: pytest.
 
 
 def test_gpus_that_differ(torch: Any, monitor: GpuMonitor) -> None:
-    """While their order is unknown, devices are listed without a GPU."""
+    """If GPUs of different models have an unknown CUDA order, devices are listed without their GPU."""
     mixed = sample((ONE, reading(ONE)), (h200(1, name="NVIDIA T4"), reading(TWO)))
     choices = monitor.device_choices(mixed)
     assert of(choices) == [("cpu", None), ("cuda:0", None), ("cuda:1", None)]
@@ -108,14 +108,17 @@ def test_gpus_that_differ(torch: Any, monitor: GpuMonitor) -> None:
 
 
 def test_gpus_of_a_recording_are_no_devices(torch: Any, monitor: GpuMonitor) -> None:
-    """They can't be chosen; as the number of CUDA devices is unknown, any cuda:N is accepted."""
+    """The GPUs of a recording cannot be chosen.
+
+    The real CUDA devices are unknown, so any cuda:N is accepted.
+    """
     choices = monitor.device_choices(replace(NOW, origin=replace(LIVE, kind="replay")))
     assert (of(choices), choices.complete) == ([("cpu", None)], False)
     check_device("cuda:3", choices)
 
 
 def test_no_gpu(torch: Any, monitor: GpuMonitor) -> None:
-    """Without a GPU, choosing one fails with the driver's reason."""
+    """On a machine without a GPU, choosing one fails with the driver's reason."""
     choices = monitor.device_choices(NOBODY)
     assert choices == DeviceChoices((CPU,), "No NVIDIA driver was found.", complete=True)
     with pytest.raises(OptionError, match=r"^cuda:0: No NVIDIA driver was found\.$"):
@@ -123,7 +126,7 @@ def test_no_gpu(torch: Any, monitor: GpuMonitor) -> None:
 
 
 def test_torch_is_not_installed(monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without torch no device can be chosen, and the error contains the reason."""
+    """If torch is not installed, no device can be chosen, and the error says so."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     choices = monitor.device_choices(NOW)
@@ -135,7 +138,7 @@ def test_torch_is_not_installed(monitor: GpuMonitor, monkeypatch: pytest.MonkeyP
 
 
 def test_names_before_cuda_is_up(torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before CUDA is initialized, cards have the same device names as the choices."""
+    """Before CUDA is initialized, GPUs have the same device names on cards as in the device choices."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
     assert [gpu.torch_device for gpu in monitor.kernel_gpus(NOW)] == ["cuda:1", "cuda:0"]
 
@@ -147,7 +150,7 @@ def test_memory_reserved_by_the_driver_is_not_free(torch: Any, monitor: GpuMonit
 
 
 def test_contexts_of_this_kernel(torch: Any, monitor: GpuMonitor) -> None:
-    """A new CUDA context is shown at once, on its GPU only."""
+    """After this kernel opens a CUDA context, the context is shown on its GPU only."""
     torch.cuda.set_device(1)
     assert [(gpu.uuid, gpu.torch_device, gpu.context) for gpu in monitor.kernel_gpus(NOW)] == [
         (ONE.uuid, "cuda:0", False),
@@ -156,7 +159,7 @@ def test_contexts_of_this_kernel(torch: Any, monitor: GpuMonitor) -> None:
 
 
 def test_a_reading_is_new() -> None:
-    """A reading after a cell includes the cell's memory, and sampling stops after it."""
+    """A reading includes memory that was allocated just before it, and sampling stops after it."""
     source = FakeSource(2)
     sampler = Sampler(source)
     monitor = GpuMonitor(sampler)
@@ -170,7 +173,7 @@ def test_a_reading_is_new() -> None:
 
 
 def test_one_pending_reading_of_a_silent_driver() -> None:
-    """Repeated readings while the driver is silent leave one subscription open."""
+    """Repeated readings from a driver that does not answer leave only one subscription open."""
     source, answered = FakeSource(), threading.Event()
 
     def silent() -> Inventory:
@@ -188,6 +191,6 @@ def test_one_pending_reading_of_a_silent_driver() -> None:
 
 
 def test_another_module_named_torch(monkeypatch: pytest.MonkeyPatch, monitor: GpuMonitor) -> None:
-    """A module object of the user's named torch counts as no torch and raises no error."""
+    """A user's module named torch that is not torch counts as no torch and raises no error."""
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
     assert monitor.device_choices(NOW).unavailable == "torch is not installed in this kernel's environment."

@@ -19,7 +19,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_two_dtypes_are_not_two_devices(torch: Any) -> None:
-    """A layer with input of another dtype on the same device is another error, which has no hint."""
+    """A layer whose input has another dtype on the same device is a different error and gets no hint."""
     for types in (
         "(torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor)",
         "(CUDAHalfType) and weight type (CUDAFloatType)",
@@ -30,7 +30,10 @@ def test_two_dtypes_are_not_two_devices(torch: Any) -> None:
 
 
 def test_a_layer_on_another_device(torch: Any) -> None:
-    """The hint lists the devices of the variables for convolutions too, in both of torch's wordings."""
+    """If a layer and its input are on different devices, the hint lists the variables' devices.
+
+    Both of torch's wordings are recognized.
+    """
     variables = {"batch": torch.empty(1), "image": torch.empty(1, device="cuda:1"), "n": 3}
     for types in (
         "(torch.FloatTensor) and weight type (torch.cuda.FloatTensor)",
@@ -43,7 +46,7 @@ def test_a_layer_on_another_device(torch: Any) -> None:
 
 
 def test_a_generator_elsewhere_without_a_default_device(torch: Any) -> None:
-    """Without a default device, the hint does not mention one."""
+    """Without a default device, the hint about a generator on the wrong device does not mention one."""
     error = RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
     assert hint(error, {}) == (
         "Random numbers were to be drawn on cuda with a generator that is on cpu.\n"
@@ -52,7 +55,7 @@ def test_a_generator_elsewhere_without_a_default_device(torch: Any) -> None:
 
 
 def test_shuffling_under_a_default_device(torch: Any) -> None:
-    """The hint names the default device, and the fix creates the generator there."""
+    """Under a default device, the hint names it, and the fix creates the DataLoader's generator on it."""
     torch.set_default_device("cuda:1")
     text = hint(RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'"), {}) or ""
     assert "The default torch device is cuda:1" in text

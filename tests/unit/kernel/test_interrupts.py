@@ -1,4 +1,4 @@
-"""Interrupts that arrive in the middle of work that must not be left half done."""
+"""Interrupts that arrive during work that must not be left unfinished."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwidget.kernel.shell.interrupts import defer_interrupts, drop_frames_on_i
 
 
 def test_a_deferred_interrupt_arrives_afterwards() -> None:
-    """A click on stop while the device is switched takes effect after the switch is complete."""
+    """If the user clicks stop while the device is switched, the interrupt takes effect after the switch."""
     done: list[bool] = []
 
     def switch_device() -> None:
@@ -27,7 +27,7 @@ def test_a_deferred_interrupt_arrives_afterwards() -> None:
 
 
 def test_an_interrupt_keeps_no_objects_alive() -> None:
-    """Objects of the interrupted function are freed: the traceback does not refer to its frames."""
+    """An interrupt frees the local objects of the interrupted function: the traceback excludes its frames."""
 
     class Tensor:
         pass

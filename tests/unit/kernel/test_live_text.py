@@ -21,22 +21,22 @@ NOW = 2000.0
 
 
 def visible(html: str) -> str:
-    """Return the visible text in one line."""
+    """Return the visible text on one line."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
 
 
 def with_reading(changed: Reading) -> Progress:
-    """Return the progress of one GPU with that reading."""
+    """Return the progress of one GPU with this reading."""
     return replace(progress(), gpus=(replace(gpu_progress(0), reading=changed),))
 
 
 def text(shown: Progress) -> str:
-    """Return all visible text."""
+    """Return all visible text of the readings."""
     return visible(readings(shown, ChartLayout.for_gpus(len(shown.gpus)), NOW))
 
 
 def test_one_gpu() -> None:
-    """A GPU in use has its name, utilization, memory with this notebook's part, power and temperature."""
+    """A GPU in use shows its name, utilization, memory, this notebook's part, power and temperature."""
     assert text(progress()) == (
         "3.0 s busy memory, % of the GPU 0 H200 cuda:0 97 % 56.0 of 140.0 GiB · 42.0 GiB here "
         "612 of 700 W · 51 °C"
@@ -44,13 +44,13 @@ def test_one_gpu() -> None:
 
 
 def test_tiles_have_the_same_readings() -> None:
-    """Many GPUs have the same readings, without the power limit."""
+    """Tiles for many GPUs show the same readings as rows, except for the power limit."""
     assert text(progress(5)).count("H200 cuda:") == 5
     assert "0 H200 cuda:0 97 % 56.0 of 140.0 GiB 612 W 42.0 GiB here 51 °C 1 H200" in text(progress(5))
 
 
 def test_unknown_has_its_reason() -> None:
-    """An unknown value reads n/a with its reason as tooltip, never 0."""
+    """An unknown value is shown as n/a with its reason as tooltip, never as 0."""
     missing = {"utilization": "not available for a MIG slice", "temperature_c": "not supported by this GPU"}
     html = readings(
         with_reading(replace(reading(0), utilization=None, temperature_c=None, missing=missing)),
@@ -63,7 +63,7 @@ def test_unknown_has_its_reason() -> None:
 
 @pytest.mark.parametrize("gpus", [1, 5])
 def test_lost_gpu(gpus: int) -> None:
-    """A lost GPU shows the time when it was lost, and none of its old values."""
+    """A lost GPU shows when it was lost, and none of its old values."""
     lost = replace(gpu_progress(0), reading=replace(reading(0), lost_since=NOW))
     shown = text(replace(progress(gpus), gpus=(lost,) * gpus))
     assert time.strftime("lost since %H:%M:%S", time.localtime(NOW)) in shown
@@ -72,27 +72,27 @@ def test_lost_gpu(gpus: int) -> None:
 
 
 def test_silent_gpu() -> None:
-    """A GPU whose driver does not answer shows for how long."""
+    """If the driver does not answer for a GPU, the GPU shows for how long."""
     assert "no answer for 12 s" in text(with_reading(replace(reading(0), silent_since=NOW - 12.0)))
 
 
 def test_recording_is_labelled() -> None:
-    """A recording is labelled, so that it can't be mistaken for this machine."""
+    """A recording is labelled, so that it is not mistaken for this machine."""
     assert "recorded on four H200s" in visible(run_header(replace(progress(), origin=REPLAY)))
 
 
 def test_not_attributed_says_so() -> None:
-    """If the GPUs of this notebook are unknown, all are shown with a note."""
+    """If it is unknown which GPUs this notebook uses, all GPUs are shown with a note."""
     assert NOT_ATTRIBUTED in visible(run_header(replace(progress(4), attributed=False)))
 
 
 def test_no_gpu_in_use() -> None:
-    """A notebook that uses no GPU yet has a note beside the time."""
+    """If this notebook uses no GPU yet, a note next to the time says so."""
     assert text(progress(0)) == f"3.0 s {NO_GPU_IN_USE}"
 
 
 def test_newest_mark_is_named() -> None:
-    """The newest mark of the user is shown; printed lines are not, since the output has them."""
+    """The header shows the user's newest mark, but no printed lines, because the cell's output has them."""
     marks = (Mark(1.0, "epoch 1", "mark"), Mark(2.0, "epoch 2", "mark"), Mark(2.5, "loss", "printed"))
     shown = visible(run_header(replace(progress(), marks=marks)))
     assert shown.endswith("epoch 2")
@@ -109,26 +109,26 @@ def test_names_and_labels_are_escaped() -> None:
 
 
 def test_bar_never_overflows() -> None:
-    """This notebook's part of the bar is at most the GPU's used memory."""
+    """This notebook's part of the memory bar is at most the GPU's used memory."""
     gpu = replace(gpu_progress(0), process_memory=2**60)
     html = readings(replace(progress(), gpus=(gpu,)), ChartLayout.for_gpus(1), NOW)
     assert re.findall(r"width:([\d.]+)%", html) == ["40.0", "0.0"]
 
 
 def test_unknown_process_memory_is_omitted() -> None:
-    """This notebook's memory is omitted if it is unknown."""
+    """If this notebook's memory is unknown, it is omitted."""
     assert "here" not in text(replace(progress(), gpus=(replace(gpu_progress(0), process_memory=None),)))
 
 
 def test_number_of_a_mig_slice() -> None:
-    """A MIG slice has the number of its parent and its own."""
+    """A MIG slice is shown with its parent's index and its own, such as 3:1."""
     gpu = gpu_progress(3).gpu
     one = replace(progress(), gpus=(replace(gpu_progress(3), gpu=replace(gpu, mig_index=1)),))
     assert " 3:1 H200" in text(one)
 
 
 def test_axes_of_rows() -> None:
-    """Each row has percent on the left and time below, with the unit at the last number."""
+    """Each row has percentages on the left and times below, with the unit after the last time."""
     assert visible(axes(ChartLayout.for_gpus(1), TimeAxis.reaching(7.0))) == "0 2 4 6 8 10 s 0 50 100"
 
 
@@ -140,7 +140,7 @@ def test_axes_of_tiles() -> None:
 
 
 def test_the_line_of_advice_is_reserved() -> None:
-    """One line below the charts is reserved, so that nothing moves; a tooltip has the whole text."""
+    """One line below the charts is reserved for advice, and its tooltip has the whole text."""
     one = Advice("copies", True, "GPU 0 <moved> 5 GiB/s.", "Keep it there.", {}, None)
     empty = readings(progress(), ChartLayout.for_gpus(1), NOW)
     assert empty.endswith('<div class="gpuwidget-advice"></div>')
@@ -153,6 +153,6 @@ def test_the_line_of_advice_is_reserved() -> None:
 
 
 def test_the_dashboard_has_no_advice() -> None:
-    """The dashboard, which shows no run, has no line of advice."""
+    """The dashboard, which shows no run, has no line for advice."""
     assert "gpuwidget-advice" not in readings(progress(), ChartLayout.for_gpus(1), NOW, overview=True)
     assert "gpuwidget-advice" not in readings(replace(progress(), gpus=()), ChartLayout.for_gpus(0), NOW)

@@ -1,4 +1,4 @@
-"""The advice after an out-of-memory error never deletes a variable that the failed cell reads."""
+"""The variables that a failed cell reads, which the fix for an out-of-memory error never deletes."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_names_read_before_they_are_assigned(cell: str, names: set[str]) -> None
 
 
 def run_cell(source: str, scope: dict[str, Any], name: str = "/tmp/ipykernel_7/1.py") -> None:
-    """Run a cell's code under its file name."""
+    """Run a cell's code under the given file name."""
     exec(compile(source, name, "exec"), scope)
 
 
 def names_read_by(source: str, scope: dict[str, Any]) -> frozenset[str]:
-    """Run a cell that fails; return the variables of ``scope`` that it reads."""
+    """Run a cell that fails, and return the variables of ``scope`` that it reads."""
     shell = SimpleNamespace(compile=SimpleNamespace(_filename_map={"/tmp/ipykernel_7/2.py": 2}))
     with pytest.raises(ZeroDivisionError) as raised:
         run_cell(source, scope, "/tmp/ipykernel_7/2.py")
@@ -74,14 +74,14 @@ def names_read_by(source: str, scope: dict[str, Any]) -> frozenset[str]:
     ],
 )
 def test_names_in_called_functions(definition: str) -> None:
-    """A variable counts as read if a function reads it that the cell reaches, even one that has returned."""
+    """A variable counts as read if any function that the cell reaches reads it, even a finished one."""
     scope: dict[str, Any] = {"__name__": "__main__", "big": [1], "model": 2, "other": 3}
     run_cell(f"{definition}\ndef unused(): return other", scope)
     assert names_read_by("result = train, 1 / 0", scope) == {"big"}
 
 
 def test_names_in_functions_passed_as_arguments() -> None:
-    """A variable counts as read if a local variable of a frame on the traceback leads to its reader."""
+    """A variable counts as read if a local variable on the traceback refers to a function that reads it."""
     scope: dict[str, Any] = {"__name__": "__main__", "big": 1, "model": 2, "other": 3}
     run_cell(
         "def make(): return lambda: big\n"
@@ -111,14 +111,14 @@ def test_names_in_functions_passed_as_arguments() -> None:
     ],
 )
 def test_names_in_strings(cell: str, names: set[str]) -> None:
-    """The names in a string count as read: IPython puts the bodies of magics into strings."""
+    """Names in strings count as read, because IPython puts the bodies of magics into strings."""
     found = names_read(cell, None, UserCode(SimpleNamespace()), {})
     assert found is not None
     assert found & {"big", "model", "other"} == names
 
 
 def test_too_many_objects_to_follow() -> None:
-    """With too many objects to follow, the result is unknown; a large container alone is no problem."""
+    """With too many objects to follow, the names read are unknown; one large container is not too many."""
     chain: list[Any] = []
     for _ in range(30_000):
         chain = [chain]
@@ -128,7 +128,7 @@ def test_too_many_objects_to_follow() -> None:
 
 
 def test_user_code_never_runs() -> None:
-    """Following objects runs no __getattribute__, __eq__ or __iter__ of theirs, nor of their classes."""
+    """Following an object calls no special method of the object, of its class or of its metaclass."""
     scope: dict[str, Any] = {"__name__": "__main__", "big": 1}
     run_cell(
         "class Meta(type):\n"
@@ -150,7 +150,7 @@ def test_user_code_never_runs() -> None:
 
 
 def test_names_in_functions_on_the_traceback(tmp_path: Path) -> None:
-    """Names in the user's functions on the traceback count as read, names in libraries' functions do not."""
+    """Names in user functions on the traceback count as read; names in library functions do not."""
     (tmp_path / "mine.py").write_text("def step():\n    return cache[big]\n")
     scope: dict[str, Any] = {}
     exec(compile((tmp_path / "mine.py").read_text(), str(tmp_path / "mine.py"), "exec"), scope)

@@ -1,4 +1,4 @@
-"""GPU memory outside torch: this process's context and libraries, and other processes by name."""
+"""GPU memory outside torch: this process's CUDA context and libraries, and other processes by name."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def find(monkeypatch: pytest.MonkeyPatch, now: Sample | None, *, pids_match: bool = True) -> Any:
-    """Return the memory outside torch in the sample ``now``."""
+    """Return the memory outside torch, and a reason, for the sample ``now``."""
     fake_monitor(monkeypatch, lambda timeout_s: now, pids_match=pids_match, clock=FakeClock())
     return non_torch_memory.by_device(KNOWN)
 
 
 def moment(*held: Process, used: int = 60 * GIB) -> Sample:
-    """Return a sample with processes on the first of two GPUs."""
+    """Return a sample with these processes on the first of two GPUs."""
     return sample((ONE, reading(ONE, processes=held, memory_used=used)), (TWO, reading(TWO)))
 
 
 def outside(name: str, size: int) -> Holder:
-    """Return a holder outside torch."""
+    """Return a holder of memory outside torch."""
     return Holder("outside torch", (name,), None, "cuda:0", size, None)
 
 
 def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another notebook's kernel is listed without its file name; NCCL is named if it is in use."""
+    """Another notebook's kernel is listed without its file name, and NCCL is named if it is in use."""
     torch.distributed = SimpleNamespace(is_initialized=lambda: True, get_backend=lambda: "nccl")
     notebooks = {11: "train.ipynb"}
     monkeypatch.setattr(device_choices, "notebook_of", notebooks.get)
@@ -60,9 +60,9 @@ def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The context is the driver's figure minus torch's reserved memory; others have names that can be saved.
+    """The CUDA context's size is the driver's value for this process minus torch's reserved memory.
 
-    Saved are the programs of the same user's processes, and no program of another user.
+    Other processes have names that may be saved: programs of the same user, but no program of another user.
     """
     now = moment(
         process(OURS, 12 * GIB),
@@ -89,7 +89,7 @@ def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_cupy_pool_is_listed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CuPy's pool is a separate holder; its size is read with that device as the current one."""
+    """CuPy's pool is a separate holder, and its size is read while its device is current."""
     entered: list[int] = []
 
     class Device:
@@ -114,7 +114,7 @@ def test_cupy_pool_is_listed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container with its own process ids, all non-torch memory is one row with the reason."""
+    """In a container with its own process ids, all memory outside torch is one holder, with a note."""
     found, _ = find(monkeypatch, moment(process(4711, 50 * GIB)), pids_match=False)
     assert found["cuda:0"].holders == (
         outside("CUDA context, other libraries and other processes", 50 * GIB),
@@ -127,7 +127,9 @@ def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A negative difference is omitted, with a note."""
+    """If torch reserves more than the driver's older reading shows, the difference is omitted, with a
+    note.
+    """
     found, _ = find(monkeypatch, moment(process(OURS, 9 * GIB)))
     assert found["cuda:0"] == NonTorchMemory(
         "GPU 0 H200", (), ("The driver's figures are older than torch's: ask again.",)
@@ -135,7 +137,7 @@ def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.Mo
 
 
 def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A silent driver, no driver and a recording have a reason each."""
+    """If the driver is silent or missing, or the GPUs are recorded, a reason replaces the memory."""
     assert find(monkeypatch, None)[1] == (
         "What lies outside torch is not known: the driver did not answer in time."
     )

@@ -1,4 +1,4 @@
-"""The context of an out-of-memory error: exact figures where possible, and other holders."""
+"""The context of an out-of-memory error: exact values where possible, and the other holders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ torch: Any = pytest.importorskip("torch")
 
 @pytest.fixture(autouse=True)
 def driver_memory(monkeypatch: pytest.MonkeyPatch) -> dict[str, NonTorchMemory]:
-    """Return a dict for the driver's figures per device. While it is empty there is no driver."""
+    """Return a dict for the driver's memory per device; while it is empty, there is no driver."""
     memory: dict[str, NonTorchMemory] = {}
     monkeypatch.setattr(
         non_torch_memory, "by_device", lambda known: (memory, None if memory else "no driver here.")
@@ -42,7 +42,7 @@ def failure(small_gpu: LimitedGpu, size: int, cell: FailedCell | None = None) ->
 
 
 def test_figures_are_exact_where_counters_agree(small_gpu: LimitedGpu) -> None:
-    """The context has torch's exact counters if the rounded figures of the message agree with them."""
+    """If torch's exact counters agree with the rounded sizes in the message, the context has the counters."""
     kept = small_gpu.empty(10_000_001)
     facts = failure(small_gpu, 60 * MIB, FailedCell(None, 3, {0: 512})).facts
     assert (facts.device, facts.allocated, facts.reserved) == ("cuda:0", 40_000_512, 20 * 2 * MIB)
@@ -53,7 +53,9 @@ def test_figures_are_exact_where_counters_agree(small_gpu: LimitedGpu) -> None:
 
 
 def test_memory_freed_since_the_error(small_gpu: LimitedGpu) -> None:
-    """If the counters have changed since the error, the message's figure and the difference are reported."""
+    """If memory was freed after the error, the context has the message's allocated size and the freed
+    size.
+    """
 
     def fail() -> None:
         batch = small_gpu.empty(4 * MIB)
@@ -70,7 +72,7 @@ def test_memory_freed_since_the_error(small_gpu: LimitedGpu) -> None:
 
 
 def test_other_holders(small_gpu: LimitedGpu, driver_memory: dict[str, NonTorchMemory]) -> None:
-    """Other processes are listed, and the libraries of this process, which can't be shut down."""
+    """Other processes are listed, and so are this process's libraries, which cannot be shut down."""
     holders = tuple(
         Holder("outside torch", (name,), None, "cuda:0", size, None)
         for name, size in ((CONTEXT, 6 * MIB), ("bob: train.py", 20 * MIB))
@@ -86,7 +88,7 @@ def test_other_holders(small_gpu: LimitedGpu, driver_memory: dict[str, NonTorchM
 
 
 def test_without_a_driver(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver, the processes are those in torch's message, and the reason is reported."""
+    """Without a driver, the other processes are those in torch's message, and the reason is reported."""
     message = small_gpu.message(80 * MIB).replace(
         "Including",
         "Process 4123 has 12.00 MiB memory in use. Process 1 has 17179869184.00 GiB memory in use. Including",
@@ -99,7 +101,7 @@ def test_without_a_driver(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_pool_of_cupy(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CuPy's pool is read if the user has imported CuPy. gpuwidget never imports it."""
+    """CuPy's pool is read only if the user has imported CuPy."""
     assert failure(small_gpu, 80 * MIB).facts.pools == ()
     pool = SimpleNamespace(free_bytes=lambda: 30 * MIB, total_bytes=lambda: 30 * MIB)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(get_default_memory_pool=lambda: pool))
@@ -110,7 +112,7 @@ def test_the_pool_of_cupy(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch has no counters, the context has the figures of the message and what is unknown."""
+    """If torch has no counters, the context has the sizes in the message and the reason."""
     error: Any = torch.OutOfMemoryError(
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 8.00 GiB of which "
         "1.00 GiB is free."

@@ -1,4 +1,4 @@
-"""The options of %%gpuwatch, and the cell that runs without its line."""
+"""The options of %%gpuwatch, and the cell without its %%gpuwatch line."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gpuwidget.model.errors import OptionError
 
 
 def test_defaults() -> None:
-    """Without an option: all GPUs, five samples a second, a chart, a card, and a wait for the GPU."""
+    """The defaults: all GPUs, five samples per second, a live chart, a card, and a wait for the GPU."""
     options = parse("")
     assert (options.run.gpus, options.run.interval_s, options.run.sync) == ((), 0.2, True)
     assert (options.live, options.quiet, options.label) == (True, False, None)
 
 
 def test_every_option() -> None:
-    """GPUs are separated by spaces or commas; a name with spaces is quoted."""
+    """GPUs may be separated by spaces or commas, and a name with spaces is quoted."""
     options = parse("--gpu 0,1 cuda:2 --gpu GPU-ab --interval 1.5 --no-live --no-sync --name 'my run'")
     assert options.run.gpus == ("0", "1", "cuda:2", "GPU-ab")
     assert (options.run.interval_s, options.run.sync) == (1.5, False)
@@ -36,7 +36,7 @@ def test_every_option() -> None:
     ],
 )
 def test_need_and_wait(line: str, need: int | None, wait_s: float | None) -> None:
-    """Sizes and times are written with their unit."""
+    """--need is a size with its unit, and --wait is a time with its unit."""
     options = parse(line)
     assert (options.need, options.wait_s) == (need, wait_s)
 
@@ -64,7 +64,7 @@ def test_need_and_wait(line: str, need: int | None, wait_s: float | None) -> Non
     ],
 )
 def test_bad_options_are_one_line(line: str) -> None:
-    """The error for an invalid option is one line that names the option and the help."""
+    """The error for an invalid option is one line that begins with %%gpuwatch and refers to its help."""
     with pytest.raises(OptionError) as raised:
         parse(line)
     text = str(raised.value)
@@ -84,7 +84,7 @@ def test_exclusive_is_unknown() -> None:
 
 
 def test_an_unclosed_quote() -> None:
-    """A missing closing quote is a one-line error too."""
+    """A missing closing quote is reported as a one-line error."""
     with pytest.raises(OptionError, match="No closing quotation"):
         parse("--name 'x")
 
@@ -137,5 +137,8 @@ def test_which_cells_are_watched(cell: str, options: str | None) -> None:
     ],
 )
 def test_the_cell_without_its_line(cell: str, rest: str) -> None:
-    """Line numbers and indentation stay; a cell magic below becomes the first line."""
+    """Without its %%gpuwatch line, a cell keeps its line numbers and indentation.
+
+    A cell magic below that line becomes the first line.
+    """
     assert "".join(without_watch_line(cell.splitlines(keepends=True))) == rest

@@ -1,4 +1,4 @@
-"""Advice rests on the context that a run ended in."""
+"""The context at the end of a run, on which its advice is based."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _no_earlier_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ended(start: int, end: int, label: str | None = None, duration: float = 5.0) -> Report:
-    """Return the report of a run on one GPU, with torch's memory at its start and end."""
+    """Return the report of a run on one GPU with this torch memory at its start and end."""
     made = reports.gpu(0)
     assert made.torch is not None
     torch = replace(made.torch, allocated=Span(start, end, end))
@@ -34,7 +34,7 @@ UUID = reports.gpu(0).uuid
 
 
 def test_loaders_and_models_among_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loaders and models are found among the notebook's names, except those with a leading underscore."""
+    """Loaders and models are found among the notebook's variables whose names have no leading underscore."""
     torch = pytest.importorskip("torch")
     main = ModuleType("__main__")
     loader = torch.utils.data.DataLoader([1, 2], num_workers=1)
@@ -51,7 +51,10 @@ def test_loaders_and_models_among_the_variables(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_failing_query_loses_only_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that is no name (``globals()[1] = 2``) does no harm, nor does one failing query."""
+    """The context is complete even if a variable's key is not a string (``globals()[1] = 2``).
+
+    If one query fails, only its value is missing.
+    """
     torch = pytest.importorskip("torch")
     main = ModuleType("__main__")
     vars(main).update(model=torch.nn.Linear(4, 4))
@@ -70,7 +73,7 @@ def test_one_failing_query_loses_only_its_part(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_other_libraries_and_children_may_work_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CuPy in this process, or a child process, may work on the GPU."""
+    """If this process has imported CuPy or has child processes, other GPU work is possible."""
     monkeypatch.setattr(processes, "has_children", lambda: False)
     assert RunContextBuilder("x")(ended(0, 1)).other_gpu_work is False
     monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
@@ -81,7 +84,7 @@ def test_other_libraries_and_children_may_work_on_gpus(monkeypatch: pytest.Monke
 
 
 def test_short_code_with_a_long_gpu_drain() -> None:
-    """A short cell whose GPU works on for seconds has a full context: its figures cover that time."""
+    """A short cell with a long GPU drain has a full context, because its GPU readings cover the drain."""
     made = ended(0, 1, duration=0.5)
     assert RunContextBuilder("x")(made).process_cpu is None
     assert (
@@ -90,7 +93,7 @@ def test_short_code_with_a_long_gpu_drain() -> None:
 
 
 def test_a_short_run_queries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cell costs next to nothing; its memory is remembered all the same."""
+    """After a very short run nothing is queried, so that it costs little; only its memory is remembered."""
     monkeypatch.setattr(host_limits, "usable_cores", lambda: pytest.fail("queried"))
     found = RunContextBuilder("x = 1")(ended(1, 2, duration=0.01))
     assert (found.loaders, found.cores, found.process_cpu) == ((), None, None)
@@ -98,7 +101,7 @@ def test_a_short_run_queries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_runs_of_the_same_code() -> None:
-    """The context has the last four runs of the same source, or of the same label outside a cell."""
+    """The context has the last four runs of the same source or, outside a cell, of the same label."""
     for n in range(6):
         found = RunContextBuilder(" train()\n")(ended(n, n + 1))
     assert found.earlier_runs == {UUID: tuple(EarlierRun(n, n + 1) for n in range(2, 6))}
@@ -111,13 +114,13 @@ def test_runs_of_the_same_code() -> None:
 
 
 def test_unknown_memory_is_not_compared() -> None:
-    """A run without memory at its start or end is not remembered."""
+    """A run whose memory at the start or end is unknown is not remembered."""
     made = reports.gpu(0, torch=None, process_memory=Span(None, 5, 5))
     assert RunContextBuilder("x")(reports.report(made)).earlier_runs == {}
 
 
 def test_the_number_of_remembered_sources() -> None:
-    """Only the hundred sources that ran last are remembered."""
+    """Only the hundred sources that ran most recently are remembered."""
     for n in range(150):
         RunContextBuilder(f"cell {n}")(ended(0, 1, duration=0.1))
     assert len(run_context._earlier_runs) == 100
@@ -125,7 +128,7 @@ def test_the_number_of_remembered_sources() -> None:
 
 
 def test_the_line_of_a_frame_in_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line comes from the notebook's ``In``; without a list there, or for a module, it is empty."""
+    """The source line of a frame in another cell comes from the notebook's ``In``, or is empty."""
     main = ModuleType("__main__")
     vars(main)["In"] = ["", "import torch", "def step():\n    return loss.item()"]
     monkeypatch.setitem(sys.modules, "__main__", main)

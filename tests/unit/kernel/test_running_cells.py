@@ -1,4 +1,4 @@
-"""The running cells are known exactly, even if IPython's events do not come in pairs."""
+"""The running cells are known exactly, even if IPython's start and end events do not come in pairs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SHELL = SimpleNamespace(displayhook=SimpleNamespace(prompt_count=7))
 
 
 def info(code: str = "pass", *, stored: bool = False) -> SimpleNamespace:
-    """Return what IPython passes to ``pre_run_cell``."""
+    """Return the info object that IPython passes to ``pre_run_cell``."""
     return SimpleNamespace(raw_cell=code, store_history=stored)
 
 
 def begin(cells: RunningCells, about: SimpleNamespace, lost: list[str] | None = None) -> None:
-    """Run ``pre_run_cell``; the cell's code is added to ``lost`` if its end has no event."""
+    """Run ``pre_run_cell``. If the cell is later removed without an end event, add its code to ``lost``."""
     cells.before(about)
     if lost is not None:
         cell = cells.find(about)
@@ -26,7 +26,7 @@ def begin(cells: RunningCells, about: SimpleNamespace, lost: list[str] | None = 
 
 
 def end(cells: RunningCells, about: SimpleNamespace | None) -> str | None:
-    """Run ``post_run_cell``; return the code of the cell that has ended."""
+    """Run ``post_run_cell`` and return the code of the cell that has ended."""
     result = None if about is None else SimpleNamespace(info=about)
     cells.ending(result)
     cell = cells.find(about)
@@ -42,7 +42,7 @@ def outermost(cells: RunningCells) -> str | None:
 def run_cell_async(
     cells: RunningCells, code: str, *inner: str, ends: bool = True, lost: list[str] | None = None
 ) -> None:
-    """Run a cell, with others inside it, in a function of the name that IPython's has."""
+    """Run a cell, with others inside it, in a function with the name of IPython's own."""
     about = info(code)
     begin(cells, about, lost)
     if inner:
@@ -52,7 +52,7 @@ def run_cell_async(
 
 
 def test_cells_within_cells() -> None:
-    """The outermost cell stays the outermost until it has ended, whatever it runs."""
+    """The outermost cell stays outermost until it has ended, whatever cells it runs."""
     cells = RunningCells(SHELL)
     outer, inner = info("outer"), info("inner")
     begin(cells, outer)
@@ -60,15 +60,15 @@ def test_cells_within_cells() -> None:
     begin(cells, inner)
     assert (outermost(cells), len(cells), cells.nested) == ("outer", 2, True)
     assert end(cells, inner) == "inner"
-    assert end(cells, info(" \n")) is None  # an empty cell only ends
+    assert end(cells, info(" \n")) is None  # an empty cell has only an end event
     assert outermost(cells) == "outer"
     assert end(cells, outer) == "outer"
     assert (len(cells), cells.busy) == (0, False)
-    assert end(cells, info()) is None  # so does the cell that loads the extension
+    assert end(cells, info()) is None  # the cell that loads the extension has only an end event, too
 
 
 def test_the_number_of_a_cell() -> None:
-    """A cell has the N of its In[N]; one that is not stored in the history has none."""
+    """A cell has the N of its In[N]; a cell that is not stored in the history has no number."""
     cells = RunningCells(SHELL)
     numbered, inner = info("numbered", stored=True), info("inner")
     begin(cells, numbered)
@@ -77,7 +77,7 @@ def test_the_number_of_a_cell() -> None:
 
 
 def test_a_cancelled_cell() -> None:
-    """An end without a result ends the newest cell of its thread."""
+    """If an end event has no result, it ends the newest cell of its thread."""
     cells = RunningCells(SHELL)
     begin(cells, info("cancelled"))
     other = threading.Thread(target=begin, args=(cells, info("another thread's")))
@@ -89,7 +89,10 @@ def test_a_cancelled_cell() -> None:
 
 
 def test_a_cell_that_an_exception_leaves() -> None:
-    """Its end comes with another info object for the same code, and ends the cells that ran in it."""
+    """The end event of a cell that an exception leaves may have another info object for the same code.
+
+    It also ends the cells inside it.
+    """
     cells = RunningCells(SHELL)
     for code in ("outer", "await forever()", "inner"):
         begin(cells, info(code))
@@ -98,7 +101,10 @@ def test_a_cell_that_an_exception_leaves() -> None:
 
 
 def test_a_cell_whose_end_has_no_event() -> None:
-    """It is removed, and its callbacks are called, when the next cell begins or the outer cell ends."""
+    """A cell without an end event is removed when the next cell begins or the outer cell ends.
+
+    Its callbacks are called then.
+    """
     lost: list[str] = []
     cells = RunningCells(SHELL)
     run_cell_async(cells, "lost", ends=False, lost=lost)
@@ -116,7 +122,7 @@ def test_a_cell_whose_end_has_no_event() -> None:
 
 
 def test_only_lost_cells_are_removed() -> None:
-    """A cell that runs others stays, and so do cells that another program than IPython runs."""
+    """A cell that runs other cells is not removed, nor are cells that IPython does not run."""
     cells = RunningCells(SHELL)
     run_cell_async(cells, "outer", "middle", "inner")
     assert len(cells) == 0
@@ -126,7 +132,7 @@ def test_only_lost_cells_are_removed() -> None:
 
 
 def test_the_cell_that_loads_the_extension() -> None:
-    """The kernel is busy until that cell has ended, and cells in it are nested."""
+    """While the cell that loads the extension runs, the kernel is busy, and cells inside it are nested."""
 
     def run_cell_async(code: Callable[[], RunningCells]) -> RunningCells:
         return code()

@@ -1,4 +1,4 @@
-"""Requests to set torch's switches: applied at once or before the next cell, never in the middle of one."""
+"""Requests to set torch's switches, applied immediately or before the next cell, never during one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BENCHMARK = "torch.backends.cudnn.benchmark = {}"
 
 
 class _Cudnn:
-    """cuDNN's flags, which record their assignments."""
+    """Stands in for cuDNN's flags and records their assignments."""
 
     ran: list[str]
     flags: dict[str, bool]
@@ -40,7 +40,7 @@ class _Cudnn:
 
 @pytest.fixture
 def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The cuDNN flags of a torch before 2.9."""
+    """Install a torch before 2.9 with these cuDNN flags, and return the flags."""
     made, torch = _Cudnn(), make_torch()
     torch._C = SimpleNamespace(
         **{f"_get_cudnn_{name}": lambda name=name: made.flags[name] for name in made.flags}
@@ -51,7 +51,7 @@ def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class Cells:
-    """Whether a cell runs."""
+    """Holds whether a cell is running."""
 
     def __init__(self) -> None:
         self.running = False
@@ -76,7 +76,7 @@ def benchmark(switches: SwitchRequests) -> Switch:
 
 
 def test_a_request_between_cells_is_applied_at_once(cudnn: Any, switches: SwitchRequests) -> None:
-    """The statement that was run is returned, and stays in the state."""
+    """Between cells, a request is applied immediately; its statement is returned and stays in the state."""
     assert switches.request("cudnn.benchmark", "on") == BENCHMARK.format(True)
     found = benchmark(switches)
     assert (found.value, found.pending, found.statement) == ("on", None, BENCHMARK.format(True))
@@ -84,7 +84,7 @@ def test_a_request_between_cells_is_applied_at_once(cudnn: Any, switches: Switch
 
 
 def test_a_request_during_a_cell_is_pending(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """The running cell keeps the values that it started with."""
+    """During a cell, a request is pending: the cell keeps the values with which it started."""
     cells.running = True
     assert switches.request("cudnn.benchmark", "on") == f"From the next cell: {BENCHMARK.format(True)}"
     found = benchmark(switches)
@@ -98,7 +98,7 @@ def test_a_request_during_a_cell_is_pending(cudnn: Any, switches: SwitchRequests
 
 
 def test_a_withdrawn_request_runs_nothing(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """A switch requested on and off again during a cell is not set."""
+    """If a switch is requested on and off again during a cell, it is not set."""
     cells.running = True
     switches.request("cudnn.benchmark", "on")
     assert switches.request("cudnn.benchmark", "off") == "cudnn.benchmark is off: nothing is to be run."
@@ -108,7 +108,7 @@ def test_a_withdrawn_request_runs_nothing(cudnn: Any, switches: SwitchRequests, 
 
 
 def test_the_last_request_wins(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """Each switch is set once, in the order of the last requests."""
+    """A switch that is requested several times is set once, in the order of the last requests."""
     cells.running = True
     switches.request("cudnn.benchmark", "on")
     switches.request("cudnn.enabled", "off")
@@ -119,7 +119,7 @@ def test_the_last_request_wins(cudnn: Any, switches: SwitchRequests, cells: Cell
 
 
 def test_the_magic_takes_effect_at_once(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """``%gpu switches`` is the user's code: it sets the switch now and replaces a pending request."""
+    """``%gpu switches`` is user code: it sets the switch immediately and replaces a pending request."""
     cells.running = True
     switches.request("cudnn.benchmark", "on")
     assert switches.set_now("cudnn.benchmark", "off") == BENCHMARK.format(False)
@@ -129,7 +129,7 @@ def test_the_magic_takes_effect_at_once(cudnn: Any, switches: SwitchRequests, ce
 
 
 def test_a_pending_request_that_fails_has_a_note(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """The cell still runs, and the reason is shown until the next request."""
+    """If a pending request fails, the cell still runs, and a note has the reason until the next request."""
     cells.running = True
     switches.request("cudnn.benchmark", "on")
     cudnn.frozen = True
@@ -145,7 +145,7 @@ def test_a_pending_request_that_fails_has_a_note(cudnn: Any, switches: SwitchReq
 
 
 def test_a_request_that_fails_raises(cudnn: Any, switches: SwitchRequests) -> None:
-    """The error has torch's reason, and no statement is recorded."""
+    """If a request between cells fails, the error has torch's reason, and no statement is recorded."""
     cudnn.frozen = True
     with pytest.raises(OptionError, match=r"RuntimeError: flags are frozen$"):
         switches.request("cudnn.benchmark", "on")
@@ -153,7 +153,7 @@ def test_a_request_that_fails_raises(cudnn: Any, switches: SwitchRequests) -> No
 
 
 def test_unloading_drops_pending_requests(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """Values that were set stay, as if the user's code had set them."""
+    """Unloading drops pending requests and keeps the values that were set."""
     switches.request("cudnn.deterministic", "on")
     cells.running = True
     switches.request("cudnn.benchmark", "on")
@@ -163,7 +163,7 @@ def test_unloading_drops_pending_requests(cudnn: Any, switches: SwitchRequests, 
 
 
 def test_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch, switches: SwitchRequests) -> None:
-    """Every switch is listed without a value, and a request fails: torch is not imported for it."""
+    """Before torch is imported, switches have no value, and a request fails without importing torch."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert {(one.value, one.note) for one in switches.state} == {(None, "torch is not imported yet.")}
     with pytest.raises(OptionError, match="torch is not imported yet: import it in a cell first"):
@@ -171,7 +171,7 @@ def test_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch, switches: Swi
 
 
 def shown(*words: str) -> str:
-    """Return what ``%gpu switches`` with these words displays."""
+    """Return the output of ``%gpu switches`` with these words."""
     published: list[str] = []
     publisher = SimpleNamespace(publish=lambda data, metadata: published.append(data["text/plain"]))
     command(SimpleNamespace(display_pub=publisher), words)
@@ -179,7 +179,10 @@ def shown(*words: str) -> str:
 
 
 def test_the_magic(cudnn: Any) -> None:
-    """It shows one switch or all, sets one and shows the statement; an unknown name is an error."""
+    """``%gpu switches`` shows all switches or one, or sets one and shows the statement.
+
+    An unknown name is an error.
+    """
     assert shown("cudnn.benchmark").startswith(
         "cudnn.benchmark: off, or on\n  On: cuDNN tries its algorithms on each new shape"
     )

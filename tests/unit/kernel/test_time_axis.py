@@ -21,17 +21,17 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
     ],
 )
 def test_reaching(elapsed_s: float, unit: str, end: float, step: float) -> None:
-    """The axis grows in round steps and changes its unit before its numbers get long."""
+    """The end of the axis grows in round steps, and its unit changes before the numbers get long."""
     axis = TimeAxis.reaching(elapsed_s)
     assert (axis.unit, axis.end, axis.step) == (unit, end, step)
     assert axis.end_s >= elapsed_s
 
 
 def test_ticks() -> None:
-    """The first tick is 0 and the last one is the end of the axis."""
+    """The first tick is 0, and the last one is the end of the axis."""
     assert TimeAxis.reaching(7.0).ticks == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
 
 
 def test_end_in_seconds() -> None:
-    """The end is in seconds for any unit of the numbers."""
+    """``end_s`` is in seconds, whatever the unit of the ticks."""
     assert TimeAxis.reaching(130.0).end_s == 300.0

@@ -1,4 +1,4 @@
-"""Which files are the user's code, how they are named, and the source of their lines."""
+"""The files that are user code, their names, and the source of their lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuwidget.kernel.shell.user_code import CHANGED, UserCode
 
 
 def test_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells are named by number, the user's modules by a short path; libraries have no name."""
+    """A cell is named by its number and a user's module by a short path; a library has no name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/ann")
     cell = "/tmp/ipykernel_7/123.py"
@@ -38,7 +38,7 @@ def test_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_source_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The source is the line without its indentation; empty if there is no such line."""
+    """The source of a line has no indentation, and is empty if there is no such line."""
     module = imported(tmp_path / "model.py", "def f():\n    return 1\n", monkeypatch)
     code = UserCode(SimpleNamespace())
     assert code.source(module, 2) == "return 1"
@@ -48,7 +48,10 @@ def test_the_source_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_source_of_wrapped_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Functions inside decorators, classes and functions are compared with the changed file too."""
+    """If a file changed after its import, changed functions have no source.
+
+    This includes functions inside decorators, classes and functions.
+    """
     text = (
         "import functools\n"
         "def outer(f):\n    @functools.wraps(f)\n    def inner(): return f()\n    return inner\n"
@@ -70,7 +73,7 @@ def test_the_source_of_wrapped_functions(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def imported(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Import a user's module that is written after this process started; return its path."""
+    """Import a module that is written after this process started, and return its path."""
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None

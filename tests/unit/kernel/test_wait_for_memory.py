@@ -1,4 +1,4 @@
-"""A cell waits for free memory on the right GPU, for the time given, and shows why."""
+"""A cell with --need waits for free memory on its GPU for a limited time, and shows why it waits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FakeStatusLine:
 
 
 class Bench:
-    """Two GPUs, a clock that advances by itself, and cells that wait for the GPUs."""
+    """Two GPUs, a clock that advances while a cell waits, and cells that wait for memory."""
 
     def __init__(self, reason: str | None = None, reserved: int | None = 0) -> None:
         self.clock = FakeClock()
@@ -61,16 +61,16 @@ class Bench:
         self.line = FakeStatusLine()
 
     def wait(self, line: str) -> str | None:
-        """Wait like a cell with these options, while the clock advances; return the card's note."""
+        """Wait like a cell with these options while the clock advances, and return the card's note."""
         options = parse(line)
         assert options.need is not None
         made: list[str | OptionError | None] = []
         shown: Any = self.line
-        # The wait runs on the main thread, which receives interrupts; the clock advances on another.
+        # The wait runs on the main thread, which receives interrupts; another thread advances the clock.
         over = threading.Event()
 
         def tick() -> None:
-            # Not during a reading, which would time out on a slow machine.
+            # The clock stands still during a reading, which would otherwise time out on a slow machine.
             fast = self.sampler._fast
             while not over.wait(0.001):
                 if fast.is_done(fast._requested):
@@ -91,7 +91,7 @@ class Bench:
         return outcome
 
     def error_of(self, options: str) -> str:
-        """Return the message with which a cell is skipped."""
+        """Return the message with which the cell is skipped."""
         with pytest.raises(OptionError) as raised:
             self.wait(options)
         text = str(raised.value)
@@ -116,13 +116,16 @@ def other_process(memory: int | None, program: str = "python train.py", user: st
 
 
 def test_enough_free_memory(bench: Bench) -> None:
-    """A cell with enough free memory runs at once, and its card has no note."""
+    """A cell with enough free memory runs without waiting, and its card has no note."""
     assert bench.wait("--need 20GiB --wait 10m") is None
     assert bench.line.shown == []
 
 
 def test_need_without_wait(bench: Bench) -> None:
-    """Without --wait, a cell without enough memory is skipped; the message names free memory and holders."""
+    """Without --wait, a cell without enough free memory is skipped.
+
+    The message has the free memory and its holders.
+    """
     bench.source.memory[0] = TOTAL - 12 * GIB
     mine = own_user()
     bench.source.processes[0] = (
@@ -143,7 +146,10 @@ def test_need_without_wait(bench: Bench) -> None:
 
 
 def test_waiting_until_memory_is_free(bench: Bench) -> None:
-    """The cell runs when the memory is free; a status line shows the wait, and the card has a note."""
+    """With --wait, the cell runs once the memory is free.
+
+    A status line shows the wait, and the card has a note.
+    """
     bench.source.memory[1] = TOTAL - 12 * GIB
 
     def free_memory() -> None:
@@ -163,7 +169,7 @@ def test_waiting_until_memory_is_free(bench: Bench) -> None:
 
 
 def test_waiting_in_vain(bench: Bench) -> None:
-    """After the time given, the cell is skipped; the message has the last reading."""
+    """If the memory is not free in time, the cell is skipped, and the message has the last reading."""
     bench.source.memory[0] = TOTAL - 12 * GIB
     assert bench.error_of("--need 20GiB --wait 90s") == (
         "--need: the cell was not run. It waited 1 min 30 s for 20.0 GiB free on GPU 0 H200 "
@@ -172,13 +178,13 @@ def test_waiting_in_vain(bench: Bench) -> None:
 
 
 def test_more_memory_than_the_gpu_has(bench: Bench) -> None:
-    """A cell that needs more memory than the GPU has is skipped at once."""
+    """A cell that needs more memory than the GPU has is skipped without waiting."""
     assert bench.error_of("--need 1TiB --wait 10m").endswith("; GPU 0 has 139.7 GiB in all.")
     assert bench.line.shown == []
 
 
 def test_memory_that_the_driver_reserves(bench: Bench) -> None:
-    """Reserved memory does not count as free; a cell that would need it is skipped at once."""
+    """Memory that the driver reserves is not free. A cell that would need it is skipped without waiting."""
     keeps = Bench(reserved=GIB)
     keeps.source.memory[0] = TOTAL - 21 * GIB
     assert keeps.wait("--need 20GiB") is None
@@ -192,7 +198,7 @@ def test_memory_that_the_driver_reserves(bench: Bench) -> None:
 
 
 def test_unknown_reserved_memory(bench: Bench) -> None:
-    """If the reserved memory is unknown, so is the free memory: the cell is skipped at once."""
+    """If the reserved memory is unknown, so is the free memory, and the cell is skipped without waiting."""
     unknown = Bench(reserved=None)
     assert unknown.error_of("--need 1GiB --wait 10m") == (
         "--need: the cell was not run. It asks for 1.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
@@ -210,8 +216,10 @@ def test_a_gpu_that_is_lost(bench: Bench) -> None:
 
 
 def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory in the empty cache of this process's torch counts as free, and the card says so; if it is not
-    enough, the message states its size."""
+    """Memory in this process's empty torch cache counts as free, and the card has a note.
+
+    If it is not enough, the message has its size.
+    """
     cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, pending_free=0, private_pools=0)
     monkeypatch.setattr(allocator, "snapshot", lambda: {0: cache})
     bench.source.memory[0] = TOTAL - 12 * GIB
@@ -229,7 +237,7 @@ def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytes
 
 
 def test_a_failing_check_skips_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the check itself fails, the cell is skipped with one line."""
+    """If the memory check itself fails, the cell is skipped with a message of one line."""
     monkeypatch.setattr(wait_for_memory, "process_sampler", lambda: 1 / 0)
     with pytest.raises(OptionError) as raised:
         wait_for_memory.wait_for_memory(parse("--need 1GiB"), None)
@@ -246,7 +254,7 @@ def test_a_cell_without_need_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_unknown_free_memory(bench: Bench) -> None:
-    """If the driver does not report the free memory, the cell is skipped with the reason."""
+    """If the driver does not report the used memory, the cell is skipped with the reason."""
     bench.source.memory[0] = None
     bench.source.missing = {"memory_used": "not supported by this GPU"}
     text = bench.error_of("--need 1GiB --wait 2s")
@@ -254,7 +262,7 @@ def test_unknown_free_memory(bench: Bench) -> None:
 
 
 def test_an_interrupt_ends_the_wait(bench: Bench) -> None:
-    """A click on stop skips the cell with a message, without a KeyboardInterrupt."""
+    """If the user clicks stop during the wait, the cell is skipped without a KeyboardInterrupt."""
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.line.on_show = lambda: signal.raise_signal(signal.SIGINT)
     before = signal.getsignal(signal.SIGINT)
@@ -265,7 +273,7 @@ def test_an_interrupt_ends_the_wait(bench: Bench) -> None:
 
 
 def test_several_gpus(bench: Bench) -> None:
-    """Each GPU in --gpu must have the memory; the message names those that do not."""
+    """Each GPU in --gpu must have enough free memory; the message names those that do not."""
     bench.source.memory[1] = TOTAL - 12 * GIB
     assert "; GPU 1 has 12.0 of 139.7 GiB free. With" in bench.error_of("--need 20GiB --gpu 0 1")
     assert bench.wait("--need 12GiB --gpu 0 1") is None
@@ -275,7 +283,7 @@ def test_several_gpus(bench: Bench) -> None:
 
 
 def chosen(bench: Bench, options: str = "") -> tuple[list[int], str]:
-    """Return the indices of the GPUs that a cell would use, and how they were chosen."""
+    """Return the indices of the GPUs that a cell would use, and the reason for the choice."""
     sample = bench.sampler.read_now(1.0)
     found, chosen_as = find_target_gpus(parse(options), sample)
     return [target.gpu.index for target in found], chosen_as
@@ -303,7 +311,7 @@ def test_which_gpu(
     visible: str | None,
     expected: tuple[list[int], str],
 ) -> None:
-    """The GPU is the one that the cell names, else torch's, else CUDA's first; the message says which."""
+    """The GPU is that of the cell's options, else torch's, else CUDA's first; the message has the reason."""
     monkeypatch.setattr(cuda_state, "default_device", lambda: default)
     monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: current)
     if visible is not None:
@@ -312,7 +320,7 @@ def test_which_gpu(
 
 
 def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `%gpu device cuda:1 --light`, before CUDA is initialized, the cell waits for cuda:1."""
+    """After `%gpu device cuda:1 --light` and before CUDA is initialized, the cell waits for cuda:1."""
     monkeypatch.setitem(sys.modules, "torch", make_torch())
     switch = DeviceSwitch()
     monkeypatch.setattr(target_gpus, "DEVICE_SWITCH", switch)
@@ -321,7 +329,7 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
     assert chosen(bench) == ([0], "the first that CUDA sees")  # the choice applies from the next cell
     switch.before_cell()
     assert chosen(bench) == ([1], "chosen as the current CUDA device, cuda:1")
-    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # user code changed it
+    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # changed by user code
     assert chosen(bench) == ([0], "the current CUDA device, cuda:0")
     switch.detach()
     monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: None)
@@ -339,7 +347,7 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
 def test_no_gpu_can_be_chosen(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, options: str, visible: str | None, message: str
 ) -> None:
-    """If no GPU can be chosen, the cell is skipped, and the message says what to do."""
+    """If the cell's GPU cannot be determined, the cell is skipped with the reason."""
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with pytest.raises(OptionError, match=message):
@@ -347,7 +355,7 @@ def test_no_gpu_can_be_chosen(
 
 
 def test_a_machine_without_a_gpu(bench: Bench) -> None:
-    """Without a GPU, the message has the reason."""
+    """On a machine without a GPU, the cell is skipped, and the message has the reason."""
     without = Bench(reason="The driver is not installed.")
     assert (
         without.error_of("--need 1GiB --wait 10m") == "The cell asks for a GPU. The driver is not installed."

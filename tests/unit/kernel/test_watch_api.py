@@ -1,4 +1,4 @@
-"""Watching from Python works in scripts, nested, in threads and on functions of every kind."""
+"""Watching from Python works in scripts, nested, in threads, and on functions of every kind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def labels(report: Report | None) -> list[str]:
 
 
 def test_a_with_statement_gives_a_report() -> None:
-    """After the body there is a report with label, marks and status, and reports() has it too."""
+    """After its body, a watch has a report with label, marks and status, which reports() also returns."""
     with gpuwidget.watch("epoch 1") as w:
         assert w.report is None
         w.mark("half")
@@ -45,7 +45,7 @@ def test_a_with_statement_gives_a_report() -> None:
 
 
 def test_a_number_is_a_label_too() -> None:
-    """A label may be any object; lists of reports show its text."""
+    """A label may be any object; reports show it as text."""
     for epoch in range(2):
         with gpuwidget.watch(epoch) as w:
             pass
@@ -60,7 +60,7 @@ def test_a_number_is_a_label_too() -> None:
 
 
 def test_an_error_passes_through() -> None:
-    """The exception of the body is unchanged, and there is a report all the same."""
+    """An exception in the body passes through unchanged, and the watch still has a report."""
     w = gpuwidget.watch()
     with pytest.raises(ZeroDivisionError), w:
         1 / 0  # noqa: B018
@@ -69,7 +69,7 @@ def test_an_error_passes_through() -> None:
 
 
 def test_an_interrupt_passes_through() -> None:
-    """A body that the user interrupted has the status "interrupted", not "error"."""
+    """If the user interrupts the body, the report's status is "interrupted", not "error"."""
     w = gpuwidget.watch()
     with pytest.raises(KeyboardInterrupt), w:
         raise KeyboardInterrupt
@@ -78,7 +78,7 @@ def test_an_interrupt_passes_through() -> None:
 
 
 def test_a_watch_is_reentrant() -> None:
-    """Each entry is a separate run; the watch has the report of the last one to end."""
+    """Each entry of a watch is a separate run, and the watch has the report of the run that ended last."""
     w = gpuwidget.watch("again")
     with w, w:
         w.mark("inner")
@@ -87,7 +87,7 @@ def test_a_watch_is_reentrant() -> None:
 
 
 def test_marks_go_to_the_innermost_watch() -> None:
-    """gpuwidget.mark() adds to the innermost watch, and does nothing outside a watch."""
+    """gpuwidget.mark() adds a mark to the innermost watch, and does nothing outside a watch."""
     gpuwidget.mark("nowhere")
     with gpuwidget.watch() as outer:
         gpuwidget.mark("out")
@@ -98,7 +98,7 @@ def test_marks_go_to_the_innermost_watch() -> None:
 
 
 def test_marks_of_several_threads() -> None:
-    """A mark goes to the watch of its thread."""
+    """gpuwidget.mark() adds a mark to the watch of the calling thread."""
     both = threading.Barrier(2)
     found: dict[str, list[str]] = {}
 
@@ -118,7 +118,7 @@ def test_marks_of_several_threads() -> None:
 
 
 def test_a_decorated_function() -> None:
-    """With or without a label, the function keeps its result, name and docstring."""
+    """A decorated function, with or without a label, keeps its result, name and docstring."""
 
     @gpuwidget.watch
     def double(x: int) -> int:
@@ -154,7 +154,7 @@ def test_a_decorated_method() -> None:
 
 
 def test_a_decorated_coroutine_is_measured_to_its_end() -> None:
-    """The run lasts until the coroutine is done."""
+    """The run of a decorated coroutine lasts until the coroutine is done."""
 
     @gpuwidget.watch
     async def answer() -> int:
@@ -167,7 +167,7 @@ def test_a_decorated_coroutine_is_measured_to_its_end() -> None:
 
 
 def test_decorated_generators_are_measured_to_their_end() -> None:
-    """The run of a plain or asynchronous generator lasts until it is exhausted."""
+    """The run of a decorated generator, plain or asynchronous, lasts until it is exhausted."""
 
     @gpuwidget.watch
     def count() -> Iterator[int]:
@@ -190,7 +190,7 @@ def test_decorated_generators_are_measured_to_their_end() -> None:
 
 
 def test_a_generator_that_is_closed_early() -> None:
-    """A loop that breaks out of a generator is no error."""
+    """If a loop breaks out of a decorated generator, the report's status is "ok"."""
 
     @gpuwidget.watch
     def count() -> Iterator[int]:
@@ -204,7 +204,7 @@ def test_a_generator_that_is_closed_early() -> None:
 
 
 def test_a_generator_may_be_advanced_in_several_contexts() -> None:
-    """A framework that does so gets all items, and there is a report."""
+    """A decorated generator yields all items even if a framework advances it in several contexts."""
 
     @gpuwidget.watch
     def count() -> Iterator[int]:
@@ -217,7 +217,7 @@ def test_a_generator_may_be_advanced_in_several_contexts() -> None:
 
 
 def test_one_watch_in_two_threads_at_once(sampler: Sampler) -> None:
-    """Each thread ends the run that it started."""
+    """If two threads enter the same watch, each ends the run that it started."""
     w = gpuwidget.watch("shared")
     both = threading.Barrier(2)
     failed: list[BaseException] = []
@@ -243,7 +243,7 @@ def test_one_watch_in_two_threads_at_once(sampler: Sampler) -> None:
 def test_an_interrupt_while_it_starts_leaves_nothing_running(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An interrupt while the watch starts stops sampling, and the body does not run."""
+    """If the user interrupts the start of a watch, sampling stops, and the body does not run."""
 
     def interrupt(timeout_s: float) -> None:
         raise KeyboardInterrupt
@@ -256,7 +256,7 @@ def test_an_interrupt_while_it_starts_leaves_nothing_running(
 
 
 def test_a_decorated_coroutine_function_is_still_one() -> None:
-    """inspect.iscoroutinefunction() is true for it, on Pythons that let a decorator mark it."""
+    """inspect.iscoroutinefunction() is true for a decorated coroutine function, if Python supports that."""
 
     @gpuwidget.watch
     async def answer() -> int:

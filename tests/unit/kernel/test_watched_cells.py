@@ -1,4 +1,4 @@
-"""What a watched cell shows when it ends."""
+"""The card of a watched cell at its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuwidget.views.card import CardReport
 
 @pytest.mark.parametrize("note", [None, "Waited 3.0 s for 20.0 GiB free on GPU 0 H200 (--gpu)."])
 def test_the_note_about_the_wait(monkeypatch: pytest.MonkeyPatch, note: str | None) -> None:
-    """The card of a cell that waited for memory says so, and reports() has that report."""
+    """If a cell waited for memory, its card and its entry in reports() have a note about the wait."""
     made = reports.report(reports.gpu(0))
     card_report = CardReport(**{name: getattr(made, name) for name in made.__dataclass_fields__})
     run = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Advice on four recorded H200s: each phase gets what its description names, and nothing else."""
+"""Advice on a recording of four H200s: each phase gets the advice that its description names, no other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEADY = {
     "leak": (124.5, 4.0),
     "idle at the end": (131.6, 3.4),
 }
-"""Start and length in seconds of each phase's steady part, without the processes' start-up."""
+"""Start and length, in seconds, of the steady part of each phase, after its processes have started."""
 WHOLE = {
     "starved": (5.0, 19.2),
     "DDP bf16": (24.3, 24.4),
@@ -44,7 +44,7 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def player() -> Iterator[Player]:
-    """The recording as it is."""
+    """Play the recording unchanged."""
     player = Player(SHIPPED)
     yield player
     player.close()
@@ -52,20 +52,20 @@ def player() -> Iterator[Player]:
 
 @pytest.fixture(scope="session")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recording of GPUs without hardware counters."""
+    """Return the path of a copy of the recording whose GPUs have no hardware counters."""
     return recording_without(tmp_path_factory.mktemp("older") / "h200-x4.jsonl", "gpm")
 
 
 @pytest.fixture
 def older_player(older: Path) -> Iterator[Player]:
-    """A player of GPUs without hardware counters."""
+    """Play the recording of GPUs without hardware counters."""
     player = Player(older)
     yield player
     player.close()
 
 
 def rules(advice: tuple[Advice, ...]) -> list[tuple[str, bool]]:
-    """Return rules, and whether they are sure."""
+    """Return each piece of advice as its rule and whether it is certain."""
     return [(one.rule, one.sure) for one in advice]
 
 
@@ -86,7 +86,10 @@ def rules(advice: tuple[Advice, ...]) -> list[tuple[str, bool]]:
 def test_each_phase_gets_the_advice_that_its_description_names(
     player: Player, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
-    """No phase gets any other advice; healthy phases, and a single run with growing memory, get none."""
+    """Each phase gets exactly the advice that its description names; a healthy phase gets none.
+
+    One run whose memory grows is no leak yet.
+    """
     assert rules(player.measure(*STEADY[phase]).advice) == expected
 
 
@@ -95,7 +98,7 @@ def test_each_phase_gets_the_advice_that_its_description_names(
     [("0", ["copies"]), ("1", ["memory-bound"]), ("2", []), ("3", ["small-kernels"])],
 )
 def test_four_kinds_of_full_utilization(player: Player, gpu: str, expected: list[str]) -> None:
-    """Each GPU alone gets the advice that fits it; the one with busy tensor cores gets none."""
+    """For one GPU alone, the advice fits its kind of load; a GPU with busy tensor cores gets none."""
     assert [one.rule for one in player.measure(*STEADY["four kinds"], gpu).advice] == expected
 
 
@@ -116,7 +119,7 @@ def test_four_kinds_of_full_utilization(player: Player, gpu: str, expected: list
 def test_without_hardware_counters_advice_is_weaker_or_absent(
     older_player: Player, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
-    """On GPUs before Hopper there is only advice for which utilization and power are evidence."""
+    """On GPUs older than Hopper, advice is given only if utilization and power are evidence enough for it."""
     assert rules(older_player.measure(*STEADY[phase]).advice) == expected
 
 
@@ -127,7 +130,10 @@ def test_without_hardware_counters_advice_is_weaker_or_absent(
 def test_four_kinds_without_hardware_counters(
     older_player: Player, gpus: str, expected: list[str] | None
 ) -> None:
-    """Each GPU alone; two GPUs with independent work are not taken for one that waits for the other."""
+    """For one GPU alone, the advice fits its kind of load.
+
+    Two GPUs with independent work are not mistaken for a GPU that waits for another.
+    """
     found = [one.rule for one in older_player.measure(*STEADY["four kinds"], *gpus.split(",")).advice]
     assert found == (["copies", "small-kernels"] if expected is None else expected)
 
@@ -137,7 +143,7 @@ def test_four_kinds_without_hardware_counters(
 def test_a_phase_with_its_start_up_gets_no_wrong_advice(
     request: pytest.FixtureRequest, phase: str, counters: bool
 ) -> None:
-    """Ten seconds of imports and first steps may suppress advice, but cause no wrong advice."""
+    """Ten seconds of imports and first steps may suppress advice, but they cause no wrong advice."""
     player: Player = request.getfixturevalue("player" if counters else "older_player")
     named = {
         "starved": {"input-pipeline"},
@@ -149,7 +155,7 @@ def test_a_phase_with_its_start_up_gets_no_wrong_advice(
 
 
 def test_the_texts_have_the_figures_and_the_fix(player: Player) -> None:
-    """The text has what was measured, the fix what to do."""
+    """The text of advice contains the measured values, and its fix says what to change."""
     fp32 = player.measure(*STEADY["DDP fp32"]).advice[0]
     assert fp32.text == (
         "GPUs 0, 1, 2 and 3 computed in float32 (66 % of those pipes) with the tensor cores at 2 %."
@@ -173,7 +179,7 @@ def test_the_texts_have_the_figures_and_the_fix(player: Player) -> None:
 
 
 def test_pcie_and_nvlink_traffic_is_in_the_report(player: Player) -> None:
-    """PCIe and NVLink traffic is in the report, in bytes per second."""
+    """The report contains the PCIe and NVLink traffic of each GPU in bytes per second."""
     gpu = player.measure(*STEADY["four kinds"], "0").gpus[0]
     assert gpu.pcie is not None
     assert gpu.pcie.tx is not None
@@ -185,17 +191,20 @@ def test_pcie_and_nvlink_traffic_is_in_the_report(player: Player) -> None:
 
 
 def test_the_power_cap_is_reported_without_advice(player: Player) -> None:
-    """A GPU at its power limit is as expected: the report has the reason, without advice."""
+    """The power limit is expected at full load, so the report has the throttle reason but no advice."""
     report = player.measure(*STEADY["two processes"], "1")
     assert report.gpus[0].throttled is not None
     assert set(report.gpus[0].throttled) == {"power cap"}
-    # Of eight seconds: the first reading may be from before the run.
+    # The run lasts eight seconds; the first reading may be from before it.
     assert report.gpus[0].throttled["power cap"] == pytest.approx(6.0, abs=0.3)
     assert report.advice == ()
 
 
 def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four runs of the same code that each leave more memory get advice, with unknown owner."""
+    """If four runs of the same code each leave more memory in use, the growth is reported.
+
+    The text says that the owner of the memory is unknown.
+    """
     monkeypatch.setattr(run_context, "_earlier_runs", type(run_context._earlier_runs)())
     player.go_to(124.4)
     found = []
@@ -211,7 +220,10 @@ def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_live_advice_after_half_a_minute(tmp_path: Path) -> None:
-    """There is none before; from then on it is about the recent past, not the start-up."""
+    """A run shows no live advice in its first half minute.
+
+    Later advice is about the recent past, not the start-up.
+    """
     path = repeated(tmp_path / "x.jsonl", *STEADY["straggler"], 6)
     player = Player(path)
     try:
@@ -249,8 +261,10 @@ class Onlooker:
 def test_while_a_run_goes_on_its_lines_are_evidence_too(
     tmp_path: Path, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
-    """Live advice uses the lines where bursts alone are weak evidence; a GPU that is busy by now
-    gets none."""
+    """If bursts of GPU work are weak evidence, live advice also uses the line profile.
+
+    A GPU that is busy in the meantime gets no advice.
+    """
     path = repeated(tmp_path / "x.jsonl", *STEADY[phase], 6)
     player = Player(path)
     try:
@@ -268,7 +282,7 @@ def test_while_a_run_goes_on_its_lines_are_evidence_too(
 
 
 def test_live_advice_is_about_the_recent_past(player: Player) -> None:
-    """A run that was starved and is now healthy gets no live advice; its card covers the whole run."""
+    """A run that was starved at first and is healthy now gets no live advice."""
     player.go_to(14.0)
     run = player.start("0")
     player.play(34.0)

@@ -1,4 +1,4 @@
-"""The rules one by one: the evidence that each needs, its text, and no advice without evidence."""
+"""The advice rules one by one: the evidence that each rule needs, and the text of its advice."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ NOTHING = Traffic(Level(0.0, 0.0), Level(0.0, 0.0))
 
 
 def level(value: float) -> Level:
-    """A constant value."""
+    """Return a level that is constant at this value."""
     return Level(value, value)
 
 
 def busy(index: int = 0, **changes: Any) -> GpuReport:
-    """A GPU that trains in bfloat16 at full load."""
+    """Return a GPU that trains in bfloat16 at full load."""
     made = gpu(
         index,
         utilization=level(99.0),
@@ -58,30 +58,30 @@ def busy(index: int = 0, **changes: Any) -> GpuReport:
 
 
 def half_idle(**changes: Any) -> GpuReport:
-    """A GPU with even gaps in its work."""
+    """Return a GPU with evenly spread gaps in its work."""
     levels = {"utilization": Level(40.0, 48.0), "sm_activity": level(34.0), "tensor_activity": level(12.0)}
     return busy(**(levels | {"power_w": level(300.0)} | changes))
 
 
 def unused(index: int = 0, **changes: Any) -> GpuReport:
-    """A GPU that did nothing."""
+    """Return a GPU that did nothing."""
     none = dict.fromkeys(("utilization", "sm_activity", "tensor_activity", "fp32_activity"), level(0.0))
     return busy(index, **({**none, "dram_activity": level(0.0), "power_w": level(120.0)} | changes))
 
 
 def evidence(*gpus: GpuReport, context: RunContext | None = None, **changes: Any) -> RunEvidence:
-    """A run of 20 seconds."""
+    """Return the evidence of a run of 20 seconds."""
     made = RunEvidence(gpus, len(gpus), True, 20.0, 20.0, None, context or RunContext())
     return replace(made, **changes)
 
 
 def time_of(*lines: LineTime, cpu: float | None = None) -> CodeTime:
-    """A line profile with these lines."""
+    """Return a line profile with these lines."""
     return CodeTime(lines, 4000, 0.05, None, cpu, None, None)
 
 
 def starved(source: str, call: str | None = None, share: float = 50.0) -> CodeTime:
-    """A loop that spends ``share`` percent in one line with the GPU idle, and the rest at work."""
+    """Return the profile of a loop with ``share`` percent in one line with an idle GPU, the rest at work."""
     return time_of(
         line(source, share, 0.0, call), line("step(x)", 100.0 - share, 95.0, "Tensor.backward", number=8)
     )
@@ -95,7 +95,7 @@ def line(
     frame: str | None = None,
     number: int | None = 7,
 ) -> LineTime:
-    """A line of the cell."""
+    """Return the time of one line of the cell."""
     within = share if call is not None else None
     frames = (FrameTime(frame, share, gpu_busy, call, within),) if frame is not None else ()
     return LineTime(number, source, share, gpu_busy, call, frame, None, frames, within)
@@ -109,12 +109,12 @@ def only(given: RunEvidence) -> Advice:
 
 
 def rules(given: RunEvidence) -> list[str]:
-    """Return the names of the rules that apply."""
+    """Return the names of the rules that give advice."""
     return [one.rule for one in advise(given)]
 
 
 def test_a_healthy_run_gets_no_advice() -> None:
-    """Full load in bfloat16, with loaders, settings and models all known."""
+    """A run at full load in bfloat16 gets no advice, even if its loaders, settings and models are known."""
     model = Model("model", "Net", 0, gib(1), True)
     context = RunContext(
         "train()", (LOADER,), (model,), ComputeSwitches(False, True, True), True, True, 8.0, None, 100.0
@@ -124,14 +124,14 @@ def test_a_healthy_run_gets_no_advice() -> None:
 
 
 def test_a_run_of_a_few_seconds_is_not_judged() -> None:
-    """A run below three seconds has too few windows."""
+    """A run of less than three seconds gets no advice, because it has too few windows of the driver."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     assert rules(evidence(hungry, gpu_s=2.9)) == []
     assert rules(evidence(hungry, gpu_s=3.0)) == ["tensor-cores-idle"]
 
 
 def test_gpu_figures_cover_the_gpu_drain() -> None:
-    """After four seconds of code and sixty of queued work, the GPU's figures are compared with all of it."""
+    """Throttled time is compared with the code's duration plus the GPU drain, here 4 + 60 s."""
     slowed = busy(throttled={"too hot": 60.0})
     assert only(evidence(slowed, duration_s=4.0, gpu_s=64.0)).text == (
         "GPU 0 ran at a lower clock for 60 of 64 s: too hot."
@@ -143,14 +143,14 @@ def test_gpu_figures_cover_the_gpu_drain() -> None:
 
 
 def test_lines_of_short_code_are_not_judged() -> None:
-    """However long the GPU drain is."""
+    """The lines of code that ran for less than three seconds are not judged, however long the GPU drain."""
     waits = time_of(line("loss.item()", 90.0, 90.0))
     assert rules(evidence(half_idle(), time=waits, duration_s=2.9, gpu_s=64.0)) == []
     assert rules(evidence(half_idle(), time=waits, duration_s=3.0, gpu_s=64.0)) == ["sync-points"]
 
 
 def test_a_rule_that_fails_disables_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception in one rule leaves the others' advice."""
+    """If one rule raises an exception, the other rules still give their advice."""
 
     def fails(_: RunEvidence) -> None:
         raise ValueError("odd")
@@ -165,14 +165,14 @@ def test_a_rule_that_fails_disables_no_other(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_advice_on_work_that_is_not_attributed() -> None:
-    """A cell that only sleeps gets no advice on a GPU that another process may use."""
+    """If GPU work is not attributed to this process, it gets no advice: the work may be another process's."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0), throttled={"too hot": 20.0})
     assert rules(evidence(hungry, attributed=False)) == []
     assert rules(evidence(hungry, attributed=False, recorded=True)) == ["tensor-cores-idle", "throttled"]
 
 
 def test_unattributed_work_that_may_be_the_runs() -> None:
-    """With another GPU library or child processes there is advice, but it is not sure."""
+    """If another GPU library or child processes may have done the work, the advice is not certain."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     said = only(evidence(hungry, attributed=False, context=RunContext(other_gpu_work=True)))
     assert (said.rule, said.sure) == ("tensor-cores-idle", False)
@@ -183,7 +183,7 @@ def test_unattributed_work_that_may_be_the_runs() -> None:
 
 
 def test_a_selected_gpu_that_the_process_does_not_use() -> None:
-    """``--gpu 1`` shows it, but another process's work gets no advice."""
+    """``--gpu 1`` shows a GPU that this process does not use, but another process's work gets no advice."""
     nothing = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0, 0)
     hungry = {"tensor_activity": level(2.0), "fp32_activity": level(66.0)}
     theirs = busy(1, **hungry, process_memory=Span(0, 0, 0), torch=nothing)
@@ -196,7 +196,7 @@ def test_a_selected_gpu_that_the_process_does_not_use() -> None:
 
 
 def test_a_starved_gpu_by_its_line() -> None:
-    """The advice has the line, its call and share, the GPU's activity, and better loader settings."""
+    """The advice contains the line, its call and share, the GPU's activity, and better loader settings."""
     given = evidence(
         half_idle(),
         time=time_of(
@@ -255,13 +255,16 @@ def test_a_starved_gpu_by_its_line() -> None:
     ],
 )
 def test_which_lines_load(seen: LineTime, found: bool) -> None:
-    """Lines count by their call or the loader's name, with the GPU idle, and for long enough."""
+    """A line counts as loading, by its call or the loader's name, if it takes long with an idle GPU."""
     given = evidence(half_idle(), time=time_of(seen), context=RunContext(loaders=(LOADER,)))
     assert rules(given) == (["input-pipeline"] if found else [])
 
 
 def test_an_unused_gpu_does_not_wait_for_data() -> None:
-    """Preparing data or training on the CPU starves no GPU, nor does another user's work."""
+    """A GPU without work is not starved.
+
+    The process may prepare data or train on the CPU, or another user may be working.
+    """
     waiting = starved("for x in loader:", "DataLoader._next_data")
     context = RunContext(loaders=(LOADER,))
     assert rules(evidence(half_idle(), time=waiting, context=context)) == ["input-pipeline"]
@@ -276,7 +279,7 @@ def test_an_unused_gpu_does_not_wait_for_data() -> None:
 
 
 def test_a_function_that_may_be_a_datasets_is_not_sure() -> None:
-    """Without a known loader ``__getitem__`` may be any class's."""
+    """Advice based on ``__getitem__`` is uncertain without a known loader: any class may define it."""
     seen = line("train()", 61.0, 4.0, "sleep", "In[2]:9 Images.__getitem__")
     said = only(evidence(half_idle(), time=time_of(seen)))
     assert (said.rule, said.sure) == ("input-pipeline", False)
@@ -287,7 +290,7 @@ def test_a_function_that_may_be_a_datasets_is_not_sure() -> None:
 
 
 def test_loading_in_several_places_names_the_largest() -> None:
-    """The share is that of all places together; the text names the largest."""
+    """If several lines or functions load data, the text has their total share and names the largest."""
     within = (
         FrameTime("data.py:9 Images.__getitem__", 40.0, 2.0, "sleep", 40.0),
         FrameTime("data.py:30 my_collate", 20.0, 8.0, None, None),
@@ -301,7 +304,7 @@ def test_loading_in_several_places_names_the_largest() -> None:
 
 
 def test_bursts_count_only_without_a_line_profile() -> None:
-    """Bursts look like loading, unless the line profile shows something else."""
+    """Bursts of GPU work indicate slow loading, unless the line profile shows another cause."""
     bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30)
     assert [(one.rule, one.sure) for one in advise(evidence(bursts))] == [("input-pipeline", False)]
     assert rules(evidence(bursts, time=time_of(line("parse(text)", 80.0, 0.0, "parse")))) == []
@@ -334,7 +337,7 @@ def test_bursts_count_only_without_a_line_profile() -> None:
     ],
 )
 def test_loader_settings_are_bounded_by_the_host(loader: Loader, context: RunContext, fix: str) -> None:
-    """The fix suggests no more workers than cores, and warns of scarce shared memory."""
+    """The fix suggests no more workers than there are cores, and warns if shared memory is scarce."""
     given = evidence(
         half_idle(),
         time=starved("for x in loader:"),
@@ -344,7 +347,10 @@ def test_loader_settings_are_bounded_by_the_host(loader: Loader, context: RunCon
 
 
 def test_of_two_loaders_the_one_that_the_line_names() -> None:
-    """Where the line names none, no settings are suggested."""
+    """With two loaders, the fix is for the one that the line names.
+
+    If the line names neither, no settings are suggested.
+    """
     two = RunContext(loaders=(LOADER, replace(LOADER, name="valid", num_workers=4)))
     named = evidence(half_idle(), time=starved("for x in valid:"), context=two)
     assert only(named).evidence["num_workers"] == 4
@@ -353,7 +359,7 @@ def test_of_two_loaders_the_one_that_the_line_names() -> None:
 
 
 def test_idle_gpus_do_not_count_as_gaps() -> None:
-    """The busiest GPU decides whether the GPU had gaps, not three idle ones beside it."""
+    """The busiest GPU decides whether there were gaps in GPU work; idle GPUs are ignored."""
     waiting = time_of(line("loss.item()", 34.0, 99.0), line("for x in loader:", 60.0, None))
     context = RunContext(loaders=(LOADER,))
     four = (busy(0), unused(1), unused(2), unused(3))
@@ -364,7 +370,7 @@ def test_idle_gpus_do_not_count_as_gaps() -> None:
 
 
 def test_a_model_left_on_the_cpu() -> None:
-    """The model computes on the CPU, and no GPU does anything."""
+    """If the model computes on the CPU and no GPU does anything, the advice is to move it to the GPU."""
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
     said = only(evidence(gpu_count=1, context=context))
@@ -378,7 +384,7 @@ def test_a_model_left_on_the_cpu() -> None:
 
 
 def test_a_model_on_the_cpu_without_attribution() -> None:
-    """A busy GPU may be another process's; without CUDA in this process it is."""
+    """Without attribution, a busy GPU may be this process's, unless it never initialized CUDA."""
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext(
         "model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0, cuda_initialized=False
@@ -388,7 +394,7 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
         "model (Net, 512 MiB of parameters and buffers) is on the CPU, which was 350 % of a core busy, and "
         "CUDA was not even started."
     )
-    assert rules(evidence(busy(), context=context)) == []  # a child process has a GPU at work
+    assert rules(evidence(busy(), context=context)) == []  # a child process may use the GPU
 
 
 @pytest.mark.parametrize(
@@ -407,7 +413,10 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
     ],
 )
 def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
-    """A GPU works, there is none, nothing is computed, the cell does not use it, or it is tiny."""
+    """A model on the CPU gets no advice if it is tiny or the cell does not compute with it on the CPU.
+
+    It gets none either if no GPU is idle.
+    """
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
     context = replace(context, **changes.pop("context", {}))
@@ -430,7 +439,7 @@ def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
     ],
 )
 def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> None:
-    """The advice names the line whose wait leaves gaps."""
+    """The advice names the line that waits for the GPU while gaps appear in the GPU's work."""
     context = RunContext(source_of=lambda frame: "total += loss.item()" if "In[2]:4" in frame else "")
     said = only(evidence(half_idle(), time=time_of(seen), context=context))
     assert (said.rule, said.evidence["call"], said.evidence["line"]) == ("sync-points", call, 7)
@@ -454,12 +463,18 @@ def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> N
     ],
 )
 def test_waiting_that_costs_nothing_gets_no_advice(gpu_report: GpuReport, seen: LineTime) -> None:
-    """The GPU is full, the wait is short, there is nothing to wait for, or the time is elsewhere."""
+    """A wait gets no advice if the GPU is busy, the wait is short, or the GPU is idle during the wait.
+
+    Time in other code is no wait.
+    """
     assert rules(evidence(gpu_report, time=time_of(seen))) == []
 
 
 def test_without_cuda_nothing_waits_for_the_gpu() -> None:
-    """``float(v)`` of plain numbers gets no advice, beside a GPU that another process uses."""
+    """If this process never initialized CUDA, ``float(v)`` of plain numbers gets no advice.
+
+    Another process's work on the GPU does not change that.
+    """
     seen = time_of(line("x = sum([float(v) for v in rows])", 98.0, 90.0))
     assert [(one.rule, one.sure) for one in advise(evidence(half_idle(), time=seen))] == [
         ("sync-points", False)
@@ -468,7 +483,7 @@ def test_without_cuda_nothing_waits_for_the_gpu() -> None:
 
 
 def test_a_call_has_only_its_share_of_its_line() -> None:
-    """The share is the call's, not the whole line's."""
+    """The share in the text is that of the call, not of the whole line."""
     seen = replace(
         line("for x in xs: a(x); b(x); torch.cuda.synchronize()", 98.0, 80.0, "torch.cuda.synchronize"),
         call_share=60.0,
@@ -480,7 +495,10 @@ def test_a_call_has_only_its_share_of_its_line() -> None:
 
 
 def test_the_rest_of_a_line_beside_its_frames_has_no_call() -> None:
-    """The line's call was sampled in a frame below; the call of the rest is unknown."""
+    """Time of a line outside the functions that it calls has no known call.
+
+    The line's call was sampled in one of those functions.
+    """
     frame = FrameTime("In[2]:4 step", 50.0, 90.0, "Tensor.__repr__", 50.0)
     seen = LineTime(7, "log(step())", 90.0, 90.0, "Tensor.__repr__", frame.frame, None, (frame,), 50.0)
     said = only(evidence(half_idle(), time=time_of(seen)))
@@ -491,7 +509,7 @@ def test_the_rest_of_a_line_beside_its_frames_has_no_call() -> None:
 
 
 def test_a_long_line_is_shortened() -> None:
-    """The text has sixty characters of it, as the rest of the card."""
+    """The text shows at most sixty characters of a line, like the rest of the card."""
     seen = line(f"total += ({'x + ' * 100}loss).item()", 34.0, 90.0)
     assert only(evidence(half_idle(), time=time_of(seen))).text == (
         "Line 7 `total += (x + x + x + x + x + x + x + x + x + x + x + x + x…` waits for the GPU (item, 34 % "
@@ -503,7 +521,7 @@ def test_a_long_line_is_shortened() -> None:
 
 
 def test_tf32_that_is_off_is_named() -> None:
-    """With TF32 off the text says so and the fix offers it; with TF32 on neither mentions it."""
+    """If TF32 is off, the text says so and the fix offers it; if TF32 is on, neither mentions it."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     off = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(False, True, True))))
     assert off.text == (
@@ -521,7 +539,7 @@ def test_tf32_that_is_off_is_named() -> None:
 
 
 def test_copies_name_their_line() -> None:
-    """The text names the line that copies, if its share is large enough."""
+    """The text names the line that copies if the line's share of the time is large enough."""
     copying = busy(
         utilization=level(95.0),
         sm_activity=level(1.0),
@@ -542,7 +560,7 @@ def test_copies_name_their_line() -> None:
 
 
 def test_gpus_that_hold_memory_but_do_nothing() -> None:
-    """GPUs on which the process holds nothing, or without attribution, get no advice."""
+    """GPUs that did nothing get advice if this process holds memory on them and GPU use is attributed."""
     said = only(evidence(busy(0), unused(1), unused(2)))
     assert said.rule == "idle-gpus"
     assert said.text == (
@@ -554,7 +572,7 @@ def test_gpus_that_hold_memory_but_do_nothing() -> None:
 
 
 def test_two_gpus_one_of_which_waits() -> None:
-    """With hardware counters one waiting GPU suffices, if the GPUs exchange data."""
+    """With hardware counters, one GPU that waits for another is enough, if the two exchange data."""
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = busy(
         0,
@@ -576,7 +594,7 @@ def test_two_gpus_one_of_which_waits() -> None:
 
 
 def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
-    """The others wait for a GPU that works harder and has no gaps."""
+    """A GPU without gaps can be the straggler, if the other GPUs wait while it works harder."""
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = [
         busy(n, sm_activity=level(25.0), tensor_activity=level(9.0), power_w=level(250.0), nvlink=links)
@@ -598,13 +616,16 @@ def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
     ],
 )
 def test_which_throttle_reasons_get_advice(held: dict[str, float] | None, expected: str | None) -> None:
-    """Heat and the power supply, for a tenth of the time; full load is expected to reach the power cap."""
+    """Throttling by heat or the power supply gets advice if it lasts a tenth of the time.
+
+    The power cap gets none, because full load is expected to reach it.
+    """
     found = advise(evidence(busy(throttled=held)))
     assert [one.text for one in found] == ([] if expected is None else [expected])
 
 
 def test_cudnn_off() -> None:
-    """Advice needs convolutions on a GPU that worked; the setting alone is not enough."""
+    """Disabled cuDNN gets advice only if the run had convolutions on a GPU that worked."""
     model = Model("model", "ResNet", 0, gib(0.1), True)
     context = RunContext(models=(model,), switches=ComputeSwitches(False, False, False))
     assert rules(evidence(busy(), context=context)) == ["cudnn-off"]
@@ -614,7 +635,7 @@ def test_cudnn_off() -> None:
 
 
 def benchmark_mode(*, drops: int = 8, late: bool = True, share: float = 30.0, **changes: Any) -> RunEvidence:
-    """A loop of convolutions; torch returns its cache after each of ``drops`` searches."""
+    """Return a loop of convolutions; torch returns its cache after each of ``drops`` cuDNN searches."""
     one = half_idle()
     assert one.torch is not None
     one = replace(one, torch=replace(one.torch, alloc_retries=0), **changes)
@@ -634,7 +655,7 @@ def benchmark_mode(*, drops: int = 8, late: bool = True, share: float = 30.0, **
 
 
 def test_cudnn_that_searches_for_each_new_shape() -> None:
-    """Benchmark mode, convolutions that take long, and memory returned until the end."""
+    """Repeated cuDNN searches show as benchmark mode, slow convolutions, and memory returned to the end."""
     said = only(benchmark_mode())
     assert (said.rule, said.sure) == ("cudnn-benchmark", False)
     assert said.text == (
@@ -646,7 +667,10 @@ def test_cudnn_that_searches_for_each_new_shape() -> None:
 
 
 def test_cudnn_that_searches_once_gets_no_advice() -> None:
-    """Nor does a search only at the start, benchmark mode off, or a cell that empties the cache."""
+    """Advice needs several searches late in the run, slow convolutions, and benchmark mode.
+
+    A cell that empties the cache itself gets none.
+    """
     found = benchmark_mode()
     assert rules(benchmark_mode(late=False)) == []
     assert rules(benchmark_mode(drops=2)) == []
@@ -663,7 +687,10 @@ def test_cudnn_that_searches_once_gets_no_advice() -> None:
 
 
 def test_fragmentation_in_runs_of_any_length() -> None:
-    """Counts and peaks are exact: much reserved but unused memory, and a flushed cache."""
+    """Fragmentation is reported if much memory stays reserved but unused after cache flushes.
+
+    This holds for short runs too, because torch's counters are exact.
+    """
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     said = only(evidence(busy(torch=pieces), duration_s=0.5))
     assert said.text == (
@@ -676,14 +703,14 @@ def test_fragmentation_in_runs_of_any_length() -> None:
 
 
 def test_memory_that_a_flush_returns_is_not_fragmented() -> None:
-    """10 GiB freed by ``del`` before a request that could never fit: the flush returned them."""
+    """If a flush returned the memory that ``del`` had freed, no fragmentation is reported."""
     freed = TorchMemory(Span(gib(10), 0, gib(10)), Span(gib(10), 0, gib(22)), 1, 1, 0)
     assert rules(evidence(busy(torch=freed), duration_s=0.5)) == []
     assert rules(evidence(busy(torch=replace(freed, inactive_split=None)), duration_s=0.5)) == []
 
 
 def ends(*sizes: float) -> tuple[EarlierRun, ...]:
-    """Runs each of which began with the memory that the previous one left."""
+    """Return one run for each size, each starting with the memory that the previous run left in use."""
     return tuple(
         EarlierRun(gib(before), gib(after)) for before, after in zip((0.0, *sizes), sizes, strict=False)
     )
@@ -702,14 +729,14 @@ def ends(*sizes: float) -> tuple[EarlierRun, ...]:
     ],
 )
 def test_memory_that_grows_from_run_to_run(runs: tuple[EarlierRun, ...], grows: bool) -> None:
-    """Growth must be even and stay; a cache that fills up, or freed memory, is no leak."""
+    """Memory grows if every run adds about as much and none is freed. A cache that fills up is no leak."""
     one = busy()
     found = rules(evidence(one, context=RunContext(earlier_runs={one.uuid: runs})))
     assert found == (["growing-memory"] if grows else [])
 
 
 def test_growing_memory_has_the_number_of_runs_left() -> None:
-    """It is computed from the GPU's size and its memory in use."""
+    """The number of runs that still fit is computed from the GPU's total memory and its memory in use."""
     one = busy(device_memory=Span(gib(100), gib(120), gib(120)))
     past = RunContext(earlier_runs={one.uuid: ends(1.0, 6.0, 11.0, 16.0)})
     said = only(evidence(one, context=past))
@@ -718,7 +745,7 @@ def test_growing_memory_has_the_number_of_runs_left() -> None:
         "more such "
         "runs fill it."
     )
-    # With 5.6 GiB reserved by the driver there is room for three.
+    # With 5.6 GiB reserved by the driver, only three more runs fit.
     assert (
         "; 3 more such runs fill it."
         in only(evidence(replace(one, memory_reserved=gib(5.6)), context=past)).text
@@ -727,14 +754,14 @@ def test_growing_memory_has_the_number_of_runs_left() -> None:
 
 
 def test_sure_advice_comes_first() -> None:
-    """Advice that is not sure follows what is certain."""
+    """Uncertain advice comes after certain advice."""
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30, torch=pieces)
     assert rules(evidence(bursts)) == ["fragmentation", "input-pipeline"]
 
 
 def test_every_rule_has_its_section_in_the_docs() -> None:
-    """The link of each advice leads to a heading of docs/advice.md."""
+    """Each rule name is a heading of docs/advice.md, to which its advice links."""
     import re
     from pathlib import Path
 

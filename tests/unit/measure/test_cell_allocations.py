@@ -1,4 +1,4 @@
-"""Which cell allocated the blocks still in use: certain or unknown."""
+"""The cell that allocated each block still in use: either certain or unknown."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ torch: Any = pytest.importorskip("torch")
 
 
 class Notebook:
-    """Cells, with an update of the blocks after each."""
+    """Runs cells and updates the block owners after each of them."""
 
     def __init__(self) -> None:
         self.blocks = CellBlocks()
         self.variables: dict[str, Any] = {}
 
     def after(self, cell: int, *, watched: bool = True) -> bool:
-        """Update the blocks after a cell, and its storages if ``watched``; return whether any is new."""
+        """Update the blocks after a cell, and its storages if ``watched``.
+
+        Return whether any block is new.
+        """
         found = allocator.snapshot()
         new = self.blocks.update(cell, found, allocator.allocation_counts())
         if watched:
@@ -32,7 +35,7 @@ class Notebook:
         return new
 
     def origin(self, tensor: Any) -> int:
-        """Return the cell to which a tensor's block is assigned."""
+        """Return the cell that is recorded as the owner of a tensor's block."""
         return self.blocks.origin(0, tensor.data_ptr())
 
 
@@ -50,7 +53,7 @@ def test_each_cell_has_its_own(gpu: StandInGpu) -> None:
 
 
 def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
-    """Two counters show that a cell did not use the allocator."""
+    """If torch's two allocation counters are unchanged after a cell, the known blocks are up to date."""
     notebook = Notebook()
     kept = gpu.empty(1)
     assert notebook.blocks.is_current(allocator.allocation_counts()) is False
@@ -61,7 +64,7 @@ def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
 
 
 def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
-    """A tensor that a variable holds keeps its cell, however many temporaries come and go."""
+    """A tensor that a variable holds keeps its cell, however many temporary tensors later cells create."""
     notebook = Notebook()
     notebook.variables["model"] = gpu.empty(100)
     notebook.after(1)
@@ -85,13 +88,13 @@ def test_an_address_used_again(gpu: StandInGpu) -> None:
 
 
 def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
-    """A storage resized to zero, as with FSDP, does not count as the storage at its old address."""
+    """A storage resized to zero, as FSDP does, is not mistaken for a new storage at its old address."""
     notebook = Notebook()
     notebook.variables["shard"] = shard = gpu.empty(100)
     notebook.after(1)
     before, storage = shard.data_ptr(), shard.untyped_storage()
     gone = torch.UntypedStorage(0)
-    storage._swap_data_ptr_(gone)  # what this device has cannot be resized
+    storage._swap_data_ptr_(gone)  # this device's storages cannot be resized
     del gone
     assert (gpu.allocated, shard.data_ptr()) == (0, 0)
     notebook.variables["x"] = x = gpu.empty(100)
@@ -101,7 +104,7 @@ def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
 
 
 def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
-    """A block of another size is new, even where no storage was tracked."""
+    """A block of another size at a reused address is new, even if no storage was tracked."""
     notebook = Notebook()
     x = gpu.empty(100)
     notebook.after(1, watched=False)
@@ -112,14 +115,14 @@ def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
 
 
 def test_what_nobody_saw_is_known_while_all_is_accounted_for(gpu: StandInGpu) -> None:
-    """A block without a name keeps its cell while every later allocation has a new address."""
+    """A block that no variable holds keeps its cell only while later allocations have new addresses."""
     notebook = Notebook()
     hidden = gpu.empty(100)
     notebook.after(1, watched=False)
     other = gpu.empty(100)
     notebook.after(2, watched=False)
     assert [notebook.origin(x) for x in (hidden, other)] == [1, 2]
-    gpu.empty(5)  # and gone: it, or another, may lie where something else was
+    gpu.empty(5)  # freed at once: its address may be that of an earlier block
     notebook.after(3, watched=False)
     assert [notebook.origin(x) for x in (hidden, other)] == [UNKNOWN_CELL, UNKNOWN_CELL]
     assert notebook.blocks.cell(0, hidden.data_ptr()) is None

@@ -16,7 +16,7 @@ def test_a_mean_is_weighted_by_time() -> None:
 
 
 def test_a_mean_of_nothing_is_unknown() -> None:
-    """Without a value there is no mean, not a mean of 0."""
+    """The mean of no values is None, not 0."""
     average = Average()
     average.add(None, 1.0)
     average.add(50.0, 0.0)
@@ -24,7 +24,7 @@ def test_a_mean_of_nothing_is_unknown() -> None:
 
 
 def test_energy_is_the_integral_of_power() -> None:
-    """100 W for two seconds, then rising to 300 W over one second, are 400 J."""
+    """100 W for two seconds, followed by a rise to 300 W over one second, is 400 J."""
     energy = Integral()
     for t, watts in ((0.0, 100.0), (1.0, 100.0), (2.0, 100.0), (3.0, 300.0)):
         energy.add(t, watts)
@@ -32,7 +32,7 @@ def test_energy_is_the_integral_of_power() -> None:
 
 
 def test_a_gap_in_power_is_not_bridged() -> None:
-    """Where power was unknown nothing is counted, and the covered time shows the gap."""
+    """While power is unknown no energy is added, and the covered time excludes that gap."""
     energy = Integral()
     for t, watts in ((0.0, 100.0), (1.0, None), (2.0, 100.0), (3.0, 100.0)):
         energy.add(t, watts)

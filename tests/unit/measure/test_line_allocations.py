@@ -1,4 +1,4 @@
-"""Allocations by line, from hand-written snapshots in torch's format."""
+"""Allocations per line, from hand-written snapshots in torch's format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GIB = 1024**3
 
 
 class Code:
-    """Code in which the cell and one module are the user's files."""
+    """Stands in for the user's code: only the cell and one module are user files."""
 
     def name(self, filename: str) -> str | None:
         return {CELL: "In[5]", MODEL: "model.py"}.get(filename)
@@ -69,7 +69,7 @@ def short(lines: LineAllocations) -> list[tuple[str | None, int | None, str, int
 
 
 def test_a_line_and_all_it_says() -> None:
-    """A line has its file, number, function and source, and the cell's line that called it."""
+    """Each line has its file, number, function and source, and the line of the cell that called it."""
     trace = [alloc(1, 512, 1.0, frames((LINEAR, 9, "forward"), (MODEL, 31, "step"), (CELL, 7, "<module>")))]
     assert read(trace).lines == (
         LineMemory("model.py", 31, "step", "source of 31", "In[5] line 7", "cuda:0", 512, 512, 512),
@@ -77,7 +77,7 @@ def test_a_line_and_all_it_says() -> None:
 
 
 def test_lines_below_a_time_magic() -> None:
-    """Lines that %%time runs under another file name belong to the cell, with the cell's line numbers."""
+    """Lines that %%time runs under another file name are reported with the cell's name and line numbers."""
     magic = ("/env/lib/python3.11/site-packages/IPython/core/magics/execution.py", 1431, "time")
     timed, cells = ("<timed exec>", 4, "<module>"), (CELL, 1, "<module>")
     own = alloc(1, 512, 1.0, frames((LINEAR, 9, "forward"), timed, magic, cells))
@@ -88,14 +88,17 @@ def test_lines_below_a_time_magic() -> None:
 
 
 def test_the_cells_own_lines_have_no_function() -> None:
-    """Code at the top level of a cell has no function and no caller, with older IPython too."""
+    """Code at the top level of a cell has no function and no caller.
+
+    Older IPython names its frame ``<cell line: 3>``.
+    """
     trace = [alloc(1, 512, 1.0, frames((CELL, 3, "<cell line: 3>")))]
     (line,) = read(trace).lines
     assert (line.file, line.line, line.function, line.called_from) == ("In[5]", 3, None, None)
 
 
 def test_a_peak_inside() -> None:
-    """Memory that was freed before the end counts at the peak only if it was allocated then."""
+    """A line's memory at the peak includes only blocks in use at the peak, even if they are freed later."""
     trace = [
         alloc(1, 100, 1.0, cell(1)),
         alloc(2, 5000, 2.0, cell(2)),
@@ -113,7 +116,7 @@ def test_a_peak_inside() -> None:
 
 
 def test_blocks_from_before_make_room() -> None:
-    """A block from before the run that is freed in it belongs to no line, but changes the peak."""
+    """A block from before the run that is freed during the run belongs to no line, but affects the peak."""
     trace = [
         alloc(1, 1000, 1.0, cell(1)),  # the peak: 1000 above the start
         *free(77, 4000, 2.0),
@@ -126,14 +129,14 @@ def test_blocks_from_before_make_room() -> None:
 
 
 def test_never_above_the_start() -> None:
-    """If memory was highest at the start, no line held anything at the peak."""
+    """If memory use was highest at the start of the run, every line held 0 bytes at the peak."""
     assert short(read([*free(77, 4000, 1.0), alloc(1, 3000, 2.0, cell(1))])) == [
         ("In[5]", 1, "cuda:0", 3000, 3000, 0)
     ]
 
 
 def test_an_address_that_comes_again() -> None:
-    """When the allocator reuses an address, each allocation counts for its line."""
+    """If the allocator reuses an address, each allocation counts for the line that made it."""
     trace = [
         alloc(1, 100, 1.0, cell(1)),
         *free(1, 100, 2.0),
@@ -148,7 +151,7 @@ def test_an_address_that_comes_again() -> None:
 
 
 def test_only_allocations_count() -> None:
-    """Segment, snapshot and out-of-memory events are not allocations."""
+    """Segment, snapshot, out-of-memory and unknown events do not count as allocations."""
     trace = [
         event("segment_alloc", 1, 20 * 1024**2, 1.0, cell(1)),
         alloc(1, 100, 2.0, cell(1)),
@@ -161,7 +164,7 @@ def test_only_allocations_count() -> None:
 
 
 def test_each_device_has_its_own_peak() -> None:
-    """Devices have their peaks at different times, and a line has one row per device."""
+    """Each device has its peak at its own time, and a line has one row per device."""
     first = [alloc(1, 100, 1.0, cell(1)), *free(1, 100, 2.0), alloc(2, 60, 5.0, cell(2))]
     second = [alloc(3, 40, 1.5, cell(1)), alloc(4, 50, 6.0, cell(2))]
     assert short(read(first, [], second)) == [
@@ -173,19 +176,19 @@ def test_each_device_has_its_own_peak() -> None:
 
 
 def test_what_backward_allocates() -> None:
-    """Gradients allocated by torch's threads without Python frames belong to the line of backward()."""
+    """Gradients that torch's threads allocate without Python frames belong to the line of backward()."""
     root = frames((AUTOGRAD, 90, "_make_grads"), (AUTOGRAD, 340, "backward"), (CELL, 4, "<module>"))
     hook = [{"filename": LINEAR, "line": 8, "name": "hook"}, {"filename": LINEAR, "line": 1, "name": "run"}]
     trace = [
         alloc(1, 10, 1.0, []),
         alloc(2, 512, 2.0, root),
         alloc(3, 1000, 3.0, []),
-        alloc(4, 40, 4.0, hook),  # a hook of a library's, on autograd's thread
+        alloc(4, 40, 4.0, hook),  # a library's hook on autograd's thread
         alloc(5, 2000, 5.0),
         alloc(6, 70, 6.0, cell(5)),
         alloc(7, 80, 7.0, []),
     ]
-    other = [alloc(8, 300, 5.5, [])]  # the same backward reaches a second device
+    other = [alloc(8, 300, 5.5, [])]  # the same backward() also allocates on a second device
     assert short(read(trace, other)) == [
         ("In[5]", 4, "cuda:0", 3512, 3512, 3512),
         ("In[5]", 4, "cuda:1", 300, 300, 300),
@@ -197,19 +200,22 @@ def test_what_backward_allocates() -> None:
 
 
 def test_a_run_within_a_longer_recording() -> None:
-    """Of a recording that is older than the run, only events of the run count."""
+    """If the recording began before the run and ended after it, only events during the run count."""
     trace = [alloc(1, 100, 9.0, cell(1)), alloc(2, 20, 10.0, cell(2)), *free(1, 100, 11.0), alloc(3, 5, 21.0)]
     assert short(read(trace, since_us=10.0, until_us=20.0)) == [("In[5]", 2, "cuda:0", 20, 20, 20)]
 
 
 def test_all_is_seen() -> None:
-    """If the lines add up to torch's counter, nothing is reported as missing."""
+    """If the lines add up to torch's counter, no memory is reported as missing."""
     lines = read([alloc(1, 100, 1.0, cell(1))], requests={0: RunRequests(100, 100, 100)})
     assert (lines.missing, lines.peak_unknown) == ({}, ())
 
 
 def test_a_history_that_has_lost_its_beginning() -> None:
-    """Blocks still in use count for their line. Lost ones are reported as missing, and so is the peak."""
+    """If the history has lost its oldest events, blocks still in use count for their line.
+
+    The lost bytes are reported as missing and the memory at the peak as unknown.
+    """
     trace = [alloc(3, 50, 8.0, cell(3)), *free(3, 50, 9.0)]
     block = {"state": "active_allocated", "frames": cell(1)}
     segment = {
@@ -217,7 +223,7 @@ def test_a_history_that_has_lost_its_beginning() -> None:
         "address": 1,
         "blocks": [
             {**block, "size": 512, "requested_size": 400, "address": 1},
-            {**block, "size": 512, "requested_size": 500, "address": 513},  # an earlier recording's
+            {**block, "size": 512, "requested_size": 500, "address": 513},  # in an earlier recording
             {"state": "active_allocated", "size": 512, "requested_size": 9, "address": 1025, "frames": []},
             {"state": "inactive", "size": 512, "requested_size": 0, "address": 1537, "frames": cell(2)},
         ],
@@ -226,19 +232,22 @@ def test_a_history_that_has_lost_its_beginning() -> None:
     lines = read(trace, requests={0: RunRequests(10_000, 909, 4000)}, **lost)
     assert short(lines) == [("In[5]", 1, "cuda:0", 400, 400, None), ("In[5]", 3, "cuda:0", 50, 0, None)]
     assert (lines.missing, lines.peak_unknown) == ({0: 9550}, (0,))
-    # torch's own peak is the highest that the history still knows: then it is that moment.
+    # If torch's own peak equals the highest value in the remaining history, the memory at the peak is known.
     lines = read(trace, requests={0: RunRequests(10_000, 909, 959)}, **lost)
     assert short(lines) == [("In[5]", 1, "cuda:0", 400, 400, 400), ("In[5]", 3, "cuda:0", 50, 0, 50)]
     assert (lines.missing, lines.peak_unknown) == ({0: 9550}, ())
 
 
 def test_a_device_without_any_history() -> None:
-    """Allocations that torch counted and did not record are reported as missing."""
+    """Memory that torch counted as allocated but did not record is reported as missing."""
     assert read([], requests={1: RunRequests(100, 0, 100)}).missing == {1: 100}
 
 
 def test_versions_of_torch_differ() -> None:
-    """Times, frames and block addresses may be absent. An empty snapshot gives no lines."""
+    """Snapshots without times, frames or block addresses are read too, as older versions of torch write them.
+
+    An empty snapshot gives no lines.
+    """
     bare = [{"action": "alloc", "addr": 1, "size": 100}, {"action": "free_completed", "addr": 1, "size": 100}]
     assert short(read(bare)) == [(None, None, "cuda:0", 100, 0, 100)]
     assert allocations_by_line({}, Code()) == LineAllocations((), {}, ())

@@ -1,4 +1,4 @@
-"""Out-of-memory errors: the messages of each version of torch, and which fixes are offered."""
+"""Out-of-memory errors: messages of each version of torch, and the fixes that are offered."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ REPLICA = f"Caught OutOfMemoryError in replica 0 on device 0.\nOriginal Tracebac
 
 
 def parsed(message: str) -> dict[str, Any]:
-    """Return the parsed sizes of a message as rounded figures."""
+    """Return the index, sizes in MiB and other processes parsed from a message."""
     found = parse_message(message)
     sizes = {
         name: getattr(found, name)
@@ -73,12 +73,12 @@ def parsed(message: str) -> dict[str, Any]:
 
 
 def mib(gib: float) -> float:
-    """Return GiB in MiB, rounded as ``parsed`` does."""
+    """Convert GiB to MiB, rounded as ``parsed`` rounds it."""
     return round(gib * 1024, 2)
 
 
 def test_messages_before_torch_2() -> None:
-    """The oldest format, in brackets, is parsed."""
+    """The oldest message format, with the sizes in parentheses, is parsed."""
     assert parsed(TORCH_1) == {
         "index": 1,
         "requested": 20.0,
@@ -92,7 +92,7 @@ def test_messages_before_torch_2() -> None:
 
 @pytest.mark.parametrize("message", [TORCH_2_3, REPLICA, TORCH_2_3.replace("CUDA out", "HIP out")])
 def test_messages_since_torch_2(message: str) -> None:
-    """The current format is parsed, also inside another error's message and for AMD GPUs."""
+    """The message format since torch 2 is parsed, also inside another error's message and for AMD GPUs."""
     assert is_out_of_memory(message)
     assert parsed(message) == {
         "index": 0,
@@ -107,7 +107,10 @@ def test_messages_since_torch_2(message: str) -> None:
 
 
 def test_optional_figures_of_a_message() -> None:
-    """Other processes, a process limit and private pools are parsed. Unknown process sizes are omitted."""
+    """Other processes, a process limit and private pools are parsed.
+
+    Processes of unknown size are omitted.
+    """
     assert parsed(TORCH_2_10) == {
         "index": 0,
         "requested": 86.0,
@@ -123,7 +126,7 @@ def test_optional_figures_of_a_message() -> None:
 
 
 def test_the_asynchronous_allocator() -> None:
-    """The message of cudaMallocAsync is parsed; an unset limit is omitted."""
+    """The message of the cudaMallocAsync allocator is parsed. A limit that is not set is omitted."""
     assert is_out_of_memory(ASYNC)
     assert parsed(ASYNC) == {
         "index": 2,
@@ -136,7 +139,7 @@ def test_the_asynchronous_allocator() -> None:
 
 
 def test_other_errors() -> None:
-    """Only messages about a GPU that is out of memory match."""
+    """Only messages about a GPU that is out of memory count as out-of-memory errors."""
     assert is_out_of_memory("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported")
     assert is_out_of_memory("RuntimeError: CUDA out of memory.")
     for message in (
@@ -151,7 +154,10 @@ def test_other_errors() -> None:
 
 
 def test_rounding_is_a_range() -> None:
-    """A size stands for every value that rounds to it. An exact counter is used if it is in that range."""
+    """A rounded size stands for the range of values that round to it.
+
+    An exact counter replaces it if it lies in that range.
+    """
     free = parse_message("of which 7.50 GiB is free").free
     assert free is not None
     assert (free.low, free.high) == (8_047_694_971, 8_058_432_389)
@@ -166,7 +172,7 @@ def test_rounding_is_a_range() -> None:
 
 
 def segment(*blocks: tuple[int, int, bool], size: int = 0, expandable: bool = False) -> Segment:
-    """Return a segment, given address, bytes and use of each block."""
+    """Return a segment from the address, size and use of each of its blocks."""
     return Segment(size or sum(block[1] for block in blocks), expandable, True, blocks)
 
 
@@ -180,14 +186,14 @@ def oom_holder(
     needed: bool = False,
     is_error: bool = False,
 ) -> OomHolder:
-    """Return a holder of these blocks; ``needed`` if the failing code reads the variable."""
+    """Return a holder of these blocks. ``needed`` means that the failing code reads the variable."""
     holder = Holder(kind, (name,), "Tensor", "cuda:0", size, None)
     variables = None if needed or kind != "variable" else (name,)
     return OomHolder(holder, frozenset(blocks), frozenset(blocks if before else ()), variables, is_error)
 
 
 def facts(**changes: Any) -> OomFacts:
-    """Return an H200 of 140 GiB: 8 GiB requested, 2 GiB free, four variables in separate segments."""
+    """Return the facts of an error on an H200 of 140 GiB: 8 GiB requested, 2 GiB free."""
     defaults = OomFacts(
         device="cuda:0",
         requested=8 * GIB,
@@ -217,7 +223,7 @@ def facts(**changes: Any) -> OomFacts:
 
 
 def kinds(**changes: Any) -> list[str]:
-    """Return the kinds of the offered fixes, in order."""
+    """Return the kinds of the offered fixes in their order."""
     return [fix.kind for fix in fixes(facts(**changes))]
 
 
@@ -228,7 +234,7 @@ def only(kind: str, **changes: Any) -> Fix:
 
 
 def test_a_batch_that_fits() -> None:
-    """The offered batch split fits: 10 GiB above the start plus 8 GiB requested, with 12 GiB available."""
+    """The batch is split until it fits: 10 GiB above the start and 8 GiB requested into 12 GiB available."""
     fix = only("batch")
     assert fix.text == (
         "Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell had "
@@ -239,14 +245,14 @@ def test_a_batch_that_fits() -> None:
 
 
 def test_no_batch_is_small_enough() -> None:
-    """No batch split is offered if the start is unknown, nothing was free there or it takes many parts."""
+    """No smaller batch is offered if the memory at the start is unknown or too little was free then."""
     assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=0) == []
     assert kinds(at_start=None) == []
     assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=100 * MIB) == []
 
 
 def test_variables_to_delete() -> None:
-    """As few as possible of the largest variables are offered, and none that the failing code reads."""
+    """The fewest, largest variables that free enough are offered, but none that the failing code reads."""
     model = oom_holder("variable", "model", (100,), 30 * GIB, needed=True)
     cache, old, small = (
         oom_holder("variable", "cache", (300,), 6 * GIB),
@@ -265,7 +271,10 @@ def test_variables_to_delete() -> None:
 
 
 def test_notebook_references() -> None:
-    """Old results that are large enough are offered. The error's frames are not among them."""
+    """Freeing old results is offered if they are large enough.
+
+    Freeing the error's frames is a separate first step.
+    """
     out = oom_holder("notebook", "Out[3]", (200,), 10 * GIB)
     error = oom_holder("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
     assert only("free", held=(error, out)) == Fix(
@@ -286,7 +295,7 @@ def test_notebook_references() -> None:
 
 
 def test_notebook_references_and_a_variable() -> None:
-    """If neither alone is enough, notebook references and a variable are offered together."""
+    """If neither notebook references nor a variable is enough alone, both are offered together."""
     out = oom_holder("notebook", "Out[3]", (400,), 5 * GIB)
     cache = oom_holder("variable", "cache", (300,), 6 * GIB)
     assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
@@ -297,7 +306,7 @@ def test_notebook_references_and_a_variable() -> None:
 
 
 def test_tensors_in_a_shared_segment() -> None:
-    """A tensor that shares its segment frees nothing, unless the request fits into its place."""
+    """Deleting a tensor that shares its segment helps only if the request fits into the tensor's block."""
     shared = (segment((200, 10 * GIB, True), (201, 1 * MIB, True)),)
     cache = oom_holder("variable", "cache", (200,), 10 * GIB)
     assert "delete" in kinds(segments=shared, held=(cache,))
@@ -307,14 +316,14 @@ def test_tensors_in_a_shared_segment() -> None:
 
 
 def test_adjacent_blocks_join() -> None:
-    """Two adjacent tensors make room for a request as large as both and the gap between them."""
+    """Deleting two tensors helps a request that fits into both blocks and the gap between them."""
     row = (segment((1, 3 * GIB, True), (2, 3 * GIB, False), (3, 3 * GIB, True), (4, 1 * GIB, True)),)
     one, two = oom_holder("variable", "one", (1,), 3 * GIB), oom_holder("variable", "two", (3,), 3 * GIB)
     assert only("delete", segments=row, held=(one, two)).code == "%gpu free one two --yes"
 
 
 def test_private_pools() -> None:
-    """Memory in the private pool of a CUDA graph does not count as available."""
+    """Freeing tensors in a CUDA graph's private pool is not offered: other requests can't use that pool."""
     pool = Segment(11 * GIB, False, False, ((1, 10 * GIB, True), (2, 1 * GIB, True)))
     assert "delete" not in kinds(segments=(pool,), held=(oom_holder("variable", "x", (1,), 10 * GIB),))
     whole = Segment(10 * GIB, False, False, ((1, 10 * GIB, True),))
@@ -322,7 +331,7 @@ def test_private_pools() -> None:
 
 
 def test_segments_for_small_tensors() -> None:
-    """Segments for small tensors take no large request, but their whole pages can be released."""
+    """A segment for small tensors serves no large request, but an expandable one can release whole pages."""
     row = Segment(12 * GIB, True, True, ((1, 10 * GIB, True), (2, 2 * GIB, True)), small=True)
     one = oom_holder("variable", "x", (1,), 10 * GIB)
     assert "delete" not in kinds(segments=(replace(row, expandable=False),), held=(one,))
@@ -330,7 +339,9 @@ def test_segments_for_small_tensors() -> None:
 
 
 def test_memory_freed_since_the_error() -> None:
-    """Running again is offered if enough was freed since, such as an earlier error's frames."""
+    """Running again is offered if enough memory was freed after the error, such as an older error's
+    frames.
+    """
     assert only("again", older_now=40 * GIB).text == (
         "Run it again: 10.0 GiB from before this cell, such as an earlier error's frames, were let go of "
         "since, which is enough."
@@ -341,7 +352,7 @@ def test_memory_freed_since_the_error() -> None:
 
 
 def test_expandable_segments() -> None:
-    """Expandable segments are offered if whole free pages add up to the request and they are not used yet."""
+    """Expandable segments are offered if they are off and the whole free pages add up to the request."""
     pieces = tuple(segment((n, 300 * MIB, True), (n + 1, 1700 * MIB, False)) for n in range(0, 12, 2))
     fix = only("expandable", fragmented=9 * GIB, segments=pieces)
     assert fix.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
@@ -349,13 +360,13 @@ def test_expandable_segments() -> None:
     assert "expandable" not in kinds(fragmented=8 * GIB, segments=pieces)
     assert "expandable" not in kinds(fragmented=9 * GIB, segments=pieces, expandable=True)
     assert "expandable" not in kinds(fragmented=None, segments=pieces)
-    # 39 MiB may contain no whole page.
+    # A free block of 39 MiB may contain no whole page.
     crumbs = tuple(segment((n, 1 * MIB, True), (n + 1, 39 * MIB, False)) for n in range(0, 600, 2))
     assert "expandable" not in kinds(fragmented=11 * GIB, segments=crumbs)
 
 
 def test_a_process_limit() -> None:
-    """If the process limit is too low, a higher limit is offered, and ending other processes is not."""
+    """If the limit of this process is too low, raising it is offered, and ending other processes is not."""
     limited: dict[str, Any] = {"limit": 64 * GIB, "free": 70 * GIB}
     other = OtherMemory("ann: train.py", 50 * GIB, True)
     assert kinds(**limited, others=(other,)) == ["limit", "batch"]
@@ -363,12 +374,15 @@ def test_a_process_limit() -> None:
     cache = oom_holder("variable", "cache", (300,), 6 * GIB + 5 * MIB)
     freed = (segment((300, 6 * GIB + 6 * MIB, True)),)
     assert kinds(**limited, held=(cache,), segments=freed) == ["limit", "batch", "delete"]
-    # With 2 GiB free on the GPU, a higher limit would not help.
+    # With only 2 GiB free on the GPU, a higher limit does not help.
     assert "limit" not in kinds(limit=64 * GIB)
 
 
 def test_other_processes() -> None:
-    """The smallest and the largest process that free enough are offered, and no CUDA context."""
+    """Of the processes that would free enough, the smallest and the largest are offered for shutdown.
+
+    The CUDA context is not offered.
+    """
     others = (
         OtherMemory("notebook a.ipynb", 40 * GIB, True),
         OtherMemory("notebook b.ipynb", 7 * GIB, True),
@@ -384,7 +398,7 @@ def test_other_processes() -> None:
 
 
 def test_the_pool_of_a_library() -> None:
-    """A library's cache is offered only if it is large enough."""
+    """Flushing a library's memory pool is offered only if its free memory is large enough."""
     pool = LibraryPool("CuPy's pool", 7 * GIB, "cupy.get_default_memory_pool().free_all_blocks()")
     assert only("pool", pools=(pool,)).code == pool.flush
     assert "pool" not in kinds(pools=(replace(pool, free=6 * GIB),))
@@ -397,7 +411,7 @@ def test_no_fix_without_figures() -> None:
 
 
 def test_contradictory_figures() -> None:
-    """If the figures show that the request fits, no fix is offered."""
+    """If the reported memory shows that the request fits, no fix is offered."""
     assert contradicts_itself(facts(free=9 * GIB))
     assert kinds(free=9 * GIB) == []
     assert not contradicts_itself(facts())

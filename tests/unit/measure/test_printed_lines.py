@@ -1,4 +1,4 @@
-"""The lines that a cell prints are read without changing its output."""
+"""Printed lines are read without changing a cell's output."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpuwidget.measure.printed_lines import PrintedLines
 
 
 class Stream(io.StringIO):
-    """A stream that has a __dict__, as a kernel's and a terminal's have."""
+    """Has a ``__dict__``, like the streams of a kernel and a terminal."""
 
 
 def test_complete_lines_are_read_and_the_output_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line is passed on when it is complete; the stream receives every character."""
+    """The subscriber receives each line when it is complete, and the stream receives every character."""
     monkeypatch.setattr(sys, "stdout", out := Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -32,7 +32,7 @@ def test_complete_lines_are_read_and_the_output_is_unchanged(monkeypatch: pytest
 
 
 def test_a_progress_bar_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that carriage returns rewrite is passed on once, with its last text."""
+    """A line that is rewritten with carriage returns reaches the subscriber once, with its last text."""
     monkeypatch.setattr(sys, "stdout", Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -45,7 +45,7 @@ def test_a_progress_bar_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_long_progress_bar_counts_with_its_last_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long the line is, the text after its last carriage return counts."""
+    """However long a progress bar's output is, the text after its last carriage return is passed on."""
     monkeypatch.setattr(sys, "stdout", Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -58,7 +58,7 @@ def test_a_long_progress_bar_counts_with_its_last_text(monkeypatch: pytest.Monke
 
 
 def test_pieces_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A subscriber without whole_lines receives each text as it is written."""
+    """With ``whole_lines=False``, the subscriber receives each text as it is written."""
     monkeypatch.setattr(sys, "stdout", Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -69,7 +69,10 @@ def test_pieces_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_stream_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last unsubscribe removes the hook from the stream; two subscribers receive each line once."""
+    """The last unsubscribe removes the hook from the stream.
+
+    Until then each subscriber receives each line once.
+    """
     monkeypatch.setattr(sys, "stdout", out := Stream())
     one: list[str] = []
     two: list[str] = []
@@ -87,7 +90,7 @@ def test_the_stream_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_kernels_stream_is_read_through_its_echo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its write method is not replaced, so that a traceback through it is unchanged."""
+    """The write method of a kernel's stream is not replaced, so that tracebacks through it are unchanged."""
 
     class KernelStream(Stream):
         echo: object = None
@@ -109,7 +112,7 @@ def test_a_kernels_stream_is_read_through_its_echo(monkeypatch: pytest.MonkeyPat
 
 
 def test_another_replacement_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Code that replaced write during the run keeps its replacement."""
+    """If other code replaces the stream's write method during the run, that replacement stays."""
     monkeypatch.setattr(sys, "stdout", out := Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -121,7 +124,7 @@ def test_another_replacement_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_interrupt_in_the_hook_shows_no_frame_of_gpuwidget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while a printed line is read leaves one frame, which IPython hides."""
+    """If Ctrl-C arrives in the hook, the traceback has one frame of gpuwidget, which IPython hides."""
 
     class KernelStream:
         echo = None

@@ -1,4 +1,4 @@
-"""This process's resident memory over a run."""
+"""Resident memory of this process during a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuwidget.system import processes
 
 
 def over_a_run(monkeypatch: pytest.MonkeyPatch, resident: list[int | None], marks: list[int | None]) -> Span:
-    """Memory is read at the start, at 0 and 0.2 seconds with an interval of 0.2, and at the end."""
+    """Return the resident memory of a run that samples it at the start, at 0 and 0.2 s, and at the end."""
     monkeypatch.setattr(processes, "resident_memory", iter(resident).__next__)
     monkeypatch.setattr(processes, "peak_resident_memory", iter(marks).__next__)
     memory = ResidentMemory(0.2)
@@ -21,17 +21,17 @@ def over_a_run(monkeypatch: pytest.MonkeyPatch, resident: list[int | None], mark
 
 
 def test_start_end_and_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The highest sample is the peak, the last one included. Samples respect the interval."""
+    """The peak is the highest sample, including the last one. Samples are taken once per interval."""
     assert over_a_run(monkeypatch, [5, 9, 7, 6], [20, 20]) == Span(5, 6, 9)
     assert over_a_run(monkeypatch, [5, 6, 7, 8], [20, 20]) == Span(5, 8, 8)
 
 
 def test_a_peak_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the process's high-water mark rose during the run, it is the peak."""
+    """If the process's high-water mark rose during the run, it is the peak, even if no sample is as high."""
     assert over_a_run(monkeypatch, [5, 9, 7, 6], [20, 30]) == Span(5, 6, 30)
 
 
 def test_where_the_system_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unknown memory stays unknown."""
+    """If the system does not report resident memory, the start, end and peak are None."""
     assert over_a_run(monkeypatch, [None] * 4, [None] * 2) == Span(None, None, None)
     assert over_a_run(monkeypatch, [None, None, 7, None], [None, 30]) == Span(None, None, 7)

@@ -28,7 +28,7 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Process ids are the host's, as outside containers."""
+    """Make process ids match those of the host, as outside a container."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
 
@@ -36,7 +36,7 @@ DEFAULTS = RunOptions()
 
 
 class Bench:
-    """A clock, a source, a sampler, and runs on them."""
+    """Combines a fake clock and source, a sampler, and runs on them."""
 
     def __init__(self, source: FakeSource, clock: FakeClock) -> None:
         self.source, self.clock = source, clock
@@ -54,7 +54,7 @@ class Bench:
         return run
 
     def pass_time(self, seconds: float, step: float = 0.1) -> None:
-        """Advance the clock, with every sample that is due on the way."""
+        """Advance the clock in steps and wait for the sample that is due after each step."""
         for _ in range(round(seconds / step)):
             reads = self.source.calls["fast"] + self.source.calls["memory"]
             self.clock.advance(step)
@@ -89,7 +89,7 @@ def me(memory: int | None) -> tuple[Process, ...]:
 
 
 def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
-    """The report has each GPU's memory and this process's share of it, with the peaks of both."""
+    """The report contains the start, end and peak of each GPU's memory and of this process's share of it."""
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
     bench.source.memory[0], bench.source.processes[0] = 9_000_000, me(8_000)
@@ -116,7 +116,7 @@ def test_times_and_label(bench: Bench) -> None:
 
 
 def test_energy_while_idle(bench: Bench) -> None:
-    """Energy drawn in windows without a kernel is reported, or None where too few windows are known."""
+    """The report has the energy drawn in windows without a kernel, or None if too few windows are known."""
     bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
@@ -139,7 +139,7 @@ def test_energy_while_idle(bench: Bench) -> None:
 
 
 def test_an_idle_run_draws_all_its_energy_while_idle(bench: Bench) -> None:
-    """For a run without a kernel the idle energy is the run's energy, including its first windows."""
+    """If no kernel runs, the idle energy equals the run's energy, including that of its first windows."""
     bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
@@ -149,7 +149,10 @@ def test_an_idle_run_draws_all_its_energy_while_idle(bench: Bench) -> None:
 
 
 def test_utilization_and_energy_over_the_run(bench: Bench) -> None:
-    """Utilization is weighted by time, from the first window inside the run; energy is power over time."""
+    """Mean utilization is weighted by time, starting with the first window inside the run.
+
+    Energy is the integral of power over time.
+    """
     bench.source.utilization[0], bench.source.power[0] = 99.0, 200.0
     run = bench.run()
     bench.source.utilization[0] = 40.0
@@ -163,7 +166,7 @@ def test_utilization_and_energy_over_the_run(bench: Bench) -> None:
 
 
 def test_memory_reserved_by_the_driver(bench: Bench) -> None:
-    """The report has it beside the total, or None with a reason."""
+    """The report has the memory that the driver reserves, or None with a reason."""
     one = bench.source.gpus[0]
     for kept in (644_939_776, None):
         source = FakeSource(gpus=1, clock=bench.clock)
@@ -176,7 +179,7 @@ def test_memory_reserved_by_the_driver(bench: Bench) -> None:
 
 
 def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) -> None:
-    """What a short run cannot have is None with its reason, never 0."""
+    """Values that a short run cannot have are None with a reason, never 0."""
     gpu = bench.report(bench.run()).gpus[0]
     assert (gpu.utilization, gpu.power_w, gpu.energy_j, gpu.sm_activity) == (None, None, None, None)
     assert gpu.missing["utilization"] == "the run was shorter than two of the driver's windows of 0.2 s"
@@ -199,7 +202,7 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
 def test_counters_count_only_inside_the_run(
     bench: Bench, after: float, level: Level | None, reason: str | None
 ) -> None:
-    """A window that began before the run does not count; those inside must cover six tenths of it."""
+    """A counter window that began before the run is ignored; the others must cover six tenths of the run."""
     bench.source.activity[0] = _window(bench.clock.time() - 0.5, 90.0)
     run = bench.run()
     bench.pass_time(0.2)
@@ -221,7 +224,9 @@ def _window(since: float, sm: float) -> Activity:
 def test_where_process_ids_do_not_match_all_gpus_are_shown(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a container whose process ids differ, memory is not attributed by guess."""
+    """If a container's process ids differ from the host's, memory is not attributed, and all GPUs are
+    shown.
+    """
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     bench.source.processes[0] = me(5_000)
     report = bench.report(bench.run())
@@ -235,7 +240,7 @@ def test_where_process_ids_do_not_match_all_gpus_are_shown(
 
 
 def test_a_recording_is_labelled_and_attributed_to_nobody(host: None) -> None:
-    """The processes of a recording are not this machine's, whatever their ids."""
+    """Processes in a recording are never taken for this process, even if an id matches."""
     clock = FakeClock()
     source = FakeSource(gpus=1, kind="replay")
     source.processes[0] = me(5_000)
@@ -247,7 +252,7 @@ def test_a_recording_is_labelled_and_attributed_to_nobody(host: None) -> None:
 
 
 def test_without_a_gpu_the_report_has_the_reason() -> None:
-    """Without a GPU, time and host memory are measured, and the report has the reason."""
+    """Without a GPU, the report has the duration, the host memory, and the reason why there are no GPUs."""
     clock = FakeClock()
     source = FakeSource(gpus=0, kind="none")
     source.reason = "There is no NVIDIA driver on this machine."
@@ -263,19 +268,19 @@ def test_without_a_gpu_the_report_has_the_reason() -> None:
 
 
 def test_only_the_selected_gpus(bench: Bench) -> None:
-    """--gpu 1 reports GPU 1 and no other, whatever this process uses."""
+    """--gpu 1 reports GPU 1 and no other, whichever GPUs this process uses."""
     report = bench.report(bench.run(RunOptions(gpus=("1",))))
     assert [(gpu.index, gpu.shown) for gpu in report.gpus] == [(1, True)]
 
 
 def test_a_gpu_that_does_not_exist(bench: Bench) -> None:
-    """Selecting it is an error before anything starts."""
+    """Selecting a GPU that does not exist is an error before the run starts."""
     with pytest.raises(OptionError, match="--gpu 5: no such GPU"):
         bench.run(RunOptions(gpus=("5",)))
 
 
 def test_marks_and_printed_lines_are_on_the_timeline(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The timeline has the user's marks and the lines that the cell prints."""
+    """The timeline contains the user's marks and the lines that the cell prints."""
     import io
 
     class Stream(io.StringIO):
@@ -295,7 +300,7 @@ def test_marks_and_printed_lines_are_on_the_timeline(bench: Bench, monkeypatch: 
 
 
 def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
-    """However long the run, the timeline has at most 240 points and is valid JSON."""
+    """However long the run is, its timeline has at most 240 points and is valid JSON."""
     run = bench.run(RunOptions(interval_s=1.0))
     bench.pass_time(300.0, step=0.5)
     report = bench.report(run)
@@ -306,7 +311,7 @@ def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
 
 
 def test_the_gpu_drain_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
-    """The GPU's work after the Python code is measured, and is not part of the duration."""
+    """GPU work that continues after the Python code counts for energy and timeline, not for the duration."""
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
     run = bench.run()
@@ -326,7 +331,7 @@ def test_the_gpu_drain_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_long_interval_shows_nothing_of_the_time_before(bench: Bench) -> None:
-    """With a long interval, a reading from before the run does not count for the run."""
+    """With a long interval, a reading from before the run is not used for the run."""
     bench.source.utilization[0], bench.source.power[0] = 100.0, 700.0
     bench.pass_time(0.4, step=0.2)
     run = bench.run(RunOptions(interval_s=4.0))
@@ -339,7 +344,7 @@ def test_a_long_interval_shows_nothing_of_the_time_before(bench: Bench) -> None:
 
 
 def test_the_timeline_begins_with_the_run(bench: Bench) -> None:
-    """Utilization read just before the run is not part of its timeline."""
+    """Utilization that was read just before the run is not on its timeline."""
     bench.source.utilization[0] = 99.0
     run = bench.run(RunOptions(gpus=("0",)))
     bench.source.utilization[0] = 40.0
@@ -351,7 +356,7 @@ def test_the_timeline_begins_with_the_run(bench: Bench) -> None:
 
 
 def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
-    """Where nothing could be read for seconds, that time is unknown, and so is the energy."""
+    """If nothing can be read for seconds, the timeline is None for that time, and the energy is unknown."""
     run = bench.run(RunOptions(gpus=("0",)))
     bench.pass_time(1.0)
     bench.clock.advance(6.0)
@@ -365,7 +370,7 @@ def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
 
 
 def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
-    """A note tells that it was lost for a part of the run."""
+    """A GPU that is lost for part of the run and returns is not reported as lost, but has a note."""
     run = bench.run()
     bench.source.failing[0] = GpuLostError("lost")
     bench.pass_time(1.0)
@@ -377,7 +382,7 @@ def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
 
 
 def test_a_gpu_that_appears_late_counts_from_then_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time before is unknown; the time series of the other GPUs are complete."""
+    """A GPU that appears during the run is unknown before that; other GPUs' time series are complete."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     late = bench.source.present.pop()
     bench.sampler.stop()
@@ -402,7 +407,7 @@ def test_a_gpu_that_appears_late_counts_from_then_on(bench: Bench, monkeypatch: 
 
 
 def test_counters_that_user_code_reset_are_unknown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count is never negative: after a reset it is None."""
+    """If user code resets torch's counters during the run, their counts are None, never negative."""
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
@@ -417,7 +422,10 @@ def test_counters_that_user_code_reset_are_unknown(bench: Bench, monkeypatch: py
 
 
 def test_a_gpu_lost_in_the_run(bench: Bench) -> None:
-    """The report has the time of the loss and the readings before it; end and energy are unknown."""
+    """If a GPU is lost during the run, the report has the time of the loss and the earlier readings.
+
+    Its memory at the end and its energy are unknown.
+    """
     run = bench.run()
     bench.pass_time(1.0)
     bench.source.failing[0] = GpuLostError("lost")
@@ -432,7 +440,7 @@ def test_a_gpu_lost_in_the_run(bench: Bench) -> None:
 
 
 def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
-    """A tensor that was allocated and freed between two samples is in torch's peak."""
+    """torch's peak includes a tensor that was allocated and freed between two samples."""
     fake = FakeTorch()
     uuid = bench.source.gpus[1].uuid[4:]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
@@ -454,7 +462,7 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
 
 
 def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the driver lists this process on a GPU on which torch has a context, process ids match."""
+    """If the driver lists this process on a GPU where torch has a context, process ids match the host's."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
@@ -466,7 +474,7 @@ def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: py
 
 
 def test_no_gpu_drain_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an error or interrupt, and with --no-sync, the run does not wait for the GPU."""
+    """After an error or an interrupt, and with --no-sync, the run does not wait for the GPU."""
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
     for options, status in (
@@ -479,7 +487,10 @@ def test_no_gpu_drain_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPat
 
 
 def test_waiting_for_a_failed_kernel_does_not_raise(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's next CUDA call raises the error, as without gpuwidget."""
+    """The run suppresses a CUDA error while it waits for the GPU.
+
+    The user's next CUDA call raises the error, as without gpuwidget.
+    """
     fake = FakeTorch()
 
     def fail(index: int) -> None:
@@ -491,7 +502,7 @@ def test_waiting_for_a_failed_kernel_does_not_raise(bench: Bench, monkeypatch: p
 
 
 def test_the_first_context_is_no_leak(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
-    """A note tells that a run which initializes CUDA holds memory for the context."""
+    """If a run initializes CUDA, a note explains that the memory of the CUDA context is no leak."""
     fake = FakeTorch()
     fake.up = False
     uuid = bench.source.gpus[0].uuid[4:]
@@ -512,7 +523,7 @@ def test_the_first_context_is_no_leak(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_resets_of_the_peak_are_in_the_notes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A note tells whenever the peak counter was reset."""
+    """The report has a note about each reset of torch's peak counter."""
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
@@ -530,7 +541,7 @@ def test_resets_of_the_peak_are_in_the_notes(bench: Bench, monkeypatch: pytest.M
 
 
 def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:
-    """During the run the progress has the GPUs in use with their time series; more may appear."""
+    """Live progress has the time series of the GPUs in use; a GPU is added when its use begins."""
     run = bench.run()
     assert run.progress().gpus == ()
     bench.source.processes[1], bench.source.memory[1] = me(7_000), 2_000_000
@@ -545,7 +556,7 @@ def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:
 
 
 def test_a_forked_child_has_no_report(bench: Bench) -> None:
-    """In a child that was forked during a run, the run has no report; the parent's has."""
+    """A run has no report in a child that is forked during it; in the parent it still has one."""
     run = bench.run()
     assert bench.report(run).cell.status == "ok"
     run = bench.run()

@@ -1,4 +1,4 @@
-"""Which GPUs a run reports, and which of them it shows."""
+"""The GPUs that a run reports, and those of them that it shows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ REPLAY = Origin(kind="replay", reason=None, recording="a recording", driver=None
 
 @pytest.fixture(autouse=True)
 def _host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without torch; process ids are the host's, as outside containers."""
+    """Remove torch and make process ids match those of the host, as outside a container."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
 
 def at(index: int, *holding: Process, measured: float = 0.0) -> tuple[Gpu, Reading]:
-    """A GPU with these processes on it."""
+    """Return a GPU and a reading of it with these processes."""
     return h200(index), reading(h200(index), processes=holding, measured=EPOCH + measured)
 
 
@@ -36,7 +36,7 @@ def shown_indices(gpus: RunGpus) -> list[int]:
 
 
 def test_gpus_in_use_are_shown() -> None:
-    """A GPU is shown once this process holds memory on it; before the first sample nothing is known."""
+    """A GPU is shown once this process holds memory on it. Before the first sample, no GPU is known."""
     gpus = RunGpus(1.0)
     assert (gpus.all, gpus.origin, gpus.attributed, gpus.time_series()) == ([], None, False, ((), {}))
     gpus.begin(sample(at(0), at(1)), EPOCH, ())
@@ -47,7 +47,10 @@ def test_gpus_in_use_are_shown() -> None:
 
 
 def test_selected_gpus_are_shown() -> None:
-    """Whether they are in use or not; no other GPU is reported, and one that does not exist is an error."""
+    """Selected GPUs are shown whether they are in use or not.
+
+    No other GPU is reported, and selecting a missing GPU is an error.
+    """
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1)), EPOCH, ("1",))
     assert (shown_indices(gpus), [totals.gpu.index for totals in gpus.all]) == ([1], [1])
@@ -56,7 +59,7 @@ def test_selected_gpus_are_shown() -> None:
 
 
 def test_all_gpus_of_a_recording_are_shown() -> None:
-    """Its processes are not this machine's, and torch's memory is not part of it."""
+    """All GPUs of a recording are shown, and torch's memory in this process is not attached to them."""
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1), origin=REPLAY), EPOCH, ())
     assert (gpus.recorded, gpus.attributed, shown_indices(gpus)) == (True, False, [0, 1])
@@ -64,7 +67,7 @@ def test_all_gpus_of_a_recording_are_shown() -> None:
 
 
 def test_a_reading_from_before_the_start_is_not_the_start() -> None:
-    """Where a GPU does not answer in time, its older reading is neither the run's start nor its end."""
+    """If a GPU does not answer in time, its older reading is neither the start nor the end of the run."""
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1, measured=0.5)), EPOCH + 0.5, ())
     gpus.started = EPOCH + 0.5
@@ -74,7 +77,10 @@ def test_a_reading_from_before_the_start_is_not_the_start() -> None:
 
 
 def test_recent_totals() -> None:
-    """Of each that is shown its latest totals, and how long that is; none before a sample in the run."""
+    """The recent totals list each shown GPU with the seconds that they cover.
+
+    Before the first sample of the run the list is empty.
+    """
     gpus = RunGpus(1.0)
     mine = process(os.getpid(), GIB)
     gpus.begin(sample(at(0, mine), at(1)), EPOCH, ())
@@ -85,7 +91,7 @@ def test_recent_totals() -> None:
 
 
 def test_time_series_are_by_uuid() -> None:
-    """Each GPU's time series has its UUID as key, whichever GPUs are shown."""
+    """Time series are keyed by GPU UUID and include the GPUs that are not shown."""
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1)), EPOCH, ())
     t, series = gpus.time_series()

@@ -35,12 +35,12 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def totals() -> GpuTotals:
-    """A GPU with one reading."""
+    """Return the totals of a GPU with one reading."""
     return GpuTotals(GPU, reading(GPU), 1.0)
 
 
 def test_torchs_memory_counters() -> None:
-    """The report has the torch device that is this GPU, and the changes of torch's memory on it."""
+    """The report has the torch device of this GPU and the changes of torch's memory counters on it."""
     report = GpuReportBuilder([DEVICE], {1: ACCOUNT}, {1: GIB}, recorded=False).build(
         totals(), 1.0, shown=True
     )
@@ -57,7 +57,7 @@ def test_torchs_memory_counters() -> None:
 
 
 def test_unknown_counters_have_a_reason() -> None:
-    """Counters that were reset, and a missing list of segments, are None with that reason."""
+    """If counters were reset, or there is no list of segments, the values are None with a reason."""
     account = replace(ACCOUNT, before=replace(BEFORE, ooms=9))
     report = GpuReportBuilder([DEVICE], {1: account}, {1: None}, recorded=False).build(
         totals(), 1.0, shown=True
@@ -71,7 +71,7 @@ def test_unknown_counters_have_a_reason() -> None:
 
 
 def test_why_torchs_memory_is_missing() -> None:
-    """torch's memory has a reason without torch, and for a recording's GPU."""
+    """The report has a reason for missing torch memory: torch is not loaded, or the GPU is recorded."""
     reasons = [
         GpuReportBuilder([], {}, {}, recorded=recorded).build(totals(), 1.0, shown=False).missing["torch"]
         for recorded in (False, True)
@@ -80,7 +80,7 @@ def test_why_torchs_memory_is_missing() -> None:
 
 
 def test_reserved_memory_may_be_unknown() -> None:
-    """Where the driver does not give its reserved memory, the report has a reason."""
+    """If the driver does not report its reserved memory, the value is missing with a reason."""
     one = replace(GPU, memory_reserved=None)
     found = [
         GpuReportBuilder([], {}, {}, recorded=False).build(GpuTotals(gpu, reading(gpu), 1.0), 1.0, shown=True)

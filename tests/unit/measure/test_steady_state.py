@@ -14,7 +14,7 @@ from gpuwidget.model.report import GpuTimeline, Mark, Report, SourceInfo, Timeli
 
 
 def run(utilization: Sequence[float | None], *marks: Mark, step: float = 0.5, power: Any = None) -> Report:
-    """A run of one GPU with that utilization."""
+    """Return the report of a run of one GPU with this utilization."""
     duration = step * len(utilization)
     series = GpuTimeline(
         uuid="GPU-0",
@@ -28,34 +28,37 @@ def run(utilization: Sequence[float | None], *marks: Mark, step: float = 0.5, po
 
 
 def test_a_mark_ends_the_warm_up() -> None:
-    """The steady state begins at a mark named 'steady' or 'warm', whatever the utilization."""
+    """A mark named 'steady' or 'warm' ends the warm-up, whatever the utilization is."""
     marked = run([0.0] * 40, Mark(1.0, "epoch 1", "mark"), Mark(3.25, " Steady ", "mark"))
     assert find_warm_up(marked) == 3.25
 
 
 def test_a_printed_line_is_not_a_mark() -> None:
-    """A printed line does not end the warm-up."""
+    """A printed line does not end the warm-up, even if its text is 'warm'."""
     assert find_warm_up(run([90.0] * 40, Mark(3.0, "warm", "printed"))) is None
 
 
 def test_one_clear_step_up() -> None:
-    """After six seconds of compilation the GPU is busy: the step ends the warm-up."""
+    """If utilization rises in one clear step after six seconds of compilation, the step ends the warm-up."""
     assert find_warm_up(run([1.0, 0.0, 3.0] * 4 + [92.0, 95.0, 90.0, 94.0] * 7)) == 6.0
 
 
 def test_power_counts_where_utilization_is_unknown() -> None:
-    """A MIG slice has no utilization; its power may show the same step."""
+    """A MIG slice has no utilization, so one clear step in its power ends the warm-up."""
     unknown: list[float | None] = [None] * 40
     assert find_warm_up(run(unknown, power=[120.0] * 8 + [610.0, 590.0] * 16)) == 4.0
 
 
 def test_power_does_not_count_where_utilization_is_known() -> None:
-    """A larger batch draws more power without ending a warm-up."""
+    """If utilization is known, a step in power ends no warm-up: a larger batch also draws more power."""
     assert find_warm_up(run([96.0] * 40, power=[320.0] * 12 + [610.0, 590.0] * 14)) is None
 
 
 def test_other_processes_work_is_not_a_warm_up() -> None:
-    """Without attribution only the user's mark counts; a recording's GPUs count as the run's."""
+    """Without attribution, only the user's mark ends the warm-up.
+
+    The GPUs of a recording are treated as the run's own.
+    """
     series = [1.0] * 12 + [95.0] * 28
     strangers = replace(run(series), attributed=False)
     assert find_warm_up(run(series)) == 6.0
@@ -76,11 +79,11 @@ def test_other_processes_work_is_not_a_warm_up() -> None:
     ],
 )
 def test_an_unclear_step_is_ignored(series: list[float | None]) -> None:
-    """Without a single step up no warm-up is found."""
+    """Utilization without exactly one clear step up has no warm-up."""
     made = run(series)
     assert find_warm_up(made) is None
 
 
 def test_a_run_without_a_timeline() -> None:
-    """Without a timeline no warm-up is found."""
+    """A report without a timeline has no warm-up."""
     assert find_warm_up(replace(reports.starved(), timeline=None)) is None

@@ -1,4 +1,4 @@
-"""A run's timeline: time series of bounded length, and marks."""
+"""The timeline of a run: time series of bounded length, and marks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gpuwidget.model.report import Mark
 
 
 def totals(index: int, measured: float, **values: float | int | None) -> GpuTotals:
-    """A GPU with this reading, ``measured`` seconds into the run."""
+    """Return the totals of a GPU with this reading, ``measured`` seconds into the run."""
     gpu = h200(index)
     return GpuTotals(gpu, reading(gpu, measured=EPOCH + measured, **values), 1.0)
 
 
 def test_a_short_time_series_is_kept_as_it_is() -> None:
-    """Up to 240 points nothing is merged."""
+    """A time series of up to 240 points is returned unchanged."""
     series = TimeSeries((False, True))
     series.add(0.0, (10.0, 1.0))
     series.add(1.0, (None, 2.0))
@@ -27,7 +27,7 @@ def test_a_short_time_series_is_kept_as_it_is() -> None:
 
 
 def test_metrics_may_be_added_late() -> None:
-    """Until then a late metric is unknown; earlier metrics are kept."""
+    """A metric that is added late is None before that time; the earlier metrics keep their values."""
     series = TimeSeries((False,))
     series.add(0.0, (10.0,))
     series.add_metrics((True,))
@@ -36,7 +36,7 @@ def test_metrics_may_be_added_late() -> None:
 
 
 def test_a_long_time_series_keeps_peaks_and_means() -> None:
-    """An hour at ten samples per second has at most 240 points; a single spike of memory is still there."""
+    """An hour at ten samples per second becomes at most 240 points, which keep a single memory spike."""
     series = TimeSeries((False, True))
     for number in range(36_000):
         spike = 9.0 if number == 12_345 else 1.0
@@ -51,7 +51,7 @@ def test_a_long_time_series_keeps_peaks_and_means() -> None:
 
 
 def test_downsampling_an_odd_number_of_points_keeps_the_last() -> None:
-    """The end of a run is in its time series."""
+    """Downsampling keeps the last point of a run, even if the number of points is odd."""
     series = TimeSeries((True,))
     for number in range(5):
         series.add(float(number), (float(number),))
@@ -59,14 +59,14 @@ def test_downsampling_an_odd_number_of_points_keeps_the_last() -> None:
 
 
 def test_without_a_gpu_the_timeline_is_empty() -> None:
-    """Where there is no GPU, the timeline has no points."""
+    """Without a GPU, the timeline has no points."""
     series = RunTimeSeries(1.0)
     series.add(1.0, [], EPOCH)
     assert series.points() == ((), [])
 
 
 def test_each_gpu_has_a_time_series() -> None:
-    """GPUs keep their order; the driver's windows from before the run are left out."""
+    """GPUs stay in order, and driver windows from before the run are left out."""
     series = RunTimeSeries(1.0)
     series.add_gpus(2)
     early = totals(0, 0.1, utilization=90.0, memory_used=GIB, power_w=300.0)
@@ -81,7 +81,7 @@ def test_each_gpu_has_a_time_series() -> None:
 
 
 def test_a_gpu_that_appears_late() -> None:
-    """Its time series is unknown until then; those of the others continue."""
+    """The time series of a GPU that appears late starts with None; those of the other GPUs continue."""
     series = RunTimeSeries(1.0)
     series.add_gpus(1)
     series.add(0.5, [totals(0, 0.5, utilization=1.0)], EPOCH)
@@ -92,7 +92,7 @@ def test_a_gpu_that_appears_late() -> None:
 
 
 def test_a_gap_is_none() -> None:
-    """Where samples are missing for longer than the limit, the time in the middle is unknown."""
+    """If samples are missing for longer than the limit, a None is inserted in the middle of the gap."""
     series = RunTimeSeries(1.0)
     series.add_gpus(1)
     for measured in (0.5, 1.5, 3.5):
@@ -102,7 +102,7 @@ def test_a_gap_is_none() -> None:
 
 
 def test_printing_from_a_signal_handler_does_not_deadlock() -> None:
-    """A signal handler or a finalizer may print while a mark is being added."""
+    """A signal handler or a finalizer can print while a mark is being added, without a deadlock."""
     marks = TimelineMarks()
     with marks._lock:
         marks.add_printed(1.0, "from a handler")
@@ -110,7 +110,7 @@ def test_printing_from_a_signal_handler_does_not_deadlock() -> None:
 
 
 def test_marks_are_in_the_order_of_time() -> None:
-    """Marks and printed lines are on one timeline."""
+    """Marks and printed lines are sorted by time on one timeline."""
     marks = TimelineMarks()
     marks.add_printed(2.0, "epoch 2")
     marks.add_mark(1.0, "warm")
@@ -119,7 +119,7 @@ def test_marks_are_in_the_order_of_time() -> None:
 
 
 def test_a_cell_that_prints_many_lines() -> None:
-    """The timeline keeps lines at even intervals, and a note gives their number."""
+    """If a cell prints many lines, the timeline keeps every Nth line, and a note has the total number."""
     marks = TimelineMarks()
     for number in range(1_000):
         marks.add_printed(float(number), str(number))
@@ -132,7 +132,7 @@ def test_a_cell_that_prints_many_lines() -> None:
 
 
 def test_too_many_marks_are_counted() -> None:
-    """The first 200 marks are kept, and a note gives their number."""
+    """The first 200 marks are kept, and a note gives the total number."""
     marks = TimelineMarks()
     for number in range(300):
         marks.add_mark(float(number), "x")

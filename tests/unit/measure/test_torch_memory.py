@@ -1,4 +1,4 @@
-"""torch's cache at the end of a run, and when its segments are read."""
+"""torch's cache at the end of a run, and the conditions for reading its segments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def segment(size: int, *blocks: tuple[int, str]) -> dict[str, Any]:
 
 @pytest.fixture
 def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count the snapshots. torch has 100 MiB in tensors, 30 and 10 MiB free, 140 MiB in all."""
+    """Count the snapshots. torch has reserved 140 MiB: 100 MiB in tensors, 30 and 10 MiB in free blocks."""
     asked: list[int] = []
     segments = (
         segment(110, (100, "active_allocated"), (10, "inactive")),
@@ -55,7 +55,7 @@ def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_what_could_be_given_back(snapshots: list[int]) -> None:
-    """Whole free segments are returnable. Free memory beside a tensor is not."""
+    """Segments that are completely free are returnable. A free block in a segment with a tensor is not."""
     accounts = {0: account(alloc_retries=3)}
     assert returnable(accounts) == {0: 30 * MIB}
     made = torch_memory(accounts[0], 30 * MIB)
@@ -63,18 +63,18 @@ def test_what_could_be_given_back(snapshots: list[int]) -> None:
 
 
 def test_a_run_that_changed_nothing_does_not_wait_for_torch(snapshots: list[int]) -> None:
-    """After a cell that left torch's memory unchanged, the possibly long list of segments is not read."""
+    """If a run left torch's memory counters unchanged, the possibly long list of segments is not read."""
     assert returnable({0: account()}) == {}
     assert returnable({0: account(None, 0, allocated=0, reserved=0)}) == {}
     assert snapshots == []
-    # What was made and freed again left a peak.
+    # Memory that was allocated and freed again has raised the peak.
     assert returnable({0: account(peak=130 * MIB)}) == {0: 30 * MIB}
 
 
 def test_a_list_that_disagrees_with_the_counters_is_not_used(
     snapshots: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If another thread allocated meanwhile, or the snapshot fails, the value is unknown."""
+    """If the snapshot disagrees with torch's counters or fails, the returnable memory is None."""
     assert returnable({0: account(reserved=150 * MIB)}) == {0: None}
     assert returnable({1: account(peak=130 * MIB)}) == {1: None}
 
@@ -86,5 +86,5 @@ def test_a_list_that_disagrees_with_the_counters_is_not_used(
 
 
 def test_an_emptied_cache_has_nothing_to_give_back(snapshots: list[int]) -> None:
-    """If torch has nothing reserved any more, the value is 0 and not unknown."""
+    """If torch has nothing reserved any more, the returnable memory is 0, not unknown."""
     assert returnable({1: account(allocated=0, reserved=0)}) == {1: 0}

@@ -1,4 +1,4 @@
-"""What is shown of command lines: the program, and arguments without secrets."""
+"""The displayed form of command lines: the program, and its arguments without secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
         (["python", "-"], "python -", ""),
         (["python", "-", "--lr", "1"], "python -", "--lr 1"),
         (["python3.13t", "app/"], "python3.13t app", ""),
-        # An interpreter's own options, whose values are no scripts.
+        # Options of the interpreter, whose values are not the script.
         (["python", "-u", "-W", "ignore", "-X", "dev", "t.py", "-u"], "python t.py", "-u"),
         (["python", "-uBWerror", "-Xdev", "t.py"], "python t.py", ""),
         (["python", "--check-hash-based-pycs", "never", "t.py"], "python t.py", ""),
@@ -51,7 +51,7 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
         (["HF_TOKEN=x", "python", "t.py"], "python t.py", "HF_TOKEN=[redacted]"),
         (["nohup", "nice", "-n", "5", "python", "-m", "a.b"], "python -m a.b", "nice -n 5"),
         (["timeout", "10", "sleep", "5"], "timeout", "10 sleep 5"),
-        # Programs that rewrite their command line.
+        # Programs that rewrite their command line into one string.
         (["python train.py --key X --lr 1"], "python train.py", "--key [redacted] --lr 1"),
         (
             ["python t.py --password my long secret --lr 1", "", ""],
@@ -62,7 +62,7 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
         (["nginx: worker process /srv/a"], "nginx", "worker process /srv/a"),
         (["ray::Trainer.train"], "ray::Trainer.train", ""),
         (["KEY=x"], "short name", "KEY=[redacted]"),
-        # Unusual ones.
+        # Unusual command lines.
         ([], "short name", ""),
         (["", ""], "short name", ""),
         (["/"], "short name", ""),
@@ -76,14 +76,14 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
     ],
 )
 def test_program_and_arguments(words: list[str], program: str, arguments: str) -> None:
-    """Users recognize the program by its script or module; it shows no code, no folder and no secret."""
+    """A program is named by its script or module, without code, folders or secrets."""
     assert parse(words, "short name") == (program, arguments)
 
 
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        # Options, with their value after them or in them.
+        # Options whose value follows as the next word or after '='.
         (["--hf-token", "hf_SECRET"], "--hf-token [redacted]"),
         (["--hf-token=hf_SECRET"], "--hf-token=[redacted]"),
         (["-password", "x", "--lr", "1"], "-password [redacted] --lr 1"),
@@ -120,7 +120,7 @@ def test_program_and_arguments(words: list[str], program: str, arguments: str) -
         ([AWS_ID, AWS_KEY, HEX], "[redacted] [redacted] [redacted]"),
         (["login", "aB3" * 11], "login [redacted]"),
         (["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc"], "[redacted]"),
-        # What only resembles one.
+        # Words that only resemble secrets.
         (["--max-new-tokens", "512", "--max_tokens=4"], "--max-new-tokens 512 --max_tokens=4"),
         (["--tokenizer", "gpt2", "--author", "ada"], "--tokenizer gpt2 --author ada"),
         (["--passes", "3", "--pin-memory", "1"], "--passes 3 --pin-memory 1"),
@@ -130,13 +130,13 @@ def test_program_and_arguments(words: list[str], program: str, arguments: str) -
     ],
 )  # fmt: skip
 def test_arguments_without_secrets(words: list[str], shown: str) -> None:
-    """Values that may be secret are hidden, also values of several words; others are shown."""
+    """Values that may be secret are redacted, even if they have several words; all others are shown."""
     assert redact(words) == shown
 
 
 @pytest.mark.parametrize("word", ["a" * 1_000_000, "a" * 500_000 + "://" + "b" * 500_000, "a:" * 500_000])
 def test_megabytes_of_arguments(word: str) -> None:
-    """The arguments of another user's process, however long, do not delay the list of processes."""
+    """Arguments of another user's process, however long, do not delay the list of processes."""
     assert parse(["python", "t.py", word, "--lr", "1"]) == ("python t.py", "[redacted] --lr 1")
     assert parse(["train", *["x"] * 100_000]) == ("train", "x " * 39 + "x…")
     assert parse([" ".join(["train", *["x"] * 100_000])]) == ("train", "x " * 39 + "x…")
@@ -152,5 +152,5 @@ def test_megabytes_of_arguments(word: str) -> None:
     ],
 )
 def test_arguments_that_depend_on_the_program(words: list[str], arguments: str) -> None:
-    """A database client's password right after ``-p``, and code after perl's combined options, are hidden."""
+    """A database client's password right after ``-p`` and code after perl's combined options are hidden."""
     assert parse(words).arguments == arguments

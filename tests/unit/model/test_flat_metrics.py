@@ -24,7 +24,7 @@ def report(*gpus: object, **changes: object) -> Report:
 
 
 def test_json_is_the_dict() -> None:
-    """The text has the content of the dict, on one line or indented, and no NaN."""
+    """The JSON text has the same content as the dict, on one line unless an indent is given."""
     made = report()
     assert json.loads(made.to_json()) == made.to_dict()
     assert "\n" not in made.to_json()
@@ -33,13 +33,13 @@ def test_json_is_the_dict() -> None:
 
 
 def test_any_report_can_be_written_as_text() -> None:
-    """A lone surrogate in a label, as a file's name may contain, does not keep a report from being saved."""
+    """A report can be saved as JSON even if its label contains a lone surrogate, as a file name may."""
     made = report(gpu(0), cell=reports.cell(label="run \ud800 \N{GREEK SMALL LETTER ALPHA}"))
     assert json.loads(made.to_json().encode())["cell"]["label"] == "run ? \N{GREEK SMALL LETTER ALPHA}"
 
 
 def test_metrics_by_name() -> None:
-    """Every metric of every GPU shown has the name that the docs page lists."""
+    """Every metric of every shown GPU has the name that the docs page lists."""
     found = report(gpu(0), gpu(1, energy_j=100.0), gpu(2, shown=False)).metrics()
     assert found["duration_s"] == 14.0
     assert found["gpu0/torch_allocated_peak"] == gib(14.6)
@@ -53,7 +53,7 @@ def test_metrics_by_name() -> None:
 
 
 def test_an_unknown_value_has_no_metric() -> None:
-    """A missing value is left out, and so is a sum that includes it; neither becomes 0."""
+    """An unknown value is omitted from the metrics, and so is a sum that includes it; neither becomes 0."""
     found = report(gpu(0), bare_gpu(1, mig_index=2)).metrics()
     assert "gpu0/energy_j" in found
     assert "energy_j" not in found
@@ -67,7 +67,7 @@ def test_an_unknown_value_has_no_metric() -> None:
 
 @EVERY
 def test_every_metric_is_a_finite_number(make: object) -> None:
-    """A logger accepts all of it: plain names, finite numbers, no None."""
+    """Every metric has a plain name and a finite value, so that any logger accepts it."""
     for name, value in make().metrics().items():  # type: ignore[operator]
         assert type(value) in (int, float)
         assert math.isfinite(value)
@@ -75,7 +75,10 @@ def test_every_metric_is_a_finite_number(make: object) -> None:
 
 
 def test_a_data_frame_has_a_row_per_gpu() -> None:
-    """All GPUs, shown or not, with the same names as the metrics; an unknown value is NaN."""
+    """The data frame has one row per GPU, shown or not, and the column names of the metrics.
+
+    An unknown value is NaN.
+    """
     pytest.importorskip("pandas")
     table = report(gpu(0), bare_gpu(1, shown=False)).to_frame()
     assert list(table["index"]) == [0, 1]
@@ -88,7 +91,7 @@ def test_a_data_frame_has_a_row_per_gpu() -> None:
 
 
 def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing pandas is reported in a sentence, with what works without it."""
+    """If pandas is missing, the error says how to install it and that to_dict() works without it."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingPackageError, match=r"pip install pandas.*to_dict\(\)") as raised:
         report().to_frame()
@@ -96,7 +99,7 @@ def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_pandas_is_loaded_by_nothing_else() -> None:
-    """Metrics and JSON do not import pandas."""
+    """Exporting metrics and JSON does not import pandas."""
     code = (
         "import sys, gpuwidget\nwith gpuwidget.watch() as w: pass\n"
         "w.report.metrics(); w.report.to_json(); print('pandas' in sys.modules)"
@@ -106,7 +109,7 @@ def test_pandas_is_loaded_by_nothing_else() -> None:
 
 
 def test_a_span_without_an_end() -> None:
-    """The known values of a GPU that was lost are kept."""
+    """If a GPU was lost during the run, its known memory values are still exported."""
     found = report(gpu(0, device_memory=Span(5, None, 7))).metrics()
     assert found["gpu0/device_memory_start"] == 5
     assert "gpu0/device_memory_end" not in found

@@ -21,12 +21,12 @@ class Counter:
         reset_after_fork(self.reset)
 
     def reset(self) -> None:
-        """Add one."""
+        """Record a reset by this process."""
         self.resets.append(os.getpid())
 
 
 def resets_in_child(resets: list[Any]) -> int:
-    """Return how many resets a forked child sees."""
+    """Return the number of resets in a forked child."""
     child = os.fork()
     if not child:
         os._exit(len(resets))
@@ -34,7 +34,7 @@ def resets_in_child(resets: list[Any]) -> int:
 
 
 def test_a_forked_child_resets_its_state_and_the_parent_keeps_its_own() -> None:
-    """A child shares no lock and no thread with its parent."""
+    """A forked child resets each registered object once; the parent's objects stay as they are."""
     resets: list[Any] = []
     counter = Counter(resets)
     assert resets_in_child(resets) == 1
@@ -42,7 +42,7 @@ def test_a_forked_child_resets_its_state_and_the_parent_keeps_its_own() -> None:
 
 
 def test_the_registry_keeps_no_object_alive() -> None:
-    """What has gone is not reset."""
+    """An object that was garbage-collected is not reset, because the registry holds only a weak reference."""
     resets: list[Any] = []
     Counter(resets)
     gc.collect()

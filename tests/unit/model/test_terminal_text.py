@@ -1,4 +1,4 @@
-"""Text for a terminal: control characters are shown as text, and nothing else changes."""
+"""Text for a terminal: control characters become visible escapes, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from gpuwidget.model.terminal_text import display_width, printable, printable_li
     ],
 )
 def test_control_characters_are_escaped(text: str, shown: str) -> None:
-    """Controls, also those of one byte, direction marks and lone surrogates become escapes."""
+    """Control characters, direction marks, invisible characters and lone surrogates are shown as escapes."""
     assert printable(text) == shown
     assert printable_lines(f"{text}\n{text}") == f"{shown}\n{shown}"
     assert printable(shown) == shown
 
 
 def test_line_breaks_are_kept() -> None:
-    """Line breaks are kept, the last one too; other separators are shown."""
+    """Line breaks are kept, including the last one. Other line separators are shown as escapes."""
     assert printable_lines("a\n\nb\x85c\x0b\n") == "a\n\nb\\x85c\\x0b\n"
 
 
 def test_wide_and_combining_characters_keep_their_width() -> None:
-    """A line of names in any script is as wide as before."""
+    """Escaping does not change the display width of names in any script."""
     for text in ("训练.ipynb", "e\u0301t\u0301", "\uff27\uff30\uff35"):
         assert display_width(printable(text)) == display_width(text)

@@ -1,4 +1,4 @@
-"""Text of numbers."""
+"""Numbers as text with units."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gpuwidget.model.units import GIB, KIB, MIB, MINUS
     ],
 )
 def test_sizes_have_the_unit_people_read(size: float | None, text: str) -> None:
-    """A size is shown in the unit of which it has at least one, and an unknown one is no zero."""
+    """A size is shown in the largest unit of which it has at least one; an unknown size is n/a, not 0."""
     assert units.memory(size) == text
 
 
@@ -44,7 +44,7 @@ def test_sizes_have_the_unit_people_read(size: float | None, text: str) -> None:
     ],
 )
 def test_changes_have_a_sign(before: float | None, after: float | None, text: str) -> None:
-    """A change has its sign; with one unknown end it is unknown."""
+    """A change of memory has a sign; if one of its ends is unknown, the change is n/a."""
     assert units.memory_delta(before, after) == text
 
 
@@ -60,7 +60,7 @@ def test_changes_have_a_sign(before: float | None, after: float | None, text: st
     ],
 )
 def test_a_change_shows_a_shared_unit_once(before: float | None, after: float | None, text: str) -> None:
-    """Two sizes share a unit where they have the same, and only then."""
+    """The two sizes of a change share one unit only if both are shown in that unit."""
     assert units.memory_change(before, after) == text
 
 
@@ -75,7 +75,7 @@ def test_a_change_shows_a_shared_unit_once(before: float | None, after: float | 
     ],
 )
 def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -> None:
-    """A part and its whole share a unit where they have the same."""
+    """A part and its whole share one unit only if both are shown in that unit."""
     assert units.memory_of(size, total) == text
 
 
@@ -95,7 +95,7 @@ def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -
     ],
 )
 def test_numbers_of_a_column(value: float | None, unit: str, text: str) -> None:
-    """Under a title with the unit a number has none, unless it would round to nothing there."""
+    """Below a column title with the unit, a number has no unit, unless it would round to 0."""
     assert units.number_in_unit(value, unit) == text
 
 
@@ -103,7 +103,7 @@ def test_numbers_of_a_column(value: float | None, unit: str, text: str) -> None:
     ("value", "text"), [(2.9 * GIB, "+2.9"), (-2.9 * GIB, f"{MINUS}2.9"), (0, "±0"), (None, "n/a")]
 )
 def test_changes_in_a_column_have_a_sign(value: float | None, text: str) -> None:
-    """A column of changes has signs too."""
+    """Changes in a column have a sign."""
     assert units.number_in_unit(value, "GiB", signed=True) == text
 
 
@@ -112,7 +112,7 @@ def test_changes_in_a_column_have_a_sign(value: float | None, text: str) -> None
     [([64 * MIB, None], "MiB"), ([64 * MIB, 2 * GIB], "GiB"), ([None], "MiB"), ([0], "MiB")],
 )
 def test_the_unit_of_a_column_of_sizes(sizes: list[float | None], unit: str) -> None:
-    """The largest size decides."""
+    """The unit of a column of sizes is that of its largest size."""
     assert units.memory_unit(sizes) == unit
 
 
@@ -120,7 +120,7 @@ def test_the_unit_of_a_column_of_sizes(sizes: list[float | None], unit: str) -> 
     ("energies", "unit"), [([12.0, 850.0], "J"), ([12.0, 2315.6], "kJ"), ([3e6], "MJ"), ([None], "J")]
 )
 def test_the_unit_of_a_column_of_energies(energies: list[float | None], unit: str) -> None:
-    """The largest energy decides."""
+    """The unit of a column of energies is that of its largest energy."""
     assert units.energy_unit(energies) == unit
 
 
@@ -129,13 +129,13 @@ def test_the_unit_of_a_column_of_energies(energies: list[float | None], unit: st
     [(None, "n/a"), (0, "0 %"), (0.12, "0.1 %"), (9.94, "9.9 %"), (9.96, "10 %"), (97.4, "97 %")],
 )
 def test_percent(value: float | None, text: str) -> None:
-    """Small shares keep a decimal; 0 stays 0, and an unknown share is n/a."""
+    """Percentages below 10 have one decimal; 0 has none, and an unknown percentage is n/a."""
     assert units.percent(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(None, "n/a"), (165.4, "165 W"), (float("inf"), "n/a")])
 def test_power(value: float | None, text: str) -> None:
-    """Watts are whole."""
+    """Power is shown in whole watts."""
     assert units.power(value) == text
 
 
@@ -151,7 +151,7 @@ def test_power(value: float | None, text: str) -> None:
     ],
 )
 def test_energy(value: float | None, text: str) -> None:
-    """Joules up to megajoules."""
+    """Energy is shown in J, kJ or MJ."""
     assert units.energy(value) == text
 
 
@@ -174,7 +174,7 @@ def test_energy(value: float | None, text: str) -> None:
     ],
 )
 def test_durations(value: float | None, text: str) -> None:
-    """From microseconds to hours, never '60.0 s' or '1000 ms'."""
+    """Durations are shown in units from µs to h, and rounding never results in '60.0 s' or '1000 ms'."""
     assert units.duration(value) == text
 
 
@@ -182,12 +182,15 @@ def test_durations(value: float | None, text: str) -> None:
     ("size", "text"), [(None, "n/a"), (0, "0.0"), (1, "<0.1"), (64 * MIB, "0.1"), (15.64 * GIB, "15.6")]
 )
 def test_a_size_in_a_column_of_gib(size: float | None, text: str) -> None:
-    """A little memory does not read as none."""
+    """A size that is above 0 but rounds to 0.0 GiB is shown as '<0.1'."""
     assert units.gib(size) == text
 
 
 def test_numbers_beside_their_unit() -> None:
-    """Utilization, power and temperature are whole; an unknown value is n/a, an unknown limit is left out."""
+    """Utilization, power and temperature are whole numbers.
+
+    An unknown value is n/a, and an unknown power limit is omitted.
+    """
     assert (units.whole_number(96.6), units.whole_number(None)) == ("97", "n/a")
     assert (units.power_of(165.4, 700.0), units.power_of(165.4, None)) == ("165 of 700 W", "165 W")
     assert (units.temperature(61.5), units.temperature(None)) == ("62 °C", "n/a")

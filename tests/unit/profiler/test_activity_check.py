@@ -1,4 +1,4 @@
-"""The GPU activity of lines agrees with the GPU's own counters, or there is none."""
+"""The GPU activity of lines is compared with the GPU's counters; if they disagree, it is withheld."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SHORT_KERNELS = (
 
 
 def now(run: ProfiledRun) -> float:
-    """Return the time just after the last sample, epoch seconds."""
+    """Return a time just after the last sample, in epoch seconds."""
     return EPOCH + run.clock.monotonic() + 0.0001
 
 
 def run_windows(
     run: ProfiledRun, count: int, percent: Callable[[int], float], samples: Callable[[int], None]
 ) -> None:
-    """Take ``count`` windows of the hardware counters, with the stack samples that ``samples`` makes."""
+    """Record ``count`` windows of the hardware counters, with the stack samples of ``samples`` in each."""
     for number in range(count):
         since = now(run)
         samples(number)
@@ -41,9 +41,10 @@ def stepping(run: ProfiledRun, count: int = 50, *, busy: int = 0) -> None:
 
 
 def test_kernels_too_short_for_queries() -> None:
-    """Four seconds of launch-bound code, 17 % busy by the counters, are never 0 % busy.
+    """A launch-bound loop that the counters show as 17 % busy is not reported as 0 % busy.
 
-    The regression gives the one line its activity, and the reason names short kernels first.
+    Stream queries miss its short kernels, so the regression gives the line its activity, and the reason names
+    the short kernels.
     """
     run = ProfiledRun()
     stepping(run)
@@ -62,7 +63,10 @@ def test_kernels_too_short_for_queries() -> None:
 
 
 def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
-    """Where GPM shows 16 % and the driver's mean is 3 %, lines of 3 % activity are withheld."""
+    """The hardware counters (GPM) take precedence over the driver's mean.
+
+    If they show 16 %, lines of 0 % are withheld although the driver's mean is 3 %.
+    """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 16.0, lambda number: stepping(run))
     time = time_of(run, utilization=3.0)
@@ -74,7 +78,7 @@ def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
 
 
 def test_only_matching_windows_are_compared() -> None:
-    """A second of set-up that no window covers is no disagreement."""
+    """Time that no window covers, such as a second of set-up, is not compared and causes no disagreement."""
     run = ProfiledRun()
     stepping(run, 100)
     run_windows(run, 8, lambda number: 97.0, lambda number: stepping(run, busy=1))
@@ -83,7 +87,7 @@ def test_only_matching_windows_are_compared() -> None:
 
 
 def test_the_drivers_windows_where_there_is_no_gpm() -> None:
-    """Before Hopper the driver's windows are compared with the queries in each of them."""
+    """On GPUs older than Hopper, each window of the driver is compared with the stream queries during it."""
     run = ProfiledRun()
     driver = [UtilizationWindow(now(run), 0.0)]
     for number in range(10):
@@ -96,7 +100,10 @@ def test_the_drivers_windows_where_there_is_no_gpm() -> None:
 
 
 def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
-    """Counters 4 points above the queries could make an idle line 8 % busy, and the busy line no busier."""
+    """A line gets no activity if work that the queries missed could change it.
+
+    Here an idle line could be 8 % busy, while a line with 100 % keeps its activity.
+    """
     run = ProfiledRun()
 
     def samples(number: int) -> None:
@@ -113,7 +120,7 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
 
 
 def test_agreement_within_the_counters_noise() -> None:
-    """Two points more or less leave every activity as it is."""
+    """A difference of two points between counters and queries is noise: every line keeps its activity."""
     for counters in (78.0, 82.0):
         run = ProfiledRun()
 
@@ -126,7 +133,10 @@ def test_agreement_within_the_counters_noise() -> None:
 
 
 def test_work_on_other_streams() -> None:
-    """A process that used no CPU launched no short kernels: the work was on other streams or not its own."""
+    """If the process used almost no CPU time, it launched no short kernels.
+
+    The reason names other streams, libraries and processes instead.
+    """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 48.0, lambda number: stepping(run))
     run.set_cpu(4.0)
@@ -139,7 +149,7 @@ def test_work_on_other_streams() -> None:
 
 
 def test_copies_are_not_gpu_activity() -> None:
-    """A stream that only copies has work all the time, but the GPU's compute engines have none."""
+    """A stream that only copies is busy while the compute engines are idle, so its line gets no activity."""
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 0.0, lambda number: stepping(run, busy=1))
     time = time_of(run)
@@ -151,7 +161,10 @@ def test_copies_are_not_gpu_activity() -> None:
 
 
 def test_the_drivers_mean_covers_the_gpu_drain() -> None:
-    """Four seconds of code with an idle GPU and ten of GPU drain: both figures are right, and agree."""
+    """The driver's mean also covers the GPU drain.
+
+    With an idle GPU for 4 s of code and a drain of 10 s, it agrees with 0 % in the code.
+    """
     run = ProfiledRun()
     stepping(run, 400)
     time = time_of(run, utilization=100 * 10 / 14, tail=10.0)
@@ -159,14 +172,17 @@ def test_the_drivers_mean_covers_the_gpu_drain() -> None:
 
 
 def test_a_short_run_is_compared_too() -> None:
-    """In a run of 1.5 s on a side stream the driver's 100 % contradicts 0 %."""
+    """A run of 1.5 s is compared too: the driver's 100 % contradicts the 0 % of the default stream."""
     run = ProfiledRun()
     stepping(run, 150)
     assert lines(time_of(run, utilization=100.0)) == [(2, 100.0, None)]
 
 
 def test_a_difference_that_a_short_runs_edges_explain() -> None:
-    """In 0.6 s of work the queries missed 0.05 s at the start: no activity, and no guess at short kernels."""
+    """If the queries missed 0.05 s at the start of 0.6 s, no activity is reported.
+
+    The reason does not name short kernels.
+    """
     run = ProfiledRun()
     for number in range(60):
         run.sample(STEPPING, busy=int(number >= 5))
@@ -175,7 +191,7 @@ def test_a_difference_that_a_short_runs_edges_explain() -> None:
 
 
 def test_without_counters_there_is_no_activity() -> None:
-    """Queries that nothing confirms give no activity, and there is a reason."""
+    """If no counters confirm the queries, no activity is reported, and there is a reason."""
     for busy in (0, 1):
         run = ProfiledRun()
         stepping(run, 30, busy=busy)
@@ -184,7 +200,7 @@ def test_without_counters_there_is_no_activity() -> None:
 
 
 def test_windows_that_cover_half_the_run_do_not_count() -> None:
-    """Where windows cover less than six tenths, the driver's mean of the run decides."""
+    """If the counters' windows cover less than six tenths of the run, the driver's mean is used."""
     run = ProfiledRun()
     stepping(run, 300)
     run_windows(run, 6, lambda number: 0.0, lambda number: stepping(run))
@@ -193,7 +209,7 @@ def test_windows_that_cover_half_the_run_do_not_count() -> None:
 
 
 def test_streams_that_failed_near_the_end_are_compared() -> None:
-    """The queries before the failure are compared with the driver's mean; the reason has the failure."""
+    """If the queries fail near the end, the earlier ones are compared, and the reason has the failure."""
     run = ProfiledRun()
     for number in range(1000):
         run.sample(STEPPING, busy=0 if number < 950 else None)
@@ -208,7 +224,7 @@ def test_streams_that_failed_near_the_end_are_compared() -> None:
 
 @pytest.mark.parametrize("edge", ["since", "until"])
 def test_a_window_at_the_edge_of_the_run_is_left_out(edge: str) -> None:
-    """A window of which a third lies before or after the run contains work that is not the run's."""
+    """A window that lies partly before or after the run also measures other work, so it is ignored."""
     run = ProfiledRun()
     began = EPOCH + run.began
     stepping(run, 100)

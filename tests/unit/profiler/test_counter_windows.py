@@ -1,4 +1,4 @@
-"""The regression of GPU activity per line: a result where the windows differ, and none where they don't."""
+"""The regression of GPU activity per line: it needs windows with different mixtures of lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRUTH = {1: 4.0, 2: 97.0}
 
 
 def windows(parts: list[float], noise: float = 0.0) -> list[WindowMixture]:
-    """Return a window for each share of line 1; line 2 has the rest."""
+    """Return one window per given share of line 1; line 2 has the rest of the time."""
     draw = random.Random(7)
     return [
         WindowMixture(
@@ -24,12 +24,12 @@ def windows(parts: list[float], noise: float = 0.0) -> list[WindowMixture]:
 
 
 def test_windows_that_differ_give_each_lines_activity() -> None:
-    """Without noise the activities are exact."""
+    """Without noise, the regression returns the exact activity of each line."""
     assert dict(activity_by_line(windows([0.0, 1.0] * 6)) or {}) == pytest.approx({1: 4.0, 2: 97.0})
 
 
 def test_noise_is_averaged() -> None:
-    """The driver's whole percents and jitter move an activity by a few points at most."""
+    """Rounding and jitter of the driver's percentages change an activity by at most three points."""
     found = activity_by_line(windows([0.0, 0.2, 0.5, 0.8, 1.0] * 6, noise=5.0))
     assert found is not None
     assert found[1] == pytest.approx(4.0, abs=3.0)
@@ -46,24 +46,24 @@ def test_noise_is_averaged() -> None:
     ],
 )
 def test_windows_that_are_alike_give_nothing(parts: list[float]) -> None:
-    """Any activities would fit such windows: there is no result rather than a wrong one."""
+    """If all windows have the same mixture of lines, the regression returns None: any result would fit."""
     assert activity_by_line(windows(parts)) is None
 
 
 def test_utilization_that_fits_no_line() -> None:
-    """Utilization of another process has nothing to do with the lines: there is no result."""
+    """If the utilization is another process's and fits no line, the regression returns None."""
     draw = random.Random(3)
     mixed = [WindowMixture({1: part, 2: 1 - part}, draw.uniform(0, 100)) for part in [0.0, 0.5, 1.0] * 8]
     assert activity_by_line(mixed) is None
 
 
 def test_one_line_is_the_mean() -> None:
-    """A cell of one line has the mean of all windows."""
+    """If the cell has only one line, its activity is the mean of all windows."""
     assert dict(activity_by_line([WindowMixture({3: 1.0}, 40.0)] * 12) or {}) == pytest.approx({3: 40.0})
 
 
 def test_rare_lines_count_together() -> None:
-    """Lines with less than a twentieth of the time get no activity and do not affect the others."""
+    """Lines with less than a twentieth of the time get no activity and do not affect the other lines."""
     mixed = [
         WindowMixture({1: part, 2: 0.98 - part, n: 0.02}, 97.0 * (0.98 - part))
         for n, part in enumerate([0.0, 0.3, 0.6, 0.98] * 6, start=10)

@@ -1,4 +1,4 @@
-"""Where a cell's time went while its thread holds the GIL, and samples are late."""
+"""The line profile of a cell whose thread holds the GIL, so that samples are late."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for i in range(15):
 
 
 def at_call(line: int) -> Any:
-    """Return the cell's frame at the call on that line, where Python may preempt the thread."""
+    """Return the cell's frame at a call on that line, where Python may preempt the thread."""
     code = compile(SETS, CELL, "exec")
     (span,) = [(start, end) for start, end, number in code.co_lines() if number == line][:1]
     at = next(
@@ -47,7 +47,7 @@ def at_call(line: int) -> Any:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_gil_blocked_lines_are_merged() -> None:
-    """Where one operation blocks the GIL, all lines that may contain it are one entry."""
+    """If one operation holds the GIL, all lines that may contain the operation are reported as one entry."""
     run = ProfiledRun(before=[KERNEL])
     for _ in range(30):
         run.sample(at_call(4), 0.13, late=0.13)
@@ -62,7 +62,7 @@ def test_gil_blocked_lines_are_merged() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_a_gil_blocked_line_alone() -> None:
-    """A line stands alone where no other can have blocked the GIL."""
+    """If no other line can have held the GIL, the sampled line is reported alone."""
     run = ProfiledRun(before=[KERNEL])
     for _ in range(30):
         run.sample(at_call(5), 0.13, late=0.13)
@@ -71,7 +71,7 @@ def test_a_gil_blocked_line_alone() -> None:
 
 
 def test_a_statement_that_blocked_the_gil_to_its_end() -> None:
-    """A statement that is sampled only after its end counts for the lines it may be on, as one entry."""
+    """A statement that is sampled only after its end counts for the range of lines that may contain it."""
     run = ProfiledRun(before=[KERNEL])
     for _ in range(20):
         run.sample(WAITING)
@@ -83,7 +83,9 @@ def test_a_statement_that_blocked_the_gil_to_its_end() -> None:
 
 
 def test_a_last_statement_that_blocked_the_gil() -> None:
-    """At the cell's end these are the lines from the one sampled last to the last one."""
+    """If the cell's last statement holds the GIL, its time counts for the lines from the last sampled one
+    to the end.
+    """
     run = ProfiledRun(before=[KERNEL])
     for _ in range(20):
         run.sample(STEPPING)
@@ -93,7 +95,7 @@ def test_a_last_statement_that_blocked_the_gil() -> None:
 
 
 def test_an_operation_that_blocked_the_gil_to_the_runs_end() -> None:
-    """A sample that still waits when the run ends counts for the last statement."""
+    """If a sample is still waiting for the GIL when the run ends, the wait counts for the last statement."""
     counts = SampleCounts(0.005)
     location = CodeLocation(1, 2, 0, 0, 0)
     for number in range(30):
@@ -106,12 +108,12 @@ def test_an_operation_that_blocked_the_gil_to_the_runs_end() -> None:
     assert counts.gil_blocked_at_end == (3, 0.7)
     assert counts.by_location[location].counts.seconds == pytest.approx(1.0)
     counts.add(StackSample(1.1, 0.0, 0.1, None), counts.add_location(CodeLocation(0, 0, 0, 0, 9), None), 0)
-    counts.end(StackSample(1.8, 0.7, 0.7, 0.7))  # the cell's code was over before
+    counts.end(StackSample(1.8, 0.7, 0.7, 0.7))  # the cell's code has already ended
     assert counts.gil_blocked_at_end == (3, 0.7)
 
 
 def test_a_last_statement_after_a_sample_between_statements() -> None:
-    """A stack sample between two statements does not end the cell: the last statement still counts."""
+    """A stack sample between two statements does not end the cell; the last statement still gets its time."""
     counts = SampleCounts(0.005)
     location = CodeLocation(1, 2, 0, 0, 0)
     for number in range(30):
@@ -129,7 +131,9 @@ def test_a_last_statement_after_a_sample_between_statements() -> None:
 
 
 def test_a_first_statement_that_blocked_the_gil() -> None:
-    """At the cell's beginning these are the lines from the first to the one sampled next."""
+    """If the cell's first statement holds the GIL, its time counts for the lines up to the first sampled
+    one.
+    """
     run = ProfiledRun(before=[KERNEL])
     run.sample(stack(KERNEL), 0.7, late=0.7)
     for _ in range(20):
@@ -139,7 +143,7 @@ def test_a_first_statement_that_blocked_the_gil() -> None:
 
 
 def test_a_late_sample_counts_for_the_preempted_line() -> None:
-    """GIL-blocked time does not count for the line that then releases the GIL."""
+    """While a sample waits, the time counts for the line that holds the GIL, not for the next line."""
     run = ProfiledRun()
     for _ in range(20):
         for _ in range(9):
@@ -151,7 +155,7 @@ def test_a_late_sample_counts_for_the_preempted_line() -> None:
 
 
 def test_lines_that_alternate_too_fast_are_merged() -> None:
-    """Where a sample cannot distinguish two lines there is one entry for both, and a reason."""
+    """If samples cannot distinguish two alternating lines, they are one entry, and there is a reason."""
     run = ProfiledRun()
     for _ in range(50):
         run.sample(STEPPING)
@@ -165,7 +169,7 @@ def test_lines_that_alternate_too_fast_are_merged() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_a_sample_at_a_preemption_point_is_not_ambiguous() -> None:
-    """At a backward jump the thread was preempted, for another thread before: it was there."""
+    """A thread at a backward jump was preempted there, so its line is certain even if the sample is late."""
     compiled = compile("for x in y:\n    x\n", CELL, "exec")
     jump = next(one.offset for one in dis.get_instructions(compiled) if one.opname == "JUMP_BACKWARD")
     looping = Frame(compiled, jump, None, {})
@@ -178,7 +182,7 @@ def test_a_sample_at_a_preemption_point_is_not_ambiguous() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_preemption_points_of_a_real_thread() -> None:
-    """A thread that computes is always found at one, a thread that waits never."""
+    """A thread that computes is always sampled at a preemption point; a thread that waits never is."""
     over = [threading.Event()]
 
     def compute() -> None:
@@ -209,7 +213,7 @@ def test_preemption_points_of_a_real_thread() -> None:
 
 
 def test_a_gpu_that_flickers_has_no_activity() -> None:
-    """Where the GPU's state changes while samples wait for the GIL, there is no activity."""
+    """If the GPU's state changes while samples wait for the GIL, no activity is reported."""
     run = ProfiledRun()
     for number in range(60):
         run.sample(STEPPING, late=0.003, busy=number % 2)
@@ -220,7 +224,10 @@ def test_a_gpu_that_flickers_has_no_activity() -> None:
 
 
 def test_a_busy_machine_makes_nothing_ambiguous() -> None:
-    """A sample that is late while the thread did not run waited for the machine: its location is right."""
+    """If a sample is late while the thread used no CPU time, the machine was busy.
+
+    The sampled line is certain.
+    """
     run = ProfiledRun()
     run.profiler._thread_cpu = lambda: 0.0
     for _ in range(50):

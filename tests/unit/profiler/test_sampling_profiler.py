@@ -1,4 +1,4 @@
-"""Where a cell's time went: exact shares from samples with given times and stacks."""
+"""The line profile of a cell: exact shares from samples with given times and stacks."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from gpuwidget.sources import UtilizationWindow
 
 
 def real_profiler(streams: Any) -> SamplingProfiler:
-    """A profiler with its thread, for code that really runs."""
+    """Return a profiler that samples code that really runs."""
     return SamplingProfiler(CodeLocator(NAMES.__contains__, NAMES.get), lambda file, line: "", streams)
 
 
 def test_shares_and_activity_of_each_line() -> None:
-    """A line has its share of the time, and the part of it in which the GPU was busy."""
+    """Each line has its share of the time, and the percentage of that time in which the GPU was busy."""
     run = ProfiledRun()
     for number in range(100):
         run.sample(WAITING if number < 60 else STEPPING, busy=int(number < 6 or number >= 65))
@@ -49,7 +49,7 @@ def test_shares_and_activity_of_each_line() -> None:
 
 
 def test_the_call_and_the_users_frame() -> None:
-    """A line has the public name of its call, and the user's deepest frame below it."""
+    """Each line has the public name of its most frequent call, and the deepest user frame that it calls."""
     run = ProfiledRun()
     for top, times in ((WAITING, 60), (STEPPING, 40)):
         for _ in range(times):
@@ -64,7 +64,10 @@ def test_the_call_and_the_users_frame() -> None:
 
 
 def test_functions_of_other_cells() -> None:
-    """A function of another cell is In[2]'s; one that the cell defines is a line of the cell."""
+    """Time in a function of another cell has that cell's name.
+
+    Time in a function of this cell counts for the function's line.
+    """
     run = ProfiledRun()
     for number in range(40):
         own = stack(KERNEL, (CELL, "<module>", 9), (CELL, "epoch", 5))
@@ -78,7 +81,7 @@ def test_functions_of_other_cells() -> None:
 
 
 def test_a_sample_stands_for_the_time_since_the_previous_one() -> None:
-    """Shares are of time, not of the number of samples."""
+    """Each sample counts for the time since the previous one, so shares are shares of time."""
     run = ProfiledRun()
     for _ in range(20):
         run.sample(WAITING, 0.03)
@@ -87,7 +90,7 @@ def test_a_sample_stands_for_the_time_since_the_previous_one() -> None:
 
 
 def test_time_in_no_line_of_the_cell() -> None:
-    """It is an entry without a line and counts for no other line."""
+    """Time outside all lines of the cell is an entry without a line number and counts for no line."""
     run = ProfiledRun()
     for number in range(40):
         run.sample(stack(KERNEL) if number % 4 == 2 else PRINTING)
@@ -98,7 +101,7 @@ def test_time_in_no_line_of_the_cell() -> None:
 
 
 def test_time_before_and_after_the_cells_code_does_not_count() -> None:
-    """IPython compiling the cell, and the traceback at its end, are in no share."""
+    """IPython's compilation of the cell and the traceback after it count for no line."""
     run = ProfiledRun(before=[KERNEL])
     compiling = stack(KERNEL, ("/lib/site-packages/IPython/core/compilerop.py", "ast_parse", 4))
     traceback = stack(KERNEL, ("/home/me/tools/stack_data/core.py", "<module>", 15))
@@ -110,7 +113,7 @@ def test_time_before_and_after_the_cells_code_does_not_count() -> None:
 
 
 def test_a_cell_that_was_never_sampled() -> None:
-    """Without a sample in the cell's code there are no shares of anything else, but a reason."""
+    """If no sample is in the cell's code, the profile has no lines and a reason."""
     run = ProfiledRun(before=[KERNEL])
     for _ in range(300):
         run.sample(stack(KERNEL))
@@ -120,7 +123,7 @@ def test_a_cell_that_was_never_sampled() -> None:
 
 
 def test_the_call_outside_the_cell() -> None:
-    """The kernel's other work has the name of its function, not of the loop that runs everything."""
+    """Time in the kernel's other work has the name of its function, not of the kernel's main loop."""
     run = ProfiledRun(before=[KERNEL])
     showing = stack(KERNEL, ("/lib/site-packages/IPython/core/displayhook.py", "DisplayHook.show", 4))
     for top in (PRINTING, showing, stack(KERNEL), PRINTING):
@@ -133,7 +136,10 @@ def test_the_call_outside_the_cell() -> None:
 
 
 def test_failed_samples_count_for_no_line() -> None:
-    """The reason has the missing time; where it is long there are no lines."""
+    """If some samples fail, the reason has their share of the time.
+
+    If they are many, no lines are reported.
+    """
     for duration, told, percent in ((8.5, [(1, 100.0, 0.0)], "5.9 %"), (10.0, [], "20 %")):
         run = ProfiledRun()
         for _ in range(800):
@@ -144,7 +150,7 @@ def test_failed_samples_count_for_no_line() -> None:
 
 
 def test_a_failed_sample_does_not_end_the_profiler() -> None:
-    """After an exception in one sample the next ones are taken."""
+    """If one sample raises an exception, the profiler continues with the next sample."""
     source = "import time\nuntil = time.perf_counter() + 0.8\nwhile time.perf_counter() < until:\n    pass\n"
     failures = iter([RuntimeError("odd")])
 
@@ -165,7 +171,7 @@ def test_a_failed_sample_does_not_end_the_profiler() -> None:
 
 
 def test_awaited_objects_run_no_user_code() -> None:
-    """The attributes of an awaited object are never read."""
+    """The profiler finds the line of an await without reading any attribute of the awaited object."""
     asked: list[str] = []
     source = "await Odd()\nawait Odd()\n"
 
@@ -199,11 +205,14 @@ def test_awaited_objects_run_no_user_code() -> None:
     time = profiler.annotate(report(0.8)).time
     assert time is not None
     assert [one.line for one in sorted(time.lines, key=lambda one: one.line or 0)] == [1, 2]
-    assert asked in ([], ["send", "send"])  # CPython's own, of an iterator that is no generator
+    assert asked in (
+        [],
+        ["send", "send"],
+    )  # CPython itself reads 'send' of an iterator that is not a generator
 
 
 def test_a_watched_cell_within_a_cell() -> None:
-    """The lines are the watched cell's, not those of the cell that runs it."""
+    """If a cell runs a watched cell, the profile has the lines of the watched cell."""
     run = ProfiledRun()
     run.profiler.attach(stack(KERNEL, (OTHER_CELL, "<module>", 5)))
     for _ in range(30):
@@ -212,7 +221,7 @@ def test_a_watched_cell_within_a_cell() -> None:
 
 
 def test_without_streams_the_regression_gives_activities() -> None:
-    """Where the streams cannot be queried, windows with different mixtures give each line's activity."""
+    """If the streams cannot be queried, the regression over the driver's windows gives activities."""
     run = ProfiledRun(bits=None, reason="torch is not loaded")
     parts = [0.1, 0.9, 0.5, 0.2, 0.8, 0.0, 1.0, 0.3, 0.7, 0.4, 0.6, 1.0, 0.0]
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
@@ -228,7 +237,7 @@ def test_without_streams_the_regression_gives_activities() -> None:
 
 
 def test_windows_that_are_all_alike_give_no_activity() -> None:
-    """Loops shorter than a window have no activity: any would fit."""
+    """If all windows have the same mixture of lines, as in a fast loop, no activity is reported."""
     run = ProfiledRun(bits=None, reason="torch is not loaded")
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
     for _ in range(20):
@@ -243,7 +252,7 @@ def test_windows_that_are_all_alike_give_no_activity() -> None:
 
 
 def test_too_few_samples_give_no_lines() -> None:
-    """A run of a few samples has no lines, and a reason."""
+    """A run with fewer than twenty samples has no lines and a reason."""
     run = ProfiledRun()
     for _ in range(19):
         run.sample(STEPPING)
@@ -253,13 +262,13 @@ def test_too_few_samples_give_no_lines() -> None:
 
 
 def test_a_run_without_samples_has_no_time() -> None:
-    """Without a sample the report stays as it was."""
+    """Without any sample, the report is returned unchanged."""
     made = report()
     assert ProfiledRun().profiler.annotate(made) is made
 
 
 def test_snapshot() -> None:
-    """While the cell runs, a snapshot has the lines so far."""
+    """While the cell runs, a snapshot contains the lines sampled until then."""
     run = ProfiledRun()
     assert run.profiler.snapshot() is None
     for _ in range(30):
@@ -270,7 +279,10 @@ def test_snapshot() -> None:
 
 
 def test_cuda_that_is_initialized_halfway() -> None:
-    """A line has no activity if its streams were mostly not queried; the others have one."""
+    """A line has no activity if its streams were mostly not queried because CUDA was not initialized yet.
+
+    Other lines have one.
+    """
     run = ProfiledRun()
     for _ in range(40):
         run.sample(STEPPING, busy=None)
@@ -293,7 +305,7 @@ def test_the_report_has_the_documented_names(name: str) -> None:
 
 
 def test_a_real_thread_is_sampled_until_it_stops() -> None:
-    """The profiler of a real run finds its lines, and its thread ends with the run."""
+    """The profiler samples the lines of code that really runs, and its thread ends with the run."""
     source = "import time\nuntil = time.perf_counter() + 0.6\nwhile time.perf_counter() < until:\n    pass\n"
     profiler = real_profiler(FakeStreams(1))
     profiler.start()
@@ -303,7 +315,7 @@ def test_a_real_thread_is_sampled_until_it_stops() -> None:
     assert time is not None
     assert {one.line for one in time.lines} <= {3, 4}
     assert sum(one.share for one in time.lines) == pytest.approx(100.0)
-    # A machine that is busy with other things may leave too few looks to say it.
+    # A busy machine may leave too few samples for an activity.
     assert {one.gpu_busy for one in time.lines} <= {None, 100.0}
     assert "gpuwidget-profiler" not in {thread.name for thread in threading.enumerate()}
     profiler.abandon()
@@ -311,7 +323,7 @@ def test_a_real_thread_is_sampled_until_it_stops() -> None:
 
 
 class HurryingClock(FakeClock):
-    """Each reading is later than the next sample is due, so that nothing waits."""
+    """A clock whose every reading is later than the next due sample, so that nothing waits."""
 
     def monotonic(self) -> float:
         self.advance(0.1)
@@ -319,7 +331,7 @@ class HurryingClock(FakeClock):
 
 
 class SlowToOpen(FakeStreams):
-    """Opening the streams takes long, as it does while a cell in pure Python holds the GIL."""
+    """Streams that take 30 s to open, as they do while a cell in pure Python holds the GIL."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(0)
@@ -333,7 +345,7 @@ class SlowToOpen(FakeStreams):
 
 
 def test_opening_the_streams_does_not_delay_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After it the next sample is due anew: the cell did not delay it."""
+    """A sample is not late because opening the streams took long: the cell did not cause that."""
     clock = HurryingClock()
     streams = SlowToOpen(clock)
     names = CodeLocator(NAMES.__contains__, NAMES.get)
@@ -352,12 +364,12 @@ def test_opening_the_streams_does_not_delay_a_sample(monkeypatch: pytest.MonkeyP
     over.wait()
     profiler.abandon()
     assert max(late for late, _ in samples) < 1.0
-    # The time is counted all the same.
+    # That time is still counted.
     assert sum(seconds for _, seconds in samples) > 30.0 * (streams.opened - 1) > 0
 
 
 def test_an_await_counts_for_its_line() -> None:
-    """While the loop waits, the time counts for the awaiting line, with the call it awaits."""
+    """While the event loop waits, the time counts for the awaiting line and the awaited call."""
     source = "import asyncio\nawait asyncio.sleep(0.6)\n"
     profiler = real_profiler(FakeStreams(0))
     body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -1,4 +1,4 @@
-"""The sampling rate follows what samples cost."""
+"""The sampling rate depends on the cost of samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOMEWHERE = LocationCounts(CodeLocation(1, 0, 0, 0, 0), 1)
 
 
 def counts_of(*, ran: float | None, bits: int | None, late: float = 0.0) -> SampleCounts:
-    """Return ten seconds of samples of a thread that ran for ``ran`` of each 10 ms, with these busy bits."""
+    """Return ten seconds of samples of a thread that ran for ``ran`` of each 0.01 s, with these busy bits."""
     counts = SampleCounts(0.005)
     for number in range(1000):
         counts.add(StackSample(number / 100, late, 0.01, ran), SOMEWHERE, bits)
@@ -26,21 +26,21 @@ def period(counts: SampleCounts, *, elapsed: float = 10.0, queries: bool = True,
 @pytest.mark.parametrize(
     ("ran", "bits", "expected"),
     [
-        (0.01, 0, 0.03),  # launches kernels that end before the next
+        (0.01, 0, 0.03),  # the GPU is idle while the thread launches kernels
         (0.002, 0, 0.006),
-        (None, 0, 0.03),  # whether it waits is unknown
+        (None, 0, 0.03),  # it is unknown whether the thread waits
         (0.01, None, 0.03),
         (0.01, 1, 0.005),  # the GPU has queued work
-        (0.0, 0, 0.005),  # it waits
+        (0.0, 0, 0.005),  # the thread waits
     ],
 )
 def test_a_thread_that_the_gpu_waits_for(ran: float | None, bits: int | None, expected: float) -> None:
-    """Where lost time makes the run longer, samples take at most eight thousandths of it."""
+    """If the GPU waits for the thread, sampling delays the run, so it takes at most 0.8 % of the time."""
     assert period(counts_of(ran=ran, bits=bits)) == pytest.approx(expected, rel=0.005)
 
 
 def test_a_gpu_that_is_busy_now_and_then_waits_too() -> None:
-    """Kernels that are queued one at a time are not queued work."""
+    """If the GPU is idle in a third of the samples, it counts as a GPU that waits for the thread."""
     counts = SampleCounts(0.005)
     for number in range(1000):
         counts.add(StackSample(number / 100, 0.0, 0.01, 0.01), SOMEWHERE, number % 3 and 1)
@@ -48,13 +48,13 @@ def test_a_gpu_that_is_busy_now_and_then_waits_too() -> None:
 
 
 def test_code_that_holds_the_gil() -> None:
-    """Where samples wait for the GIL, they take half a percent of the time at most."""
+    """If samples wait for the GIL, sampling is limited to half a percent of the time."""
     for bits in (0, 1):
         assert period(counts_of(ran=0.01, bits=bits, late=0.005)) == pytest.approx(0.028)
 
 
 def test_the_beginning_is_sampled_at_the_full_rate() -> None:
-    """A short cell has as many samples as possible; without a GPU a quarter of them."""
+    """The beginning of a run is sampled at the full rate, or at a quarter of it without stream queries."""
     exposed, holding = counts_of(ran=0.01, bits=0), counts_of(ran=0.01, bits=0, late=0.005)
     assert period(exposed, elapsed=0.24) == 0.005
     assert period(exposed, elapsed=0.25) == pytest.approx(0.03)
@@ -65,7 +65,7 @@ def test_the_beginning_is_sampled_at_the_full_rate() -> None:
 
 
 def test_other_budgets() -> None:
-    """Two percent of a core, ten thousand samples per run, and at least twenty samples per second."""
+    """Sampling takes at most 2 % of a core and 10,000 samples per run, but at least 20 per second."""
     busy = counts_of(ran=0.01, bits=1)
     assert period(busy, cpu=2e-4) == pytest.approx(0.01)
     assert period(busy, elapsed=200.0) == pytest.approx(0.02)

@@ -1,4 +1,4 @@
-"""When torch's allocation history is recorded, and what a run gets from it."""
+"""The recording of torch's allocation history, and the part of it that each run gets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALLOCATOR = STANDIN.parents[1] / "standin_allocator.py"
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the stand-in torch with an allocator. CUDA is not initialized."""
+    """Return the stand-in torch with an allocator and without CUDA initialized."""
     made = make_torch()
     spec = importlib.util.spec_from_file_location("standin_allocator", ALLOCATOR)
     assert spec is not None
@@ -31,7 +31,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def sizes(recorded: RecordedHistory | str) -> list[int]:
-    """Return the bytes of each allocation of a run on the first device."""
+    """Return the size in bytes of each allocation during a run on the first device."""
     assert isinstance(recorded, RecordedHistory)
     since, trace = recorded.since_us or 0.0, recorded.snapshot["device_traces"][0]
     return [entry["size"] for entry in trace if entry["action"] == "alloc" and entry["time_us"] >= since]
@@ -46,7 +46,7 @@ def end(history: AllocationHistory, scope: HistoryScope) -> RecordedHistory | st
 
 
 def test_recorded_while_a_run_wants_it(torch: Any) -> None:
-    """With CUDA initialized, a run starts a recording of Python frames with limited length, and stops it."""
+    """If CUDA is initialized, a run starts a recording with Python frames, and stops it at its end."""
     torch.cuda.init()
     before = torch.allocate(100)
     history = AllocationHistory()
@@ -64,7 +64,7 @@ def test_recorded_while_a_run_wants_it(torch: Any) -> None:
 
 @pytest.mark.parametrize("during", ["counting", "switching it on"])
 def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
-    """An interrupt never leaves a recording on, and the next run records again."""
+    """An interrupt while a recording starts does not leave it on, and the next run records again."""
     torch.cuda.init()
     switch = torch._C._cuda_record_memory_history
 
@@ -92,7 +92,7 @@ def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_nothing_is_recorded_before_cuda_is_up(torch: Any) -> None:
-    """A run does not initialize CUDA. Once the user's code does, all of its allocations are recorded."""
+    """A run does not initialize CUDA. Once user code does, the run records all allocations."""
     history = AllocationHistory()
     scope = history.open()
     assert (torch.cuda.is_initialized(), torch.allocator.calls) == (False, [])
@@ -115,7 +115,7 @@ def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
 
 
 def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch that is imported during the run is found, also where CUDA is initialized already."""
+    """If torch is imported during a run, its allocations are recorded once gpuwidget finds it."""
     history = AllocationHistory()
     monkeypatch.delitem(sys.modules, "torch")
     scope = history.open()
@@ -136,7 +136,7 @@ def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.Mon
 
 
 def test_runs_within_runs_share_it(torch: Any) -> None:
-    """A nested run gets its part of the history. The recording stops with the last run."""
+    """Nested runs share one recording, each gets its part, and the recording stops with the last run."""
     torch.cuda.init()
     history = AllocationHistory()
     outer = history.open()
@@ -153,7 +153,7 @@ def test_runs_within_runs_share_it(torch: Any) -> None:
 
 
 def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
-    """A recording that is on is used, never switched, and goes on after the run, with a note."""
+    """If the user's recording is on, the run uses it without switching it, and has a note about it."""
     torch.cuda.init()
     torch.cuda.memory._record_memory_history("all")
     early = torch.allocate(100)
@@ -172,7 +172,7 @@ def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
 
 
 def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
-    """A recording that the user's code starts belongs to the user and goes on after the run."""
+    """If user code starts a recording during a run, it stays on after the run, and the run has a note."""
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()
@@ -189,7 +189,7 @@ def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
 
 
 def test_the_run_ends_the_recording(torch: Any) -> None:
-    """If the user's code stops the recording, there is no history, with that reason."""
+    """If user code stops the recording during a run, there is no history, and the reason is reported."""
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()
@@ -199,7 +199,7 @@ def test_the_run_ends_the_recording(torch: Any) -> None:
 
 
 def test_blocks_that_an_earlier_run_recorded(torch: Any) -> None:
-    """Blocks that an earlier run's recording left are told from those of this run."""
+    """The history lists the blocks that an earlier recording left, so that they don't count for this run."""
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()
@@ -211,7 +211,7 @@ def test_blocks_that_an_earlier_run_recorded(torch: Any) -> None:
 
 
 def test_a_torch_that_does_not_tell(torch: Any) -> None:
-    """If torch does not report whether a recording is on, none is started."""
+    """If torch does not report whether a recording is on, gpuwidget starts none."""
     torch.cuda.init()
     del torch._C._cuda_isHistoryEnabled
     history = AllocationHistory()
@@ -221,7 +221,7 @@ def test_a_torch_that_does_not_tell(torch: Any) -> None:
 
 
 def test_a_recording_that_fails(torch: Any) -> None:
-    """An error in torch's record function does not reach the user."""
+    """If torch fails to start a recording, the user sees no exception, and nothing is recorded."""
 
     def refuse(*args: object, **options: object) -> None:
         raise RuntimeError("cudaMallocAsync does not yet support recordHistory")
@@ -234,7 +234,7 @@ def test_a_recording_that_fails(torch: Any) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_records_nothing(torch: Any) -> None:
-    """A forked child has no runs and makes no call to torch. The parent's recording goes on."""
+    """A forked child has no runs and makes no call to torch; the parent's recording continues."""
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()

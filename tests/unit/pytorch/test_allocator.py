@@ -1,4 +1,4 @@
-"""torch's blocks and the releasable part of its cache, from snapshots in torch's format."""
+"""torch's blocks and the returnable part of its cache, from snapshots in torch's format."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def memory(blocks: DeviceBlocks) -> DeviceMemory:
 
 
 def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
-    """Return MiB that are releasable, wait for a stream, are in private pools, and are fragmented."""
+    """Return MiB of cache: returnable, in use by another stream, in private pools, and fragmented."""
     found = memory(device_blocks(1, segments))
     assert found.returnable + found.pending_free + found.private_pools + found.fragmented == found.cached
     return (
@@ -66,7 +66,7 @@ def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
 
 
 def test_blocks_and_their_sums() -> None:
-    """Each allocated block is listed with its address, whether torch gives it or not."""
+    """Each allocated block has its address, even if torch's snapshot omits the addresses of blocks."""
     half_used = segment(0x1000, used(512), free(1024))
     grown = segment(0xC000, free(8192), block(512, "active_allocated", address=0xE000), is_expandable=True)
     found = device_blocks(1, [grown, half_used])
@@ -75,14 +75,14 @@ def test_blocks_and_their_sums() -> None:
 
 
 def test_whole_segments_go_back() -> None:
-    """A segment is releasable if nothing in it is in use. Free parts of other segments are fragmented."""
+    """A segment without a block in use is returnable; free blocks in other segments are fragmented."""
     assert sums(segment(0, used(1 * MIB), free(19 * MIB))) == (0, 0, 0, 19)
     assert sums(segment(0, free(20 * MIB))) == (20, 0, 0, 0)
     assert sums(segment(0, free(8 * MIB), free(12 * MIB))) == (20, 0, 0, 0)
 
 
 def test_of_expandable_segments_whole_pages_go_back() -> None:
-    """Whole pages are releasable: 20 MiB, or 2 MiB for small tensors. Gaps of 4 MiB give nothing."""
+    """In expandable segments, whole free pages are returnable: 20 MiB each, or 2 MiB for small tensors."""
     gaps = chain(*repeat((used(4 * MIB), free(4 * MIB)), 500))
     assert sums(segment(0, *gaps, is_expandable=True, segment_type="large")) == (0, 0, 0, 2000)
     row = (used(4 * MIB), free(30 * MIB), free(20 * MIB), used(6 * MIB), free(20 * MIB))
@@ -92,7 +92,7 @@ def test_of_expandable_segments_whole_pages_go_back() -> None:
 
 
 def test_what_another_stream_still_uses() -> None:
-    """A block in use by another stream is releasable later if its segment is free then."""
+    """A segment whose only used blocks are in use by another stream is returnable later."""
     assert sums(segment(0, pending(8 * MIB), free(12 * MIB))) == (0, 20, 0, 0)
     assert sums(segment(0, pending(8 * MIB), used(12 * MIB))) == (0, 0, 0, 8)
     row = (free(20 * MIB), pending(30 * MIB), used(10 * MIB))
@@ -100,14 +100,14 @@ def test_what_another_stream_still_uses() -> None:
 
 
 def test_private_pools_are_told_apart() -> None:
-    """Free memory in a CUDA graph's pool does not count as fragmented."""
+    """Free memory in the private pool of a CUDA graph does not count as fragmented."""
     pool = {"segment_pool_id": (0, 1)}
     whole, part = segment(0, free(20 * MIB), **pool), segment(0, used(8 * MIB), free(12 * MIB), **pool)
     assert sums(whole, part) == (0, 0, 32, 0)
 
 
 def test_how_the_cache_is_told() -> None:
-    """The view names each part of the cache that is not empty."""
+    """The memory view describes each part of the cache that is not empty."""
     device = memory(
         device_blocks(
             1,
@@ -137,20 +137,20 @@ def test_how_the_cache_is_told() -> None:
 
 
 def test_addresses_within_blocks() -> None:
-    """An address belongs to the block that contains it, not to the block before a gap."""
+    """An address belongs to a block only if it lies within that block."""
     found = device_blocks(0, [segment(1000, used(512), free(512))])
     assert [found.find(address) for address in (999, 1000, 1511, 1512)] == [None, 0, 0, None]
 
 
 def test_without_cuda_there_is_nothing() -> None:
-    """With torch on the CPU there are no blocks, and a reason."""
+    """If CUDA is not initialized, there are no blocks, and a reason is given."""
     pytest.importorskip("torch")
     assert (allocator.snapshot(), allocator.allocation_counts()) == ({}, {})
     assert cuda_state.no_counters_reason() == "CUDA is not initialised in this process"
 
 
 def test_snapshots_leave_the_history_out(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Snapshots leave out the user's allocation history, which makes them slow, where torch supports that."""
+    """If torch supports it, snapshots exclude the user's allocation history, which would make them slow."""
     torch = pytest.importorskip("torch")
     x = gpu.empty(MIB)
     asked: list[bool] = []

@@ -1,4 +1,4 @@
-"""The state of torch's devices, and sharing its peak counters among runs."""
+"""The state of torch's devices, and the sharing of its peak counters among runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 
 
 def test_without_torch_there_is_nothing_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch is never imported: a process without it has no device."""
+    """If torch is not imported, there are no devices and counters, and gpuwidget does not import it."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert cuda_state.devices() == ()
     assert cuda_state.counters() == {}
@@ -30,14 +30,14 @@ def test_without_torch_there_is_nothing_and_a_reason(monkeypatch: pytest.MonkeyP
 
 
 def test_a_half_imported_torch_is_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the user's import of torch runs, the partial module is not used."""
+    """While the user's import of torch is in progress, the partially imported module is not used."""
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
     assert cuda_state.versions().torch is None
     assert cuda_state.devices_with_context() == ()
 
 
 def test_cuda_that_is_not_up_is_not_brought_up(torch: FakeTorch) -> None:
-    """Before the user's code initializes CUDA, no CUDA call is made."""
+    """Before user code initializes CUDA, no CUDA call is made."""
     torch.up = False
     torch.cuda.memory_stats_as_nested_dict = None
     assert cuda_state.counters() == {}
@@ -47,14 +47,14 @@ def test_cuda_that_is_not_up_is_not_brought_up(torch: FakeTorch) -> None:
 
 
 def test_versions(torch: FakeTorch) -> None:
-    """The versions have the format in which they are published."""
+    """The versions of torch, CUDA and cuDNN are written as they are published."""
     versions = cuda_state.versions()
     assert (versions.torch, versions.cuda, versions.cudnn) == ("2.13.0", "13.0", "9.7.1")
     assert versions.default_device == "cuda:0"
 
 
 def test_devices_are_joined_by_uuid(torch: FakeTorch) -> None:
-    """UUIDs are compared without NVML's prefix. Indices are never compared."""
+    """torch devices are matched to GPUs by UUID, without NVML's prefix, never by index."""
     assert cuda_state.devices() == (TorchDevice(0, "uuid-0"),)
     assert cuda_state.same_gpu("GPU-uuid-0", "uuid-0")
     assert not cuda_state.same_gpu("GPU-uuid-1", "uuid-0")
@@ -62,7 +62,7 @@ def test_devices_are_joined_by_uuid(torch: FakeTorch) -> None:
 
 
 def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device without a context is not synchronized, which would open one."""
+    """A device without a context is not synchronized, because that would open one."""
     fake = FakeTorch(devices=3)
     fake.contexts = {0, 2}
     monkeypatch.setitem(sys.modules, "torch", fake)
@@ -71,14 +71,14 @@ def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_graph_capture_is_not_spoiled(torch: FakeTorch) -> None:
-    """Nothing synchronizes while a CUDA graph is captured."""
+    """While a CUDA graph is captured, no device is synchronized."""
     assert cuda_state.can_synchronize()
     torch.cuda.is_current_stream_capturing = lambda: True
     assert not cuda_state.can_synchronize()
 
 
 def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
-    """A peak of 4 GiB that lasted less than a millisecond is reported, without a reset."""
+    """The peak includes 4 GiB that were allocated and freed between two readings, without a reset."""
     tracker = PeakTracker()
     scope = tracker.open()
     torch.allocate(4 * GIB)
@@ -96,7 +96,10 @@ def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
 
 
 def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> None:
-    """The counter is reset only if an older peak is higher, and the scope records that."""
+    """The peak counter is reset only if an older, higher peak would hide the run's own.
+
+    The scope records the reset.
+    """
     torch.allocate(9 * GIB)
     torch.allocate(-9 * GIB)
     tracker = PeakTracker()
@@ -108,7 +111,7 @@ def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> No
 
 
 def test_nested_runs_share_one_ledger(torch: FakeTorch) -> None:
-    """A reset for an inner run does not change the outer run's peak."""
+    """A reset of the peak counter for an inner run does not change the outer run's peak."""
     tracker = PeakTracker()
     outer = tracker.open()
     torch.allocate(5 * GIB)
@@ -121,7 +124,7 @@ def test_nested_runs_share_one_ledger(torch: FakeTorch) -> None:
 
 
 def test_a_reset_by_the_users_code_loses_nothing(torch: FakeTorch) -> None:
-    """The peak before a reset by the user's code is kept, and the reset is counted."""
+    """If user code resets the peak counter, the earlier peak still counts, and the reset is recorded."""
     tracker = PeakTracker()
     scope = tracker.open()
     torch.allocate(4 * GIB)
@@ -134,7 +137,7 @@ def test_a_reset_by_the_users_code_loses_nothing(torch: FakeTorch) -> None:
 
 
 def test_a_child_of_a_fork_has_no_run(torch: FakeTorch) -> None:
-    """A forked child has neither the parent's scopes and lock nor its patches."""
+    """A forked child has neither the parent's scopes, nor its held lock, nor its patches of torch."""
     before = torch._C._cuda_resetPeakMemoryStats
     tracker = PeakTracker()
     tracker.open()
@@ -146,7 +149,7 @@ def test_a_child_of_a_fork_has_no_run(torch: FakeTorch) -> None:
 
 
 def test_torch_is_left_as_it_was(torch: FakeTorch) -> None:
-    """After the last run torch has no patches."""
+    """After the last run, torch's functions are no longer patched."""
     before = torch._C._cuda_resetPeakMemoryStats
     tracker = PeakTracker()
     first, second = tracker.open(), tracker.open()
@@ -158,7 +161,7 @@ def test_torch_is_left_as_it_was(torch: FakeTorch) -> None:
 
 
 def test_torch_imported_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that began before the import of torch has no start values, and notices later resets."""
+    """If torch is imported during a run, the run has no counters from its start, but has the peak."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     tracker = PeakTracker()
     scope = tracker.open()
@@ -172,7 +175,7 @@ def test_torch_imported_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_partial_counters_are_not_shown(torch: FakeTorch) -> None:
-    """The partial counters of cudaMallocAsync are unknown, with the reason."""
+    """The counters of cudaMallocAsync are partial, so they count as unknown, with the reason."""
     torch.backend = "cudaMallocAsync"
     assert cuda_state.counters() == {}
     assert cuda_state.no_counters_reason() == "torch runs on cudaMallocAsync, whose counters are partial"

@@ -1,4 +1,4 @@
-"""The device switch: what a choice changes, when, on which thread, and what it leaves unchanged."""
+"""The device switch: what a choice changes, when, on which thread, and what stays unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def switch() -> DeviceSwitch:
-    """Return the switch of a notebook whose cells run on this thread."""
+    """Return the device switch of a notebook whose cells run on this thread."""
     made = DeviceSwitch()
     made.attach(threading.get_ident())
     return made
@@ -47,7 +47,7 @@ def in_a_thread(work: Callable[[], Any]) -> Any:
 
 
 def test_a_choice_holds_from_the_next_cell(torch: Any, switch: DeviceSwitch) -> None:
-    """A choice made while a cell runs is pending, changes nothing in that cell and applies to the next."""
+    """A device that is chosen while a cell runs is pending: it applies to the next cell, not to this one."""
     switch.before_cell()
     switch.choose("cuda:1")
     assert switch.state == DeviceState("cuda:1", True, True, "cpu", None)
@@ -58,7 +58,7 @@ def test_a_choice_holds_from_the_next_cell(torch: Any, switch: DeviceSwitch) -> 
 
 
 def test_new_tensors_cuda_and_the_current_device_follow(torch: Any, switch: DeviceSwitch) -> None:
-    """After cuda:1 was chosen, new tensors, "cuda" without an index and .cuda() use it."""
+    """After cuda:1 is chosen, new tensors, "cuda" without an index, and .cuda() use cuda:1."""
     torch.cuda.init()
     switch.choose("cuda:1")
 
@@ -70,7 +70,7 @@ def test_new_tensors_cuda_and_the_current_device_follow(torch: Any, switch: Devi
 
 
 def test_choosing_opens_no_context(torch: Any, switch: DeviceSwitch) -> None:
-    """A choice alone never initializes CUDA, and the note says what it waits for."""
+    """Choosing a device does not initialize CUDA, and a note says that the choice waits for CUDA."""
     switch.choose("cuda:1")
     for _ in range(3):
         cell(switch)
@@ -79,7 +79,7 @@ def test_choosing_opens_no_context(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch: DeviceSwitch) -> None:
-    """In the cell that initializes CUDA, the chosen device is current from the first call on."""
+    """In the cell that initializes CUDA, the chosen device is current from the first CUDA call."""
     switch.choose("cuda:1", new_tensors=False)
     assert str(cell(switch, lambda: torch.empty(3, device="cuda").device)) == "cuda:1"
     assert torch.events == ["context on 1"]
@@ -93,7 +93,10 @@ def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch
 def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
     torch: Any, switch: DeviceSwitch
 ) -> None:
-    """Other threads of the user keep torch's current device. The cells' thread has the chosen one."""
+    """If another thread initializes CUDA, that thread keeps torch's current device.
+
+    The next cell has the chosen device.
+    """
     switch.choose("cuda:1")
     current = cell(switch, lambda: in_a_thread(torch.cuda.current_device))
     assert (current, torch.events) == (0, [])
@@ -101,7 +104,10 @@ def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
 
 
 def test_light_mode_moves_the_current_device_only(torch: Any, switch: DeviceSwitch) -> None:
-    """Without new tensors, torch's calls are not slowed down."""
+    """Light mode changes only the current CUDA device.
+
+    It does not set torch's default device, which would slow torch's calls.
+    """
     torch.cuda.init()
     switch.choose("cuda:1", new_tensors=False)
     assert str(cell(switch, lambda: torch.empty(1).device)) == "cpu"
@@ -120,7 +126,7 @@ def test_from_full_to_light_takes_the_default_back(torch: Any, switch: DeviceSwi
 
 
 def test_none_restores_what_was_before(torch: Any, switch: DeviceSwitch) -> None:
-    """After any number of choices, 'none' restores what the user's code had set."""
+    """However many devices were chosen, 'none' restores the devices that user code had set."""
     torch.set_default_device("meta")
     torch.cuda.set_device(1)
     for device in ("cuda:0", "cpu", "cuda:1", "cuda:0"):
@@ -133,7 +139,7 @@ def test_none_restores_what_was_before(torch: Any, switch: DeviceSwitch) -> None
 
 
 def test_what_the_users_code_has_set_since_is_left(torch: Any, switch: DeviceSwitch) -> None:
-    """A device that the user's code sets is shown and stays, in later cells and after 'none'."""
+    """If user code sets a device after a choice, its device stays, in later cells and after 'none'."""
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -147,7 +153,7 @@ def test_what_the_users_code_has_set_since_is_left(torch: Any, switch: DeviceSwi
 
 
 def test_a_users_own_equal_setting_is_theirs(torch: Any, switch: DeviceSwitch) -> None:
-    """If the user's code sets the chosen device itself, 'none' leaves it."""
+    """If user code itself sets the device that is chosen, 'none' leaves it set."""
     switch.choose("cpu")
     cell(switch)
     cell(switch, lambda: torch.set_default_device("cpu"))
@@ -158,7 +164,7 @@ def test_a_users_own_equal_setting_is_theirs(torch: Any, switch: DeviceSwitch) -
 
 
 def test_a_users_own_current_device_is_left(torch: Any, switch: DeviceSwitch) -> None:
-    """torch.cuda.set_device in a cell overrides the earlier choice."""
+    """If a cell calls torch.cuda.set_device, its device overrides the earlier choice."""
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -171,7 +177,7 @@ def test_a_users_own_current_device_is_left(torch: Any, switch: DeviceSwitch) ->
 
 
 def test_a_choice_before_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch) -> None:
-    """The choice is stored without an import of torch, and applies after the cell that imports torch."""
+    """A choice before the import of torch is stored, and applies after the cell that imports torch."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     switch.choose("cuda:1")
     cell(switch)
@@ -187,7 +193,7 @@ def test_a_choice_before_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, sw
 def test_a_torch_that_turns_out_to_have_no_cuda(
     monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch
 ) -> None:
-    """An impossible choice made before the import is dropped, with the reason."""
+    """If the imported torch turns out to lack the chosen device, the choice is dropped with the reason."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     switch.choose("cuda:1")
     monkeypatch.setenv("TORCH_STANDIN_GPUS", "0")
@@ -204,7 +210,7 @@ def test_a_torch_that_turns_out_to_have_no_cuda(
 
 
 def test_a_device_that_cuda_refuses_is_said(torch: Any, switch: DeviceSwitch) -> None:
-    """CUDA's error is shown in one line, and no cell fails because of it."""
+    """If CUDA refuses the chosen device, a note has the error in one line, and no cell fails."""
     switch.choose("cuda:7", new_tensors=False)
     cell(switch, torch.cuda.init)
     cell(switch)
@@ -213,7 +219,10 @@ def test_a_device_that_cuda_refuses_is_said(torch: Any, switch: DeviceSwitch) ->
 
 
 def test_within_the_users_own_scope_nothing_is_touched(torch: Any, switch: DeviceSwitch) -> None:
-    """A `with torch.device` that spans cells is left alone. The choice applies when it has ended."""
+    """Inside a user's `with torch.device` that spans cells nothing changes.
+
+    The choice applies after it ends.
+    """
     scope = torch.device("meta")
     cell(switch, scope.__enter__)
     switch.choose("cuda:1")
@@ -226,7 +235,7 @@ def test_within_the_users_own_scope_nothing_is_touched(torch: Any, switch: Devic
 
 
 def test_other_threads_apply_nothing(torch: Any, switch: DeviceSwitch) -> None:
-    """A cell of a subshell on another thread neither applies a choice nor updates the present device."""
+    """A cell in a subshell on another thread neither applies a choice nor updates the present device."""
     switch.choose("cuda:1")
     assert str(in_a_thread(lambda: cell(switch, torch.get_default_device))) == "cpu"
     assert switch.state.pending
@@ -234,7 +243,7 @@ def test_other_threads_apply_nothing(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_one_cells_device(torch: Any, switch: DeviceSwitch) -> None:
-    """The device applies to that cell only, on top of the choice. Everything is restored afterwards."""
+    """``use_device`` sets the device for one cell on top of the choice; afterwards everything is restored."""
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -249,7 +258,7 @@ def test_one_cells_device(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwitch) -> None:
-    """A choice made within such a cell applies to the next cell, not to a cell within the cell."""
+    """A choice that is made in a cell with --device applies to the next cell, not to the rest of this one."""
     leave = switch.use_device("cuda:0")
     switch.choose("cuda:1")
     assert str(cell(switch, torch.get_default_device)) == "cuda:0"
@@ -258,7 +267,7 @@ def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwit
 
 
 def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceSwitch) -> None:
-    """If the cell initializes CUDA, its device is current, and the earlier one afterwards."""
+    """If a cell with --device initializes CUDA, its device is current, and afterwards the default one."""
     leave = switch.use_device("cuda:1")
     assert str(torch.empty(1, device="cuda").device) == "cuda:1"
     leave()
@@ -267,7 +276,7 @@ def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceS
 
 
 def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch) -> None:
-    """What the cell's code has set stays, with a note."""
+    """If a cell with --device sets the default device itself, its setting stays, with a note."""
     leave = switch.use_device("cuda:1")
     torch.set_default_device("meta")
     assert leave() == "Your code has set torch's default device to meta since, and it is left so."
@@ -275,7 +284,7 @@ def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch
 
 
 def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSwitch) -> None:
-    """What such a cell's code has set stays after 'none', also where a device was chosen."""
+    """The default device that a cell with --device sets stays after 'none', despite an earlier choice."""
     switch.choose("cuda:1")
     cell(switch)
     leave = switch.use_device("cuda:0")
@@ -289,7 +298,7 @@ def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSw
 
 
 def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) -> None:
-    """A subshell's cell with --device neither delays a choice nor prevents unloading."""
+    """A subshell's cell with --device does not delay a choice and does not prevent unloading."""
     torch.cuda.init()
     begun, over = threading.Event(), threading.Event()
     seen: list[str] = []
@@ -317,7 +326,10 @@ def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) ->
 def test_one_cells_device_after_cuda_has_failed(
     torch: Any, switch: DeviceSwitch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If CUDA calls fail from then on, the note says so, and new tensors are restored."""
+    """If CUDA calls fail after a cell with --device, a note says so.
+
+    The default device of new tensors is still restored.
+    """
     torch.cuda.init()
     leave = switch.use_device("cuda:1")
 
@@ -339,14 +351,14 @@ def test_one_cells_device_after_cuda_has_failed(
 def test_one_cells_device_that_cuda_refuses(
     torch: Any, switch: DeviceSwitch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The user is warned if the cell's device is impossible."""
+    """If the device of --device does not exist, a warning says so."""
     torch.cuda.init()
     switch.use_device("cuda:7")()
     assert "cuda:7 can't be the current CUDA device" in caplog.text
 
 
 def test_a_forked_child_waits_for_nobody(torch: Any, switch: DeviceSwitch) -> None:
-    """In a forked child no lock is held, and a choice applies at once and can be undone."""
+    """In a forked child, no lock is held, and a choice applies immediately and can be undone."""
     switch.choose("cuda:1")
     cell(switch)
     held = threading.Thread(target=switch._lock.acquire)
@@ -360,14 +372,14 @@ def test_a_forked_child_waits_for_nobody(torch: Any, switch: DeviceSwitch) -> No
 
 
 def test_one_cells_device_without_torch(monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch) -> None:
-    """Without torch, --device is an error."""
+    """If torch is not imported, --device is an error."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     with pytest.raises(OptionError, match="torch is not imported yet"):
         switch.use_device("cuda:1")
 
 
 def test_without_cells_it_holds_at_once(torch: Any) -> None:
-    """In a script a choice applies at once."""
+    """In a script, which has no cells, a choice applies immediately."""
     switch = DeviceSwitch()
     switch.choose("cuda:1")
     assert str(torch.get_default_device()) == "cuda:1"
@@ -376,7 +388,7 @@ def test_without_cells_it_holds_at_once(torch: Any) -> None:
 
 
 def test_unloading_gives_everything_back(torch: Any, switch: DeviceSwitch) -> None:
-    """After %unload_ext torch is as before, and nothing is chosen."""
+    """After %unload_ext, torch's devices are as before gpuwidget was loaded, and no device is chosen."""
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -386,7 +398,7 @@ def test_unloading_gives_everything_back(torch: Any, switch: DeviceSwitch) -> No
 
 
 def test_views_hear_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
-    """Subscribers receive each state once: a choice, its application and changes by the user's code."""
+    """Subscribers receive each new state once: after a choice, its application, and changes by user code."""
     heard: list[tuple[str | None, bool, str | None]] = []
     switch.subscribe(lambda state: heard.append((state.chosen, state.pending, state.present)))
     switch.subscribe(lambda state: 1 / 0)  # type: ignore[arg-type]
@@ -398,7 +410,7 @@ def test_views_hear_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_names_of_devices() -> None:
-    """Only cuda:N with a plain number is a CUDA device."""
+    """Only 'cuda:N' with a plain decimal number is a CUDA device."""
     assert [cuda_index(name) for name in ("cuda:0", "cuda:1", "cuda:12")] == [0, 1, 12]
     for name in ("cuda", "cpu", "cuda:x", "cuda:01", "cuda:\N{SUPERSCRIPT TWO}", "cuda:1\n", "", None):
         assert cuda_index(name) is None

@@ -1,4 +1,4 @@
-"""Patch functions of ``torch._C`` and call back when torch initializes CUDA."""
+"""Patching functions of ``torch._C``, and the callback when torch initializes CUDA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
 
 
 def test_other_patches_stay() -> None:
-    """A patched function is restored, except where other code has replaced it since."""
+    """A patched function is restored, unless other code has replaced it after the patch."""
     torch = make_torch()
     torch._C.one, torch._C.other, replacement = len, sum, max
     called: list[Any] = []
@@ -37,7 +37,7 @@ def test_other_patches_stay() -> None:
 
 
 def test_the_callback_runs_once() -> None:
-    """The callback runs once however often it is registered, and not where CUDA is initialized already."""
+    """The callback runs once however often it is registered, and never if CUDA is initialized already."""
     torch = make_torch()
     called: list[Any] = []
     on_cuda_init = OnCudaInit(called.append)
@@ -55,7 +55,7 @@ def test_the_callback_runs_once() -> None:
 
 
 def test_a_forked_child_registers_its_own_callback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child forked before CUDA was initialized gets a callback once it registers one, and only then."""
+    """A child that is forked before CUDA is initialized gets a callback only if it registers one itself."""
     torch = make_torch()
     called: list[Any] = []
     on_cuda_init = OnCudaInit(called.append)
@@ -64,4 +64,4 @@ def test_a_forked_child_registers_its_own_callback(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "getpid", lambda: child)
     on_cuda_init.register(torch)
     torch.cuda.init()
-    assert called == [torch]  # by the child's callback; the inherited one does nothing
+    assert called == [torch]  # by the child's callback; the inherited callback does nothing

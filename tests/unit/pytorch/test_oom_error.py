@@ -20,7 +20,7 @@ def oom(message: str = "CUDA out of memory. Tried to allocate 1.00 GiB.") -> Any
 
 
 def test_the_allocators_state(small_gpu: LimitedGpu) -> None:
-    """The counters are exact, and every block is listed in its segment."""
+    """The allocator state has exact counters and lists every block in its segment."""
     kept = [small_gpu.empty(MIB // 4), small_gpu.empty(10)]
     state = oom_error.allocator_state(0)
     assert state == AllocatorState(
@@ -45,24 +45,24 @@ def test_the_allocators_state(small_gpu: LimitedGpu) -> None:
 
 
 def test_a_limit_is_known(small_gpu: LimitedGpu) -> None:
-    """The process limit is exact where torch reports it."""
+    """If torch reports the process limit, the allocator state has it exactly."""
     small_gpu.limit = 16 * MIB
     assert oom_error.allocator_state(0).limit == 16 * MIB
 
 
 def test_a_device_without_a_context(small_gpu: LimitedGpu) -> None:
-    """A device without a context of this process is not queried, which would open one."""
+    """A device without a context of this process is not queried, because that would open one."""
     assert oom_error.allocator_state(1) == AllocatorState(None, None, None, None, None, None, (), False)
 
 
 def test_without_cuda() -> None:
-    """With torch and without CUDA there is no state, and nothing fails."""
+    """If CUDA is not initialized, every value of the allocator state is None, and nothing fails."""
     assert oom_error.allocated() == {}
     assert oom_error.allocator_state(0) == AllocatorState(None, None, None, None, None, None, (), False)
 
 
 def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Expandable segments are recognized by either name of the setting."""
+    """Expandable segments are recognized under either name of torch's setting."""
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.setenv(name, "max_split_size_mb:128, expandable_segments: True")
         assert oom_error.allocator_state(0).expandable
@@ -71,7 +71,7 @@ def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pyt
 
 
 def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The setting is named as in the message, else as in this version of torch."""
+    """The setting has the name in the error message, or else the name in this version of torch."""
     name = oom_error.allocator_setting
     assert name("… try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == "PYTORCH_CUDA_ALLOC_CONF"
     assert name("… try setting PYTORCH_ALLOC_CONF=expandable_segments:True") == "PYTORCH_ALLOC_CONF"
@@ -82,7 +82,7 @@ def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_which_errors_are_meant() -> None:
-    """torch's error, the RuntimeError of the oldest versions, and errors caused by one are recognized."""
+    """torch's error, the RuntimeError of old versions, and errors caused by either are recognized."""
     found = oom_error.find_oom_error
     error, wrapper = oom(), ValueError("no")
     wrapper.__cause__ = error
@@ -100,7 +100,7 @@ def test_which_errors_are_meant() -> None:
 
 
 def test_errors_around_it() -> None:
-    """Subclasses of torch's error, driver errors and errors raised while one was handled are recognized."""
+    """Subclasses of torch's error, driver errors, and errors raised while handling one are recognized."""
     found = oom_error.find_oom_error
 
     made: Any = type("Mine", (torch.OutOfMemoryError,), {})
@@ -123,7 +123,7 @@ def test_errors_around_it() -> None:
 
 @pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="came with Python 3.11")
 def test_one_of_a_group() -> None:
-    """An out-of-memory error in an exception group of asyncio.TaskGroup is found, in nested groups too."""
+    """An out-of-memory error is found in an exception group of asyncio.TaskGroup, even a nested group."""
     group: Any = vars(builtins)["ExceptionGroup"]
     error = oom()
     inner = group("inner", [ValueError(), error])
@@ -131,7 +131,7 @@ def test_one_of_a_group() -> None:
 
 
 def test_no_code_of_the_users_runs() -> None:
-    """The text of a user's error class is not requested."""
+    """The search for an out-of-memory error never calls ``__str__`` or ``__eq__`` of a user's class."""
 
     class Mine(RuntimeError):
         def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Querying CUDA's default streams: only with a context, only in relaxed mode, never after an error."""
+"""Querying CUDA's default streams: only with a context and in relaxed mode, and never after an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuwidget.pytorch.stream_activity import DefaultStreams
 
 
 class Runtime:
-    """A CUDA runtime that records its calls."""
+    """Stands in for a CUDA runtime and records its calls."""
 
     def __init__(self, code: int = 0) -> None:
         self.code = code
@@ -55,7 +55,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_nothing_is_asked_before_cuda_is_up(torch: Any) -> None:
-    """Before CUDA is initialized no stream is queried, and the reason is given."""
+    """Before CUDA is initialized, no stream is queried, and the reason is reported."""
     runtime = Runtime()
     streams = DefaultStreams(lambda: runtime)
     assert (streams.open(), streams.busy()) == (False, None)
@@ -64,7 +64,10 @@ def test_nothing_is_asked_before_cuda_is_up(torch: Any) -> None:
 
 
 def test_streams_are_asked_relaxed(torch: Any) -> None:
-    """The thread relaxes its capture mode once, before the first query. A bit is set for each busy device."""
+    """The thread relaxes its capture mode once, before the first query.
+
+    The result has one bit per busy device.
+    """
     torch.cuda.set_device(0)
     runtime = Runtime()
     streams = DefaultStreams(lambda: runtime)
@@ -81,7 +84,7 @@ def test_streams_are_asked_relaxed(torch: Any) -> None:
 
 
 def test_no_context_is_opened_on_another_device(torch: Any) -> None:
-    """With a context on cuda:1 only, the thread sets its device first, so that none is opened on cuda:0."""
+    """If only cuda:1 has a context, the thread sets that device first, so that cuda:0 gets no context."""
     torch.cuda.set_device(1)
     streams = DefaultStreams(Runtime)
     assert streams.open()
@@ -91,7 +94,7 @@ def test_no_context_is_opened_on_another_device(torch: Any) -> None:
 
 
 def test_a_device_keeps_its_bit(torch: Any) -> None:
-    """Bit N stands for cuda:N, however many devices are queried."""
+    """Bit N of the result is for cuda:N, however many devices are queried."""
     torch.cuda.set_device(1)
     streams = DefaultStreams(Runtime)
     torch.idle[1] = False
@@ -106,7 +109,7 @@ def test_a_device_keeps_its_bit(torch: Any) -> None:
     ("runtime", "reason"), [(None, "CUDA's library was not found"), (Runtime(1), "CUDA did not let")]
 )
 def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason: str) -> None:
-    """If a query could invalidate a graph capture, no stream is ever queried."""
+    """If the capture mode cannot be relaxed, a query could break a graph capture, so no stream is queried."""
     torch.cuda.set_device(0)
     streams = DefaultStreams(lambda: runtime)
     assert (streams.open(), streams.open(), streams.busy(), torch.asked) == (False, False, None, [])
@@ -115,7 +118,7 @@ def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason
 
 
 def test_an_error_is_the_users(torch: Any) -> None:
-    """After an error no stream is queried again. The user's next call raises the error."""
+    """After a CUDA error, no stream is queried again, so that the user's next CUDA call raises the error."""
     torch.cuda.set_device(0)
     streams = DefaultStreams(Runtime)
     assert streams.open()
@@ -123,7 +126,7 @@ def test_an_error_is_the_users(torch: Any) -> None:
     assert streams.busy() is None
     torch.idle[0] = True
     assert (streams.open(), streams.busy(), torch.asked) == (False, None, [0])
-    assert streams.devices == (0,)  # so that what was seen before can still be compared
+    assert streams.devices == (0,)  # the earlier results can still be compared with the counters
     assert streams.reason is not None
     assert streams.reason.startswith("CUDA reported an error")
 
@@ -162,7 +165,7 @@ for name in (None, *sys.argv[1:]):
 
 
 def test_the_runtime_that_is_loaded_is_asked_and_none_is_loaded(tmp_path: Path) -> None:
-    """The loaded runtime is found by CUDA's name or a wheel's name for it. Nothing is loaded."""
+    """The loaded CUDA runtime is found by CUDA's name or a wheel's name for it; none is ever loaded."""
     source = tmp_path / "runtime.c"
     source.write_text(
         "int cudaThreadExchangeStreamCaptureMode(void *mode) {return 0;}\n"
@@ -171,7 +174,7 @@ def test_the_runtime_that_is_loaded_is_asked_and_none_is_loaded(tmp_path: Path) 
     usual, renamed = "libcudart.so.98", "libcudart-d0da41ae.so.98.1"
     for name in (usual, renamed):
         compile_library(source, tmp_path / name, f"-Wl,-soname,{name}")
-    # In a process of its own: this one may have a real runtime, and would keep these.
+    # A separate process is used, because this one may have a real runtime and would keep these loaded.
     here = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", _LOADING, renamed, usual],

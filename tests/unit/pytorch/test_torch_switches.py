@@ -1,4 +1,4 @@
-"""torch's switches: read with either API of torch, and set so that either API can read them."""
+"""torch's switches: read with either of torch's APIs, and set so that either API can read them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def user_runs(code: str) -> None:
 
 
 def either_way_reads() -> tuple[object, ...]:
-    """Return what user code and torch.compile can read. Raises if values of both APIs were mixed."""
+    """Return the values that user code and torch.compile can read. Raises if both APIs were mixed."""
     return (
         torch.get_float32_matmul_precision(),
         torch.backends.cuda.matmul.allow_tf32,
@@ -57,7 +57,7 @@ def either_way_reads() -> tuple[object, ...]:
 
 
 def test_what_advice_looks_at() -> None:
-    """The values of a fresh torch are read, and those after a change."""
+    """The compute switches that advice uses are read correctly, before and after user code changes them."""
     assert torch_switches.compute_switches() == ComputeSwitches(
         tf32_matmul=False, tf32_conv=True, cudnn=True, cudnn_benchmark=False
     )
@@ -70,14 +70,14 @@ def test_what_advice_looks_at() -> None:
 
 
 def test_a_fresh_torch_is_at_the_defaults_that_are_told() -> None:
-    """The defaults in the table are those of a fresh torch."""
+    """The default of each switch is its value in a fresh torch."""
     names = {switch.name: switch.default for switch in TORCH_SWITCHES}
     assert {name: now(name) for name in names} == names
 
 
 @pytest.mark.parametrize("name", [switch.name for switch in TORCH_SWITCHES])
 def test_every_choice_can_be_set_and_is_then_read(name: str) -> None:
-    """A choice is set by exactly the returned statement, which works in user code too."""
+    """Setting a switch runs exactly the returned statement, which has the same effect in user code."""
     switch = find_switch(name)
     for value in (*switch.choices, *reversed(switch.choices)):
         statement = torch_switches.set_switch(switch, value)
@@ -89,7 +89,7 @@ def test_every_choice_can_be_set_and_is_then_read(name: str) -> None:
 
 
 def test_the_statements() -> None:
-    """The statements are the documented ones, one line each."""
+    """Each switch is set by the documented statement, on one line."""
     said = [torch_switches.statement(switch, switch.choices[-1]) for switch in TORCH_SWITCHES]
     assert said == [
         "torch.backends.cudnn.enabled = False",
@@ -117,7 +117,10 @@ def test_the_statements() -> None:
     ],
 )
 def test_matmul_precision_whatever_the_user_s_code_has_used(code: str, found: str, precision: str) -> None:
-    """The value is read without an error. Once it is set, both APIs read the new value."""
+    """The matmul precision is read without an error, whichever API set it.
+
+    Once gpuwidget sets it, both APIs read its value.
+    """
     user_runs(code)
     assert now("matmul.precision") == found
     torch_switches.set_switch(find_switch("matmul.precision"), precision)
@@ -142,7 +145,10 @@ def test_matmul_precision_whatever_the_user_s_code_has_used(code: str, found: st
     ],
 )
 def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | None, value: str) -> None:
-    """The same for cuDNN, also where TF32 was set for all of torch."""
+    """TF32 of cuDNN is read whichever API set it, even if it was set for all of torch.
+
+    Once gpuwidget sets it, both APIs read its value.
+    """
     user_runs(code)
     assert now("cudnn.tf32") == found
     statement = torch_switches.set_switch(find_switch("cudnn.tf32"), value)
@@ -154,7 +160,7 @@ def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | No
 
 
 def test_apart_it_is_not_one_value() -> None:
-    """If convolutions and recurrent layers differ, the note says so and there is no single value."""
+    """If TF32 differs between convolutions and recurrent layers, a note says so instead of a value."""
     torch.backends.cudnn.rnn.fp32_precision = "ieee"
     values = torch_switches.switch_values()
     assert values is not None
@@ -164,7 +170,7 @@ def test_apart_it_is_not_one_value() -> None:
 
 
 def test_a_torch_without_cudnn_says_that_it_changes_nothing() -> None:
-    """A torch without cuDNN has the switches, with a note that they have no effect."""
+    """If torch was built without cuDNN, a note on its switches says that they have no effect."""
     values = torch_switches.switch_values()
     assert values is not None
     built = "This torch was built without cuDNN: it changes nothing here."
@@ -173,7 +179,7 @@ def test_a_torch_without_cudnn_says_that_it_changes_nothing() -> None:
 
 
 def test_what_torch_refuses_is_told() -> None:
-    """torch's error message is shown."""
+    """If torch refuses a setting, the error contains torch's message."""
     torch.backends.cudnn.benchmark = False
     frozen = torch.backends.__dict__.get("m", torch.backends)
     flag = "__allow_nonbracketed_mutation_flag"
@@ -188,14 +194,14 @@ def test_what_torch_refuses_is_told() -> None:
 
 
 def test_what_torch_ignores_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A statement that ran without effect is reported as an error."""
+    """If a statement runs without effect, that is reported as an error."""
     monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)
     with pytest.raises(OptionError, match="was run, and torch still says highest"):
         torch_switches.set_switch(find_switch("matmul.precision"), "high")
 
 
 def test_no_warning_of_torch_s_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's deprecation warning about the older API is not shown to the user."""
+    """torch's deprecation warning about its older API is not shown to the user."""
 
     def warn(precision: str) -> None:
         warnings.warn("Please use the new API settings to control TF32 behavior", UserWarning, stacklevel=1)
@@ -208,7 +214,7 @@ def test_no_warning_of_torch_s_is_shown(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_no_such_switch_no_such_choice() -> None:
-    """The error lists the possible switches or choices."""
+    """The error for an unknown switch or value lists the valid ones."""
     with pytest.raises(OptionError, match=r"'cudnn' is no switch\. There are: cudnn\.enabled, cudnn\.bench"):
         find_switch("cudnn")
     with pytest.raises(OptionError, match=r"matmul\.precision can be highest, high or medium, not 'low'\."):
@@ -216,18 +222,18 @@ def test_no_such_switch_no_such_choice() -> None:
 
 
 def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
-    """torch's older API raises where a value was set by the newer one. Ours reads both."""
+    """torch's older API raises if its newer API set TF32. gpuwidget reads the value in both cases."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     with pytest.raises(RuntimeError):
-        torch.backends.cuda.matmul.allow_tf32  # noqa: B018  (to be read is what fails)
+        torch.backends.cuda.matmul.allow_tf32  # noqa: B018  (reading it raises)
     found = torch_switches.compute_switches()
     assert found is not None
     assert found.tf32_matmul is True
 
 
 class _OldBackend:
-    """The switches of a torch before 2.9."""
+    """Stands in for the backend of a torch before 2.9."""
 
     def __init__(self) -> None:
         self.allow_tf32 = True
@@ -236,7 +242,10 @@ class _OldBackend:
 
 
 def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older torch is read and set by its only API. What it lacks is unknown, with a note."""
+    """An older torch is read and set with its only API.
+
+    Switches that it does not report are unknown, with a note.
+    """
     old, backend = make_torch(), _OldBackend()
     old._C = SimpleNamespace(
         _get_cublas_allow_tf32=lambda: backend.precision != "highest",
@@ -267,7 +276,7 @@ def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_torch_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without torch there are no values, and torch is not imported."""
+    """If torch is not imported, no switch has a value, and gpuwidget does not import it."""
     monkeypatch.delitem(sys.modules, "torch")
     assert torch_switches.compute_switches() is None
     assert torch_switches.switch_values() is None
@@ -277,7 +286,7 @@ def test_without_torch_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_reading_and_setting_import_nothing_and_start_no_cuda() -> None:
-    """Reading and setting import no further modules of torch, which would block a busy kernel."""
+    """Reading and setting switches imports no further module of torch, which would block a busy kernel."""
     program = (
         "import sys, torch; from gpuwidget.pytorch import torch_switches as s; before = set(sys.modules);"
         "s.switch_values(); [s.set_switch(x, choice) for x in s.TORCH_SWITCHES for choice in x.choices];"

@@ -1,4 +1,4 @@
-"""DataLoaders, modules and tensors among the user's variables, read without side effects."""
+"""DataLoaders and modules among the user's variables, read without side effects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_loaders_and_their_settings() -> None:
-    """DataLoaders and subclasses are found with their settings, and the dataset is not used."""
+    """DataLoaders and instances of subclasses are found with their settings, without using their datasets."""
 
     class Data:
         def __len__(self) -> int:
@@ -36,7 +36,7 @@ def test_loaders_and_their_settings() -> None:
 
 
 def test_models_by_where_their_parameters_are() -> None:
-    """Each parameter and buffer counts once. Those on neither CPU nor GPU do not count."""
+    """The size of a model counts each parameter and buffer once, and only those on the CPU or a GPU."""
     linear = torch.nn.Linear(8, 4)
     tied = torch.nn.Sequential(linear, linear, torch.nn.BatchNorm1d(4))
     variables: dict[str, object] = {
@@ -55,7 +55,7 @@ def test_models_by_where_their_parameters_are() -> None:
 
 
 def test_what_a_model_keeps_is_counted_by_storages() -> None:
-    """Views of one storage count once, an expanded buffer by its storage, fake tensors not at all."""
+    """A model's size is that of its storages: views of a storage count once, and fake tensors don't count."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     model = torch.nn.Module()
@@ -70,7 +70,7 @@ def test_what_a_model_keeps_is_counted_by_storages() -> None:
 
 
 def test_a_size_that_could_not_be_counted_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A size is unknown with a sparse buffer, in a scripted module, and beyond the object limit."""
+    """The size of a model is unknown if it has a sparse buffer, is scripted, or exceeds the object limit."""
     model = torch.nn.Linear(8, 4)
     model.register_buffer("mask", torch.zeros(1000, 1000).to_sparse())
     assert torch_variables.models([("model", model)]) == (Model("model", "Linear", None, None, False),)
@@ -83,7 +83,7 @@ def test_a_size_that_could_not_be_counted_is_unknown(monkeypatch: pytest.MonkeyP
 
 
 def test_a_model_of_many_names_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hundred names of one model take as long as one."""
+    """A model with two hundred names is walked only once, so it stays below the object limit."""
     model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(20)))
     monkeypatch.setattr(torch_variables, "_MAX_OBJECTS", 200)
     found = torch_variables.models([(f"name{n}", model) for n in range(200)])
@@ -92,7 +92,7 @@ def test_a_model_of_many_names_is_walked_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_model_whose_class_raises_hides_no_other() -> None:
-    """A metaclass whose ``__name__`` raises is not called. The other variables count."""
+    """A model whose metaclass raises on ``__name__`` is still listed, and so are the other models."""
 
     class Meta(type):
         @property
@@ -113,7 +113,7 @@ def test_a_model_whose_class_raises_hides_no_other() -> None:
 
 
 def test_odd_objects_are_left_alone() -> None:
-    """A class that overrides ``__class__`` or raises on attribute access is neither used nor counted."""
+    """An object that overrides ``__class__`` or raises on attribute access is neither used nor listed."""
 
     def asked(*_: object) -> Any:
         raise AssertionError("asked")
@@ -125,7 +125,7 @@ def test_odd_objects_are_left_alone() -> None:
 
 
 def test_without_torch_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch is not imported."""
+    """If torch is not imported, no loaders and models are found."""
     monkeypatch.delitem(sys.modules, "torch")
     assert torch_variables.loaders([("x", 1)]) == ()
     assert torch_variables.models([("x", 1)]) == ()

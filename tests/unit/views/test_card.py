@@ -1,4 +1,4 @@
-"""The durable card: text, HTML, JSON, its size, and the other forms of a report."""
+"""The card of a run: its text, HTML, JSON and size, and the other forms of a report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ATTRIBUTES = {
 
 
 class Page(HTMLParser):
-    """The text, tags, attributes and labels of a piece of HTML."""
+    """Collects the text, tags, attributes and labels of a piece of HTML."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def stored(report: Report) -> dict[str, Any]:
 
 
 def size(bundle: dict[str, Any]) -> int:
-    """Return the bytes of a bundle as a kernel sends it."""
+    """Return the size of a bundle in bytes, as a kernel sends it."""
     return len(json.dumps(bundle).encode())
 
 
@@ -144,7 +144,7 @@ def size(bundle: dict[str, Any]) -> int:
     ],
 )
 def test_headline(make: Callable[[], Report], line: str) -> None:
-    """Time, memory, utilization and energy are on one line, after the status of a run that failed."""
+    """The headline has time, memory, utilization and energy; if the run failed, it begins with the status."""
     assert text(make()).splitlines()[0] == line
     assert Page(html(make())).text.strip().splitlines()[0] == line
 
@@ -171,12 +171,12 @@ def test_headline(make: Callable[[], Report], line: str) -> None:
     ],
 )
 def test_second_line_has_the_owner_of_the_memory(make: Callable[[], Report], line: str) -> None:
-    """The second line distinguishes the memory of torch, of the process and of the GPU."""
+    """The second line shows the memory of torch and of this notebook, or of the whole GPU."""
     assert text(make()).splitlines()[1].strip() == line
 
 
 def test_the_card_in_a_terminal() -> None:
-    """In plain IPython the card is a few lines of aligned text."""
+    """In a terminal, the card is a few lines of aligned text."""
     assert text(reports.starved()) == (
         "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ\n"
         "  GPU 1 H200 (cuda:1) · torch 11.4 → 14.3 GiB · this notebook 12.4 → 15.6 of 140.4 GiB\n"
@@ -206,13 +206,13 @@ def test_the_card_in_a_terminal() -> None:
     ],
 )
 def test_what_must_be_known_is_not_folded_away(make: Callable[[], Report], sentence: str) -> None:
-    """A recording, unknown owners, a lost GPU and a missing GPU are visible without unfolding."""
+    """A recording, unknown owners, a lost GPU and a missing driver are visible without the details."""
     assert sentence in text(make())
     assert sentence in Page(html(make()).partition("<details")[0]).text
 
 
 def test_flushed_caches_and_failed_allocations_are_not_folded_away() -> None:
-    """Out-of-memory errors and cache flushes are visible without unfolding."""
+    """Out-of-memory errors and cache flushes are visible without opening the details."""
     torch = gpu(0).torch
     assert torch is not None
     tight = reports.report(gpu(0, torch=replace(torch, alloc_retries=3, ooms=1)))
@@ -222,7 +222,7 @@ def test_flushed_caches_and_failed_allocations_are_not_folded_away() -> None:
 
 
 def test_warnings_of_several_gpus_are_one_line_each() -> None:
-    """Warnings of the same kind for several GPUs share a line."""
+    """Warnings of the same kind for several GPUs share one line."""
 
     def tight(index: int, ooms: int, flushes: int) -> GpuReport:
         torch = gpu(index).torch
@@ -242,13 +242,13 @@ def test_warnings_of_several_gpus_are_one_line_each() -> None:
 
 
 def test_gpu_work_after_the_code() -> None:
-    """The time of the GPU's work after the code is beside the code's time."""
+    """The headline shows the time for which the GPU worked after the code, next to the code's time."""
     late = reports.report(gpu(0), duration=0.02, cell=reports.cell(0.02, gpu_tail_s=1.4))
     assert text(late).startswith("20 ms + 1.4 s on the GPU · ")
 
 
 def test_the_label_is_above_the_card() -> None:
-    """Several watches in one cell are distinguished by their labels."""
+    """The label is the first line of a card, so that several watches in one cell can be told apart."""
     named = replace(reports.starved(), cell=reports.cell(label="forward pass"))
     assert text(named).splitlines()[0] == "forward pass:"
     assert Page(html(named)).text.strip().splitlines()[0] == "forward pass"
@@ -258,7 +258,7 @@ def test_the_label_is_above_the_card() -> None:
 
 
 def test_unknown_values_read_na_with_their_reason() -> None:
-    """An unknown value reads 'n/a', never 0, and its reason is in the details."""
+    """An unknown value is shown as 'n/a', never as 0, and the details give its reason."""
     page = Page(html(reports.little_known()))
     row = next(line for line in page.text.splitlines() if line.startswith("|0|"))
     assert row == "|0|+3.2|16.1|11|n/a|n/a"
@@ -274,20 +274,20 @@ def test_unknown_values_read_na_with_their_reason() -> None:
 
 
 def test_a_value_unknown_for_one_gpu_names_it() -> None:
-    """With several GPUs, the reason names the GPU."""
+    """On a card with several GPUs, the reason for an unknown value names its GPU."""
     lines = Page(html(reports.lost())).text.splitlines()
     fields = "memory of the whole GPU, memory of this process, energy"
     assert f"Not known: {fields} of GPU 1: the GPU is lost" in lines
 
 
 def test_a_value_unknown_without_a_reason() -> None:
-    """An unknown value without a reason is listed as unknown."""
+    """If the report has no reason for an unknown value, the details say so."""
     report = reports.report(gpu(0, energy_j=None))
     assert "Not known: energy: no reason was given" in Page(html(report)).text
 
 
 def test_nan_and_infinity_are_unknown() -> None:
-    """NaN and infinity appear neither on the card nor in its JSON."""
+    """NaN and infinity are shown as unknown and do not appear in the card's JSON."""
     odd = gpu(0, utilization=Level(float("nan"), float("nan")), energy_j=float("inf"))
     bundle = card.bundle(reports.report(odd))
     assert "nan" not in bundle["text/plain"]
@@ -300,7 +300,7 @@ def test_nan_and_infinity_are_unknown() -> None:
 
 @EVERY
 def test_nothing_but_static_html(make: Callable[[], Report]) -> None:
-    """The card has no script, style sheet, link or image: any front end can show it, and it loads nothing."""
+    """The card has no script, style sheet, link or image, so it loads nothing in any front end."""
     page = Page(html(make()))
     assert page.tags <= TAGS
     assert page.attributes <= ATTRIBUTES
@@ -309,7 +309,7 @@ def test_nothing_but_static_html(make: Callable[[], Report]) -> None:
 
 @EVERY
 def test_it_reads_whole_without_svg_and_styles(make: Callable[[], Report]) -> None:
-    """An untrusted notebook, which removes SVG and styles, shows the same words."""
+    """In an untrusted notebook, which removes SVG and styles, the card shows the same words."""
     page = Page(html(make()))
     assert page.inside_svg == ""
     stripped = re.sub(r"<svg.*?</svg>", "", html(make()), flags=re.S)
@@ -318,7 +318,7 @@ def test_it_reads_whole_without_svg_and_styles(make: Callable[[], Report]) -> No
 
 @EVERY
 def test_colours_have_a_fallback(make: Callable[[], Report]) -> None:
-    """Every theme variable has a fallback, so that the card is readable in other front ends."""
+    """Every theme variable has a fallback, so that the card is readable in front ends without the theme."""
     for variable in re.findall(r"var\([^)]*\)", html(make())):
         assert re.fullmatch(r"var\(--jp-[a-z0-9-]+,[^,)].*\)", variable)
 
@@ -336,13 +336,13 @@ def test_foreign_text_is_escaped() -> None:
 
 
 def test_escape_sequences_are_removed() -> None:
-    """The escape sequences of a printed progress bar are not stored in the card."""
+    """Escape sequences, such as those of a progress bar, are removed from printed lines on the card."""
     coloured = reports.report(gpu(0), marks=marks(1, label="\x1b[31mred\x1b[0m\rbar\u202eend"))
     assert card.bundle(coloured)[MIME_TYPE]["timeline"]["marks"][0]["label"] == "red bar end"
 
 
 def test_screen_readers() -> None:
-    """The picture has a label, and the headers of the table have a scope."""
+    """For screen readers, the picture has a label, and the table's headers have a scope."""
     made = html(reports.starved())
     label = "Utilization and memory over 14.0 s: +2.9 GiB, peak 14.6 GiB, GPU 11 % busy, 2.3 kJ"
     assert f"<svg role='img' aria-label='{label}'" in made
@@ -351,21 +351,21 @@ def test_screen_readers() -> None:
 
 
 def test_errors_have_words_and_a_colour() -> None:
-    """The card of a failed run has an edge in the error colour and starts with the word."""
+    """The card of a failed run begins with 'Stopped by an error' and has an edge in the error colour."""
     made = html(reports.failed())
     assert "border-left:3px solid var(--jp-error-color1,#e5393f)" in made
     assert "<span style='color:var(--jp-error-color1,#e5393f)'>Stopped by an error after 1.2 s</span>" in made
 
 
 def test_marks_are_listed_with_their_times() -> None:
-    """Marks and printed lines are listed with their times and distinguished."""
+    """The details list marks and printed lines with their times; marks are labelled as such."""
     lines = Page(html(reports.starved())).text.splitlines()
     assert "583 ms  mark  epoch 0: loss 0.4321" in lines
     assert " 1.8 s  epoch 1: loss 0.4321" in lines
 
 
 def test_tooltips_of_the_picture() -> None:
-    """Tooltips of the picture have the time, its values and its marks."""
+    """The picture's tooltips have the time, the values at that time, and the marks."""
     titles = Page(html(reports.starved())).labels
     assert "525 ms\n3.0 % busy, 13.1 GiB\nepoch 0: loss 0.4321" in titles
 
@@ -375,13 +375,13 @@ def test_tooltips_of_the_picture() -> None:
 
 @EVERY
 def test_every_card_is_small(make: Callable[[], Report]) -> None:
-    """All forms of a card together take at most 20 kB of a notebook."""
+    """All forms of a card together take at most 20 kB of the notebook file."""
     assert size(card.bundle(make())) <= LIMIT == 20_000
     assert size(card.line_bundle(make())) <= LIMIT
 
 
 def test_memory_left_behind_is_listed_by_holder() -> None:
-    """Each holder has a line with all its names, and a line has the fragmentation of torch's cache."""
+    """The details have one line per holder with all its names, and one for the cache's fragmentation."""
     html = card.bundle(reports.left_behind())["text/html"]
     lines = [line for line in Page(html).text.splitlines() if "behind" in line or "Frag" in line]
     assert lines == [
@@ -399,7 +399,10 @@ def test_memory_left_behind_is_listed_by_holder() -> None:
 
 
 def test_returnable_cache() -> None:
-    """The details have the returnable part of torch's cache and its flushes; equal GPUs share a line."""
+    """The details show how much of torch's cache is returnable and how often it was flushed.
+
+    GPUs with equal values share a line.
+    """
 
     def cached(index: int, returnable: float, flushes: int | None = 0) -> GpuReport:
         torch = TorchMemory(
@@ -422,12 +425,12 @@ def test_returnable_cache() -> None:
         "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor on GPU 2; none of it can be "
         "given back: it lies between tensors; how often the cache was flushed is not known",
     ]
-    # In a terminal only if much is fragmented.
+    # A terminal shows fragmentation only if there is much of it.
     assert "fragmentation" not in text(reports.report(cached(0, 3)))
 
 
 def test_omitted_holders_have_a_note() -> None:
-    """A card keeps the largest holders, and a note counts the others."""
+    """If not all holders fit, the card keeps the largest, and a note has the number of omitted ones."""
     report = reports.much_left_behind()
     values = stored(report)
     kept = values["holders"]
@@ -438,7 +441,7 @@ def test_omitted_holders_have_a_note() -> None:
 
 
 def test_sixteen_gpus_keep_every_figure() -> None:
-    """The card of 16 GPUs with full timelines and 60 long marks has a row and exact sizes per GPU."""
+    """The card of 16 GPUs with full timelines and 60 long marks keeps a row and exact sizes for each GPU."""
     report = reports.sixteen()
     bundle = card.bundle(report)
     assert size(bundle) <= 20_000
@@ -453,7 +456,7 @@ def test_sixteen_gpus_keep_every_figure() -> None:
 
 
 def fullest(*gpus: GpuReport) -> Report:
-    """Return a report with long notes, advice, lines, holders, times, children and marks."""
+    """Return a report with long notes, advice, memory lines, time lines, holders and marks."""
     line = LineMemory("In[5]", 8, None, "loss.backward()", None, "cuda:0", gib(44), gib(1), gib(3))
     times = tuple(
         LineTime(n, f"history_{n}.append(loss.item())", 30.0 - n, 4.0, "Tensor.item", None) for n in range(6)
@@ -471,7 +474,7 @@ def fullest(*gpus: GpuReport) -> Report:
 
 
 def busy_gpu(index: int) -> GpuReport:
-    """Return a GPU with children, warnings and throttling."""
+    """Return a GPU with child processes, warnings and throttling."""
     torch = TorchMemory(Span(0, gib(10), gib(12)), Span(0, gib(13), gib(13)), 3 + index, 1, gib(2), gib(1))
     return gpu(
         index, torch=torch, children=("torchrun train.py",), throttled={"too hot": 4.2, "power cap": 2.0}
@@ -480,7 +483,7 @@ def busy_gpu(index: int) -> GpuReport:
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_full_card_keeps_what_matters_most(count: int) -> None:
-    """Lines per GPU are omitted before notes, evidence of advice and the requested lines of code."""
+    """A full card omits details per GPU before notes, evidence of advice, or requested lines of code."""
     report = fullest(*map(busy_gpu, range(count)))
     bundle = card.bundle(report)
     assert size(bundle) <= LIMIT
@@ -504,7 +507,7 @@ def test_a_full_card_keeps_what_matters_most(count: int) -> None:
 
 
 def test_omitted_fields_are_null_with_a_reason() -> None:
-    """Programs can read cards of any level: omitted fields are null, with the reason at the first GPU."""
+    """A field that the card omits is null in its JSON, and the first GPU has the reason."""
     stored = card.bundle(fullest(*map(busy_gpu, range(4))))[MIME_TYPE]
     assert [one["pcie"] for one in stored["gpus"]] == [None] * 4
     assert stored["gpus"][0]["missing"]["pcie"] == "left out of this card"
@@ -512,7 +515,10 @@ def test_omitted_fields_are_null_with_a_reason() -> None:
 
 
 def test_gpus_that_differ_have_separate_lines() -> None:
-    """Two GPUs with different figures have two lines; in a smaller card one with the range."""
+    """GPUs with different values have separate lines in the details.
+
+    A smaller card has one line with the range.
+    """
     other = gpu(1, sm_occupancy=Level(23.0, 40.0), device_memory=Span(gib(1), gib(2), gib(2)))
     full = Page(html(reports.report(gpu(0), other, points=20))).text.splitlines()
     assert [line.partition(" ·")[0] for line in full if ", mean" in line or ", memory" in line] == [
@@ -529,7 +535,7 @@ def test_gpus_that_differ_have_separate_lines() -> None:
 
 
 def test_means_of_many_gpus() -> None:
-    """The means beside utilization of eight GPUs are one line, as HTML and as text."""
+    """The hardware-counter means of eight GPUs are one line with ranges, as HTML and as text."""
     eight = reports.report(*(gpu(n, sm_occupancy=Level(4.0 + n, 20.0)) for n in range(8)), points=20)
     line = (
         "GPUs 0–7, mean: SM occupancy 4.0 to 11 % · float32 pipes 8.1 % · PCIe 4.4 MiB/s in, "  # noqa: RUF001
@@ -540,7 +546,7 @@ def test_means_of_many_gpus() -> None:
 
 
 def test_sixteen_gpus_with_reasons() -> None:
-    """Of sixteen GPUs with unknown values, the first has the reasons and the others refer to it."""
+    """If sixteen GPUs lack the same values, the first GPU has the reasons and the others refer to it."""
     bundle = card.bundle(reports.report(*(bare_gpu(index) for index in range(16))))
     assert size(bundle) <= 20_000
     first, second = bundle[MIME_TYPE]["gpus"][:2]
@@ -551,7 +557,7 @@ def test_sixteen_gpus_with_reasons() -> None:
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_more_gpus_than_a_card_can_hold(shown: bool) -> None:
-    """Of 56 MIG slices the card keeps those in use first, and counts those that it omits."""
+    """If 56 MIG slices do not fit, the card keeps those in use first, and a note counts the others."""
     slices = (gpu(n // 7, mig_index=n % 7, uuid=f"MIG-{n}", shown=shown or n == 50) for n in range(56))
     report = reports.report(*slices)
     bundle = card.bundle(report)
@@ -564,7 +570,7 @@ def test_more_gpus_than_a_card_can_hold(shown: bool) -> None:
 
 
 def test_resampling_keeps_the_peak() -> None:
-    """Fewer points keep the highest memory and the order of time."""
+    """Resampling the timeline to fewer points keeps the highest memory and the order of time."""
     report = reports.starved()
     assert report.timeline is not None
     series = report.timeline.gpus[0]
@@ -590,7 +596,7 @@ def test_the_users_own_marks_are_kept_first() -> None:
 
 
 def test_a_small_report_is_stored_as_it_is() -> None:
-    """A report that fits is stored without a note."""
+    """A report that fits is stored unchanged and without a note."""
     report = reports.short()
     assert stored(report)["gpus"] == report.to_dict()["gpus"]
     assert stored(report)["notes"] == []
@@ -622,7 +628,7 @@ def test_a_small_report_is_stored_as_it_is() -> None:
     ],
 )
 def test_the_one_line_form(make: Callable[[], Report], line: str) -> None:
-    """``%gpu watch on`` shows one line with the known figures."""
+    """``%gpu watch on`` shows one line with the known values."""
     bundle = card.line_bundle(make())
     assert bundle["text/plain"] == line
     assert Page(bundle["text/html"]).text.strip() == line
@@ -630,12 +636,12 @@ def test_the_one_line_form(make: Callable[[], Report], line: str) -> None:
 
 
 def as_card(report: Report) -> CardReport:
-    """Return ``report`` as a run returns it."""
+    """Return ``report`` as the type that a run returns."""
     return CardReport(**{field.name: getattr(report, field.name) for field in fields(report)})
 
 
 def test_a_report_displays_as_its_card() -> None:
-    """A report displays as its card, whose JSON has the documented fields."""
+    """A report displays as its card, and the card's JSON has the documented fields."""
     report = as_card(reports.starved())
     shown, _ = DisplayFormatter().format(report)  # type: ignore[no-untyped-call]
     assert shown == card.bundle(reports.starved())
@@ -645,7 +651,10 @@ def test_a_report_displays_as_its_card() -> None:
 
 
 def test_a_report_in_print_and_in_other_objects() -> None:
-    """A printed report is its card, one inside a list is short, and a report can be copied and replaced."""
+    """A printed report is its card, and a report inside a list has a one-line repr.
+
+    Copies stay displayable.
+    """
     report = as_card(reports.starved())
     line = "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ"
     assert str(report) == text(report)
@@ -655,7 +664,7 @@ def test_a_report_in_print_and_in_other_objects() -> None:
 
 
 def test_many_reports_display_as_a_table() -> None:
-    """``gpuwidget.reports()`` displays one line per run."""
+    """``gpuwidget.reports()`` displays a table with one line per run."""
     several = Reports(
         [
             replace(reports.starved(), cell=reports.cell(label="warm-up")),
@@ -677,12 +686,12 @@ def test_many_reports_display_as_a_table() -> None:
 
 
 def test_memory_of_child_processes() -> None:
-    """If child processes hold memory, the card shows the process's memory instead of torch's."""
+    """If child processes hold memory, the card has the process's memory with theirs, not torch's."""
     made = reports.report(gpu(0, children=WORKERS))
     first, second, *_ = text(made).splitlines()
     assert "+3.2 GiB, peak 15.6 GiB" in first
     assert "this notebook 12.4" in second
-    # The first line has the process's figures, and torch's are in the details.
+    # The headline has the process's memory, and the details have torch's.
     assert not re.search("process peak|torch peak|reserved", text(made))
     assert "torch allocated 11.4 → 14.3 GiB, peak 14.6 GiB" in Page(html(made)).text
     of_two = text(reports.report(gpu(0, children=WORKERS), gpu(1)))
@@ -700,7 +709,7 @@ def of_children(index: int = 0, peak: float = 3.7, **changes: Any) -> GpuReport:
 
 
 def test_memory_that_only_children_held() -> None:
-    """A peak beside '0 → 0' is explained in the headline: child processes held it, by name."""
+    """If only child processes held memory, the headline says so, and the next line names them."""
     made = reports.report(of_children())
     first, second, *_ = text(made).splitlines()
     assert ", peak 3.7 GiB in child processes · " in first
@@ -714,7 +723,10 @@ def test_memory_that_only_children_held() -> None:
 
 
 def test_memory_that_children_and_the_notebook_held() -> None:
-    """The children's part is beside the total; of several GPUs it is that with most."""
+    """If this notebook and its child processes held memory, the children's part is shown next to the total.
+
+    With several GPUs, it is the part on the GPU where it is largest.
+    """
     whole = Span(reports.gib(1), reports.gib(1), reports.gib(5))
     first, second, *_ = text(reports.report(of_children(process_memory=whole))).splitlines()
     assert ", peak 5.0 GiB with child processes · " in first
@@ -727,7 +739,7 @@ def test_memory_that_children_and_the_notebook_held() -> None:
 
 
 def test_advice_is_below_the_headline() -> None:
-    """At most three pieces of advice are shown, each with its text and fix, and are escaped."""
+    """At most three pieces of advice are shown, each with its text and fix, and their text is escaped."""
     page = Page(html(reports.advised()))
     lines = page.text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("Advice: The GPU waits for its data"))
@@ -747,7 +759,7 @@ def test_advice_is_below_the_headline() -> None:
 
 
 def test_evidence_of_advice_is_in_the_details() -> None:
-    """Each figure has its unit, and a reference to the documentation."""
+    """The details have the evidence of each piece of advice with units, and its documentation link."""
     lines = Page(html(reports.advised())).text.splitlines()
     assert (
         "Advice input-pipeline: share 61.2 · gpu busy 4.0 · utilization 11.0 · call "
@@ -762,7 +774,7 @@ def test_evidence_of_advice_is_in_the_details() -> None:
 
 
 def test_means_beside_utilization_are_in_the_details() -> None:
-    """The details have occupancy, float32 pipes, traffic of both links and throttling."""
+    """The details have SM occupancy, float32 pipes, PCIe and NVLink traffic, and throttling."""
     hot = reports.gpu(0, throttled={"too hot": 3.0})
     lines = Page(html(reports.report(hot))).text.splitlines()
     assert (
@@ -773,7 +785,7 @@ def test_means_beside_utilization_are_in_the_details() -> None:
 
 
 def test_the_stored_advice_is_that_of_the_report() -> None:
-    """The JSON of advice has its rule and evidence."""
+    """The card's JSON contains each piece of advice with its rule, evidence and certainty."""
     stored = card.bundle(reports.advised())[MIME_TYPE]["advice"]
     assert [one["rule"] for one in stored] == ["input-pipeline", "throttled", "copies"]
     assert stored[1]["evidence"] == {"held_down_s": {"too hot": 12.0}, "run_s": 14.0, "gpus": [1]}
@@ -781,7 +793,7 @@ def test_the_stored_advice_is_that_of_the_report() -> None:
 
 
 def test_sixteen_gpus_keep_the_first_advice() -> None:
-    """The card of 16 GPUs contains one piece of advice and every GPU."""
+    """The card of 16 GPUs keeps every GPU and the first piece of advice."""
     report = replace(reports.sixteen(), advice=reports.advised().advice)
     bundle = card.bundle(report)
     assert size(bundle) <= LIMIT

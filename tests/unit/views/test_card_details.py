@@ -1,4 +1,4 @@
-"""The details of a card about lines of code: their memory and their time."""
+"""The details of a card about lines of code: the memory and the time of each line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OTHERS = LineMemory(None, None, None, "allocated by libraries", None, "cuda:1", 
 
 
 def test_memory_lines_in_the_details() -> None:
-    """Each line has its figures and its source; unknown values read n/a."""
+    """Each memory line has its values and its source line; an unknown value is shown as n/a."""
     html = card.bundle(replace(reports.starved(), lines=(STEP, OWN, OTHERS)))["text/html"]
     assert (
         "<b>Where the memory went:</b> src/model.py line 41 in forward `hidden = self.attention(x)`: "
@@ -43,7 +43,7 @@ def test_memory_lines_in_the_details() -> None:
 
 
 def test_memory_lines_in_the_text() -> None:
-    """A table of the lines, the largest first, is below the table of GPUs."""
+    """Below the table of GPUs, the text has a table of the memory lines, the largest first."""
     text = card.bundle(replace(reports.starved(), lines=(STEP, OWN)))["text/plain"]
     rows = [" ".join(line.split()) for line in text.splitlines()]
     assert rows[rows.index("torch's memory by line:") + 1 :][:3] == [
@@ -54,7 +54,7 @@ def test_memory_lines_in_the_text() -> None:
 
 
 def test_memory_lines_of_several_devices() -> None:
-    """If lines allocated on more than one device, each has its device."""
+    """If lines allocated on more than one device, each memory line names its device."""
     other = replace(OWN, device="cuda:0")
     html = card.bundle(replace(reports.starved(), lines=(OWN, other)))["text/html"]
     assert "In [5] line 3, cuda:1" in html
@@ -62,7 +62,10 @@ def test_memory_lines_of_several_devices() -> None:
 
 
 def test_many_long_lines_stay_small() -> None:
-    """Hundreds of hostile lines beside 16 GPUs fit in 20 kB, are escaped, and a note counts the omitted."""
+    """Hundreds of hostile lines fit in 20 kB even on a card of 16 GPUs.
+
+    Their text is escaped, and a note has the number of omitted lines.
+    """
     hostile = replace(STEP, file=HOSTILE * 20, function=HOSTILE * 5, source=HOSTILE * 5)
     for base in (reports.sixteen(), reports.starved()):
         data = card.bundle(replace(base, lines=(hostile,) * 300))
@@ -95,14 +98,17 @@ def timed(*lines: LineTime, **changes: Any) -> Report:
 
 
 def test_a_line_in_words() -> None:
-    """A line has its source, its share, the GPU's activity and the call."""
+    """A line's text has its source, its share of the time, the GPU's activity and the call."""
     assert time_line(LOADER) == (
         "line 7 `for x, y in loader:`: 61 % of the time, GPU 4.1 % busy, in DataLoader._next_data"
     )
 
 
 def test_a_line_whose_time_is_in_the_users_modules() -> None:
-    """The user's frame is shown, with its share if that is not nearly all of the line's."""
+    """The text of a line has the user's frame that it calls.
+
+    The frame has its share unless that is nearly all of the line's.
+    """
     frames = (
         FrameTime("train.py:31 step", 20.0, None, None),
         FrameTime("train.py:33 step", 10.0, None, None),
@@ -113,13 +119,19 @@ def test_a_line_whose_time_is_in_the_users_modules() -> None:
 
 
 def test_a_call_with_a_part_of_its_lines_time() -> None:
-    """The most frequent call of a line has its share if that is not nearly all of the line's."""
+    """The text of a line has its most frequent call.
+
+    The call has its share unless that is nearly all of the line's.
+    """
     assert time_line(replace(LOADER, call_share=60.0)).endswith("in DataLoader._next_data")
     assert time_line(replace(LOADER, call_share=20.0)).endswith("in DataLoader._next_data (20 %)")
 
 
 def test_lines_that_can_not_be_separated() -> None:
-    """Several lines in one row have their range; time outside the cell's lines is named so."""
+    """If lines can't be separated, their text has their range.
+
+    Time outside the cell's lines is called 'none of the cell's lines'.
+    """
     assert time_line(replace(LOADER, until=9, call=None)) == "lines 7 to 9: 61 % of the time, GPU 4.1 % busy"
     assert (
         time_line(LineTime(None, "", 3.0, None, None, None)) == "none of the cell's lines: 3.0 % of the time"
@@ -127,7 +139,7 @@ def test_lines_that_can_not_be_separated() -> None:
 
 
 def test_time_details() -> None:
-    """The details have the largest lines, their precision, CPU, warm-up and the energy while idle."""
+    """The time details have the largest lines, their precision, CPU use, warm-up and energy while idle."""
     made = timed(LOADER, LineTime(8, "step(x)", 38.0, 96.0, None, None))
     assert time_details(made) == [
         ("Where the time went", time_line(LOADER)),
@@ -144,7 +156,10 @@ def test_time_details() -> None:
 
 
 def test_energy_while_idle_is_a_lower_bound() -> None:
-    """It excludes pauses within the driver's windows; it is exact if the GPU always or never worked."""
+    """Energy while idle is a lower bound, because pauses within the driver's windows are unknown.
+
+    It is exact if the GPU always or never worked.
+    """
 
     def idle_energy(utilization: float, idle: float) -> str | None:
         gpu = reports.gpu(0, utilization=Level(utilization, utilization))
@@ -158,7 +173,7 @@ def test_energy_while_idle_is_a_lower_bound() -> None:
 
 
 def test_unknown_times_are_omitted() -> None:
-    """A run that was not sampled, or was too short, has no line about its time."""
+    """If a run was not sampled or was too short, its card has no time details."""
     assert time_details(reports.starved()) == []
     short = replace(reports.short(), time=code_time(reason="The run was too short.", warm_up_s=None))
     assert time_details(short) == []
@@ -176,7 +191,7 @@ def test_sources_and_names_are_escaped() -> None:
 
 
 def test_many_long_time_lines_stay_small() -> None:
-    """Twelve long lines with frames fit in 20 kB on one GPU and on sixteen."""
+    """A card with twelve long time lines fits in 20 kB, on one GPU as on sixteen."""
     long = "é<" * 200
     frames = tuple(FrameTime(f"{n}{long}", 8.123456, 33.333333, long) for n in range(4))
     lines = [LineTime(n, long, 8.333333, 33.333333, long, long, frames=frames) for n in range(12)]

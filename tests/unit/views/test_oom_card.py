@@ -1,4 +1,4 @@
-"""The card for an out-of-memory error: its texts, what it omits, and its size."""
+"""The card of an out-of-memory error: its texts, omissions and size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def oom_holder(kind: HolderKind, name: str, size: float, cell: int | None, **cha
 
 
 def oom_context(*holders: OomHolder, **changes: Any) -> OomContext:
-    """Return the context of a training step on a shared H200: 6 GiB requested, 2.1 GiB free."""
+    """Return the context of an error in a training step on a shared H200: 6 GiB requested, 2.1 GiB free."""
     facts = OomFacts(
         device="cuda:0",
         requested=6 * GIB,
@@ -52,7 +52,7 @@ def oom_context(*holders: OomHolder, **changes: Any) -> OomContext:
 
 
 def busy_server() -> OomContext:
-    """Return a typical context on a busy server."""
+    """Return the context of a typical error on a busy server."""
     return oom_context(
         oom_holder("variable", "model", 41.5, 4, variables=None),
         oom_holder("variable", "optimizer", 16.0, 5, variables=None),
@@ -80,7 +80,9 @@ def busy_server() -> OomContext:
 
 
 def test_the_text() -> None:
-    """The card has the figures, the holders, the last minute, the fixes and the first step."""
+    """The card has the requested and free memory, the holders, the last minute, the fixes and the first
+    step.
+    """
     text = bundle(busy_server())["text/plain"]
     assert [" ".join(line.split()) for line in text.splitlines()] == [
         "Out of memory on cuda:0 (GPU 0 H200): 6.0 GiB asked for, 2.1 of 139.8 GiB free",
@@ -117,7 +119,7 @@ def test_the_text() -> None:
 
 
 def test_html_has_the_same_content() -> None:
-    """The HTML has the words and figures of the text, and a chart."""
+    """The HTML has the same words and numbers as the text, and a chart."""
     data = bundle(busy_server())
     for text in ("model", "In [12]", "139.8 GiB free", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
         assert text in data["text/html"]
@@ -126,7 +128,7 @@ def test_html_has_the_same_content() -> None:
 
 
 def test_the_table_adds_up() -> None:
-    """The table also has torch's unused memory, the free memory and the sum of all rows."""
+    """The rows of the table add up: they include torch's unused cache, the free memory and the sum."""
     full = oom_context(
         oom_holder("variable", "model", 92.0, 4),
         facts={"others": (OtherMemory("bob: train.py", 43 * GIB, True),)},
@@ -142,7 +144,7 @@ def test_the_table_adds_up() -> None:
 
 
 def test_the_chart_has_a_caption() -> None:
-    """The chart's caption gives its first and last value, and its highest value if that lies in between."""
+    """The chart's caption has its first and last value, and its highest value if that is higher than both."""
     assert (
         "Dashed: memory in use, from 0 at the bottom to 139.8 GiB at the top."
         in bundle(busy_server())["text/html"]
@@ -152,7 +154,7 @@ def test_the_chart_has_a_caption() -> None:
 
 
 def test_no_chart_without_samples() -> None:
-    """With too few samples the card has neither a chart nor a sentence on the last minute."""
+    """With too few samples, the card has neither a chart nor a sentence about the last minute."""
     data = bundle(replace(busy_server(), recent=()))
     assert "sampled" not in data["text/plain"]
     assert "<svg" not in data["text/html"]
@@ -161,7 +163,7 @@ def test_no_chart_without_samples() -> None:
 
 
 def test_unknown_figures() -> None:
-    """Unknown figures are left out, not shown as 0, and the card has the reason."""
+    """An unknown value is omitted, not shown as 0, and the card has the reason."""
     bare = oom_context(
         gpu=None,
         facts=dict.fromkeys(
@@ -179,14 +181,14 @@ def test_unknown_figures() -> None:
 
 
 def test_contradictory_figures() -> None:
-    """If the figures contradict each other, the card offers no fix."""
+    """If the reported numbers contradict each other, the card says so and offers no fix."""
     text = bundle(oom_context(facts={"free": 90 * GIB}))["text/plain"]
     assert "By these figures there was room for it" in text
     assert "What would have been enough" not in text
 
 
 def largest() -> OomContext:
-    """Return a context with long names full of markup, and more of everything than the card shows."""
+    """Return a context with long names full of markup, and with more entries than the card shows."""
     names = [f"{n}{HOSTILE * 8}" for n in range(60)]
     return replace(
         oom_context(
@@ -201,7 +203,7 @@ def largest() -> OomContext:
 
 
 def test_size_and_escaping() -> None:
-    """The largest card stays under 20 kB, and all of its text is escaped in the HTML."""
+    """The largest card stays below 20 kB, and all of its text is escaped in the HTML."""
     data = bundle(largest())
     assert len(json.dumps(data)) < 20_000
     assert "<img" not in data["text/html"]

@@ -1,4 +1,4 @@
-"""The picture of a run's utilization and memory."""
+"""The small chart of a run's utilization and memory."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ def lane(
 
 
 def paths(picture: str) -> list[str]:
-    """Return the data of every path."""
+    """Return the path data of every path in the SVG."""
     return re.findall(r"<path d='([^']*)'", picture)
 
 
 def test_utilization_is_filled_and_memory_a_line() -> None:
-    """0 % is at the bottom, 100 % at the top; memory is drawn as a share of the GPU's memory."""
+    """Utilization is filled from 0 % at the bottom to 100 % at the top.
+
+    Memory is a line, as a share of the GPU's memory.
+    """
     ground, fill, busy, memory = paths(svg(chart(lane()), "", 40, outlined=True))
     assert ground == "M0 19h40"
     assert busy == "M10 19l10-18h10l10 18"
@@ -38,7 +41,7 @@ def test_utilization_is_filled_and_memory_a_line() -> None:
 
 
 def test_unknown_values_are_gaps() -> None:
-    """Unknown values are gaps, not a line at the bottom."""
+    """While a value is unknown, its curve has a gap, not a line at the bottom."""
     known_at_both_ends = lane(utilization=(50.0, None, None, 50.0), memory=(None,) * 4)
     _, fill, busy, memory = paths(svg(chart(known_at_both_ends), "", 40, outlined=True))
     assert busy == "M10 10h1M40 10h1"
@@ -47,7 +50,7 @@ def test_unknown_values_are_gaps() -> None:
 
 
 def test_lanes_lie_below_each_other() -> None:
-    """Several GPUs share one picture, each with its lane."""
+    """With several GPUs, the chart has one lane per GPU, each below the previous one."""
     picture = svg(chart(lane(), lane()), "", 40, outlined=False)
     assert "viewBox='0 0 40 40'" in picture
     fill, memory = paths(picture)
@@ -56,14 +59,17 @@ def test_lanes_lie_below_each_other() -> None:
 
 
 def test_memory_without_a_total() -> None:
-    """If the GPU's memory size is unknown, the highest value fills the lane."""
+    """If the GPU's memory size is unknown, the lane is scaled to the highest value."""
     assert paths(svg(chart(lane(total=None)), "", 40, outlined=False))[1] == "M10 10h10l10-9h10"
     nothing = lane(memory=(0, 0, 0, 0), total=None)
     assert paths(svg(chart(nothing), "", 40, outlined=False))[1] == "M10 19h30"
 
 
 def test_marks_are_ticks() -> None:
-    """The user's marks have the full height, printed lines are short, and no mark hides another."""
+    """The user's marks have full height and printed lines are short.
+
+    A printed line at the time of a mark is not drawn.
+    """
     marks = (Mark(1.0, "a", "mark"), Mark(1.0, "b", "printed"), Mark(3.0, "c", "printed"))
     full, short = paths(svg(chart(lane(), marks=marks), "", 40, outlined=False))[:2]
     assert full == "M10 0v20"
@@ -71,7 +77,7 @@ def test_marks_are_ticks() -> None:
 
 
 def test_tooltips_have_time_values_and_marks() -> None:
-    """Each column covers its part of the time, the last one including the end."""
+    """Each tooltip column covers an equal part of the run; the last one includes the end."""
     marks = (Mark(0.5, "begin", "mark"), Mark(4.0, "<end>", "printed"))
     titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), marks=marks), 2))
     assert titles == [
@@ -81,12 +87,12 @@ def test_tooltips_have_time_values_and_marks() -> None:
 
 
 def test_tooltips_of_several_gpus_name_them() -> None:
-    """With more than one lane each value has its GPU's name, and an unknown one reads n/a."""
+    """With several lanes, each value in a tooltip has its GPU's name. An unknown value is n/a."""
     silent = Lane("GPU 1", (None,) * 4, (None,) * 4, None)
     titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), silent), 1))
     assert titles == ["2.0 s\nGPU 0: 50 % busy, 2.0 GiB\nGPU 1: n/a busy, n/a"]
 
 
 def test_zero_columns() -> None:
-    """With no columns, as in small cards, nothing is added."""
+    """With zero columns, as in small cards, no tooltips are added."""
     assert hover_columns(chart(lane()), 0) == ""
