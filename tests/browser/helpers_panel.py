@@ -49,7 +49,7 @@ def machine(gpus: int, step: int = 0) -> list[str]:
 
 @contextmanager
 def lab_with(folder: Path, *scenario: str) -> Iterator[tuple[Lab, Standin]]:
-    """Start a JupyterLab on a machine of that scenario; yield both."""
+    """Start a JupyterLab on a machine with that scenario; yield the JupyterLab and the NVML stand-in."""
     standin = Standin(build(folder / "build"), folder / "nvml")
     standin.scenario(*scenario)
     variables = {**standin.variables, "LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}

@@ -46,7 +46,7 @@ def eight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Stand
 
 @pytest.fixture
 def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Notebook, FakeOwnershipStream]]:
-    """Open a notebook whose kernel replies, the panel and faked memory ownership."""
+    """Open the panel and a notebook whose kernel replies to it, with faked memory ownership."""
     lab, _ = eight
     faked: list[FakeOwnershipStream] = []
     source = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))

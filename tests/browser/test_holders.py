@@ -54,7 +54,7 @@ FREED = "Gave 3.0 GiB of torch's cache back."
 
 @dataclass
 class OpenPanel:
-    """A JupyterLab with ``train.ipynb`` active, the panel, and faked memory ownership."""
+    """A JupyterLab with the panel open, ``train.ipynb`` active, and faked memory ownership."""
 
     lab: Lab
     standin: Standin
@@ -391,7 +391,7 @@ def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
 
 @pytest.mark.parametrize("panel", [True, False])
 def test_a_lost_gpu_alerts(open_panel: Callable[..., OpenPanel], panel: bool) -> None:
-    """A lost GPU shows one notification, with the panel closed too if the user's settings say so."""
+    """A lost GPU causes one notification, and with the setting "always" even if the panel is closed."""
     settings = {NOTIFICATION: {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": False}}
     if not panel:
         settings["jupyterlab-gpuwidget/panel"] = {"alerts": {"when": "always"}}

@@ -114,7 +114,7 @@ def wait_for_busy(notebook: Notebook, busy: bool) -> None:
 def test_a_cell_that_began_before_the_page(
     open_notebook: Callable[..., Notebook], lab: Lab, browser: Browser, tmp_path: Path
 ) -> None:
-    """A page that loads while a cell runs shows it as running, and its end."""
+    """A page that loads while a cell runs shows the cell as running, and then its end."""
     end = tmp_path / "end"
     notebook = open_notebook([LOAD, watched(end)])
     show(notebook)

@@ -175,7 +175,7 @@ class _Cuda:
         pass
 
     def get_allocator_backend(self) -> str:
-        return "cudaMallocAsync"  # no counters: nothing here is allocated
+        return "cudaMallocAsync"  # This backend has no counters, and this module allocates no memory.
 
 
 class _NoHooks:
