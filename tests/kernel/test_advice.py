@@ -18,7 +18,7 @@ SECONDS = 4
 
 @pytest.fixture
 def fp32(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
-    """A kernel whose GPUs train in float32, with gpuwidget loaded."""
+    """A kernel with gpuwidget loaded, whose recorded GPUs train in float32."""
     skip_without_torch()
     kernel = start_kernel(GPUWIDGET_SOURCE=f"replay:{repeated(tmp_path / 'fp32.jsonl', 58.0, 8.5, 1)}")
     kernel.ok("%load_ext gpuwidget")

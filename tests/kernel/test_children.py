@@ -44,7 +44,7 @@ def seen(index, memory):
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Iterator[Kernel]:
-    """Return a kernel on a machine of three GPUs, whose driver reports what the cells set."""
+    """A kernel on a machine with three GPUs; cells set what the driver reports."""
     standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
     standin.scenario(*MACHINE)
     path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}

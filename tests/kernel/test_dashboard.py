@@ -26,7 +26,7 @@ def until(condition):
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A new kernel with gpuwidget and the fake torch, and the GPUs of a recording."""
+    """A new kernel with gpuwidget, the torch stand-in, and the GPUs of a recording."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
     kernel.setup(HELPERS)
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")

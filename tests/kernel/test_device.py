@@ -18,7 +18,7 @@ _PANEL_TIMEOUT_S = 2.0
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A new kernel with gpuwidget loaded, in which the fake torch can be imported."""
+    """A new kernel with gpuwidget loaded, in which the torch stand-in can be imported."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, threading")
     return kernel
@@ -26,7 +26,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 @pytest.fixture
 def with_torch(kernel: Kernel) -> Kernel:
-    """The same kernel with CUDA initialized."""
+    """A kernel with gpuwidget loaded, in which the torch stand-in's CUDA is initialized."""
     kernel.ok("import torch\ntorch.cuda.init()")
     return kernel
 

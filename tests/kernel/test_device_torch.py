@@ -19,7 +19,7 @@ def _has_torch() -> None:
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget and torch loaded."""
+    """A kernel that has loaded gpuwidget and torch."""
     kernel = start_kernel()
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch, sys")
     return kernel
@@ -27,7 +27,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 @pytest.fixture(scope="module")
 def device_pair(start_kernel: Callable[..., Kernel]) -> Pair:
-    """A plain kernel and one with a default device, at the same execution count."""
+    """A kernel without gpuwidget and one with a default device, at the same execution count."""
     pair = Pair(start_kernel(), start_kernel())
     pair.run("import torch", "import torch\n%load_ext gpuwidget\n%gpu device cpu")
     pair.setup(SETUP)
@@ -36,7 +36,8 @@ def device_pair(start_kernel: Callable[..., Kernel]) -> Pair:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_cells_are_the_same_with_a_default_device(device_pair: Pair, case: Case) -> None:
-    """The outputs, errors and replies of a cell are the same as without gpuwidget."""
+    """With a default device chosen, a cell's outputs, errors and replies are the same as without
+    gpuwidget."""
     device_pair.both(case.plain or case.body)
     if case.then:
         device_pair.both(case.then)
@@ -130,7 +131,7 @@ HINTS = {
 
 @pytest.mark.parametrize("hint", HINTS.values(), ids=HINTS.keys())
 def test_hints_on_known_errors(kernel: Kernel, hint: tuple[str, str, str, str]) -> None:
-    """The cause and the fix are displayed below the unchanged traceback."""
+    """For a known error, the cause and a fix are shown below the unchanged traceback."""
     code, name, cause, fix = hint
     kernel.ok("torch.set_default_device('meta'); layer = torch.nn.Linear(2, 2)")
     ran = kernel.run(code)

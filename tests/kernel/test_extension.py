@@ -172,7 +172,7 @@ def test_gpuwatch_while_every_cell_is_watched(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("line", ["%gpu watch", "%gpu watch maybe", "%gpu nonsense <b>"])
 def test_unknown_gpu_line(kernel: Kernel, line: str) -> None:
-    """An unknown %gpu subcommand shows one line with the known ones."""
+    """An unknown %gpu subcommand prints one line that lists the known subcommands."""
     ran = kernel.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert "watch on" in ran.text + ran.reply["evalue"]

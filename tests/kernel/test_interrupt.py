@@ -162,7 +162,8 @@ def test_interrupted_while_printing(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("body", ["%%gpuwatch\nprint(1)", "with watch():\n    print(1)"])
 def test_interrupted_while_a_printed_line_is_recorded(kernel: Kernel, body: str) -> None:
-    """The traceback of an interrupt while a printed line is recorded ends in the code that printed it."""
+    """If an interrupt arrives while a printed line is recorded, the traceback ends in the code that printed
+    it."""
     kernel.setup(
         "import gpuwidget\nfrom gpuwidget.measure.printed_lines import PRINTED_LINES\n"
         "watch = gpuwidget.watch\n"
@@ -177,14 +178,14 @@ def test_interrupted_while_a_printed_line_is_recorded(kernel: Kernel, body: str)
 
 
 def test_interrupted_in_a_namespace_without_a_name(kernel: Kernel) -> None:
-    """Code in a namespace whose ``__name__`` is no text is interrupted like any other."""
+    """Code in a namespace whose ``__name__`` is not a string can be interrupted like any other code."""
     kernel.setup("import gpuwidget")
     ran = kernel.run("with gpuwidget.watch():\n    exec('raise KeyboardInterrupt', {'__name__': None})")
     assert ran.reply["ename"] == "KeyboardInterrupt"
 
 
 def test_interrupt_after_the_end(kernel: Kernel) -> None:
-    """An interrupt after the code has ended, while the card is made, has no effect."""
+    """An interrupt after the cell's code has ended, while the card is created, has no effect."""
     kernel.setup(SETUP)
     kernel.setup(
         "from gpuwidget.views import card\nmade = card.bundle\n"
@@ -204,7 +205,7 @@ def test_interrupt_after_the_end(kernel: Kernel) -> None:
 
 
 def test_next_cells_are_not_run(pair: Pair) -> None:
-    """Run All stops at a watched cell that fails; later cells do not run."""
+    """If a watched cell fails, Run All stops: the cells after it do not run."""
     plain = pair.plain.run_all("# %%gpuwatch\n1 / 0", "behind = 1", "# %%gpuwatch\nbehind = 2")
     watched = pair.watched.run_all("%%gpuwatch\n1 / 0", "behind = 1", "%%gpuwatch\nbehind = 2")
     for ran_plain, ran_watched in zip(plain, watched, strict=True):
@@ -215,7 +216,7 @@ def test_next_cells_are_not_run(pair: Pair) -> None:
 
 
 def test_next_cells_are_not_run_after_an_interrupt(pair: Pair) -> None:
-    """Run All stops at a watched cell that is interrupted."""
+    """If a watched cell is interrupted, Run All stops: the cells after it do not run."""
     rans = []
     for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch\n")):
         requests = [kernel.send(code) for code in (line + CASES["sleep"], "behind = 1")]
