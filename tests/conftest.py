@@ -57,11 +57,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 @pytest.fixture
 def machine(install: Install, library: Path) -> Machine:
-    """A machine with one H200."""
+    """A machine whose NVML stand-in reports one H200."""
     return install(library)
 
 
 @pytest.fixture
 def old_machine(install: Install, old_library: Path) -> Machine:
-    """A machine with one H200 and a driver of the 470 series."""
+    """A machine whose NVML stand-in reports one H200 and lacks the functions that a driver of the 470 series
+    lacks."""
     return install(old_library)

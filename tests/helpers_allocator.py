@@ -124,12 +124,12 @@ class StandInGpu:
 
     @property
     def allocated(self) -> int:
-        """Bytes in allocated blocks."""
+        """The number of bytes in allocated blocks."""
         return sum(block.size for s in self.segments for block in s.blocks if block.allocated)
 
     @property
     def reserved(self) -> int:
-        """Bytes of all segments."""
+        """The number of bytes in all segments."""
         return sum(len(segment.memory) for segment in self.segments)
 
     # -- allocation ----------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class StandInGpu:
         merged: list[Block] = []
         for candidate in segment.blocks:
             if merged and not candidate.allocated and not merged[-1].allocated:
-                # Blocks are only looked up by tensors that own them, so the later free block can be dropped.
+                # No tensor uses the later block any more, so it can be merged into the block before it.
                 merged[-1].size += candidate.size
             else:
                 merged.append(candidate)

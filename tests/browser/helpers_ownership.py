@@ -34,7 +34,7 @@ class FakeOwnershipStream:
             route.send(self._message)
 
     def reopen(self) -> None:
-        """Close the stream; the page reconnects."""
+        """Close the stream, after which the page reconnects."""
         for route in self._routes:
             route.close()
 

@@ -1,4 +1,4 @@
-"""The dashboard in the main area, as a user sees it in Chromium."""
+"""The dashboard in JupyterLab's main area, as a user sees it in Chromium."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def test_kernels_too_short_for_a_query(load: str) -> None:
     """For launch-bound code, a line's GPU activity agrees with the hardware counters of another process, or
     is unknown.
 
-    It is never 0 %, and if it is unknown, the reason mentions that queries miss kernels of a few
-    microseconds."""
+    It is never 0 %, and if it is unknown, the reason does not blame other streams alone for what a query
+    misses."""
     if load == "text generation" and importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed")
     found = run_program(

@@ -895,4 +895,4 @@ FUTURE = [
         "0.5",
     ),
 ]
-"""Cases that affect all later cells of the kernel; they run last."""
+"""Cases that affect all later cells of the kernel, and therefore run last."""

@@ -66,8 +66,8 @@ def test_a_cell_that_fails(kernel: Kernel) -> None:
 
 
 def test_a_statement_that_holds_the_gil(kernel: Kernel) -> None:
-    """If a statement holds the GIL, the profiler can't sample until it ends, so its line and the next share a
-    row."""
+    """If a statement holds the GIL, the profiler can sample only after it has ended, so the possible lines
+    share a row."""
     profile = lines(kernel, "import time\ntime.sleep(0.8)\nx = 3**3_000_000\ny = x * x")
     assert profile[3]["until"] == 5
     assert profile[3]["share"] > 95

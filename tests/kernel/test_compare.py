@@ -1,4 +1,4 @@
-"""``%gpu compare`` in a real kernel."""
+"""``%gpu compare`` compares the runs of watched cells, in a real kernel."""
 
 from __future__ import annotations
 

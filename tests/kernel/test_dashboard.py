@@ -34,7 +34,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def shows_widget(ran: Ran) -> bool:
-    """Return whether the cell displayed a widget."""
+    """Return whether the cell displayed a widget, such as the dashboard."""
     return any(
         WIDGET in m.content["data"] for m in ran.messages if m.type in ("display_data", "execute_result")
     )

@@ -95,7 +95,8 @@ def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
 @pytest.mark.parametrize("options", ["", "--no-live"])
 @pytest.mark.parametrize("name", CASES)
 def test_interrupted_alike(pair: Pair, name: str, options: str) -> None:
-    """An interrupted cell has the same traceback with %%gpuwatch as without it, and a card."""
+    """Interrupting a cell has the same effect and traceback with %%gpuwatch as without it, and the cell has a
+    card."""
     interrupted(pair, CASES[name], options)
 
 

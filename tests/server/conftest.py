@@ -26,7 +26,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def source() -> FakeSource:
-    """A source with two GPUs."""
+    """A source of readings with two GPUs, which the test controls."""
     return FakeSource(gpus=2)
 
 

@@ -1,4 +1,4 @@
-"""A kernel's channels, used as a notebook uses them."""
+"""The websocket to a kernel's channels, which tests use as a notebook does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_S = 30.0
 
 
 class Channels:
-    """The websocket of one kernel."""
+    """A websocket connection to one kernel."""
 
     def __init__(self, server: Server, kernel: str) -> None:
         self._server = server
@@ -32,7 +32,7 @@ class Channels:
         self._seen: list[Any] = []
 
     async def open(self) -> None:
-        """Connect, as a notebook does."""
+        """Open the websocket, as a notebook does."""
         self._socket = await self._server.ws_fetch("api", "kernels", self._kernel, "channels")
 
     async def send(

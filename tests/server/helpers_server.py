@@ -20,7 +20,7 @@ _LOOK_S = 0.02
 
 
 class Stream:
-    """The websocket of one client."""
+    """The sample stream's websocket of one client."""
 
     def __init__(self, socket: Any, clock: FakeClock | None) -> None:
         self._socket = socket

@@ -61,8 +61,7 @@ def told(
 
 
 def test_holders_are_sorted_by_memory() -> None:
-    """Each kernel and each terminal is one holder, together with its child processes; every other process is
-    one holder."""
+    """Holders are sorted by memory; a kernel or terminal is one holder together with its child processes."""
     usage = told(
         process(20, 2 * GIB, program="bash"),
         process(21, 3 * GIB, program="python train.py"),

@@ -133,8 +133,8 @@ async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
 
 
 async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
-    """A hung resolution is replaced by a new one, with at most three threads; when any of them returns, the
-    reason goes."""
+    """A hung resolution is replaced by a new one, at most three in all; as soon as one of them returns, the
+    memory is attributed again."""
     before = threading.active_count()
     machine.watch.enable(True)
     machine.see()

@@ -181,7 +181,7 @@ async def test_every_method_requires_authentication_and_authorization(
 
 
 async def test_every_other_method_is_refused(server: Server) -> None:
-    """A method that a handler does not implement returns 405."""
+    """A method that a handler does not implement, except OPTIONS, returns 405."""
     for path, handler in registered(server):
         for method in set(METHODS) - set(implemented(handler)) - {"OPTIONS"}:
             assert await request(server, path, handler, method) == 405, (handler, method)

@@ -1,4 +1,4 @@
-"""The server's configuration: limits, invalid values, and that the server starts with any of them."""
+"""The server's configuration: limits, and that the server starts despite invalid values."""
 
 from __future__ import annotations
 
