@@ -1,5 +1,5 @@
-"""Fixtures for all tests, with stand-ins for devices. GPUWIDGET_SOURCE of the developer's environment is
-unset."""
+"""Fixtures for all tests, with stand-ins for devices.
+GPUWIDGET_SOURCE of the developer's environment is unset."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ def machine(install: Install, library: Path) -> Machine:
 
 @pytest.fixture
 def old_machine(install: Install, old_library: Path) -> Machine:
-    """A machine whose NVML stand-in reports one H200 and lacks the functions that a driver of the 470 series
-    lacks."""
+    """A machine whose NVML stand-in reports one H200 and lacks the functions
+    that a driver of the 470 series lacks."""
     return install(old_library)

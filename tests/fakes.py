@@ -18,8 +18,8 @@ _PATIENCE_S = 20.0
 
 
 class FakeClock:
-    """A clock that stands still until :meth:`advance` moves it, which wakes the threads whose timeout has
-    passed."""
+    """A clock that stands still until :meth:`advance` moves it,
+    which wakes the threads whose timeout has passed."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -55,8 +55,8 @@ class FakeClock:
                 condition.notify_all()
 
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
-        """Let other threads run until the condition holds, advancing the clock by ``step`` before each
-        check."""
+        """Let other threads run until the condition holds,
+        advancing the clock by ``step`` before each check."""
         patience = threading.Event()
         for _ in range(int(_PATIENCE_S / 0.002)):
             if happened():
@@ -83,8 +83,8 @@ def gpu(index: int, *, total: int = 150_000_000_000, name: str = "NVIDIA H200") 
 
 
 class FakeSource:
-    """A source with GPUs whose readings a test sets. It counts each read, and can make a read hang or
-    fail."""
+    """A source with GPUs whose readings a test sets. It counts each read,
+    and can make a read hang or fail."""
 
     def __init__(self, gpus: int = 1, *, kind: str = "nvml", clock: FakeClock | None = None) -> None:
         self.gpus = [gpu(index) for index in range(gpus)]

@@ -1,5 +1,5 @@
-"""A stand-in for a torch that uses the first of two GPUs, and a GPU monitor with samples that a test
-provides."""
+"""A stand-in for a torch that uses the first of two GPUs,
+and a GPU monitor with samples that a test provides."""
 
 from __future__ import annotations
 

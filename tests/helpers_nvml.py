@@ -87,8 +87,8 @@ Install = Callable[[Path], Machine]
 
 @contextmanager
 def replace_driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Provide a function that makes this process use the given library as its NVML, until the context
-    ends."""
+    """Provide a function that makes this process use the given library as its NVML,
+    until the context ends."""
     machines: list[Machine] = []
 
     def put(library: Path) -> Machine:
@@ -109,8 +109,8 @@ def replace_driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[In
 
 
 def run_in_subprocess(standin: Standin, code: str, **variables: str) -> object:
-    """Run ``code`` in a new Python process that uses the stand-in as NVML, and return the JSON that it
-    prints."""
+    """Run ``code`` in a new Python process that uses the stand-in as NVML,
+    and return the JSON that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={**standin.environment(), **variables},

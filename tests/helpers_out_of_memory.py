@@ -1,5 +1,5 @@
-"""A stand-in GPU that runs out of memory as torch's allocator does, with the error messages of several
-versions."""
+"""A stand-in GPU that runs out of memory as torch's allocator does,
+with the error messages of several versions."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ MESSAGES = {
 
 
 class LimitedGpu(StandInGpu):
-    """A stand-in for ``cuda:0`` with ``capacity`` bytes, of which other processes hold
-    ``taken_by_others``."""
+    """A stand-in for ``cuda:0`` with ``capacity`` bytes,
+    of which other processes hold ``taken_by_others``."""
 
     def __init__(self, torch: Any, capacity: int, version: str = "2.13") -> None:
         super().__init__(torch)

@@ -108,8 +108,8 @@ class Player:
 
 
 def recording_without(path: Path, *keys: str) -> Path:
-    """Write a copy of the packaged recording without these readings, as from a GPU that lacks them; return
-    its path."""
+    """Write a copy of the packaged recording without these readings,
+    as from a GPU that lacks them; return its path."""
     with gzip.open(SHIPPED, "rt", encoding="utf-8") as source, path.open("w", encoding="utf-8") as out:
         for line in source:
             tick: dict[str, Any] = json.loads(line)
@@ -121,8 +121,8 @@ def recording_without(path: Path, *keys: str) -> Path:
 
 
 def repeated(path: Path, start: float, seconds: float, times: int) -> Path:
-    """Write a recording that repeats a part of the packaged one, as a longer phase of the same work; return
-    its path."""
+    """Write a recording that repeats a part of the packaged one,
+    as a longer phase of the same work; return its path."""
     with gzip.open(SHIPPED, "rt", encoding="utf-8") as source:
         first, *ticks = (json.loads(line) for line in source)
     part = [tick for tick in ticks if start <= tick["t"] < start + seconds]

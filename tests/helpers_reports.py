@@ -101,8 +101,8 @@ def bare_gpu(index: int = 0, **changes: Any) -> GpuReport:
 
 
 def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 14.0) -> Timeline:
-    """Return timelines with rising memory, and steady work if a GPU's mean utilization exceeds 50 %, else
-    bursts."""
+    """Return timelines with rising memory,
+    and steady work if a GPU's mean utilization exceeds 50 %, else bursts."""
     t = tuple(duration * (n + 1) / points for n in range(points))
 
     def course(place: int) -> GpuTimeline:
@@ -123,8 +123,8 @@ def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 1
 
 
 def marks(count: int, duration: float = 14.0, label: str = "epoch {n}: loss 0.4321") -> tuple[Mark, ...]:
-    """Return ``count`` marks at equal distances over the run; every tenth one is set by the user, the others
-    are printed lines."""
+    """Return ``count`` marks at equal distances over the run; every tenth one is set by the user,
+    the others are printed lines."""
     return tuple(
         Mark(duration * (n + 0.5) / count, label.format(n=n), "mark" if n % 10 == 0 else "printed")
         for n in range(count)
@@ -134,8 +134,8 @@ def marks(count: int, duration: float = 14.0, label: str = "epoch {n}: loss 0.43
 def report(
     *gpus: GpuReport, duration: float = 14.0, points: int = 240, marks: tuple[Mark, ...] = (), **changes: Any
 ) -> Report:
-    """Return the report of a run on ``gpus``; ``changes`` replace other fields of the report, such as
-    ``cell``."""
+    """Return the report of a run on ``gpus``;
+    ``changes`` replace other fields of the report, such as ``cell``."""
     shown = tuple(one for one in gpus if one.shown)
     made = Report(
         schema=REPORT_SCHEMA,
@@ -189,8 +189,8 @@ def ddp() -> Report:
 
 
 def sixteen(count: int = 16) -> Report:
-    """Return the report with the largest card: 16 GPUs, full timelines, 60 marks of 80 characters, long
-    hostile texts."""
+    """Return the report with the largest card: 16 GPUs, full timelines, 60 marks of 80 characters,
+    long hostile texts."""
     hostile = (HOSTILE * 40)[:1000]
     label = ("{n} " + HOSTILE * 3)[:80]
     return report(
@@ -357,8 +357,8 @@ def hostile() -> Report:
 
 
 def advised() -> Report:
-    """Return the report of a GPU that waits for data, with more advice than a card shows, and its
-    evidence."""
+    """Return the report of a GPU that waits for data,
+    with more advice than a card shows, and its evidence."""
     cores = {"cores": 15.5, "shared_memory_free_bytes": gib(60), "num_workers": 0, "pin_memory": False}
     return replace(
         starved(),

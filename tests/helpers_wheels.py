@@ -1,5 +1,5 @@
-"""Tiny wheels that are named like torch and its libraries, and an environment into which pip installs
-them."""
+"""Tiny wheels that are named like torch and its libraries,
+and an environment into which pip installs them."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def torch_wheel(
     imports: str = "",
     from_numpy: str = "return list(array)",
 ) -> Path:
-    """Write a wheel of a fake torch whose import fails if one of ``files`` is missing or too small; return
-    its path."""
+    """Write a wheel of a fake torch whose import fails if one
+    of ``files`` is missing or too small; return its path."""
     body = TORCH.format(files=list(files), imports=imports, from_numpy=from_numpy, size=LIBRARY_SIZE)
     texts = {
         "torch/__init__.py": body.encode(),
@@ -101,8 +101,8 @@ def content(of: str) -> bytes:
 
 
 class Installation:
-    """A virtual environment with pip, the wheels that pip can find, and the packages that the doctor
-    needs."""
+    """A virtual environment with pip, the wheels that pip can find,
+    and the packages that the doctor needs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

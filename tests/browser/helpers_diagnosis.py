@@ -81,8 +81,8 @@ def unhealthy(place: str = "kernel") -> dict[str, Any]:
 
 
 def fake_doctor_route(notebook: Notebook, *answers: tuple[int, Any]) -> list[str]:
-    """Make the server's doctor route send these replies in turn, then repeat the last one; return the
-    requested URLs."""
+    """Make the server's doctor route send these replies in turn, then repeat the last one;
+    return the requested URLs."""
     requested: list[str] = []
 
     def fulfil(route: Route) -> None:
@@ -96,8 +96,8 @@ def fake_doctor_route(notebook: Notebook, *answers: tuple[int, Any]) -> list[str
 
 
 def kernel_cell(doctor: dict[str, Any]) -> str:
-    """Return a cell that makes its kernel, in which gpuwidget is loaded, reply to the doctor request with
-    this diagnosis."""
+    """Return a cell that makes its kernel, in which gpuwidget is loaded,
+    reply to the doctor request with this diagnosis."""
     return (
         "def _install():\n"
         "    import json\n"

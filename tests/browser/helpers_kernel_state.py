@@ -26,14 +26,14 @@ _answer()
 
 
 def cell(state: dict[str, Any], freed: str | None = None) -> str:
-    """Return a cell after which the kernel replies with ``state``, and with the message ``freed`` when it
-    frees its cache."""
+    """Return a cell after which the kernel replies with ``state``,
+    and with the message ``freed`` when it frees its cache."""
     return _CELL.format(state=json.dumps(state), freed=freed)
 
 
 def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
-    """Return the state of a kernel with torch, whose ``cuda:0`` is the last GPU; the kernel's process holds
-    14 GiB on it."""
+    """Return the state of a kernel with torch, whose ``cuda:0`` is the last GPU;
+    the kernel's process holds 14 GiB on it."""
     gib = 1024**3
     order = list(reversed(uuids))
     return {

@@ -116,8 +116,8 @@ class Lab:
             self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
     def wait_until_ready(self, seconds: float = 180) -> None:
-        """Return when the server responds; raise an error with the server's log if it exits or ``seconds``
-        pass."""
+        """Return when the server responds; raise an error
+        with the server's log if it exits or ``seconds`` pass."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
@@ -198,8 +198,8 @@ class Notebook:
         )
 
     def wait_until_open(self, *, kernel: bool) -> None:
-        """Return when JupyterLab has started, the notebook is rendered and, if ``kernel`` is true, its kernel
-        is idle."""
+        """Return when JupyterLab has started, the notebook is rendered and, if ``kernel`` is true,
+        its kernel is idle."""
         self.page.wait_for_function(
             "() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')"
         )

@@ -1,5 +1,5 @@
-"""Memory ownership in one page: the test sends it instead of the server, whose other messages pass
-unchanged."""
+"""Memory ownership in one page: the test sends it instead of the server,
+whose other messages pass unchanged."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class FakeOwnershipStream:
         self._routes: list[WebSocketRoute] = []
         self._message: str | None = None
         self.interval: float | None = None
-        """The sampling interval in seconds that the next stream announces; if None, it announces the server's
-        interval."""
+        """The sampling interval in seconds that the next stream announces; if None,
+        it announces the server's interval."""
         self.ahead = 0.0
         """The seconds that are added to the time of each sample."""
         page.route_web_socket(re.compile("gpuwidget/api/stream"), self._opened)

@@ -63,8 +63,8 @@ def lab_with(folder: Path, *scenario: str) -> Iterator[tuple[Lab, Standin]]:
 
 
 def add_kernel(lab: Lab, name: str, language: str, before: str) -> None:
-    """Install a kernelspec that claims to be of ``language``; its kernel is a Python kernel that runs
-    ``before`` first."""
+    """Install a kernelspec that claims to be of ``language``;
+    its kernel is a Python kernel that runs ``before`` first."""
     folder = lab.data / "kernels" / name
     folder.mkdir(parents=True)
     program = folder / "kernel.py"

@@ -65,8 +65,8 @@ def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Noteb
 
 
 def test_without_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> None:
-    """axe finds no violation in the panel if no notebook is open or its kernel lacks gpuwidget, collapsed or
-    expanded."""
+    """axe finds no violation in the panel if no notebook is open or its kernel lacks gpuwidget,
+    collapsed or expanded."""
     lab, _ = eight
     notebook = lab.open(browser, lab.write("bare.ipynb", ["1"]), height=TALL)
     show(notebook, 300)
@@ -84,8 +84,8 @@ def test_without_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> Non
 def test_gpus_and_their_holders(
     eight: tuple[Lab, Standin], opened: tuple[Notebook, FakeOwnershipStream]
 ) -> None:
-    """axe finds no violation in the panel's GPU cards, holders, menus and hints, with a pending device and a
-    running cell."""
+    """axe finds no violation in the panel's GPU cards, holders, menus and hints,
+    with a pending device and a running cell."""
     notebook, ownership = opened
     known = uuids(eight[0])
     active_kernel = notebook.script(KERNEL)
@@ -119,8 +119,8 @@ def test_gpus_and_their_holders(
 
 
 def test_the_dashboard(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
-    """axe finds no violation in the dashboard with its charts, list of metrics and tooltip, live and
-    paused."""
+    """axe finds no violation in the dashboard with its charts,
+    list of metrics and tooltip, live and paused."""
     notebook, _ = opened
     page = notebook.page
     hide(notebook)
@@ -149,8 +149,8 @@ def rules(found: list[str]) -> set[str]:
 
 
 def test_the_settings(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
-    """In the settings editor, gpuwidget's settings violate only rules that JupyterLab's own settings violate
-    too."""
+    """In the settings editor, gpuwidget's settings violate only rules
+    that JupyterLab's own settings violate too."""
     notebook, _ = opened
     found = []
     for name in ("GPUs", "Terminal"):
@@ -202,8 +202,8 @@ def test_no_driver(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
-    """axe finds no violation in the panel with a recording's label, the PyTorch switches and all symbols of
-    the doctor."""
+    """axe finds no violation in the panel with a recording's label,
+    the PyTorch switches and all symbols of the doctor."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", kernel_cell(unhealthy())], height=TALL)
     show(notebook, 300)
     fake_doctor_route(notebook, (200, healthy()))

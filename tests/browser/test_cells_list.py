@@ -57,8 +57,8 @@ def report(count: int, gib: int, seconds: float, uuid: str = "GPU-1", started: f
 
 
 def saved(lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0, source: str = "1") -> Path:
-    """Write a notebook with ``cells`` cells without a report, followed by one cell per report; return its
-    path."""
+    """Write a notebook with ``cells`` cells without a report,
+    followed by one cell per report; return its path."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for _ in range(cells)])
     for one in reports:
         cell = nbformat.v4.new_code_cell(source, execution_count=one["cell"]["execution_count"])
@@ -107,8 +107,8 @@ def run(notebook: Notebook, *cells: int) -> None:
 
 
 def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
-    """A watched cell is listed when it ends; until then it is shown as running, and a queued cell is not
-    shown."""
+    """A watched cell is listed when it ends; until then it is shown as running,
+    and a queued cell is not shown."""
     notebook = open_notebook(
         [
             "%load_ext gpuwidget",
@@ -159,8 +159,8 @@ def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> N
 
 
 def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
-    """A click or Enter on a row of the list scrolls to the cell, even if the notebook renders only visible
-    cells."""
+    """A click or Enter on a row of the list scrolls to the cell,
+    even if the notebook renders only visible cells."""
     path = saved(lab, "far.ipynb", [report(1, 1, 1.0), report(2, 2, 1.0)], cells=300)
     notebook = open_notebook(path)
     notebook.script(
@@ -186,8 +186,8 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_many_reports(open_notebook: Open, lab: Lab) -> None:
-    """The list shows 500 reports among 2000 cells immediately, and a cell's printed output does not redraw
-    it."""
+    """The list shows 500 reports among 2000 cells immediately,
+    and a cell's printed output does not redraw it."""
     path = saved(lab, "many.ipynb", [report(n, n % 50, n / 7) for n in range(1, 501)], cells=1500)
     notebook = open_notebook(path, kernel=False)
     show(notebook)
@@ -209,8 +209,8 @@ def test_many_reports(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) -> None:
-    """A report of a newer gpuwidget is not listed but counted in a note, and the list can be collapsed and
-    expanded."""
+    """A report of a newer gpuwidget is not listed but counted in a note,
+    and the list can be collapsed and expanded."""
     newer = {**report(2, 2, 1.0), "schema": 2}
     notebook = open_notebook(saved(lab, "newer.ipynb", [report(1, 1, 1.0), newer]), kernel=False)
     show(notebook)
@@ -225,8 +225,8 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
 
 
 def test_bands_on_the_charts(browser: Browser, tmp_path: Path) -> None:
-    """The title of a GPU's chart names the cell that used that GPU at the pointer's time; other GPUs' charts
-    have none."""
+    """The title of a GPU's chart names the cell that used that GPU at the pointer's time;
+    other GPUs' charts have none."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         first, second = uuids(lab)
         long_ago = report(7, 4, 60.0, first, time.time() - 7000 - 80)
@@ -243,8 +243,8 @@ def test_bands_on_the_charts(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_status_item(browser: Browser, tmp_path: Path) -> None:
-    """The status bar shows the notebook's GPU and memory without a stream; a click opens the panel, a setting
-    hides it."""
+    """The status bar shows the notebook's GPU and memory without a stream; a click opens the panel,
+    a setting hides it."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         state = helpers_kernel_state.state(uuids(lab))
         path = lab.write("status.ipynb", [helpers_kernel_state.cell(state), "1"])
@@ -272,8 +272,8 @@ def test_status_item(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_impossible_numbers_in_a_kernels_reply(browser: Browser, tmp_path: Path) -> None:
-    """If a kernel reports impossible sizes, the status bar and the panel show them as unknown and keep
-    working."""
+    """If a kernel reports impossible sizes,
+    the status bar and the panel show them as unknown and keep working."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         state = helpers_kernel_state.state(uuids(lab))
         for gpu in state["gpus"]:

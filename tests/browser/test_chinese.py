@@ -121,8 +121,8 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
 
 
 def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) -> None:
-    """The dashboard and all commands are Chinese, and the launcher item is in JupyterLab's category
-    "Other"."""
+    """The dashboard and all commands are Chinese,
+    and the launcher item is in JupyterLab's category "Other"."""
     notebook = lab.open(browser, lab.write("board.ipynb", ["1"]), kernel=False)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart canvas")

@@ -91,8 +91,8 @@ def choose(page: Page, *metrics: str) -> None:
 
 
 def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
-    """A button in the panel's header opens the dashboard, with one chart per metric and each GPU's latest
-    values above it."""
+    """A button in the panel's header opens the dashboard,
+    with one chart per metric and each GPU's latest values above it."""
     with lab_with(tmp_path, *busy(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("open.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -143,8 +143,8 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
-    """A drag zooms into the time range with finer steps, keys pan and zoom, and a double click returns to
-    live."""
+    """A drag zooms into the time range with finer steps, keys pan and zoom,
+    and a double click returns to live."""
     with lab_with(tmp_path, *busy(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("zoom.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -179,8 +179,8 @@ def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
-    """The tooltip lists all GPUs' values at the pointer's time, and every chart shows its values at that
-    time."""
+    """The tooltip lists all GPUs' values at the pointer's time,
+    and every chart shows its values at that time."""
     with lab_with(tmp_path, *busy(8)) as (lab, _):
         notebook = lab.open(browser, lab.write("cursor.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -207,8 +207,8 @@ def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
-    """The CSV file has the shown metrics and GPUs with units, one row per step, and no name that is a
-    spreadsheet formula."""
+    """The CSV file has the shown metrics and GPUs with units, one row per step,
+    and no name that is a spreadsheet formula."""
     scenario = [*busy(2), 'gpu.0.name==HYPERLINK("http://x","y")']
     with lab_with(tmp_path, *scenario) as (lab, _):
         notebook = lab.open(browser, lab.write("table.ipynb", ["1"]), kernel=False)
@@ -233,8 +233,8 @@ def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
-    """A dashboard behind another tab fetches and draws nothing and closes its stream; when shown again, it
-    continues."""
+    """A dashboard behind another tab fetches and draws nothing and closes its stream;
+    when shown again, it continues."""
     with lab_with(tmp_path, *busy(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hidden.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -260,8 +260,8 @@ def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None:
-    """With 16 GPUs, each can be highlighted and selected, a lost one is labelled, and only visible charts are
-    drawn."""
+    """With 16 GPUs, each can be highlighted and selected, a lost one is labelled,
+    and only visible charts are drawn."""
     with lab_with(tmp_path, *busy(16)) as (lab, standin):
         notebook = lab.open(browser, lab.write("sixteen.ipynb", ["1"]), kernel=False)
         page = notebook.page

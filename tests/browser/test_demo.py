@@ -15,8 +15,8 @@ from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[2]
 FROM_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-"""Variables of the ``make`` that runs these tests; the ``make`` that this test starts must not inherit
-them."""
+"""Variables of the ``make`` that runs these tests;
+the ``make`` that this test starts must not inherit them."""
 FROM_DESKTOP = {"DISPLAY", "WAYLAND_DISPLAY"}
 
 
@@ -58,8 +58,8 @@ def demo_url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_demo_shows_the_quickstart_and_the_panel(demo_url: str, browser: Browser) -> None:
-    """The page that ``make demo`` opens shows the quickstart notebook and the panel with the four recorded
-    GPUs."""
+    """The page that ``make demo`` opens shows the quickstart notebook
+    and the panel with the four recorded GPUs."""
     page = browser.new_page()
     page.goto(demo_url)
     page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true", timeout=60_000)

@@ -47,8 +47,8 @@ def open_doctor(
 
 
 def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> None:
-    """While the doctor's section is collapsed, no checks run; expanding it runs them once, and a button runs
-    them again."""
+    """While the doctor's section is collapsed, no checks run; expanding it runs them once,
+    and a button runs them again."""
     notebook = open_notebook(["1"])
     requested = fake_doctor_route(notebook, (200, healthy()))
     show(notebook, 300)
@@ -70,8 +70,8 @@ def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> No
 
 
 def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:
-    """Each check has a symbol, a name, a result and a status, and the section's header names the broken
-    check."""
+    """Each check has a symbol, a name, a result and a status,
+    and the section's header names the broken check."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     wait_for_text(notebook, SUMMARY, "1 link broken: PyTorch")
     heads = texts(notebook, f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check-head")
@@ -122,8 +122,8 @@ def test_the_json_is_that_of_the_command_line(open_notebook: Open) -> None:
 
 
 def test_a_server_whose_checks_fail(open_notebook: Open) -> None:
-    """If the server's checks fail to run, their reason is shown, and the header does not call the server
-    healthy."""
+    """If the server's checks fail to run, their reason is shown,
+    and the header does not call the server healthy."""
     sentence = "The examination came to no end within 60 seconds."
     notebook = open_doctor(open_notebook, healthy("kernel"), {"message": sentence}, 503)
     wait_for_text(notebook, SUMMARY, "could not be looked at")
@@ -132,8 +132,8 @@ def test_a_server_whose_checks_fail(open_notebook: Open) -> None:
 
 
 def test_an_older_server(open_notebook: Open) -> None:
-    """If the server has no doctor route, the panel reports that the server's gpuwidget is older than the
-    page."""
+    """If the server has no doctor route, the panel reports
+    that the server's gpuwidget is older than the page."""
     notebook = open_doctor(open_notebook, healthy("kernel"), {"message": "Not Found"}, 404)
     wait_for_text(
         notebook, ENVIRONMENT, "The server's gpuwidget is older than this page: restart the server."

@@ -261,8 +261,8 @@ def test_go_to_a_terminal(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
-    """Shutting down a kernel needs confirmation in a dialog that lists what is lost; a message reports the
-    result."""
+    """Shutting down a kernel needs confirmation in a dialog that lists what is lost;
+    a message reports the result."""
     view = open_panel()
     other = view.open_second()
     view.ownership.send(
@@ -291,8 +291,8 @@ def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[..., OpenPanel]) -> None:
-    """A kernel whose notebook is not open can free its cache; its reply is shown, and no connection stays
-    open."""
+    """A kernel whose notebook is not open can free its cache; its reply is shown,
+    and no connection stays open."""
     view = open_panel()
     other = view.open_second()
     script = view.notebook.script
@@ -328,8 +328,8 @@ def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) 
 
 
 def test_free_the_cache_with_the_panel_closed(open_panel: Callable[..., OpenPanel]) -> None:
-    """If the panel is closed, the palette's command to free the cache opens the panel, which shows the
-    outcome."""
+    """If the panel is closed, the palette's command to free the cache opens the panel,
+    which shows the outcome."""
     view = open_panel()
     view.notebook.script("app.shell.collapseRight();")
     view.notebook.page.wait_for_selector(PANEL, state="hidden")
@@ -338,8 +338,8 @@ def test_free_the_cache_with_the_panel_closed(open_panel: Callable[..., OpenPane
 
 
 def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
-    """An idle notebook that holds memory gets a hint, and so does a notebook whose GPU had low utilization
-    for an hour."""
+    """An idle notebook that holds memory gets a hint,
+    and so does a notebook whose GPU had low utilization for an hour."""
     view = open_panel()
     view.ownership.interval = 1000  # At this interval, an hour consists of only a few samples.
     view.ownership.reopen()
@@ -371,8 +371,8 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
-    """The dropdown offers the emptiest GPU according to the server's values; choosing it selects that GPU's
-    device."""
+    """The dropdown offers the emptiest GPU according to the server's values;
+    choosing it selects that GPU's device."""
     view = open_panel()
     view.standin.scenario(*machine(2), f"gpu.0.memory_used={5 * GIB}")
     state = view.kernel_state()

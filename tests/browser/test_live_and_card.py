@@ -85,8 +85,8 @@ def test_chart_then_card(open_notebook: Open, theme: str) -> None:
 
 
 def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
-    """After the run, the chart's emptied output has no height, so that the card is directly below the
-    cell."""
+    """After the run, the chart's emptied output has no height,
+    so that the card is directly below the cell."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
@@ -98,8 +98,8 @@ def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
 
 
 def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
-    """While a cell keeps the kernel busy with pure Python, its chart is redrawn at least five times per
-    second."""
+    """While a cell keeps the kernel busy with pure Python,
+    its chart is redrawn at least five times per second."""
     notebook = open_notebook([LOAD, BUSY])
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -137,8 +137,8 @@ def test_clear_output(open_notebook: Open) -> None:
 
 
 def test_progress_bar_stays_one(open_notebook: Open) -> None:
-    """A line that a cell rewrites with a carriage return stays one line, although the chart appears and
-    disappears."""
+    """A line that a cell rewrites with a carriage return stays one line,
+    although the chart appears and disappears."""
     notebook = open_notebook([LOAD, PROGRESS_BAR])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)

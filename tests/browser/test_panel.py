@@ -62,8 +62,8 @@ def test_the_chart_starts_with_the_history(open_notebook: Open) -> None:
 
 
 def test_the_button_loads_gpuwidget(open_notebook: Open) -> None:
-    """The button loads gpuwidget without any output, execution count or history entry, and without new user
-    variables."""
+    """The button loads gpuwidget without any output, execution count or history entry,
+    and without new user variables."""
     notebook = open_notebook(["sorted(n for n in dir() if not n.startswith('_'))", "In"])
     show(notebook)
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
@@ -81,8 +81,8 @@ def test_the_button_loads_gpuwidget(open_notebook: Open) -> None:
 
 
 def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
-    """A device that is chosen while a cell runs is confirmed before the cell ends, and applies from the next
-    cell."""
+    """A device that is chosen while a cell runs is confirmed before the cell ends,
+    and applies from the next cell."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", SLEEP, "torch.zeros(2).device"])
     show(notebook)
     notebook.run(0)
@@ -115,8 +115,8 @@ def test_the_panel_follows_the_cells(open_notebook: Open) -> None:
 
 
 def test_a_restarted_kernel(open_notebook: Open) -> None:
-    """After the kernel restarts, the panel shows that no device is chosen and that gpuwidget is not
-    loaded."""
+    """After the kernel restarts, the panel shows
+    that no device is chosen and that gpuwidget is not loaded."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", "%gpu device cpu"])
     show(notebook)
     for cell in (0, 1):

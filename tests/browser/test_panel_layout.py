@@ -37,8 +37,8 @@ def count_visible(page: Page, selector: str, scroll: str) -> int:
 
 
 def scroll_to(page: Page, selector: str) -> bool:
-    """Scroll to the last matching element; return whether it is visible and not covered by a sticky
-    header."""
+    """Scroll to the last matching element;
+    return whether it is visible and not covered by a sticky header."""
     page.locator(selector).last.evaluate("node => node.scrollIntoView({ block: 'end' })")
     found: bool = page.locator(selector).last.evaluate(
         "node => { const { left, top, width, height } = node.getBoundingClientRect();"
@@ -96,8 +96,8 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
 
 
 def test_the_doctor_below_many_gpus(browser: Browser, tmp_path: Path) -> None:
-    """With 16 GPUs, the header of the collapsed doctor is always visible; when expanded, its section scrolls
-    into view."""
+    """With 16 GPUs, the header of the collapsed doctor is always visible; when expanded,
+    its section scrolls into view."""
     with lab_with(tmp_path, *machine(16)) as (lab, _):
         notebook = lab.open(browser, lab.write("many.ipynb", ["1"]), height=600, kernel=False)
         page = notebook.page
@@ -114,8 +114,8 @@ def test_the_doctor_below_many_gpus(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> None:
-    """A reload restores expanded sections and the list's sort order, but runs no checks of an expanded
-    doctor."""
+    """A reload restores expanded sections and the list's sort order,
+    but runs no checks of an expanded doctor."""
     notebook = open_notebook(saved(lab, "folds.ipynb", [report(1, 1, 1.0)]), kernel=False)
     page = notebook.page
     fake_doctor_route(notebook, (200, healthy()))

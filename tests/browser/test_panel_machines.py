@@ -1,5 +1,5 @@
-"""The panel on all kinds of machines: with many GPUs, without GPUs, with lost GPUs, and with a restarting
-server."""
+"""The panel on all kinds of machines: with many GPUs, without GPUs, with lost GPUs,
+and with a restarting server."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => 
 
 
 def wait_for_state(notebook: Notebook, gpus: list[str]) -> None:
-    """Run the cell that fakes the kernel's state, and wait until the panel shows the devices of that
-    state."""
+    """Run the cell that fakes the kernel's state,
+    and wait until the panel shows the devices of that state."""
     notebook.run(0)
     notebook.wait_until_done()
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", f"cuda:{len(gpus) - 1}")
@@ -60,8 +60,8 @@ def wait_for_state(notebook: Notebook, gpus: list[str]) -> None:
 
 @pytest.mark.parametrize("gpus", [1, 8, 16])
 def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> None:
-    """From a width of 240 px, every model name is readable and nothing is clipped; the notebook's GPU is
-    expanded."""
+    """From a width of 240 px, every model name is readable and nothing is clipped;
+    the notebook's GPU is expanded."""
     with lab_with(tmp_path, *machine(gpus)) as (lab, _):
         known = uuids(lab)
         state = helpers_kernel_state.state(known)
@@ -79,8 +79,8 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
 
 
 def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path) -> None:
-    """The panel splits a GPU's memory into this notebook's, others' and free, and matches cuda:N to GPUs by
-    UUID."""
+    """The panel splits a GPU's memory into this notebook's, others' and free,
+    and matches cuda:N to GPUs by UUID."""
     with lab_with(tmp_path, *machine(2), f"gpu.1.memory_used={99 * 1024**3}") as (lab, _):
         known = uuids(lab)
         state = helpers_kernel_state.state(known)
@@ -118,8 +118,8 @@ def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -
 
 
 def test_a_chart_outside_the_viewport_is_not_drawn(browser: Browser, tmp_path: Path) -> None:
-    """The text of a GPU outside the viewport stays current, but its chart is drawn only once it is scrolled
-    into view."""
+    """The text of a GPU outside the viewport stays current,
+    but its chart is drawn only once it is scrolled into view."""
     with lab_with(tmp_path, *machine(16)) as (lab, standin):
         first, *_, last = uuids(lab)
         notebook = lab.open(browser, lab.write("sight.ipynb", ["1"]), height=800)
@@ -174,8 +174,8 @@ def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
-    """The card of a GPU whose driver calls hang shows for how long; the other GPU stays live, and the GPU
-    recovers."""
+    """The card of a GPU whose driver calls hang shows for how long; the other GPU stays live,
+    and the GPU recovers."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hung.ipynb", ["1"]))
         show(notebook)
@@ -217,8 +217,8 @@ def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
 def test_another_version_in_the_kernel(
     browser: Browser, tmp_path: Path, changes: dict[str, Any], notice: str, disabled: bool
 ) -> None:
-    """If the kernel has another version of gpuwidget, the panel reports it; the dropdown works if the schemas
-    match."""
+    """If the kernel has another version of gpuwidget, the panel reports it;
+    the dropdown works if the schemas match."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         state = helpers_kernel_state.state(uuids(lab), **changes)
         notebook = lab.open(browser, lab.write("old.ipynb", [helpers_kernel_state.cell(state)]))
@@ -246,8 +246,8 @@ def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_requests_to_a_kernel_are_rare(browser: Browser, tmp_path: Path) -> None:
-    """The panel sends an idle kernel at most one request per 3 s, and shows a kernel that runs a cell as
-    busy."""
+    """The panel sends an idle kernel at most one request per 3 s,
+    and shows a kernel that runs a cell as busy."""
     with lab_with(tmp_path, *machine(1)) as (lab, _):
         notebook = lab.open(browser, lab.write("seldom.ipynb", ["%load_ext gpuwidget", SLEEP]))
         show(notebook)

@@ -1,5 +1,5 @@
-"""Until a cell ends, it is shown as running in the panel and its dialogs, and the server reports its kernel
-as busy."""
+"""Until a cell ends, it is shown as running in the panel and its dialogs,
+and the server reports its kernel as busy."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ const header = {
 const message = {channel: 'control', header, parent_header: {}, metadata: {}, content: {}, buffers: []};
 await kernel.sendControlMessage(message, true, true).done;
 """
-"""A request that jupyter-resource-usage sends on the control channel; its ``idle`` arrives while the cell
-still runs."""
+"""A request that jupyter-resource-usage sends on the control channel;
+its ``idle`` arrives while the cell still runs."""
 
 
 def watched(end: Path) -> str:
@@ -63,8 +63,8 @@ def wait_for_holder(notebook: Notebook, row: str) -> None:
 
 
 def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path: Path) -> None:
-    """While a watched cell runs, the panel shows it as running everywhere, and Jupyter Server reports its
-    kernel as busy."""
+    """While a watched cell runs, the panel shows it as running everywhere,
+    and Jupyter Server reports its kernel as busy."""
     with lab_with(tmp_path, *machine(1)) as (lab, standin):
         end = tmp_path / "end"
         notebook = lab.open(browser, lab.write("train.ipynb", [LOAD, watched(end)]))

@@ -72,8 +72,8 @@ def open_watched(lab: Lab, browser: Browser, name: str, theme: str = "light") ->
 
 
 def test_units(lab: Lab, browser: Browser) -> None:
-    """The units GB and °F apply immediately to cards, cells, status bar and dashboard, and can be changed
-    back."""
+    """The units GB and °F apply immediately to cards, cells, status bar and dashboard,
+    and can be changed back."""
     notebook = open_watched(lab, browser, "units.ipynb")
     page = notebook.page
     wait_for_text(notebook, CARD, "51 °C")
@@ -104,8 +104,8 @@ def test_units(lab: Lab, browser: Browser) -> None:
 
 
 def test_hidden_parts(lab: Lab, browser: Browser) -> None:
-    """Settings hide parts of the panel and the status bar item while the panel is open; all other parts stay
-    visible."""
+    """Settings hide parts of the panel and the status bar item while the panel is open;
+    all other parts stay visible."""
     notebook = open_watched(lab, browser, "show.ipynb")
     page = notebook.page
     parts = {"switches": SWITCHES, "cells": CELLS, "health": DIAGNOSTICS, "statusBar": STATUS}
@@ -132,8 +132,8 @@ def test_hidden_parts(lab: Lab, browser: Browser) -> None:
 
 
 def test_rate(lab: Lab, browser: Browser) -> None:
-    """The panel's samples arrive at the configured interval, which its header shows; a dashboard gets every
-    sample."""
+    """The panel's samples arrive at the configured interval, which its header shows;
+    a dashboard gets every sample."""
     notebook = open_watched(lab, browser, "rate.ipynb")
     page = notebook.page
     wait_for_text(notebook, RATE, "5 Hz")
@@ -153,8 +153,8 @@ def test_rate(lab: Lab, browser: Browser) -> None:
 
 
 def test_invalid_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    """Invalid settings are not saved; if presets or saved settings are invalid, the panel works with valid
-    ones."""
+    """Invalid settings are not saved; if presets or saved settings are invalid,
+    the panel works with valid ones."""
     notebook = lab.open(browser, lab.write("bad.ipynb", ["1"]), kernel=False)
     for bad in ({"sampleSeconds": -1}, {"units": {"memory": "bits"}}, {"show": {"sun": True}}):
         with pytest.raises(Error, match="failed to validate"):
@@ -186,8 +186,8 @@ def test_invalid_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
 
 
 def test_shortcuts(lab: Lab, browser: Browser) -> None:
-    """Shortcuts show and hide the panel, open the dashboard and show the doctor; no other command uses these
-    keys."""
+    """Shortcuts show and hide the panel, open the dashboard and show the doctor;
+    no other command uses these keys."""
     notebook = lab.open(browser, lab.write("keys.ipynb", ["1"]))
     page = notebook.page
     bound = notebook.script(

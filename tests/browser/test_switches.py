@@ -47,8 +47,8 @@ def notebook(open_notebook: Open) -> Notebook:
 
 
 def test_a_toggle_runs_its_statement(notebook: Notebook) -> None:
-    """Changing a switch in the panel runs a torch statement, which the panel shows; the next cell has the new
-    value."""
+    """Changing a switch in the panel runs a torch statement, which the panel shows;
+    the next cell has the new value."""
     assert "What is set here is told here" in notebook.page.inner_text(LOG)
     notebook.page.click(BENCHMARK)
     wait_for_text(notebook, LOG, "ran: torch.backends.cudnn.benchmark = True")
@@ -59,8 +59,8 @@ def test_a_toggle_runs_its_statement(notebook: Notebook) -> None:
 
 
 def test_a_switch_is_pending_while_a_cell_runs(notebook: Notebook) -> None:
-    """A switch that is changed while a cell runs is pending until the next cell; the panel shows both
-    states."""
+    """A switch that is changed while a cell runs is pending until the next cell;
+    the panel shows both states."""
     height = notebook.page.evaluate(f"document.querySelector('{SETTINGS}').offsetHeight")
     notebook.run(2)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
@@ -86,8 +86,8 @@ def test_the_panel_shows_what_a_cell_sets(notebook: Notebook) -> None:
 
 
 def test_a_restarted_kernel(notebook: Notebook) -> None:
-    """After the kernel restarts, the switches are disabled with the reason, and the log of statements is
-    empty."""
+    """After the kernel restarts, the switches are disabled with the reason,
+    and the log of statements is empty."""
     notebook.page.click(BENCHMARK)
     wait_for_text(notebook, LOG, "ran: ")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
@@ -128,8 +128,8 @@ def test_a_switch_that_the_kernel_lacks_is_not_shown(open_notebook: Open) -> Non
 
 
 def test_the_keyboard(notebook: Notebook) -> None:
-    """Each switch has an accessible name, toggles with the space bar, and explains its trade-off in its
-    title."""
+    """Each switch has an accessible name, toggles with the space bar,
+    and explains its trade-off in its title."""
     notebook.page.focus(SUMMARY)
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Tab")

@@ -1,5 +1,5 @@
-"""On a real GPU, each rule gives its advice for the mistake that it describes, and none after the mistake is
-fixed."""
+"""On a real GPU, each rule gives its advice for the mistake that it describes,
+and none after the mistake is fixed."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def rules(load: str) -> list[str]:
     ],
 )
 def test_a_mistake_gets_its_advice_until_it_is_fixed(load: str, rule: str, fixed: str) -> None:
-    """A mistake gets advice from its rule only (without cuDNN, others may follow); once it is fixed, the rule
-    gives none."""
+    """A mistake gets advice from its rule only (without cuDNN, others may follow); once it is fixed,
+    the rule gives none."""
     expected = [rule] if load != "without cuDNN" else None
     assert rules(load) == expected or (expected is None and rule in rules(load)), loads()[load]
     assert rule not in rules(fixed), loads()[fixed]
@@ -138,8 +138,8 @@ def test_the_evidence_has_the_setting_that_is_off() -> None:
 
 
 def test_a_model_left_on_the_cpu() -> None:
-    """A model that was left on the CPU gets advice; after it was moved to the GPU together with its batches,
-    it gets none."""
+    """A model that was left on the CPU gets advice;
+    after it was moved to the GPU together with its batches, it gets none."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -210,8 +210,8 @@ result = {"rules": [one["rule"] for one in report["advice"]], "torch": report["g
 
 
 def test_an_impossible_request_is_not_fragmentation() -> None:
-    """If a request exceeds the GPU's memory and freed blocks return to the driver, there is no advice on
-    fragmentation."""
+    """If a request exceeds the GPU's memory and freed blocks return to the driver,
+    there is no advice on fragmentation."""
     found = run_program(_FREED)
     assert found["torch"]["alloc_retries"] >= 1, found
     assert (found["rules"], found["torch"]["inactive_split"]) == ([], 0), found
@@ -259,8 +259,8 @@ for batch in loader:
 
 
 def test_a_starved_gpu_and_more_workers(kernel: Kernel) -> None:
-    """If a GPU waits for a DataLoader, the advice gives the loader's settings; with enough workers there is
-    none."""
+    """If a GPU waits for a DataLoader, the advice gives the loader's settings;
+    with enough workers there is none."""
     kernel.run("loader = torch.utils.data.DataLoader(Slow(), batch_size=10)")
     starved = next(one for one in advice(kernel, _EPOCH) if one["rule"] == "input-pipeline")
     assert starved["evidence"]["num_workers"] == 0
@@ -312,8 +312,8 @@ while time.perf_counter() < end:
 
 
 def test_cudnn_benchmark_with_changing_shapes(kernel: Kernel) -> None:
-    """In cuDNN's benchmark mode, changing input sizes get advice; a constant size, or the mode off, gets
-    none."""
+    """In cuDNN's benchmark mode, changing input sizes get advice; a constant size,
+    or the mode off, gets none."""
     kernel.run(f"{_CONVOLUTIONS}torch.backends.cudnn.benchmark = True")
     searching, steady = advice(kernel, _SIZES.format(step=1)), advice(kernel, _SIZES.format(step=0))
     kernel.run("torch.backends.cudnn.benchmark = False")
@@ -324,8 +324,8 @@ def test_cudnn_benchmark_with_changing_shapes(kernel: Kernel) -> None:
 
 @pytest.mark.two_gpus
 def test_a_gpu_that_is_held_and_not_used() -> None:
-    """If memory is held on a second GPU that stays idle, there is advice; once the memory is freed, there is
-    none."""
+    """If memory is held on a second GPU that stays idle, there is advice;
+    once the memory is freed, there is none."""
     result = run_program(
         """
         import time, torch, gpuwidget

@@ -1,5 +1,5 @@
-"""What a default device changes in torch, CuPy and Numba on two real GPUs, and which CUDA contexts it
-opens."""
+"""What a default device changes in torch, CuPy and Numba on two real GPUs,
+and which CUDA contexts it opens."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def where():
 
 
 def run_cells(code: str, **environment: str) -> Any:
-    """Run ``code`` in a process with an IPython shell, in which ``cell(…)`` runs a cell; return its
-    ``result``."""
+    """Run ``code`` in a process with an IPython shell, in which ``cell(…)`` runs a cell;
+    return its ``result``."""
     return run_program(f"{SHELL}{WHERE}\n{code}", **environment)
 
 
 def test_the_next_cell_uses_the_default_device() -> None:
-    """After %gpu device cuda:1, new tensors, "cuda", .cuda() and the current device are cuda:1; 'none'
-    restores them."""
+    """After %gpu device cuda:1, new tensors, "cuda", .cuda() and the current device are cuda:1;
+    'none' restores them."""
     result = run_cells(
         "cell('import torch; torch.cuda.init()')\n"
         "shell.user_ns['where'] = where\n"
@@ -68,8 +68,8 @@ def test_setting_the_device_opens_no_context() -> None:
 
 
 def test_a_fork_after_setting_the_device_can_use_cuda() -> None:
-    """Choosing a default device does not initialize CUDA, so that a forked child process can still use
-    CUDA."""
+    """Choosing a default device does not initialize CUDA,
+    so that a forked child process can still use CUDA."""
     result = run_cells(
         """
         cell('import torch')
@@ -91,8 +91,8 @@ def test_a_fork_after_setting_the_device_can_use_cuda() -> None:
 
 @pytest.mark.parametrize("light", ["", " --light"])
 def test_the_cell_that_initializes_cuda_uses_the_device(light: str) -> None:
-    """The first cell that uses "cuda" already uses the chosen GPU, and no context is opened on another
-    GPU."""
+    """The first cell that uses "cuda" already uses the chosen GPU,
+    and no context is opened on another GPU."""
     result = run_cells(
         f"cell('import torch')\ncell('%gpu device cuda:1{light}')\n"
         "first = cell('str(torch.ones(3, device=\"cuda\").device)')\n"
@@ -102,8 +102,8 @@ def test_the_cell_that_initializes_cuda_uses_the_device(light: str) -> None:
 
 
 def test_none_opens_no_context_on_the_previous_gpu() -> None:
-    """After '%gpu device none', torch uses cuda:0 again, but no context is opened there until something runs
-    on it."""
+    """After '%gpu device none', torch uses cuda:0 again,
+    but no context is opened there until something runs on it."""
     result = run_cells(
         "cell('import torch')\ncell('%gpu device cuda:1')\ncell('torch.ones(3)')\ncell('%gpu device none')\n"
         "result = [cell('torch.cuda.current_device()'), contexts()]"
@@ -112,8 +112,8 @@ def test_none_opens_no_context_on_the_previous_gpu() -> None:
 
 
 def test_torch_set_device_in_user_code_wins() -> None:
-    """If a cell initializes CUDA with set_device(0), cuda:0 stays the current device, despite the default
-    device."""
+    """If a cell initializes CUDA with set_device(0), cuda:0 stays the current device,
+    despite the default device."""
     result = run_cells(
         "cell('import torch')\ncell('%gpu device cuda:1 --light')\ncell('torch.cuda.set_device(0)')\n"
         "result = cell('torch.cuda.current_device()')"
@@ -150,8 +150,8 @@ def test_other_libraries_follow(package: str, current: str) -> None:
 
 @pytest.mark.parametrize("visible", ["0,1", "1,0", "1"])
 def test_choices_are_joined_by_uuid(visible: str) -> None:
-    """Before and after CUDA is initialized, each cuda:N is matched with the GPU that CUDA_VISIBLE_DEVICES
-    assigns to it."""
+    """Before and after CUDA is initialized,
+    each cuda:N is matched with the GPU that CUDA_VISIBLE_DEVICES assigns to it."""
     result = run_cells(
         "code = '[(d.device, d.index, d.uuid is not None, d.memory_free is not None) '\\\n"
         "      'for d in gpuwidget.devices()]'\n"
@@ -176,8 +176,8 @@ def test_a_new_thread_has_torchs_default() -> None:
 
 
 def test_shuffling_fails_and_works_with_the_fix() -> None:
-    """With a default device, a shuffling DataLoader fails as the hint expects, and works with the hint's
-    fix."""
+    """With a default device, a shuffling DataLoader fails as the hint expects,
+    and works with the hint's fix."""
     result = run_cells(
         """
         from gpuwidget.kernel.error_hints import hint

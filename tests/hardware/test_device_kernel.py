@@ -1,5 +1,5 @@
-"""The default device in a real kernel with two real GPUs: the panel's state, running cells and error
-hints."""
+"""The default device in a real kernel with two real GPUs: the panel's state,
+running cells and error hints."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ USE = "torch.ones(2**28, device='{device}')"
 
 
 def state_of(kernel: Kernel, **request: Any) -> Any:
-    """Send the panel's request until the driver has reported all free memory, and return the kernel's
-    state."""
+    """Send the panel's request until the driver has reported all free memory,
+    and return the kernel's state."""
     for _ in range(100):
         answer = kernel.answer_to(**request)
         assert answer["status"] == "ok", answer
@@ -32,8 +32,8 @@ def state_of(kernel: Kernel, **request: Any) -> Any:
 
 
 def test_the_state_for_views(kernel: Kernel) -> None:
-    """The state lists each GPU as nvidia-smi does, and shows that contexts stay open after '%gpu device
-    none'."""
+    """The state lists each GPU as nvidia-smi does,
+    and shows that contexts stay open after '%gpu device none'."""
     kernel.ok("import torch")
     smi = nvidia_smi("index,uuid,name,compute_cap,memory.total")
     before = state_of(kernel, ask="state")
@@ -60,8 +60,8 @@ def test_the_state_for_views(kernel: Kernel) -> None:
 
 @HOST_PIDS
 def test_the_holders_of_a_gpu(kernel: Kernel) -> None:
-    """The state lists this notebook first among the holders of each GPU that it uses, with its memory on the
-    GPU."""
+    """The state lists this notebook first among the holders of each GPU that it uses,
+    with its memory on the GPU."""
     kernel.ok(f"import torch\nx, y = {USE.format(device='cuda:0')}, {USE.format(device='cuda:1')}")
     for _ in range(100):
         state = state_of(kernel, ask="state")
@@ -73,8 +73,8 @@ def test_the_holders_of_a_gpu(kernel: Kernel) -> None:
 
 
 def test_a_choice_while_a_cell_computes(kernel: Kernel) -> None:
-    """If a device is chosen while a cell keeps a GPU busy, the kernel replies, and the next cell uses that
-    device."""
+    """If a device is chosen while a cell keeps a GPU busy, the kernel replies,
+    and the next cell uses that device."""
     kernel.ok("import os, torch\na = torch.ones(4096, 4096, device='cuda')")
     busy = "open('on', 'w').close()\nwhile not os.path.exists('off'): a @ a\ntorch.cuda.synchronize()\n" + NOW
     request = kernel.send(busy)
@@ -112,8 +112,8 @@ def test_a_choice_before_torch(kernel: Kernel) -> None:
 
 
 def test_what_user_code_sets_stays(kernel: Kernel) -> None:
-    """If the user's code sets a device after one was chosen, the user's device stays, and the state has a
-    note."""
+    """If the user's code sets a device after one was chosen, the user's device stays,
+    and the state has a note."""
     kernel.ok("import torch\ntorch.cuda.init()\n%gpu device cuda:1")
     kernel.ok("torch.cuda.set_device(0)")
     assert kernel.ok(NOW).result == "('cuda:1', 0)"

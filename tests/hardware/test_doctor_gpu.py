@@ -37,8 +37,8 @@ def test_all_checks_pass() -> None:
 
 
 def test_versions_match_torch_and_nvidia_smi() -> None:
-    """The versions, error counts and link widths that the doctor reports are those of torch and
-    nvidia-smi."""
+    """The versions, error counts and link widths
+    that the doctor reports are those of torch and nvidia-smi."""
     found = checks_by_id(doctor())
     torch = run_program(
         """

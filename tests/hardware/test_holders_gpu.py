@@ -22,8 +22,8 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def test_uses_cuda() -> None:
-    """``uses_cuda`` is true only for a process with a CUDA context, not for one that samples GPUs or a forked
-    child."""
+    """``uses_cuda`` is true only for a process with a CUDA context,
+    not for one that samples GPUs or a forked child."""
     before, after, child = run_program(
         """
         import os, gpuwidget
@@ -50,8 +50,8 @@ def test_uses_cuda() -> None:
 
 
 def test_torchs_reserved_memory(kernel: Kernel) -> None:
-    """The kernel reports torch's reserved bytes per GPU, which are less than the driver's figure due to the
-    CUDA context."""
+    """The kernel reports torch's reserved bytes per GPU,
+    which are less than the driver's figure due to the CUDA context."""
     kernel.ok("x = torch.ones(2**28, device='cuda')")
     state = next(
         gpu for gpu in kernel.answer_to(ask="state")["state"]["gpus"] if gpu["torch_device"] == "cuda:0"

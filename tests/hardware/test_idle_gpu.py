@@ -26,8 +26,8 @@ def start_profiler():
 
 @pytest.mark.parametrize("kind", ["synchronous", "asynchronous", "pure Python"])
 def test_known_loops(kind: str) -> None:
-    """In loops of 300 ms, each line's share and GPU activity are within 5 percentage points, and no line is
-    missing."""
+    """In loops of 300 ms, each line's share and GPU activity are within 5 percentage points,
+    and no line is missing."""
     share, activity, missing = run_program(
         f"""
         from benchmarks.idle import profile_errors
@@ -42,8 +42,8 @@ def test_known_loops(kind: str) -> None:
 
 
 def test_a_fast_loop_gets_no_wrong_numbers() -> None:
-    """In a 30 ms loop of pure Python, every share and every activity that the profile does report is
-    correct."""
+    """In a 30 ms loop of pure Python, every share and every activity
+    that the profile does report is correct."""
     share, activity, _ = run_program(
         """
         from benchmarks.idle import profile_errors
@@ -118,8 +118,8 @@ result = {"captured": captured, "reason": streams.reason, "samples": profiler._c
 
 
 def test_a_failed_kernel_raises_in_user_code() -> None:
-    """After a device-side assert, the user's next CUDA call raises the error as without a profiler, and
-    nothing hangs."""
+    """After a device-side assert, the user's next CUDA call raises the error
+    as without a profiler, and nothing hangs."""
     found = run_program(
         START_PROFILER
         + """
@@ -165,8 +165,8 @@ result = {"before": before, "after": [torch._C._cuda_hasPrimaryContext(n) for n 
 
 
 def test_the_drivers_utilization_windows() -> None:
-    """The driver's utilization windows (1/6 s to 1 s each) are in order, recent, and high while the GPU is
-    busy."""
+    """The driver's utilization windows (1/6 s to 1 s each) are in order, recent,
+    and high while the GPU is busy."""
     found = run_program(
         """
         import time, torch

@@ -1,5 +1,5 @@
-"""``%%gpuwatch --lines`` on a real GPU: the memory by line of a training step agrees with torch's
-counters."""
+"""``%%gpuwatch --lines`` on a real GPU:
+the memory by line of a training step agrees with torch's counters."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ CELL = (
 
 
 def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
-    """Run a watched cell, and return its complete report; the card's report may contain only a part of the
-    lines."""
+    """Run a watched cell, and return its complete report;
+    the card's report may contain only a part of the lines."""
     ran = kernel.ok(cell)
     (card,) = ran.cards
     assert "torch's memory by line:" in card["text/plain"], card["text/plain"]
@@ -43,8 +43,8 @@ def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
 
 
 def test_a_training_step(kernel: Kernel) -> None:
-    """The lines' bytes add up exactly to torch's count, and forward, backward and optimizer step are separate
-    lines."""
+    """The lines' bytes add up exactly to torch's count, and forward,
+    backward and optimizer step are separate lines."""
     kernel.ok(TRAINING)
     report = watched(kernel, CELL)
     lines = report["lines"]
@@ -69,8 +69,8 @@ def test_a_training_step(kernel: Kernel) -> None:
 
 
 def test_cuda_starts_in_the_cell(kernel: Kernel) -> None:
-    """If a cell itself imports torch and initializes CUDA, the report has a line for everything that it
-    allocates."""
+    """If a cell itself imports torch and initializes CUDA,
+    the report has a line for everything that it allocates."""
     report = watched(
         kernel,
         "%%gpuwatch --no-live --lines\nimport torch, time\ntime.sleep(0.5)\n"

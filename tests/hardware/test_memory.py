@@ -39,8 +39,8 @@ def step():
 
 
 def test_a_transformer_with_adamw() -> None:
-    """Model with gradients, optimizer and batch are listed with the expected sizes, and sums are exact,
-    during training."""
+    """Model with gradients, optimizer and batch are listed with the expected sizes,
+    and sums are exact, during training."""
     result = run_program(
         TRANSFORMER
         + """
@@ -69,8 +69,8 @@ result = {"stages": stages, "weights": sum(rounded(p) for p in model.parameters(
 
 
 def test_kinds_of_tensors() -> None:
-    """The holders' sum is exact with sparse tensors, a CUDA graph's pool, pinned and CPU tensors, and other
-    streams."""
+    """The holders' sum is exact with sparse tensors, a CUDA graph's pool,
+    pinned and CPU tensors, and other streams."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -104,8 +104,8 @@ def test_kinds_of_tensors() -> None:
 
 
 def test_gradients_of_a_sharded_model() -> None:
-    """In a model sharded with FSDP, whose parameters wrap their shards, all memory is found under the
-    variables' names."""
+    """In a model sharded with FSDP, whose parameters wrap their shards,
+    all memory is found under the variables' names."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -188,8 +188,8 @@ def test_the_users_memory_history_is_unchanged() -> None:
 
 
 def test_non_torch_memory() -> None:
-    """The CUDA context is listed in addition to the tensors, and all holders add up to the driver's
-    figure."""
+    """The CUDA context is listed in addition to the tensors,
+    and all holders add up to the driver's figure."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -301,8 +301,8 @@ def test_out_of_memory_leaves_nothing_after_free(kernel: Kernel) -> None:
 
 
 def test_cells_of_a_training(kernel: Kernel) -> None:
-    """Model and optimizer stay attributed to their cells after many training steps with thousands of
-    temporary tensors."""
+    """Model and optimizer stay attributed to their cells after many training steps
+    with thousands of temporary tensors."""
     kernel.ok("model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()")
     kernel.ok(
         "optimizer = torch.optim.AdamW(model.parameters()); batch = torch.randn(256, 1024, device='cuda')"
@@ -322,8 +322,8 @@ def test_cells_of_a_training(kernel: Kernel) -> None:
 
 
 def test_a_storage_that_outlives_its_memory(kernel: Kernel) -> None:
-    """If a storage is resized to 0, as FSDP does, a new tensor at its address is attributed to the new
-    tensor's cell."""
+    """If a storage is resized to 0, as FSDP does,
+    a new tensor at its address is attributed to the new tensor's cell."""
     kernel.ok("x = torch.empty(1 << 24, device='cuda')")
     kernel.ok(
         "address = x.data_ptr()\nx.untyped_storage().resize_(0)\ny = torch.empty(1 << 24, device='cuda')"
@@ -333,8 +333,8 @@ def test_a_storage_that_outlives_its_memory(kernel: Kernel) -> None:
 
 
 def test_the_holders_of_a_watched_cell(kernel: Kernel) -> None:
-    """The holders on a cell's card were allocated by that cell, and add up to the increase in torch's
-    allocated memory."""
+    """The holders on a cell's card were allocated by that cell,
+    and add up to the increase in torch's allocated memory."""
     kernel.ok("before = torch.empty(1 << 20, device='cuda')")
     cell = "%%gpuwatch\nx = torch.empty(1 << 28, device='cuda'); y = x[5:]\n(x[:1000] * 2).sum().item()"
     ran = kernel.ok(cell)

@@ -64,8 +64,8 @@ def metrics_request(tmp_path: Path) -> Iterator[urllib.request.Request]:
 
 
 def test_the_first_scrape_matches_nvidia_smi(metrics_request: urllib.request.Request) -> None:
-    """The first scrape has each GPU's memory, power limit and temperature as nvidia-smi does, and an energy
-    counter."""
+    """The first scrape has each GPU's memory, power limit and temperature as nvidia-smi does,
+    and an energy counter."""
     with urllib.request.urlopen(metrics_request, timeout=10) as answer:
         text = answer.read().decode()
     rows = nvidia_smi("uuid,memory.total,memory.used,temperature.gpu,enforced.power.limit")

@@ -19,8 +19,8 @@ def sample_now() -> Any:
 
 
 def test_gpu_identity_matches_nvidia_smi() -> None:
-    """Each GPU's index, UUID, name, PCI bus id, memory, compute capability and driver are the same as in
-    nvidia-smi."""
+    """Each GPU's index, UUID, name, PCI bus id, memory,
+    compute capability and driver are the same as in nvidia-smi."""
     sample = sample_now()
     rows = nvidia_smi("index,uuid,name,pci.bus_id,memory.total,compute_cap,driver_version")
     assert [
@@ -74,8 +74,8 @@ def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
 
 
 def test_an_older_peak_and_a_users_reset() -> None:
-    """The peak is exact despite an older peak and a reset by the user, and notes explain what happened to the
-    counter."""
+    """The peak is exact despite an older peak and a reset by the user,
+    and notes explain what happened to the counter."""
     report = run_program(
         """
         import torch, gpuwidget

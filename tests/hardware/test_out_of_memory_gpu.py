@@ -1,5 +1,5 @@
-"""For real out-of-memory errors, the card lists the memory's holders, and its fixes make the same cell
-succeed."""
+"""For real out-of-memory errors, the card lists the memory's holders,
+and its fixes make the same cell succeed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ torch.cuda.set_per_process_memory_fraction(LIMIT * 2**30 / total)
 
 @pytest.fixture
 def start(start_kernel: Callable[..., Kernel]) -> Callable[..., Kernel]:
-    """Return a function that starts a kernel with gpuwidget, whose torch may use at most ``limit`` GiB of GPU
-    0."""
+    """Return a function that starts a kernel with gpuwidget,
+    whose torch may use at most ``limit`` GiB of GPU 0."""
 
     def start(limit: float, **environment: str) -> Kernel:
         kernel = start_kernel(CUDA_VISIBLE_DEVICES="0", **environment)
@@ -48,8 +48,8 @@ def card(ran: Ran) -> str:
 
 
 def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
-    """The card lists variables, results and the error's frames with their sizes, and with each fix the cell
-    succeeds."""
+    """The card lists variables, results and the error's frames with their sizes,
+    and with each fix the cell succeeds."""
     kernel = start(6)
     kernel.ok("model = gib(2)")
     kernel.ok("cache = [gib(0.75), gib(0.75)]")
@@ -100,8 +100,8 @@ def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
 
 
 def test_fragmented_memory(start: Callable[..., Kernel]) -> None:
-    """For fragmented memory, the card advises expandable segments with this torch's variable, and they solve
-    it."""
+    """For fragmented memory, the card advises expandable segments
+    with this torch's variable, and they solve it."""
     fragment = (
         "kept, fill = [], []\nfor _ in range(4):\n    gib(1)\n    kept.append(gib(0.3)); "
         "fill.append(gib(0.69))\nfill.clear()"
@@ -145,8 +145,8 @@ def test_the_card_of_a_watched_cell(start: Callable[..., Kernel]) -> None:
 
 
 def test_a_real_message_against_the_counters(start: Callable[..., Kernel]) -> None:
-    """Every number in the error message of this torch version is parsed correctly, compared with torch's
-    counters."""
+    """Every number in the error message of this torch version is parsed correctly,
+    compared with torch's counters."""
     kernel = start(4)
     kernel.ok("x = gib(3)")
     kernel.run("gib(2)")

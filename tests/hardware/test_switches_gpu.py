@@ -60,8 +60,8 @@ def test_matmul_precision(kernel: Kernel) -> None:
 
 
 def test_cudnn_tf32_overrides_a_global_setting(kernel: Kernel) -> None:
-    """Turning off cuDNN's TF32 in the panel overrides a precision that the user's code set for all of
-    torch."""
+    """Turning off cuDNN's TF32 in the panel overrides a precision
+    that the user's code set for all of torch."""
     if kernel.ok("print(torch.cuda.get_device_capability() < (8, 0))").text == "True\n":
         pytest.skip("this GPU has no TF32")
     kernel.ok("if hasattr(torch.backends, 'fp32_precision'): torch.backends.fp32_precision = 'tf32'")

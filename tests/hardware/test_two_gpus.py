@@ -35,8 +35,8 @@ def test_cuda_devices_are_joined_by_uuid(visible: str) -> None:
 
 
 def test_gpu_option_by_cuda_name() -> None:
-    """With CUDA_VISIBLE_DEVICES=1,0, the name cuda:0 selects nvidia-smi's GPU 1, before and after CUDA
-    starts."""
+    """With CUDA_VISIBLE_DEVICES=1,0, the name cuda:0 selects nvidia-smi's GPU 1,
+    before and after CUDA starts."""
     result = run_program(
         """
         import gpuwidget
@@ -53,8 +53,8 @@ def test_gpu_option_by_cuda_name() -> None:
 
 
 def test_no_context_is_opened_on_the_other_gpu() -> None:
-    """Waiting for the GPU at the end of a run opens no CUDA context on a GPU that the process does not
-    use."""
+    """Waiting for the GPU at the end of a run opens no CUDA context
+    on a GPU that the process does not use."""
     result = run_program(
         """
         import torch, gpuwidget

@@ -1,5 +1,5 @@
-"""On a real GPU: memory of child processes, cells that wait for free memory, and the comparison of two
-runs."""
+"""On a real GPU: memory of child processes, cells that wait for free memory,
+and the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def free_now() -> int:
 
 @HOST_PIDS
 def test_memory_of_a_child_counts_for_the_run() -> None:
-    """A run's peak includes a child process's CUDA memory and context, and the report lists the child
-    process."""
+    """A run's peak includes a child process's CUDA memory and context,
+    and the report lists the child process."""
     result = run_program(
         f"""
         import subprocess, sys, time, gpuwidget
@@ -58,8 +58,8 @@ def test_memory_of_a_child_counts_for_the_run() -> None:
 
 @HOST_PIDS
 def test_memory_under_torchrun(tmp_path: Path) -> None:
-    """The memory of torchrun's worker counts for the run, although torchrun starts the worker in another
-    session."""
+    """The memory of torchrun's worker counts for the run,
+    although torchrun starts the worker in another session."""
     script = tmp_path / "worker.py"
     script.write_text(
         "import time, torch\n"
@@ -103,8 +103,8 @@ def test_a_gpu_that_only_a_child_used() -> None:
 
 
 def test_a_cell_waits_for_free_memory(kernel: Kernel) -> None:
-    """A cell that needs more memory than is free waits, and starts once another process has freed its
-    memory."""
+    """A cell that needs more memory than is free waits,
+    and starts once another process has freed its memory."""
     other = start_holder(4)
     try:
         need = free_now() // GIB + 2
@@ -126,8 +126,8 @@ def test_a_cell_waits_for_free_memory(kernel: Kernel) -> None:
 
 
 def test_the_notebooks_cache_counts_as_free(kernel: Kernel) -> None:
-    """--need counts torch's unused cache in this notebook as free, and torch can then allocate the requested
-    amount."""
+    """--need counts torch's unused cache in this notebook as free,
+    and torch can then allocate the requested amount."""
     kernel.ok("import torch\nx = torch.empty(8 * 2**30, dtype=torch.uint8, device='cuda:0')\ndel x")
     need = free_now() // GIB + 4
     refused = kernel.run(f"%%gpuwatch --need {need + 6}GiB --gpu 0\n1")
@@ -143,8 +143,8 @@ def test_the_notebooks_cache_counts_as_free(kernel: Kernel) -> None:
 
 
 def test_memory_that_the_driver_reserves(kernel: Kernel) -> None:
-    """A cell that needs memory which the driver reserves fails without waiting, and the error gives the
-    reserved amount."""
+    """A cell that needs memory which the driver reserves fails without waiting,
+    and the error gives the reserved amount."""
     total, kept = (int(nvidia_smi(name)[0][0]) for name in ("memory.total", "memory.reserved"))
     ran = kernel.run(f"%%gpuwatch --need {total - kept // 2}MiB --gpu 0 --wait 1h\n1")
     assert ran.reply["ename"] == "UsageError"

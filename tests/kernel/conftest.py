@@ -11,8 +11,8 @@ from helpers_pair import Pair
 
 @pytest.fixture(scope="module")
 def start_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Kernel]]:
-    """Return a function that starts a kernel with the given environment variables; the kernels stop after the
-    module."""
+    """Return a function that starts a kernel with the given environment variables;
+    the kernels stop after the module."""
     kernels: list[Kernel] = []
 
     def start(**environment: str | None) -> Kernel:

@@ -38,13 +38,13 @@ class Case:
     name: str
     body: str
     shows: str = ""
-    """Text that the unwatched cell must print, display or raise, so that the case really tests what its name
-    says."""
+    """Text that the unwatched cell must print, display or raise,
+    so that the case really tests what its name says."""
     plain: str | None = None
     """The unwatched cell; by default a comment followed by the body."""
     watched: str | None = None
-    """The watched cell, with ``MAGIC`` in place of the line with the magic; by default that line followed by
-    the body."""
+    """The watched cell, with ``MAGIC`` in place of the line with the magic;
+    by default that line followed by the body."""
     cards: int = 1
     """The number of cards that the watched cell displays."""
     then: str = ""

@@ -155,8 +155,8 @@ class Kernel:
     # -- cells ---------------------------------------------------------------------------------------
 
     def send(self, code: str, *, answers: Iterable[str] = (), **options: Any) -> str:
-        """Send a request to execute ``code``, and return its id; ``answers`` are the replies to its
-        ``input()`` calls."""
+        """Send a request to execute ``code``, and return its id;
+        ``answers`` are the replies to its ``input()`` calls."""
         answers = list(answers)
         options.setdefault("allow_stdin", bool(answers))
         request = self.client.execute(code, **options)
@@ -175,8 +175,8 @@ class Kernel:
         return ran
 
     def wait(self, request: str) -> Ran:
-        """Wait until the kernel has replied to ``request`` and is idle, and return everything that it
-        sent."""
+        """Wait until the kernel has replied to ``request`` and is idle,
+        and return everything that it sent."""
         self._take_until(lambda: request in self._replies and request in self._idle)
         reply = self._replies.pop(request)
         messages = self._published.pop(request, [])
@@ -205,14 +205,14 @@ class Kernel:
         return [self.wait(request) for request in requests]
 
     def setup(self, code: str) -> None:
-        """Run ``code`` without changing history, execution count or Out; it must succeed and print
-        nothing."""
+        """Run ``code`` without changing history, execution count or Out;
+        it must succeed and print nothing."""
         ran = self.ok(code, silent=True, store_history=False)
         assert ran.text == ""
 
     def value(self, expression: str) -> str:
-        """Return the repr of ``expression`` in the user's namespace, without triggering the hooks that a cell
-        triggers."""
+        """Return the repr of ``expression`` in the user's namespace,
+        without triggering the hooks that a cell triggers."""
         ran = self.run("", silent=True, store_history=False, user_expressions={"value": expression})
         answer = ran.reply["user_expressions"]["value"]
         assert answer["status"] == "ok", answer
@@ -274,8 +274,8 @@ class Kernel:
         self._log.close()
 
     def answer_to(self, *, timeout_s: float = TIMEOUT_S, **request: Any) -> dict[str, Any]:
-        """Send a request of the panel on the control channel, and return the reply, even while a cell
-        runs."""
+        """Send a request of the panel on the control channel, and return the reply,
+        even while a cell runs."""
         channel = self.client.control_channel
         message = self.client.session.msg("gpuwidget_request", {"schema": 1, **request})
         channel.send(message)

@@ -101,8 +101,8 @@ def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str
 
 
 def shown(messages: Iterable[Message]) -> list[str]:
-    """Return the visible text of each final output of the cell, from top to bottom; a card is returned as
-    ``card``."""
+    """Return the visible text of each final output of the cell, from top to bottom;
+    a card is returned as ``card``."""
     found = []
     for output in _applied(messages)["cell"]:
         if "stream" in output:
@@ -141,8 +141,8 @@ def _applied(messages: Iterable[Message]) -> dict[str, list[dict[str, Any]]]:
 
 
 def areas_of_own_outputs(messages: Iterable[Message]) -> set[str]:
-    """Return the areas that contain gpuwidget's outputs: ``cell``, and the id of an Output widget if it
-    captured one."""
+    """Return the areas that contain gpuwidget's outputs: ``cell``,
+    and the id of an Output widget if it captured one."""
     capturing: list[str] = []
     found = set()
     for message in messages:
@@ -241,8 +241,8 @@ class ExpectedIds:
             new.extend(self._referenced.get(model, set()) - our_models)
 
     def clean(self, value: Any) -> Any:
-        """Return ``value`` with addresses, times, file names and random ids replaced; ids are numbered in
-        order."""
+        """Return ``value`` with addresses, times, file names and random ids replaced;
+        ids are numbered in order."""
         if isinstance(value, str):
             return self._clean_text(value)
         if isinstance(value, dict):

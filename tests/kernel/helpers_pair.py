@@ -27,8 +27,8 @@ class Pair:
         self.watched.setup(code)
 
     def both(self, code: str, **options: Any) -> tuple[Ran, Ran]:
-        """Run the same unwatched cell in both kernels; assert that all visible output is the same, and that
-        there is no card."""
+        """Run the same unwatched cell in both kernels; assert that all visible output is the same,
+        and that there is no card."""
         plain, watched = self.run(code, code, **options)
         assert_same(plain, watched)
         assert watched.cards == []
@@ -37,8 +37,8 @@ class Pair:
     def run(
         self, plain: str, watched: str, *, during: Callable[[Kernel, str], None] | None = None, **options: Any
     ) -> tuple[Ran, Ran]:
-        """Run a cell in each kernel at the same time; ``during`` is called with each kernel and request while
-        the cells run."""
+        """Run a cell in each kernel at the same time;
+        ``during`` is called with each kernel and request while the cells run."""
         cells = ((self.plain, plain), (self.watched, watched))
         requests = [(kernel, kernel.send(code, **options)) for kernel, code in cells]
         if during is not None:

@@ -38,8 +38,8 @@ def test_advice_about_a_switch(fp32: Kernel) -> None:
 
 
 def test_loaders_are_searched_in_the_notebook(fp32: Kernel) -> None:
-    """DataLoaders are found among the notebook's variables, even if another variable raises on attribute
-    access."""
+    """DataLoaders are found among the notebook's variables,
+    even if another variable raises on attribute access."""
     fp32.run(
         "class Odd:\n    def __getattr__(self, name): raise RuntimeError(name)\nodd = Odd()\n"
         "import torch, sys\nloader = torch.utils.data.DataLoader([1, 2, 3], batch_size=2)"

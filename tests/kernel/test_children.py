@@ -62,8 +62,8 @@ def watched(kernel: Kernel, body: str) -> tuple[dict[str, Any], str]:
 
 
 def test_children_and_grandchildren(kernel: Kernel) -> None:
-    """A cell's peak memory includes that of its child process and of the child's child, even after both have
-    ended."""
+    """A cell's peak memory includes that of its child process and of the child's child,
+    even after both have ended."""
     report, text = watched(
         kernel,
         f"""
@@ -90,8 +90,8 @@ seen(0, {GIB})
 
 
 def test_gpus_that_only_children_used(kernel: Kernel) -> None:
-    """GPUs that only child processes used are on the card, with a note that this process itself did not use
-    them."""
+    """GPUs that only child processes used are on the card,
+    with a note that this process itself did not use them."""
     report, text = watched(
         kernel,
         f"""
@@ -136,8 +136,8 @@ os.kill(orphan, 9)
 
 
 def test_forked_workers(kernel: Kernel) -> None:
-    """The memory of multiprocessing's workers, as a DataLoader uses them, counts; an unrelated process's does
-    not."""
+    """The memory of multiprocessing's workers, as a DataLoader uses them, counts;
+    an unrelated process's does not."""
     report, _ = watched(
         kernel,
         f"""
@@ -154,8 +154,8 @@ pool.join()
 
 
 def test_a_program_that_the_cell_waits_for(kernel: Kernel) -> None:
-    """The card of a cell that runs '!python child.py' attributes the peak to that program, not to the
-    notebook."""
+    """The card of a cell that runs '!python child.py' attributes the peak to that program,
+    not to the notebook."""
     (kernel.folder / "child.py").write_text(
         "import os, time\n"
         + HELPERS.partition("def seen")[0].partition("import gpuwidget")[2]

@@ -1,5 +1,5 @@
-"""The line profile in a real kernel: lines of the cell, functions of other cells and modules, and
-``await``."""
+"""The line profile in a real kernel: lines of the cell,
+functions of other cells and modules, and ``await``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_lines_of_the_cell(kernel: Kernel) -> None:
 
 
 def test_functions_of_other_cells_and_modules(start_kernel: Callable[..., Kernel]) -> None:
-    """For a line of the cell, the profile names the innermost frame of the user's code, in another cell or in
-    a module."""
+    """For a line of the cell, the profile names the innermost frame of the user's code,
+    in another cell or in a module."""
     kernel = start_kernel()
     (kernel.folder / "mine.py").write_text("import time\ndef step():\n    time.sleep(0.6)\n")
     kernel.run("%load_ext gpuwidget")
@@ -66,8 +66,8 @@ def test_a_cell_that_fails(kernel: Kernel) -> None:
 
 
 def test_a_statement_that_holds_the_gil(kernel: Kernel) -> None:
-    """If a statement holds the GIL, the profiler can sample only after it has ended, so the possible lines
-    share a row."""
+    """If a statement holds the GIL, the profiler can sample only after it has ended,
+    so the possible lines share a row."""
     profile = lines(kernel, "import time\ntime.sleep(0.8)\nx = 3**3_000_000\ny = x * x")
     assert profile[3]["until"] == 5
     assert profile[3]["share"] > 95
@@ -93,8 +93,8 @@ def test_the_profiler_stops_with_the_cell(kernel: Kernel) -> None:
     ],
 )
 def test_waiting_for_a_child_process(kernel: Kernel, statement: str) -> None:
-    """For a line that waits for a child process, the profile names that as the call, not a library's
-    function."""
+    """For a line that waits for a child process, the profile names that as the call,
+    not a library's function."""
     ran = kernel.ok(f"%%gpuwatch --no-live\nimport asyncio, subprocess\n{statement}")
     line = ran.report["time"]["lines"][0]
     assert (line["line"], line["frame"], line["call"]) == (3, None, "waiting for a child process")

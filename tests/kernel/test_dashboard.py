@@ -1,5 +1,5 @@
-"""The dashboard that %gpu shows below a cell, in a real kernel: showing, synchronizing, pausing and
-closing."""
+"""The dashboard that %gpu shows below a cell, in a real kernel: showing, synchronizing,
+pausing and closing."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_views_are_in_sync(kernel: Kernel) -> None:
 
 
 def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
-    """If an invalid device is selected, the dropdown returns to the current device and shows the reason below
-    it."""
+    """If an invalid device is selected, the dropdown returns
+    to the current device and shows the reason below it."""
     kernel.ok("torch.cuda.init()\nd = gpuwidget.dashboard(); display(d)\nview = d._view")
     kernel.ok("until(lambda: len(view._device.options) == 4)\nview._light.value = True")
     kernel.ok("view._device.value = 'cpu'")
@@ -92,8 +92,8 @@ def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
 
 
 def test_it_pauses_without_activity(kernel: Kernel) -> None:
-    """The dashboard stops sampling if no cell has run for a while; a click on Resume or the next cell resumes
-    it."""
+    """The dashboard stops sampling if no cell has run for a while;
+    a click on Resume or the next cell resumes it."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
     idle = "d._activity._running, d._activity._last = 0, float('-inf')"
     kernel.ok(f"{idle}\nassert until(lambda: not sampled())\nassert until(lambda: d._paused)")

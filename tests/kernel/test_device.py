@@ -32,8 +32,8 @@ def with_torch(kernel: Kernel) -> Kernel:
 
 
 def test_setting_it_by_magic(with_torch: Kernel) -> None:
-    """%gpu device cuda:1 takes effect from the next cell, even for plain 'cuda'; 'none' restores torch's
-    default."""
+    """%gpu device cuda:1 takes effect from the next cell, even for plain 'cuda';
+    'none' restores torch's default."""
     ran = with_torch.ok(f"%gpu device cuda:1\nprint({NOW})")
     assert ran.text == "cpu\n"
     assert ran.displayed.startswith("Default torch device from the next cell: cuda:1 (full mode, 1 to 2 µs")
@@ -82,8 +82,8 @@ def test_invalid_devices(with_torch: Kernel, line: str, message: str) -> None:
 
 
 def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """If torch was built without CUDA, the reason is given in one sentence, and only the CPU can be
-    chosen."""
+    """If torch was built without CUDA, the reason is given in one sentence,
+    and only the CPU can be chosen."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none", TORCH_STANDIN_GPUS="0")
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
     reason = "This torch (2.13.0+cpu) was built without CUDA: there is only the CPU."
@@ -95,8 +95,8 @@ def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
-    """A device that is chosen before torch is imported takes effect after the import, which gpuwidget does
-    not trigger."""
+    """A device that is chosen before torch is imported takes effect after the import,
+    which gpuwidget does not trigger."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
     kernel.ok("%load_ext gpuwidget\nimport sys")
     assert "torch is not imported yet. The choice holds" in kernel.ok("%gpu device cuda:1").displayed
@@ -147,8 +147,8 @@ def test_device_of_an_interrupted_cell(with_torch: Kernel) -> None:
 
 
 def test_a_panel_request_while_a_cell_runs(with_torch: Kernel) -> None:
-    """The kernel replies to the panel while a cell runs; a device chosen in the panel takes effect from the
-    next cell."""
+    """The kernel replies to the panel while a cell runs;
+    a device chosen in the panel takes effect from the next cell."""
     with_torch.ok("import os\ndef stopped(): return os.path.exists('stop')")
     request = with_torch.send(f"open('on', 'w').close()\nwhile not stopped(): pass\n{NOW}")
     with_torch.wait_for_file("on")
@@ -171,8 +171,8 @@ def test_a_panel_request_while_a_cell_runs(with_torch: Kernel) -> None:
 
 
 def test_replies_to_the_panel(with_torch: Kernel) -> None:
-    """The kernel's reply contains schema, process id, torch and devices; to an invalid request, it contains
-    the reason."""
+    """The kernel's reply contains schema, process id, torch and devices; to an invalid request,
+    it contains the reason."""
     state = with_torch.answer_to(ask="state")["state"]
     assert state["pid"] == with_torch.process_id
     assert (state["schema"], state["torch"], state["cuda_initialized"]) == (1, "2.13.0", True)
@@ -224,8 +224,8 @@ def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
 
 
 def test_tensors_on_different_devices(with_torch: Kernel) -> None:
-    """If tensors are on different devices, the error's traceback is unchanged, and the devices and a fix are
-    shown below."""
+    """If tensors are on different devices, the error's traceback is unchanged,
+    and the devices and a fix are shown below."""
     plain = "x = torch.empty(3)\ny = torch.empty(3, device='cuda:1')\ndef add(a, b):\n    return a + b"
     with_torch.ok(plain)
     ran = with_torch.run("add(x, y)")

@@ -36,8 +36,8 @@ def device_pair(start_kernel: Callable[..., Kernel]) -> Pair:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_cells_are_the_same_with_a_default_device(device_pair: Pair, case: Case) -> None:
-    """With a default device chosen, a cell's outputs, errors and replies are the same as without
-    gpuwidget."""
+    """With a default device chosen, a cell's outputs,
+    errors and replies are the same as without gpuwidget."""
     device_pair.both(case.plain or case.body)
     if case.then:
         device_pair.both(case.then)

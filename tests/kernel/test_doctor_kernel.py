@@ -1,5 +1,5 @@
-"""The doctor in a real kernel: %gpu doctor, gpuwidget.doctor(), and the panel's request on the control
-channel."""
+"""The doctor in a real kernel: %gpu doctor, gpuwidget.doctor(),
+and the panel's request on the control channel."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LIBRARY = "libcudnn.so.9: cannot open shared object file: No such file or direct
 
 @pytest.fixture
 def start(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Callable[[str], Kernel]:
-    """Return a function that starts a kernel with gpuwidget loaded, and with a fake torch whose import runs
-    that code."""
+    """Return a function that starts a kernel with gpuwidget loaded,
+    and with a fake torch whose import runs that code."""
 
     def start(torch: str) -> Kernel:
         kernel = start_kernel(GPUWIDGET_SOURCE="none")
@@ -45,8 +45,8 @@ def checks_by_id(doctor: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def send_request(kernel: Kernel) -> str:
-    """Request a diagnosis on the control channel, and return the request's id without waiting for the
-    reply."""
+    """Request a diagnosis on the control channel,
+    and return the request's id without waiting for the reply."""
     channel = kernel.client.control_channel
     message = kernel.client.session.msg("gpuwidget_request", {"schema": 1, "ask": "doctor"})
     channel.send(message)

@@ -72,8 +72,8 @@ def test_no_driver(start_kernel: Callable[..., Kernel]) -> None:
 
 @pytest.mark.parametrize("choice", ["nonsense", "replay-once"])
 def test_unknown_source(start_kernel: Callable[..., Kernel], choice: str) -> None:
-    """If GPUWIDGET_SOURCE names an unknown source, %load_ext prints one line and does not load the
-    extension."""
+    """If GPUWIDGET_SOURCE names an unknown source,
+    %load_ext prints one line and does not load the extension."""
     kernel = start_kernel(**{SOURCE: choice})
     ran = kernel.run("%load_ext gpuwidget")
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
@@ -184,8 +184,8 @@ def test_numbers_of_the_driver(machine: Machine) -> None:
 
 
 def test_gpu_lost_in_a_cell(machine: Machine) -> None:
-    """If a GPU is lost, the cell succeeds, the other GPU is measured, and the lost one is measured again once
-    it is back."""
+    """If a GPU is lost, the cell succeeds, the other GPU is measured,
+    and the lost one is measured again once it is back."""
     ran, report = machine.during_cell(*IDLE, "gpu.1.*=error 15")
     first, second = report["gpus"]
     assert first["lost_since"] is None
@@ -205,8 +205,8 @@ def test_gpu_lost_in_a_cell(machine: Machine) -> None:
 
 @pytest.mark.parametrize("call", [MEMORY, "nvmlDeviceGetUtilizationRates", "*"])
 def test_call_hangs_in_a_cell(machine: Machine, call: str) -> None:
-    """If a driver call for one GPU hangs, it delays neither the cell nor the other GPU, and later cells skip
-    it."""
+    """If a driver call for one GPU hangs, it delays neither the cell nor the other GPU,
+    and later cells skip it."""
     request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
     machine.kernel.wait_for_message(request, lambda message: message.shows_chart)
     machine.says(*IDLE, f"gpu.1.{call}=hang", f"gpu.0.memory_used={2 * GIB}")
@@ -230,8 +230,8 @@ def test_call_hangs_in_a_cell(machine: Machine, call: str) -> None:
 
 
 def test_driver_goes_away_in_a_cell(machine: Machine) -> None:
-    """If the driver goes away while a cell runs, the cell is unaffected, and the card shows unknown values as
-    unknown."""
+    """If the driver goes away while a cell runs, the cell is unaffected,
+    and the card shows unknown values as unknown."""
     _, report = machine.during_cell(*IDLE, "*=error 9", "gpu.*.*=error 9", times=1, call="nvmlInitWithFlags")
     for gpu in report["gpus"]:
         assert gpu["device_memory"]["start"] == GIB

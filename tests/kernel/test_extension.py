@@ -1,5 +1,5 @@
-"""Loading and unloading the extension leave no trace; ``%gpu watch``, reports, child processes and imports
-work."""
+"""Loading and unloading the extension leave no trace; ``%gpu watch``, reports,
+child processes and imports work."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def fresh(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def test_loading_again(fresh: Kernel) -> None:
-    """After repeated %load_ext and %reload_ext, each hook is registered once, and each watched cell has one
-    card."""
+    """After repeated %load_ext and %reload_ext, each hook is registered once,
+    and each watched cell has one card."""
     before = shape(fresh)
     fresh.ok("%load_ext gpuwidget")
     once = shape(fresh)
@@ -257,8 +257,8 @@ def test_marks_and_printed_lines(kernel: Kernel) -> None:
 
 
 def test_with_statement_shows_nothing(kernel: Kernel) -> None:
-    """``with gpuwidget.watch()`` displays nothing; its report displays itself as a card if it is the cell's
-    result."""
+    """``with gpuwidget.watch()`` displays nothing;
+    its report displays itself as a card if it is the cell's result."""
     ran = kernel.ok("import gpuwidget\nwith gpuwidget.watch('inner') as w:\n    print('body')\n")
     assert sequence(ran.messages, set()) == [("stdout", "body\n")]
     ran = kernel.ok("w.report")
@@ -268,8 +268,8 @@ def test_with_statement_shows_nothing(kernel: Kernel) -> None:
 
 
 def test_reports_keeps_the_last_200(kernel: Kernel) -> None:
-    """gpuwidget.reports() returns the last 200 reports in order, from watched cells, ``with`` statements and
-    quiet cells."""
+    """gpuwidget.reports() returns the last 200 reports in order, from watched cells,
+    ``with`` statements and quiet cells."""
     kernel.ok("import gpuwidget\nfor i in range(201):\n    with gpuwidget.watch(str(i)): pass\n")
     kernel.ok("%%gpuwatch --quiet --name quiet\n1")
     assert kernel.ok("len(gpuwidget.reports())").result == "200"

@@ -27,8 +27,8 @@ explained = 0
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget loaded, and with exceptions that add a mark when their traceback is
-    formatted."""
+    """A kernel with gpuwidget loaded, and with exceptions that add a mark
+    when their traceback is formatted."""
     made = start_kernel()
     made.setup(SETUP)
     made.setup("%load_ext gpuwidget")

@@ -54,8 +54,8 @@ def done(reply: dict[str, Any]) -> str:
 
 
 def test_the_cache_is_freed(kernel: Kernel) -> None:
-    """Unused cache memory returns to the driver; the reply gives the statement, its duration and the freed
-    bytes."""
+    """Unused cache memory returns to the driver; the reply gives the statement,
+    its duration and the freed bytes."""
     kernel.ok("kept = gpu.empty(1_000_000); gone = gpu.empty(5_000_000)")
     kernel.ok("del gone")
     assert kernel.value("gpu.reserved - gpu.allocated > 20_000_000") == "True"
@@ -66,8 +66,8 @@ def test_the_cache_is_freed(kernel: Kernel) -> None:
 
 
 def test_while_a_cell_runs(kernel: Kernel) -> None:
-    """The cache is freed even while a cell runs; the reply explains what that costs the cell, which
-    continues."""
+    """The cache is freed even while a cell runs;
+    the reply explains what that costs the cell, which continues."""
     kernel.ok("import os\ngone = gpu.empty(5_000_000)\ndel gone")
     request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass\n'done'")
     kernel.wait_for_file("on")
@@ -82,8 +82,8 @@ def test_while_a_cell_runs(kernel: Kernel) -> None:
 
 
 def test_nothing_to_free(kernel: Kernel) -> None:
-    """If the cache has nothing to free, torch.cuda.empty_cache() is not called, since it would wait for the
-    GPU."""
+    """If the cache has nothing to free, torch.cuda.empty_cache() is not called,
+    since it would wait for the GPU."""
     kernel.setup("calls = []\ntorch.cuda.empty_cache = lambda: calls.append(1)")
     assert done(free(kernel)) == "Nothing was done: torch's cache is empty."
     kernel.ok("kept = gpu.empty(1000)")
@@ -152,8 +152,8 @@ def test_without_capture_status(kernel: Kernel) -> None:
 
 
 def test_other_requests_during_a_slow_one(kernel: Kernel) -> None:
-    """While the cache is being freed, the kernel replies to other requests, and refuses a second request to
-    free it."""
+    """While the cache is being freed, the kernel replies to other requests,
+    and refuses a second request to free it."""
     kernel.ok("import threading\ndone = threading.Event()")
     kernel.ok("gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup(
@@ -208,8 +208,8 @@ def test_no_context_is_created_on_another_gpu(kernel: Kernel) -> None:
 
 
 def test_the_state_has_the_reserved_memory(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
-    """The kernel's state contains torch's reserved bytes per GPU, which are unknown before CUDA is
-    initialized."""
+    """The kernel's state contains torch's reserved bytes per GPU,
+    which are unknown before CUDA is initialized."""
     driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
     driver.scenario("gpus=2", *(f"gpu.{n}.uuid=GPU-0000000{n}-aaaa-bbbb-cccc-dddddddddddd" for n in (0, 1)))
     path = driver.environment()["LD_LIBRARY_PATH"]

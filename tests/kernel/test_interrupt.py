@@ -1,5 +1,5 @@
-"""Interrupting a watched cell has the same effect as interrupting an unwatched one, and the cell has a
-card."""
+"""Interrupting a watched cell has the same effect as interrupting an unwatched one,
+and the cell has a card."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ AWAITING = {
     "    while not os.path.exists('go'): await asyncio.sleep(0.005)\nawait wait()",
 }
 IGNORED_AFTER_S = 2
-"""A kernel may ignore an interrupt while a cell awaits; after this many seconds, the test lets the cell
-end."""
+"""A kernel may ignore an interrupt while a cell awaits; after this many seconds,
+the test lets the cell end."""
 
 
 def names_our_code(traceback: list[str]) -> bool:
-    """Return whether the traceback names a file of gpuwidget; IPython shortens the home directory to
-    ``~``."""
+    """Return whether the traceback names a file of gpuwidget;
+    IPython shortens the home directory to ``~``."""
     package = Path(gpuwidget.__file__).parent
     return f"{package.parent.name}/{package.name}/" in "".join(traceback)
 
@@ -80,8 +80,8 @@ def _prepared(pair: Pair) -> None:
 
 
 def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
-    """Run ``body`` unwatched and watched, interrupt both kernels when they signal, and compare the
-    results."""
+    """Run ``body`` unwatched and watched, interrupt both kernels when they signal,
+    and compare the results."""
 
     def stop(kernel: Kernel, request: str) -> None:
         for _ in range(times):
@@ -95,15 +95,15 @@ def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
 @pytest.mark.parametrize("options", ["", "--no-live"])
 @pytest.mark.parametrize("name", CASES)
 def test_interrupted_alike(pair: Pair, name: str, options: str) -> None:
-    """Interrupting a cell has the same effect and traceback with %%gpuwatch as without it, and the cell has a
-    card."""
+    """Interrupting a cell has the same effect and traceback with %%gpuwatch as without it,
+    and the cell has a card."""
     interrupted(pair, CASES[name], options)
 
 
 @pytest.mark.parametrize("name", AWAITING)
 def test_interrupted_while_awaiting(pair: Pair, name: str) -> None:
-    """Interrupting an `await` has the same effect as in an unwatched cell of this kernel, and the cell has a
-    card."""
+    """Interrupting an `await` has the same effect as in an unwatched cell of this kernel,
+    and the cell has a card."""
 
     def stop(kernel: Kernel, request: str) -> None:
         kernel.wait_for_file("reached")
@@ -163,8 +163,8 @@ def test_interrupted_while_printing(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("body", ["%%gpuwatch\nprint(1)", "with watch():\n    print(1)"])
 def test_interrupted_while_a_printed_line_is_recorded(kernel: Kernel, body: str) -> None:
-    """If an interrupt arrives while a printed line is recorded, the traceback ends in the code that printed
-    it."""
+    """If an interrupt arrives while a printed line is recorded,
+    the traceback ends in the code that printed it."""
     kernel.setup(
         "import gpuwidget\nfrom gpuwidget.measure.printed_lines import PRINTED_LINES\n"
         "watch = gpuwidget.watch\n"

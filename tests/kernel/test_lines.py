@@ -22,8 +22,8 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def lines(ran: Ran) -> list[tuple[Any, ...]]:
-    """Return each line's file, number, function, source and caller, and its MiB at the peak, at the end and
-    in total."""
+    """Return each line's file, number, function, source and caller, and its MiB at the peak,
+    at the end and in total."""
     return [
         (
             *(line[name] for name in ("file", "line", "function", "source", "called_from")),
@@ -34,8 +34,8 @@ def lines(ran: Ran) -> list[tuple[Any, ...]]:
 
 
 def test_cells_functions_and_modules(kernel: Kernel) -> None:
-    """The report has lines of the cell, of other cells' functions and of the user's modules, with their
-    source."""
+    """The report has lines of the cell, of other cells' functions and
+    of the user's modules, with their source."""
     (kernel.folder / "layers.py").write_text(
         "import torch\n\n\ndef forward(n):\n    return torch.allocate(n)\n", encoding="utf-8"
     )
@@ -60,8 +60,8 @@ def test_cells_functions_and_modules(kernel: Kernel) -> None:
     "magics", ["%%gpuwatch --no-live --lines\n%%time", "%%time\n%%gpuwatch --no-live --lines"]
 )
 def test_below_a_time_magic(kernel: Kernel, magics: str) -> None:
-    """With %%time above or below %%gpuwatch, each line of the cell has its own number and source in the
-    report."""
+    """With %%time above or below %%gpuwatch,
+    each line of the cell has its own number and source in the report."""
     kernel.ok("def step():\n    return torch.allocate(MIB)")
     ran = kernel.ok(f"{magics}\n\nx = torch.allocate(8 * MIB)\ny = step()")
     assert lines(ran) == [
@@ -71,8 +71,8 @@ def test_below_a_time_magic(kernel: Kernel, magics: str) -> None:
 
 
 def test_lines_with_magics(kernel: Kernel) -> None:
-    """A line with a line magic is shown as written; if a cell magic's lines can't be told apart, they share
-    one row."""
+    """A line with a line magic is shown as written; if a cell magic's lines can't be told apart,
+    they share one row."""
     ran = kernel.ok("%%gpuwatch --no-live --lines\n\n%time x = torch.allocate(8 * MIB)")
     assert [line[:4] for line in lines(ran)] == [
         ("In[2]", 3, None, "%time x = torch.allocate(8 * MIB)"),
@@ -99,8 +99,8 @@ def test_an_edited_module(kernel: Kernel) -> None:
 
 
 def test_after_an_error(kernel: Kernel) -> None:
-    """After an error or an interrupt, the lines are reported, and recording the allocation history has
-    stopped."""
+    """After an error or an interrupt, the lines are reported,
+    and recording the allocation history has stopped."""
     ran = kernel.run("%%gpuwatch --no-live --lines\nx = torch.allocate(8 * MIB)\n1 / 0")
     assert ran.reply["ename"] == "ZeroDivisionError"
     assert lines(ran) == [("In[2]", 2, None, "x = torch.allocate(8 * MIB)", None, 8, 8, 8)]
@@ -130,8 +130,8 @@ def test_an_interrupt_while_recording_starts(kernel: Kernel) -> None:
 
 
 def test_nested_cells(kernel: Kernel) -> None:
-    """If a watched cell runs another watched cell, each report contains what was allocated while its cell
-    ran."""
+    """If a watched cell runs another watched cell,
+    each report contains what was allocated while its cell ran."""
     inner = "%%gpuwatch --no-live --lines\\nb = torch.allocate(2 * MIB)"
     ran = kernel.ok(
         f"%%gpuwatch --no-live --lines\na = torch.allocate(MIB)\nr = get_ipython().run_cell('{inner}')\n"
@@ -164,8 +164,8 @@ def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_a_history_that_overflows(kernel: Kernel) -> None:
-    """If the allocation history overflows, a note gives the bytes that are missing, and all other lines are
-    reported."""
+    """If the allocation history overflows, a note gives the bytes that are missing,
+    and all other lines are reported."""
     kernel.ok(
         "import gpuwidget.pytorch.allocation_history as h\n"
         "import gpuwidget.kernel.attribution.line_memory as l\nh.MAX_EVENTS = 20"

@@ -72,8 +72,8 @@ def live_outputs(ran: Ran) -> list[str]:
 
 
 def model_ids(ran: Ran, kind: str) -> list[str]:
-    """Return the ids of the widget models that the cell opened or closed (message type ``kind``), in
-    order."""
+    """Return the ids of the widget models
+    that the cell opened or closed (message type ``kind``), in order."""
     return [message.content["comm_id"] for message in ran.messages if message.type == kind]
 
 
@@ -83,8 +83,8 @@ def message_types(ran: Ran) -> list[str]:
 
 
 def test_a_long_cell_shows_and_clears_the_chart(kernel: Kernel) -> None:
-    """The live chart appears in an output that was reserved for it, is updated, and leaves that output
-    empty."""
+    """The live chart appears in an output that was reserved for it, is updated,
+    and leaves that output empty."""
     ran = kernel.ok("r = Run(); v = start(r); r.wait(5); v.stop()")
     assert live_outputs(ran) == [
         "display_data empty",
@@ -125,8 +125,8 @@ r = Run(lambda count: none); v = start(r); r.wait(); v.stop()
 
 
 def test_no_chart_before_the_first_sample(kernel: Kernel) -> None:
-    """No live chart is shown before the first sample, because until then it is unknown whether there is a
-    GPU."""
+    """No live chart is shown before the first sample,
+    because until then it is unknown whether there is a GPU."""
     code = "r = Run(lambda count: replace(progress(0), origin=None)); v = start(r); r.wait(); v.stop()"
     assert live_outputs(kernel.ok(code)) == ["display_data empty"]
 
@@ -163,8 +163,8 @@ print(captured.stdout, len(captured.outputs))
 
 
 def test_shown_again_after_clear(kernel: Kernel) -> None:
-    """clear_output() removes the live chart together with everything else; the chart then reappears in a new
-    output."""
+    """clear_output() removes the live chart together with everything else;
+    the chart then reappears in a new output."""
     code = "r = Run(); v = start(r); r.wait(5); clear_output(); r.wait(5); v.stop()"
     ran = kernel.ok(code)
     assert live_outputs(ran) == [
@@ -180,8 +180,8 @@ def test_shown_again_after_clear(kernel: Kernel) -> None:
 
 
 def test_the_chart_does_not_trigger_a_pending_clear(kernel: Kernel) -> None:
-    """After clear_output(wait=True), the user's next output clears the others; the live chart's updates do
-    not."""
+    """After clear_output(wait=True), the user's next output clears the others;
+    the live chart's updates do not."""
     code = """
 r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 display("next"); r.wait(5); v.stop()
@@ -209,8 +209,8 @@ print("next"); r.wait(5); v.stop()
 
 
 def test_the_card_does_not_trigger_a_pending_clear(kernel: Kernel) -> None:
-    """If clear_output(wait=True) is pending at the cell's end, a card in the chart's output does not trigger
-    it."""
+    """If clear_output(wait=True) is pending at the cell's end,
+    a card in the chart's output does not trigger it."""
     code = """
 r = Run(); v = start(r); r.wait(5); print("stays"); clear_output(wait=True); v.stop()
 if v.slot.clear_pending: v.slot.fill({"text/plain": "card"})
@@ -222,8 +222,8 @@ if v.slot.clear_pending: v.slot.fill({"text/plain": "card"})
 
 
 def test_no_chart_in_an_output_widget(kernel: Kernel) -> None:
-    """While an Output widget captures the cell's outputs, no live chart is shown; afterwards it appears in
-    the cell."""
+    """While an Output widget captures the cell's outputs, no live chart is shown;
+    afterwards it appears in the cell."""
     code = """
 out = ipywidgets.Output(); inside = threading.Event()
 r = Run(lambda count: progress() if inside.is_set() else replace(progress(0), origin=None)); v = start(r)
@@ -242,8 +242,8 @@ print("after"); r.wait(5); v.stop(); out.layout.close(); out.close()
 
 
 def test_clearing_an_output_widget_keeps_the_chart(kernel: Kernel) -> None:
-    """clear_output() within an Output widget clears only the widget; the live chart stays and is not
-    duplicated."""
+    """clear_output() within an Output widget clears only the widget;
+    the live chart stays and is not duplicated."""
     code = """
 out = ipywidgets.Output(); r = Run(); v = start(r); r.wait(5)
 with out:
@@ -326,8 +326,8 @@ except live_display.LiveUnavailable as error:
 
 
 def test_a_watched_cell_shows_chart_and_card(start_kernel: Callable[..., Kernel]) -> None:
-    """%%gpuwatch shows the live chart while the cell runs; at the end the chart's output is empty, and the
-    card is last."""
+    """%%gpuwatch shows the live chart while the cell runs; at the end the chart's output is empty,
+    and the card is last."""
     kernel = start_kernel()
     kernel.run("%load_ext gpuwidget")
     request = kernel.send("%%gpuwatch\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)")

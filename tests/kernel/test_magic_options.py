@@ -34,8 +34,8 @@ BAD = [
 
 @pytest.mark.parametrize("options", BAD)
 def test_invalid_options(kernel: Kernel, options: str) -> None:
-    """An invalid option prints one line that names the option; the cell's body does not run, and Run All
-    stops."""
+    """An invalid option prints one line that names the option;
+    the cell's body does not run, and Run All stops."""
     kernel.setup("ran = False")
     refused, next_one = kernel.run_all(f"%%gpuwatch {options}\nran = True", "ran = True")
     assert (refused.reply["status"], refused.reply["ename"]) == ("error", "UsageError")

@@ -35,16 +35,16 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def holders(kernel: Kernel, names: str = "kind, names, bytes, cell") -> Any:
-    """Return the given fields of each holder, and assert that the holders' bytes add up to the allocated
-    bytes."""
+    """Return the given fields of each holder,
+    and assert that the holders' bytes add up to the allocated bytes."""
     fields = ", ".join(f"h.{name.strip()}" for name in names.split(","))
     assert kernel.value("sum(h.bytes for h in gpuwidget.holders()) == gpu.allocated") == "True"
     return eval(kernel.value(f"[({fields}) for h in gpuwidget.holders()]"))
 
 
 def test_variables_results_and_errors(kernel: Kernel) -> None:
-    """Variables, results in Out and the last error's frames are listed as holders, with their names and
-    cells."""
+    """Variables, results in Out and the last error's frames are listed as holders,
+    with their names and cells."""
     kernel.ok("x = gpu.empty(3000)\ny = x[1:]")
     kernel.ok("gpu.empty(1000)")
     kernel.run("def fail(data):\n    1 / 0\nfail(gpu.empty(2000))")
@@ -65,8 +65,8 @@ def test_a_result_that_is_also_a_variable(kernel: Kernel) -> None:
 
 
 def test_free_lists_and_frees(kernel: Kernel) -> None:
-    """%gpu free lists results and errors that hold memory; with --yes, it releases them and frees torch's
-    cache."""
+    """%gpu free lists results and errors that hold memory; with --yes,
+    it releases them and frees torch's cache."""
     kernel.ok("kept = gpu.empty(100)")
     kernel.ok("gpu.empty(1_000_000)")
     kernel.ok("'a result of another kind'")
@@ -96,8 +96,8 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
 
 
 def test_free_by_name(kernel: Kernel) -> None:
-    """%gpu free deletes only the variables that are named, and deletes nothing if one of the names is
-    unknown."""
+    """%gpu free deletes only the variables that are named,
+    and deletes nothing if one of the names is unknown."""
     kernel.ok("x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
     ran = kernel.run("%gpu free y nonsense")
     assert ran.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
@@ -142,8 +142,8 @@ def test_free_if_the_search_fails(kernel: Kernel) -> None:
 
 
 def test_cells_that_still_hold_memory(kernel: Kernel) -> None:
-    """%gpu memory --cells ranks the cells by the memory that they still hold, and shows each cell's first
-    line."""
+    """%gpu memory --cells ranks the cells by the memory that they still hold,
+    and shows each cell's first line."""
     kernel.ok("# a comment\nx = gpu.empty(1000)")
     kernel.ok("%%time\nmodel = gpu.move(torch.nn.Linear(100, 100))")
     kernel.ok("for _ in range(5): loss = gpu.empty(1000)")
@@ -157,8 +157,8 @@ def test_cells_that_still_hold_memory(kernel: Kernel) -> None:
 
 
 def test_nested_cells_and_a_missed_end(kernel: Kernel) -> None:
-    """Memory of a nested cell counts for the outer cell. If a cell's end was missed, the next cell is still
-    attributed."""
+    """Memory of a nested cell counts for the outer cell. If a cell's end was missed,
+    the next cell is still attributed."""
     inner = "get_ipython().run_cell('a = gpu.empty(1000)', store_history={stored})\n"
     kernel.ok(inner.format(stored=True) + inner.format(stored=False) + "b = gpu.empty(2000)")
     cells = dict(holders(kernel, "names[0], cell"))
@@ -173,8 +173,8 @@ def test_nested_cells_and_a_missed_end(kernel: Kernel) -> None:
 
 
 def test_losses_collected_across_cells(kernel: Kernel) -> None:
-    """Tensors that a list of losses keeps are attributed to the cells that created them, even if those also
-    freed memory."""
+    """Tensors that a list of losses keeps are attributed to the cells that created them,
+    even if those also freed memory."""
     kernel.ok("losses, weight = [], gpu.empty(4).requires_grad_()")
     step = "y = gpu.empty({n})\nlosses.append((weight[:1] * y).sum())\ndel y"
     kernel.ok(step.format(n=1000))
@@ -226,8 +226,8 @@ def test_no_search_without_allocations(kernel: Kernel) -> None:
 
 
 def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """Without torch, or before CUDA is initialized, %gpu memory and %gpu free explain the reason in one
-    sentence."""
+    """Without torch, or before CUDA is initialized,
+    %gpu memory and %gpu free explain the reason in one sentence."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     assert kernel.ok("%gpu memory").displayed == "No memory of torch's to show: torch is not loaded."
@@ -247,8 +247,8 @@ def test_unknown_options(kernel: Kernel) -> None:
 
 
 def test_unloading_and_reloading(kernel: Kernel) -> None:
-    """Memory is attributed to cells only while the extension is loaded; loading it again starts a new
-    record."""
+    """Memory is attributed to cells only while the extension is loaded;
+    loading it again starts a new record."""
     kernel.ok("x = gpu.empty(1000)")
     kernel.ok("%unload_ext gpuwidget")
     kernel.ok("y = gpu.empty(2000)")
@@ -259,8 +259,8 @@ def test_unloading_and_reloading(kernel: Kernel) -> None:
 
 
 def test_an_interrupted_search_keeps_nothing_alive(kernel: Kernel) -> None:
-    """After an interrupt of %gpu memory, nothing of it keeps the user's objects alive: deleting a variable
-    frees its memory."""
+    """After an interrupt of %gpu memory, nothing of it keeps the user's objects alive:
+    deleting a variable frees its memory."""
     kernel.ok("import gpuwidget.heap.reachability as s\nx, reachable = [gpu.empty(1000)], s.reachable")
     kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.reachable = stop")
     assert kernel.run("%gpu memory").reply["ename"] == "KeyboardInterrupt"
@@ -277,8 +277,8 @@ def test_an_unhashable_class(kernel: Kernel) -> None:
 
 
 def test_a_failing_search_is_not_repeated_after_every_cell(kernel: Kernel) -> None:
-    """If the search for storages fails, it is repeated only after new allocations, and blocks keep their
-    cells."""
+    """If the search for storages fails, it is repeated only after new allocations,
+    and blocks keep their cells."""
     kernel.setup(
         "import gpuwidget.kernel.attribution.cell_memory as c\ncalls = []\n"
         "def fail(*a, **k):\n    calls.append(1)\n    raise ValueError\nc.find_storages = fail"

@@ -43,8 +43,8 @@ def test_all_notebooks_are_tested() -> None:
 @pytest.mark.parametrize("source", ["replay", "none"])
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (TORCH=0)")
 def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a recording or without a GPU, each cell of the notebook succeeds, and each watched cell has a
-    card."""
+    """With a recording or without a GPU, each cell of the notebook succeeds,
+    and each watched cell has a card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook = read(FOUND[name])
     NotebookClient(notebook, timeout=200).execute()

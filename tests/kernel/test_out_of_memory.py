@@ -57,8 +57,8 @@ def displayed_after_error(ran: Ran) -> list[dict[str, str]]:
 
 
 def card(ran: Ran) -> str:
-    """Return the text of the only out-of-memory card, without the lines about unknown values of the
-    driver."""
+    """Return the text of the only out-of-memory card,
+    without the lines about unknown values of the driver."""
     (bundle,) = displayed_after_error(ran)
     assert set(bundle) == {"text/plain", "text/html"}
     lines = [line for line in bundle["text/plain"].splitlines() if "Not known" not in line]
@@ -66,8 +66,8 @@ def card(ran: Ran) -> str:
 
 
 def test_the_card(kernel: Kernel) -> None:
-    """The out-of-memory card shows requested and free memory, the holders by variable and by cell, and the
-    fixes."""
+    """The out-of-memory card shows requested and free memory,
+    the holders by variable and by cell, and the fixes."""
     kernel.ok(MODEL)
     kernel.ok("cache = [mib(6), mib(6)]")
     kernel.ok("mib(10)")
@@ -101,8 +101,8 @@ def test_the_card(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("fix", ["%gpu free --yes", "%gpu free cache --yes", None])
 def test_each_fix_works(kernel: Kernel, fix: str | None) -> None:
-    """After applying any of the card's fixes as printed, the failed cell succeeds; without a fix it fails
-    again."""
+    """After applying any of the card's fixes as printed, the failed cell succeeds;
+    without a fix it fails again."""
     kernel.ok(MODEL)
     kernel.ok("cache = [mib(6), mib(6)]")
     kernel.ok("mib(10)")
@@ -149,8 +149,8 @@ def test_variables_that_the_code_reads_are_kept(kernel: Kernel, cell: str) -> No
 
 
 def test_a_variable_that_is_assigned_again(kernel: Kernel) -> None:
-    """If the cell only overwrites a variable, a fix deletes it first, because both values would exist at the
-    same time."""
+    """If the cell only overwrites a variable, a fix deletes it first,
+    because both values would exist at the same time."""
     kernel.ok("model = mib(40)")
     assert "%gpu free model --yes" in card(fails(kernel, "model = mib(40)"))
     assert "%gpu free model --yes" in card(fails(kernel, "%%time\nmodel = mib(40)"))
@@ -160,8 +160,8 @@ def test_a_variable_that_is_assigned_again(kernel: Kernel) -> None:
 
 
 def test_an_earlier_errors_frames(kernel: Kernel) -> None:
-    """Frames of an earlier error that Python has not collected yet are listed as holders, and %gpu free
-    releases them."""
+    """Frames of an earlier error that Python has not collected yet are listed as holders,
+    and %gpu free releases them."""
     kernel.ok("import gc; gc.disable()")
     fails(kernel, "def first():\n    big = mib(40)\n    mib(40)\nfirst()")
     text = card(fails(kernel, "x = mib(40)"))
@@ -174,8 +174,8 @@ def test_an_earlier_errors_frames(kernel: Kernel) -> None:
 
 
 def test_no_garbage_collection_during_the_search(kernel: Kernel) -> None:
-    """No garbage collection runs between torch's memory snapshot and the search, so that every listed block
-    exists."""
+    """No garbage collection runs between torch's memory snapshot and the search,
+    so that every listed block exists."""
     kernel.ok(
         "import gc, gpuwidget\ngc.set_threshold(0)\nsnapshot = torch.cuda.memory_snapshot\n"
         "def and_collect():\n    found = snapshot()\n    if gc.isenabled(): gc.collect()\n    return found\n"
@@ -203,8 +203,8 @@ def test_memory_freed_since_the_error(kernel: Kernel) -> None:
 
 
 def test_a_memory_fraction(kernel: Kernel) -> None:
-    """If the user has set torch's memory fraction, the card shows that limit and the statement that raises
-    it."""
+    """If the user has set torch's memory fraction,
+    the card shows that limit and the statement that raises it."""
     kernel.ok("gpu.limit = 32 * 2**20\n" + MODEL)
     text = card(fails(kernel, "mib(16)"))
     assert text.splitlines()[0] == (
@@ -215,8 +215,8 @@ def test_a_memory_fraction(kernel: Kernel) -> None:
 
 
 def test_fragmented_memory(kernel: Kernel) -> None:
-    """If memory is fragmented, the card advises expandable segments, with the variable that this torch
-    version reads."""
+    """If memory is fragmented, the card advises expandable segments,
+    with the variable that this torch version reads."""
     kernel.ok("gpu.capacity = 2**30\nkept, fill = [], []")
     kernel.ok(
         "for _ in range(3):\n    mib(256)\n    kept.append(mib(56)); fill.append(mib(200))\nfill.clear()"
@@ -227,8 +227,8 @@ def test_fragmented_memory(kernel: Kernel) -> None:
 
 
 def test_in_a_watched_cell(kernel: Kernel) -> None:
-    """In a watched cell, the out-of-memory card appears once, between the traceback and the cell's own
-    card."""
+    """In a watched cell, the out-of-memory card appears once,
+    between the traceback and the cell's own card."""
     kernel.ok(MODEL)
     ran = fails(kernel, "%%gpuwatch --no-live\nmib(50)")
     kinds = [message.type for message in ran.messages if message.type in ("error", "display_data")]
@@ -239,8 +239,8 @@ def test_in_a_watched_cell(kernel: Kernel) -> None:
 
 
 def test_other_errors_have_no_card(kernel: Kernel) -> None:
-    """Other errors get no out-of-memory card, and neither does an out-of-memory error that the cell
-    catches."""
+    """Other errors get no out-of-memory card,
+    and neither does an out-of-memory error that the cell catches."""
     for code in ("1 / 0", "raise RuntimeError('out of memory')", "raise MemoryError('CUDA out of memory')"):
         assert displayed_after_error(kernel.run(code)) == []
     ran = kernel.ok("try:\n    mib(100)\nexcept torch.OutOfMemoryError:\n    pass")
@@ -277,8 +277,8 @@ def test_it_keeps_nothing_alive(kernel: Kernel) -> None:
 
 
 def test_the_error_is_unchanged(kernel: Kernel, start_kernel: Callable[..., Kernel]) -> None:
-    """With gpuwidget, an out-of-memory error has the same traceback, reply, sys.last_value and %debug as
-    without it."""
+    """With gpuwidget, an out-of-memory error has the same traceback, reply,
+    sys.last_value and %debug as without it."""
     code = "def step():\n    batch = mib(8); mib(100)\nstep()"
     plain = start_kernel()
     plain.ok(SETUP.replace("VERSION", "'2.13'"))

@@ -52,8 +52,8 @@ CELLS: dict[str, tuple[tuple[str, ...], list[str]]] = {
 
 @pytest.mark.parametrize(("lines", "expected"), CELLS.values(), ids=CELLS)
 def test_the_card_is_below_the_text(kernel: Kernel, lines: tuple[str, ...], expected: list[str]) -> None:
-    """If a cell ends with ``clear_output(wait=True)``, its text stays, and its card appears below the
-    text."""
+    """If a cell ends with ``clear_output(wait=True)``, its text stays,
+    and its card appears below the text."""
     kernel.setup(SETUP)
     assert shown(kernel.ok("\n".join(("%%gpuwatch --no-live", *lines))).messages) == expected
 

@@ -44,8 +44,8 @@ def test_script(tmp_path: Path, source: str) -> None:
 
 
 def test_script_loads_no_notebook_packages(tmp_path: Path) -> None:
-    """A script that uses gpuwidget.watch() does not load IPython, ipywidgets, bqplot, torch, tornado or
-    pandas."""
+    """A script that uses gpuwidget.watch() does not load IPython, ipywidgets, bqplot,
+    torch, tornado or pandas."""
     text = "import gpuwidget, sys\nwith gpuwidget.watch() as w: pass\n"
     text += (
         "print(sorted({'IPython', 'ipywidgets', 'bqplot', 'torch', 'tornado', 'pandas'} & set(sys.modules)))"
@@ -165,8 +165,8 @@ def test_ipython_command(tmp_path: Path) -> None:
 
 
 def test_terminal_a_cell_that_an_interrupt_leaves(tmp_path: Path) -> None:
-    """In terminal IPython, after Ctrl-C has ended an `await`, memory is still attributed to each later
-    cell."""
+    """In terminal IPython, after Ctrl-C has ended an `await`,
+    memory is still attributed to each later cell."""
     text = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})

@@ -99,8 +99,8 @@ driver(20 * GIB, listed)""",
 
 @pytest.fixture
 def others(tmp_path: Path) -> Iterator[list[int]]:
-    """Start other processes with secrets: a script, a notebook's kernel and, if root, two processes of
-    another user."""
+    """Start other processes with secrets: a script, a notebook's kernel and, if root,
+    two processes of another user."""
     script = tmp_path / "other.py"
     script.write_text(WAITING)
     os.chmod(tmp_path, 0o755)
@@ -123,8 +123,8 @@ def others(tmp_path: Path) -> Iterator[list[int]]:
 
 
 def run(tmp_path: Path, others: list[int]) -> Any:
-    """Run a notebook with :data:`CELLS` while these processes run; return it with its outputs and widget
-    states."""
+    """Run a notebook with :data:`CELLS` while these processes run;
+    return it with its outputs and widget states."""
     standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
     standin.scenario(MACHINE)
     environment = {
@@ -149,8 +149,8 @@ def run(tmp_path: Path, others: list[int]) -> Any:
 
 
 def test_a_saved_notebook_has_no_secret(tmp_path: Path, others: list[int]) -> None:
-    """In a saved notebook, gpuwidget's outputs identify another process only by its program and its kind of
-    owner."""
+    """In a saved notebook, gpuwidget's outputs identify another process only
+    by its program and its kind of owner."""
     skip_without_torch()
     notebook = run(tmp_path, others)
     outputs = {

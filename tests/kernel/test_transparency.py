@@ -64,28 +64,28 @@ def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
 
 @pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
 def test_same_without_live_view(pair: Pair, case: Case) -> None:
-    """With ``%%gpuwatch --no-live``, everything that a cell shows, raises and replies is the same as without
-    the magic."""
+    """With ``%%gpuwatch --no-live``, everything that a cell shows,
+    raises and replies is the same as without the magic."""
     run_case(pair, case, "--no-live")
 
 
 @pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
 def test_same_with_live_view(pair: Pair, case: Case) -> None:
-    """With the live chart on, everything that a cell shows, raises and replies is the same as without the
-    magic."""
+    """With the live chart on, everything that a cell shows,
+    raises and replies is the same as without the magic."""
     run_case(pair, case, "")
 
 
 @pytest.mark.parametrize("case", LONG, ids=lambda case: case.name)
 def test_same_while_live_view_shows(pair: Pair, case: Case) -> None:
-    """While the live chart is visible, everything that a cell shows, raises and replies is the same as
-    without the magic."""
+    """While the live chart is visible, everything that a cell shows,
+    raises and replies is the same as without the magic."""
     run_case(pair, case, "", long=True)
 
 
 def test_names_and_counters_after_many_cells(pair: Pair) -> None:
-    """After many watched cells, the user's namespace, history and counters are the same as after unwatched
-    cells."""
+    """After many watched cells, the user's namespace,
+    history and counters are the same as after unwatched cells."""
     pair.both("sorted(name for name in globals()), len(In), sorted(Out), len(_ih), len(_dh)")
     pair.both("sorted(get_ipython().user_ns_hidden), get_ipython().execution_count")
 

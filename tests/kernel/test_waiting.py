@@ -18,8 +18,8 @@ def is_status_line(message: Message) -> bool:
 
 
 def assert_skipped(ran: Ran, message: str) -> None:
-    """Assert that the cell failed with one printed line that contains ``message``, and has no other
-    output."""
+    """Assert that the cell failed with one printed line that contains ``message``,
+    and has no other output."""
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert len(ran.text.strip().splitlines()) == 1
     assert ran.text.startswith("UsageError: ")
@@ -93,8 +93,8 @@ def test_a_syntax_error_does_not_wait(busy: Kernel) -> None:
 
 @pytest.mark.parametrize("body", ["ran = True", "import asyncio\nawait asyncio.sleep(0)\nran = True"])
 def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
-    """An interrupt ends the wait for memory: the cell does not run, even one with await, and the next cell
-    does."""
+    """An interrupt ends the wait for memory: the cell does not run, even one with await,
+    and the next cell does."""
     busy.setup("ran = False")
     request = busy.send(f"%%gpuwatch --need 20GiB --wait 1h\n{body}")
     shown = busy.wait_for_message(request, is_status_line)

@@ -66,8 +66,8 @@ OLD_DRIVER = (
 
 
 def build(folder: Path, absent: Iterable[str] = ()) -> Path:
-    """Compile the library into ``folder`` without the functions named in ``absent``, and return the library's
-    path."""
+    """Compile the library into ``folder`` without the functions named in ``absent``,
+    and return the library's path."""
     # Imported here, because the benchmarks load this module by its path, without ``tests`` on ``sys.path``.
     from helpers_programs import compile_library
 

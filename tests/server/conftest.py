@@ -101,7 +101,7 @@ def server(
 def real(
     hubs: list[SampleHub], jp_serverapp: Any, jp_fetch: Callable[..., Any], jp_ws_fetch: Callable[..., Any]
 ) -> Server:
-    """A running server as a user has it: configuration or environment choose the source, and the clock is
-    real."""
+    """A running server as a user has it: configuration or environment choose the source,
+    and the clock is real."""
     (hub,) = hubs
     return Server(jp_serverapp, jp_fetch, jp_ws_fetch, hub, None)

@@ -59,8 +59,8 @@ class Channels:
         return header["msg_id"]
 
     async def until(self, kind: str, parent: str, **content: object) -> Any:
-        """Read messages until this reply to ``parent`` arrives; messages of different channels arrive in any
-        order."""
+        """Read messages until this reply to ``parent`` arrives;
+        messages of different channels arrive in any order."""
 
         def wanted(message: Any) -> bool:
             found = {name: message["content"].get(name) for name in content}
@@ -90,8 +90,8 @@ class Channels:
         await self.until("status", asked, execution_state="idle")
 
     async def control(self, kind: str, **content: object) -> Any:
-        """Send a request on the control channel, wait for the kernel's ``idle`` status, and return the
-        reply."""
+        """Send a request on the control channel, wait for the kernel's ``idle`` status,
+        and return the reply."""
         request = await self.send("control", kind, content)
         await self.until("status", request, execution_state="idle")
         return await self.until(kind.replace("_request", "_reply"), request)

@@ -52,8 +52,8 @@ class Prometheus:
             )
 
     async def api(self, path: str, **query: str) -> Any:
-        """Return the decoded reply of Prometheus's HTTP API, after waiting until Prometheus accepts
-        requests."""
+        """Return the decoded reply of Prometheus's HTTP API,
+        after waiting until Prometheus accepts requests."""
         address = f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         deadline = time.monotonic() + _PATIENCE_S
         while True:
@@ -68,8 +68,8 @@ class Prometheus:
                 await asyncio.sleep(_LOOK_S)
 
     async def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """Return the labels (without the metric's name) and the value of each series that matches the
-        expression."""
+        """Return the labels (without the metric's name) and the value
+        of each series that matches the expression."""
         result = (await self.api("query", query=expression))["data"]["result"]
         return [
             (

@@ -1,5 +1,5 @@
-"""``POST gpuwidget/api/doctor`` diagnoses the server's own environment, with one run of the checks at a
-time."""
+"""``POST gpuwidget/api/doctor`` diagnoses the server's own environment,
+with one run of the checks at a time."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
 
 
 async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: Server) -> None:
-    """The route returns the whole diagnosis as JSON. It caches the diagnosis briefly and then runs the checks
-    again."""
+    """The route returns the whole diagnosis as JSON.
+    It caches the diagnosis briefly and then runs the checks again."""
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert examinations.count == 1
@@ -67,8 +67,8 @@ async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: S
 
 
 async def test_concurrent_requests_share_one_run(examinations: Examinations, server: Server) -> None:
-    """Concurrent requests share one run of the checks, and the server answers other requests during the
-    run."""
+    """Concurrent requests share one run of the checks,
+    and the server answers other requests during the run."""
     examinations.may_end.clear()
     asked = [asyncio.ensure_future(server.post("doctor")) for _ in range(3)]
     await server.until(lambda: examinations.count == 1)
@@ -79,8 +79,8 @@ async def test_concurrent_requests_share_one_run(examinations: Examinations, ser
 
 
 async def test_a_failed_run_returns_its_reason(examinations: Examinations, server: Server) -> None:
-    """If a run fails, the route returns 503 with the reason, and the failure is not cached: the next run may
-    succeed."""
+    """If a run fails, the route returns 503 with the reason, and the failure is not cached:
+    the next run may succeed."""
     examinations.fails = True
     status, answer = await server.post("doctor")
     assert (status, answer["message"]) == (
@@ -92,8 +92,8 @@ async def test_a_failed_run_returns_its_reason(examinations: Examinations, serve
 
 
 async def test_requests_are_no_activity(examinations: Examinations, server: Server) -> None:
-    """A request for a diagnosis does not count as activity, so it does not keep an idle server from being
-    culled."""
+    """A request for a diagnosis does not count as activity,
+    so it does not keep an idle server from being culled."""
     before = server.app.web_app.last_activity()
     assert (await server.post("doctor"))[0] == 200
     assert server.app.web_app.last_activity() == before
@@ -108,8 +108,8 @@ async def test_a_link_starts_no_run(examinations: Examinations, server: Server) 
 async def test_a_page_of_another_site_starts_no_run(
     examinations: Examinations, server: Server, jp_auth_header: dict[str, str]
 ) -> None:
-    """The user's cookie alone starts no run: the route also requires the XSRF token, which only Jupyter's
-    pages have."""
+    """The user's cookie alone starts no run: the route also requires the XSRF token,
+    which only Jupyter's pages have."""
     answer = await server.fetch("api", "status")
     cookies = [one.partition(";")[0] for one in answer.headers.get_list("Set-Cookie")]
     jp_auth_header.clear()
@@ -136,8 +136,8 @@ async def test_the_right_to_read_is_not_enough(examinations: Examinations, serve
 async def test_files_in_the_servers_folder_do_not_run(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If others can write to the server's working directory, a torch.py that they put into it is not
-    executed."""
+    """If others can write to the server's working directory,
+    a torch.py that they put into it is not executed."""
     ran = tmp_path / "ran"
     for name in ("torch", "pynvml", "packaging", "sitecustomize"):
         (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})\n")

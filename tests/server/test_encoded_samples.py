@@ -21,8 +21,8 @@ BEFORE = Sample(
 
 
 def test_changes_have_only_what_is_new() -> None:
-    """A client that has the previous sample receives only the changed values, including nulls and empty
-    values."""
+    """A client that has the previous sample receives only the changed values,
+    including nulls and empty values."""
     first, second = BEFORE.readings
     now = replace(
         BEFORE,
@@ -58,6 +58,6 @@ def test_what_is_not_json_is_unknown() -> None:
     ],
 )
 def test_without_changes(before: Any) -> None:
-    """The first sample, and a sample whose GPUs or origin differ from the previous sample's, is sent
-    whole."""
+    """The first sample, and a sample whose GPUs or origin differ
+    from the previous sample's, is sent whole."""
     assert EncodedSample(BEFORE, before).changes is None

@@ -1,5 +1,5 @@
-"""The holders of one GPU's memory, with every sum and every reason, from the driver's process list and the
-kernels' reports."""
+"""The holders of one GPU's memory, with every sum and every reason,
+from the driver's process list and the kernels' reports."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def test_a_gpu_without_processes() -> None:
 
 
 def test_never_less_than_nothing() -> None:
-    """Unattributed memory is never negative, although the process list and the total are read at different
-    times."""
+    """Unattributed memory is never negative,
+    although the process list and the total are read at different times."""
     assert told(process(10, 61 * GIB)).unattributed == 0
 
 
@@ -140,8 +140,8 @@ def test_torch_fills_in_where_no_process_is_listed() -> None:
 
 
 def test_torch_fills_in_where_ids_do_not_match() -> None:
-    """If the driver's process ids don't match this server's, its processes are not shown and no memory counts
-    twice."""
+    """If the driver's process ids don't match this server's,
+    its processes are not shown and no memory counts twice."""
     usage = told(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
     assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, 20 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
@@ -175,8 +175,8 @@ def test_a_driver_without_sizes() -> None:
 
 @pytest.mark.parametrize("own", [(process(10, 30 * GIB),), ()])
 def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
-    """If a kernel's child process has no size, the kernel's memory is unknown: torch's count excludes child
-    processes."""
+    """If a kernel's child process has no size, the kernel's memory is unknown:
+    torch's count excludes child processes."""
     usage = told(*own, process(11, None), reports={"k1": KernelUsage(True, 5 * GIB)})
     (holding,) = usage.holdings
     assert (holding.kernel, holding.memory, holding.source) == ("k1", None, "driver")
@@ -185,16 +185,16 @@ def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
 
 
 def test_in_a_container_that_sees_its_own() -> None:
-    """In a container, the reason for unattributed memory names processes outside the container as possible
-    holders."""
+    """In a container, the reason
+    for unattributed memory names processes outside the container as possible holders."""
     outside = "Processes outside this container, which are not listed here, may hold some of it."
     assert told(process(10, GIB), in_container=True).reason == outside
     assert told(process(10, 60 * GIB), in_container=True).reason is None
 
 
 def test_remote_kernels() -> None:
-    """If a kernel runs remotely, the reason explains that a listed process without a known owner may be that
-    kernel's."""
+    """If a kernel runs remotely, the reason explains
+    that a listed process without a known owner may be that kernel's."""
     one = "One kernel of this server runs elsewhere: what it holds can't be told from what others hold."
     two = "2 kernels of this server run elsewhere: what they hold can't be told from what others hold."
     assert told(process(30, GIB), remote_kernels=1).reason == one

@@ -32,8 +32,8 @@ def test_nothing_was_read_yet() -> None:
 
 
 def test_values_are_exact() -> None:
-    """In the history, percent and watts keep their decimals, bytes are integers, and unknown values are null,
-    never 0."""
+    """In the history, percent and watts keep their decimals, bytes are integers,
+    and unknown values are null, never 0."""
     store = HistoryStore(600.0, 0.2)
     store.add(at(0.0, 0, utilization=12.5, memory_used=150_323_855_361, power_w=612.437))
     store.add(at(0.2004, 0, utilization=None, memory_used=None, power_w=None))
@@ -64,8 +64,8 @@ def test_every_tick_is_stored_in_order(ticks: int) -> None:
 
 
 def test_gpus_come_and_go() -> None:
-    """For times when a GPU was absent its values are unknown, and every column stays aligned with the
-    times."""
+    """For times when a GPU was absent its values are unknown,
+    and every column stays aligned with the times."""
     store = HistoryStore(600.0, 0.2)
     for tick in range(100):
         store.add(at(float(tick), *([0] if tick < 70 else [0, 1] if tick < 80 else [1]), power_w=float(tick)))
@@ -98,8 +98,8 @@ def test_it_is_bounded_in_time_and_in_number() -> None:
 
 
 def test_a_pause_leaves_a_gap() -> None:
-    """A pause in sampling adds no values to the history, and old samples are dropped when sampling
-    resumes."""
+    """A pause in sampling adds no values to the history,
+    and old samples are dropped when sampling resumes."""
     store = HistoryStore(60.0, 0.2)
     store.add(at(0.0, 0))
     store.add(at(30.0, 0))
@@ -109,8 +109,8 @@ def test_a_pause_leaves_a_gap() -> None:
 
 
 def test_a_clock_set_far_back() -> None:
-    """Times in the history always increase: if the clock is set far back, the samples taken before that are
-    dropped."""
+    """Times in the history always increase: if the clock is set far back,
+    the samples taken before that are dropped."""
     store = HistoryStore(600.0, 0.2)
     store.add(at(100.0, 0))
     store.add(at(40.0, 0))
@@ -121,8 +121,8 @@ def test_a_clock_set_far_back() -> None:
 @pytest.mark.parametrize("seconds", [20, 63, 64, 65, 130, 190])
 @pytest.mark.parametrize("back", [0, 1, 3, 59])
 def test_a_clock_set_back_a_little(seconds: int, back: int) -> None:
-    """If the clock is set back a little, only samples later than the new time are dropped, from the full-rate
-    history and from the rollup."""
+    """If the clock is set back a little, only samples later than the new time are dropped,
+    from the full-rate history and from the rollup."""
     store, seconds = HistoryStore(600.0, 1.0), max(seconds, back + 1)
     for second in range(seconds):
         store.add(at(float(second), 0, power_w=float(second)))

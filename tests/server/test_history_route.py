@@ -51,8 +51,8 @@ async def test_all_metrics_of_a_part(server: Server) -> None:
 
 
 async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Server) -> None:
-    """A time range that extends into the future or beyond the last hour is cut, and the reply gives the
-    actual range."""
+    """A time range that extends into the future or beyond the last hour is cut,
+    and the reply gives the actual range."""
     await sampled(server, 1)
     assert server.clock is not None
     _, course = await server.get("history", since=0, until=4e9)
@@ -156,8 +156,8 @@ class TestAlwaysOn:
     async def test_the_history_starts_before_the_first_client(
         self, server: Server, source: FakeSource
     ) -> None:
-        """With ``always_on``, the server samples from its start, counters included, and the first client gets
-        that history."""
+        """With ``always_on``, the server samples from its start, counters included,
+        and the first client gets that history."""
         source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
         await server.until(lambda: source.calls["activity"] > 3 and source.calls["fast"] > 20)
         hello = await (await server.stream()).next()
@@ -167,8 +167,8 @@ class TestAlwaysOn:
         assert 7.0 in course["gpus"][0]["metrics"]["tensor"]["mean"]
 
     async def test_sampling_goes_on_without_clients(self, server: Server, source: FakeSource) -> None:
-        """With ``always_on``, sampling continues after the last client disconnects, until the server
-        stops."""
+        """With ``always_on``, sampling continues after the last client disconnects,
+        until the server stops."""
         stream, _ = await sampled(server)
         stream.close()
         await server.until(lambda: not server.hub._clients)

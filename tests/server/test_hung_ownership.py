@@ -1,5 +1,5 @@
-"""When finding the owners of GPU memory hangs, old results are never sent as new, and the monitor recovers
-later."""
+"""When finding the owners of GPU memory hangs, old results are never sent as new,
+and the monitor recovers later."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class ProcessContext(KernelInventory):
 
 
 class Machine:
-    """A machine on which finding the memory's owners hangs while ``stuck``; ``told`` collects the messages,
-    newest last."""
+    """A machine on which finding the memory's owners hangs while ``stuck``;
+    ``told`` collects the messages, newest last."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -92,8 +92,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     machines: list[Machine] = []
 
     class Hanging(OwnershipResolver):
-        """Blocks each resolution. Each test has its own subclass, so that a late thread does not affect the
-        next test."""
+        """Blocks each resolution. Each test has its own subclass,
+        so that a late thread does not affect the next test."""
 
         def resolve(self, request: Any) -> Any:
             machines[0].hang()
@@ -114,8 +114,8 @@ def kernel(name: str) -> ServerKernel:
 
 
 async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
-    """After a resolution has hung for ten seconds, messages contain the reason, with current memory and
-    kernels."""
+    """After a resolution has hung for ten seconds, messages contain the reason,
+    with current memory and kernels."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
     machine.see()
@@ -133,8 +133,8 @@ async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
 
 
 async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
-    """A hung resolution is replaced by a new one, at most three in all; as soon as one of them returns, the
-    memory is attributed again."""
+    """A hung resolution is replaced by a new one, at most three in all; as soon as one of them returns,
+    the memory is attributed again."""
     before = threading.active_count()
     machine.watch.enable(True)
     machine.see()
@@ -151,8 +151,8 @@ async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
 
 
 async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
-    """If a resolution has hung for hours, a new client gets the result of a new one or the timeout's reason,
-    no old data."""
+    """If a resolution has hung for hours,
+    a new client gets the result of a new one or the timeout's reason, no old data."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
     machine.see()

@@ -1,5 +1,5 @@
-"""Detecting whether a kernel is running code, with a real server's kernels and with recorded status
-messages."""
+"""Detecting whether a kernel is running code,
+with a real server's kernels and with recorded status messages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ while not pathlib.Path({0!r}).exists(): time.sleep(0.01)
 """
 """Code of a cell that runs until the given file exists."""
 USAGE = "usage_request"
-"""A request that jupyter-resource-usage sends on the control channel; Jupyter Server takes its ``idle`` for
-the kernel's."""
+"""A request that jupyter-resource-usage sends on the control channel;
+Jupyter Server takes its ``idle`` for the kernel's."""
 
 
 class Cell:
@@ -98,8 +98,8 @@ class Kernel:
 
 
 async def test_a_request_on_the_control_channel_ends_no_cell(server: Server, tmp_path: Path) -> None:
-    """A kernel that runs a cell is busy until the cell ends, even if it handles control messages in the
-    meantime."""
+    """A kernel that runs a cell is busy until the cell ends,
+    even if it handles control messages in the meantime."""
     kernel = await Kernel.start(server)
     cell = await Cell.begin(kernel.channels, tmp_path / "end")
     await kernel.mislead()
@@ -109,8 +109,8 @@ async def test_a_request_on_the_control_channel_ends_no_cell(server: Server, tmp
 
 
 async def test_subshells_of_a_live_chart_end_no_cell(server: Server, tmp_path: Path) -> None:
-    """A watched cell stays busy when JupyterLab creates and deletes a subshell for the live chart's
-    widget."""
+    """A watched cell stays busy when JupyterLab creates
+    and deletes a subshell for the live chart's widget."""
     kernel = await Kernel.start(server)
     cell = await Cell.begin(kernel.channels, tmp_path / "end")
     subshell = (await kernel.channels.control("create_subshell_request"))["content"]["subshell_id"]
@@ -135,8 +135,8 @@ async def test_a_cell_in_a_subshell_runs_too(server: Server, tmp_path: Path) -> 
 
 
 async def test_queued_cells_and_those_of_another_client(server: Server, tmp_path: Path) -> None:
-    """If several clients send cells, the kernel is busy until the last cell has finished or is
-    interrupted."""
+    """If several clients send cells, the kernel is busy
+    until the last cell has finished or is interrupted."""
     kernel = await Kernel.start(server)
     other = Channels(kernel.server, kernel.id)
     await other.open()
@@ -172,8 +172,8 @@ async def test_a_new_process_runs_nothing(server: Server, tmp_path: Path, how: s
 
 
 def status(state: str, request: str, kind: str = "execute_request", **changes: Any) -> list[dict[str, Any]]:
-    """Return the header, parent header and content of a status message; ``changes`` are applied to the
-    header."""
+    """Return the header, parent header and content of a status message;
+    ``changes`` are applied to the header."""
     header = {"msg_type": "status", "session": "kernel", **changes}
     return [header, {"msg_id": request, "msg_type": kind, "session": "client"}, {"execution_state": state}]
 
@@ -198,8 +198,8 @@ def status(state: str, request: str, kind: str = "execute_request", **changes: A
     ],
 )
 def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
-    """A request runs from its ``busy`` message until its ``idle`` message, the next request or the kernel's
-    restart."""
+    """A request runs from its ``busy`` message until its ``idle`` message,
+    the next request or the kernel's restart."""
     execution_tracker = KernelExecutions()
     for message in messages:
         execution_tracker.receive(*message)
@@ -207,8 +207,8 @@ def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
 
 
 def test_other_kernel_managers() -> None:
-    """If a kernel manager lacks Jupyter Server's activity hooks, its kernels start normally and keep
-    Jupyter's state."""
+    """If a kernel manager lacks Jupyter Server's activity hooks,
+    its kernels start normally and keep Jupyter's state."""
     execution_tracker = ExecutionTracker()
     execution_tracker.observe(SimpleNamespace())
     started: list[str] = []

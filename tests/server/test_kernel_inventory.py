@@ -69,8 +69,8 @@ def inventory(managers: Managers, clock: FakeClock, **settings: Any) -> KernelIn
 
 
 async def test_every_kind_of_kernel(clock: FakeClock) -> None:
-    """Only a kernel that is a running child of the server has a process id; every other kernel is remote or
-    gone."""
+    """Only a kernel that is a running child of the server has a process id;
+    every other kernel is remote or gone."""
     managers = Managers(
         here=kernel(local(10), "busy"),
         ended=kernel(local(11, returncode=-9)),
@@ -96,8 +96,8 @@ async def test_every_kind_of_kernel(clock: FakeClock) -> None:
 
 
 async def test_one_kernel_is_looked_up_without_the_others(clock: FakeClock) -> None:
-    """Looking up one kernel's manager does not list all kernels, so querying 50 kernels does not take 2500
-    look-ups."""
+    """Looking up one kernel's manager does not list all kernels,
+    so querying 50 kernels does not take 2500 look-ups."""
     managers = Managers(a=kernel(local(10)), vanished=KeyError("vanished"), lost=None)
     made = inventory(managers, clock)
     managers.list_kernel_ids = None  # type: ignore[assignment,method-assign]
@@ -117,8 +117,8 @@ async def test_terminals_that_were_closed(clock: FakeClock) -> None:
 
 
 async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
-    """Sessions are listed every five seconds and whenever a new kernel appears; in between, the last list is
-    used."""
+    """Sessions are listed every five seconds and whenever a new kernel appears; in between,
+    the last list is used."""
     managers = Managers(a=kernel(local(10)))
     managers.rows = [session("a.ipynb", "a")]
     made = inventory(managers, clock)
@@ -142,8 +142,8 @@ async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
 
 
 async def test_a_slow_listing(clock: FakeClock) -> None:
-    """A session manager that queries a remote server does not block the inventory, and only one listing runs
-    at a time."""
+    """A session manager that queries a remote server does not block the inventory,
+    and only one listing runs at a time."""
     managers = Managers(a=kernel(local(10)))
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     managers.rows = answer
@@ -248,8 +248,8 @@ async def test_a_report_expires(clock: FakeClock, monkeypatch: pytest.MonkeyPatc
 async def test_a_kernel_that_has_replied_is_queried_again(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that has replied before is queried again, even if it missed a query and has run nothing
-    since."""
+    """A kernel that has replied before is queried again,
+    even if it missed a query and has run nothing since."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = STATE_REPLY
     await queries.query()
@@ -265,8 +265,8 @@ async def test_a_kernel_that_has_replied_is_queried_again(
 async def test_a_kernel_that_is_silent_in_a_long_call(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy kernel that has replied before is queried at least every 30 seconds, and immediately after
-    activity."""
+    """A busy kernel that has replied before is queried at least every 30 seconds,
+    and immediately after activity."""
     manager = kernel(local(10), "busy")
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     queries.reply = STATE_REPLY
@@ -288,8 +288,8 @@ async def test_a_kernel_that_is_silent_in_a_long_call(
 
 
 async def test_the_report_of_an_invisible_process(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A remote kernel's report is valid for five minutes; after that, the kernel is queried as rarely as one
-    that never replied."""
+    """A remote kernel's report is valid for five minutes; after that,
+    the kernel is queried as rarely as one that never replied."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(SimpleNamespace(pid=None))))
     queries.reply = STATE_REPLY
     await queries.query(None)
@@ -308,8 +308,8 @@ async def test_the_report_of_an_invisible_process(clock: FakeClock, monkeypatch:
 async def test_the_report_of_a_kernel_that_restarts(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    """If Jupyter reports that a kernel restarts, its report is discarded, even if its process is not
-    visible."""
+    """If Jupyter reports that a kernel restarts, its report is discarded,
+    even if its process is not visible."""
     manager = kernel(SimpleNamespace(pid=None))
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     queries.reply = STATE_REPLY
@@ -357,8 +357,8 @@ async def test_invalid_replies(
 
 
 async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel with an older gpuwidget, whose reply lacks ``torch_reserved``, has a CUDA context and unknown
-    memory."""
+    """A kernel with an older gpuwidget, whose reply lacks ``torch_reserved``,
+    has a CUDA context and unknown memory."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True}]}}
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (
@@ -378,8 +378,8 @@ async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPa
 async def test_impossible_sizes_are_unknown(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, sent: object
 ) -> None:
-    """If a reported size is no possible number of bytes, it is unknown; the kernel's other GPUs keep their
-    sizes."""
+    """If a reported size is no possible number of bytes, it is unknown;
+    the kernel's other GPUs keep their sizes."""
     gpus = [
         {"uuid": "GPU-1", "context": True, "torch_reserved": sent},
         {"uuid": "GPU-2", "context": False, "torch_reserved": 2**53 - 1},

@@ -1,5 +1,5 @@
-"""The panel's and JupyterLab's requests on a kernel's control channel do not make the kernel look idle or
-active."""
+"""The panel's and JupyterLab's requests
+on a kernel's control channel do not make the kernel look idle or active."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ async def test_requests_on_the_control_channel_change_neither_state_nor_last_act
 
 
 def test_the_list_of_untracked_messages_grows_by_eight(server: Server) -> None:
-    """gpuwidget adds eight message types to those that the server does not track as activity, and removes
-    none."""
+    """gpuwidget adds eight message types to those
+    that the server does not track as activity, and removes none."""
     manager = server.app.kernel_manager
     added = [REQUEST, REPLY, *(f"{name}_{end}" for name in SUBSHELLS for end in ("request", "reply"))]
     before = type(manager)().untracked_message_types

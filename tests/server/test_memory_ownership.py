@@ -1,5 +1,5 @@
-"""The owners of GPU memory on a real server with its kernels, sessions and terminals; a test sets the GPU
-processes."""
+"""The owners of GPU memory on a real server with its kernels, sessions and terminals;
+a test sets the GPU processes."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ async def usage_where(stream: Stream, wanted: Callable[[Any], object]) -> Any:
 
 
 def held(usage: Any, place: int = 0) -> list[tuple[Any, ...]]:
-    """Return each holder of one GPU's memory as kernel, terminal, process id, user, program, arguments,
-    bytes, source."""
+    """Return each holder of one GPU's memory as kernel, terminal, process id, user, program,
+    arguments, bytes, source."""
     return [tuple(holding.values()) for holding in usage["gpus"][place]["holdings"]]
 
 
 async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source: FakeSource) -> None:
-    """A GPU's memory is split into one holder per notebook, child processes included, and one per other
-    process."""
+    """A GPU's memory is split into one holder per notebook, child processes included,
+    and one per other process."""
     session = await start_session(server, "work/train.ipynb")
     kernel = session["kernel"]["id"]
     channels = await connected(server, kernel)
@@ -141,8 +141,8 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
 
 
 async def test_it_is_resent_when_it_changes(server: Server, source: FakeSource) -> None:
-    """An ownership message is sent only when something has changed; a new client receives the latest one
-    immediately."""
+    """An ownership message is sent only when something has changed;
+    a new client receives the latest one immediately."""
     stream = await server.stream()
     first = await stream.usage()
     assert held(first) == []
@@ -163,8 +163,8 @@ async def test_it_is_resent_when_it_changes(server: Server, source: FakeSource) 
 async def test_nothing_is_read_without_clients(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While no client is connected to the stream, the server reads neither Jupyter's kernels nor the process
-    table."""
+    """While no client is connected to the stream,
+    the server reads neither Jupyter's kernels nor the process table."""
     looks: list[int] = []
     look = server.hub._ownership._inventory.snapshot
 
@@ -186,8 +186,8 @@ async def test_nothing_is_read_without_clients(
 
 
 async def test_a_notebook_that_is_moved(server: Server) -> None:
-    """If a notebook is moved, its kernel's path and name are updated, even if the request changed only the
-    path."""
+    """If a notebook is moved, its kernel's path and name are updated,
+    even if the request changed only the path."""
     session = await start_session(server, "work/train.ipynb")
     stream = await server.stream()
     await usage_where(stream, lambda one: one["kernels"] and one["kernels"][0]["name"] == "train.ipynb")
@@ -199,8 +199,8 @@ async def test_a_notebook_that_is_moved(server: Server) -> None:
 
 
 async def test_consoles_and_several_sessions(server: Server) -> None:
-    """A console has a name and no path; a kernel that both a notebook and a console use gets the notebook's
-    path."""
+    """A console has a name and no path; a kernel that both a notebook
+    and a console use gets the notebook's path."""
     console = await start_session(server, "work/console-1-abc", "console", name="Console 1")
     kernel = console["kernel"]["id"]
     stream = await server.stream()
@@ -215,8 +215,8 @@ async def test_consoles_and_several_sessions(server: Server) -> None:
 
 
 async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: FakeSource) -> None:
-    """After a restart, a kernel has a new process, and a process that the old one left behind is no longer
-    its child."""
+    """After a restart, a kernel has a new process,
+    and a process that the old one left behind is no longer its child."""
     kernel = await start_kernel(server)
     channels = await connected(server, kernel)
     orphan = int(
@@ -249,8 +249,8 @@ async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: Fak
 
 
 async def test_a_terminal(server: Server, source: FakeSource) -> None:
-    """The memory of a program in one of this server's terminals is attributed to the terminal, by its
-    name."""
+    """The memory of a program in one
+    of this server's terminals is attributed to the terminal, by its name."""
     answer = await server.fetch("api", "terminals", method="POST", body="")
     name = json.loads(answer.body)["name"]
     shell = server.app.web_app.settings["terminal_manager"].terminals[name].ptyproc.pid
@@ -303,8 +303,8 @@ class TestRecording:
     async def test_nothing_is_attributed(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A recording's process ids are not matched with this machine's, even if they are in use, and no
-        kernel is queried."""
+        """A recording's process ids are not matched with this machine's, even if they are in use,
+        and no kernel is queried."""
         monkeypatch.setattr(processes, "uses_cuda", lambda pid: True)
         asked: list[Any] = []
         monkeypatch.setattr(KernelReports, "query", lambda self, kernels: asked.extend(kernels))
@@ -326,8 +326,8 @@ class TestRecording:
 
 
 async def test_a_driver_without_process_memory(server: Server, source: FakeSource) -> None:
-    """If the driver lists processes without sizes (as on WSL), their memory and the unattributed memory are
-    unknown."""
+    """If the driver lists processes without sizes (as on WSL),
+    their memory and the unattributed memory are unknown."""
     kernel = await start_kernel(server)
     source.memory[0] = 5 * GIB
     source.processes[0] = (process(pid_of(server, kernel), None), process(3_999_999, None))
@@ -390,14 +390,14 @@ def answer(stream, ident, parent):
     shell.kernel.session.send(stream, "{REPLY}", content, parent, ident=ident)
 shell.kernel.control_handlers["{REQUEST}"] = answer
 """
-"""Replaces ``%load_ext gpuwidget`` in a kernel: it reports the GPUs that the kernel's variable ``word``
-lists."""
+"""Replaces ``%load_ext gpuwidget`` in a kernel:
+it reports the GPUs that the kernel's variable ``word`` lists."""
 
 
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch) -> dict[int, bool]:
-    """Simulate a container; the returned dict maps a process id to whether that process has a CUDA device
-    open."""
+    """Simulate a container; the returned dict maps a process id to whether
+    that process has a CUDA device open."""
     users: dict[int, bool] = {}
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     monkeypatch.setattr(processes, "uses_cuda", lambda pid: users.get(pid, False))
@@ -407,8 +407,8 @@ def container(monkeypatch: pytest.MonkeyPatch) -> dict[int, bool]:
 async def test_kernels_report_their_memory_in_a_container(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """If process ids don't match, torch's own counts are used and labelled ``torch``, even while the kernel
-    is busy."""
+    """If process ids don't match, torch's own counts are used and labelled ``torch``,
+    even while the kernel is busy."""
     busy, silent, idle = [await start_kernel(server) for _ in range(3)]
     for kernel in (busy, silent):
         container[pid_of(server, kernel)] = True
@@ -452,8 +452,8 @@ def stand_ins(jp_environ: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 async def test_the_report_of_a_real_kernel(
     stand_ins: None, container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A kernel that has loaded gpuwidget and uses torch reports the bytes that torch has reserved on each
-    GPU."""
+    """A kernel that has loaded gpuwidget and uses torch reports the bytes
+    that torch has reserved on each GPU."""
     kernel = await start_kernel(server)
     container[pid_of(server, kernel)] = True
     channels = await connected(server, kernel)
@@ -498,8 +498,8 @@ async def test_proof_by_a_kernels_report(
 async def test_proof_by_an_open_device(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """In a container, if the driver lists only ids of the container's processes, and one of them uses CUDA,
-    the ids match."""
+    """In a container, if the driver lists only ids of the container's processes,
+    and one of them uses CUDA, the ids match."""
     own = os.getpid()
     container[own] = True
     # The second id belongs to no process in the container: while it is listed, the ids may be the host's.
@@ -518,15 +518,15 @@ def with_raw(sent, pack=shell.kernel.session.pack, names=globals()):
     return pack(sent).replace(b'"RAW"', names.get("raw", "").encode())
 shell.kernel.session.pack = with_raw
 """
-"""Makes the kernel send the text ``raw`` in place of the string RAW, to send numbers that json.dumps
-refuses."""
+"""Makes the kernel send the text ``raw`` in place of the string RAW,
+to send numbers that json.dumps refuses."""
 
 
 async def test_impossible_numbers_in_a_kernels_reply(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """If a kernel reports an impossible number, its memory is unknown, and the metrics and the stream keep
-    working."""
+    """If a kernel reports an impossible number, its memory is unknown,
+    and the metrics and the stream keep working."""
     kernel = await start_kernel(server)
     container[pid_of(server, kernel)] = True
     channels = await connected(server, kernel)
@@ -581,8 +581,8 @@ async def test_the_report_of_a_restarted_kernel_is_discarded(
 async def test_a_stopped_kernel_blocks_nothing(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A stopped kernel is queried once, does not delay other messages, and its query is cancelled with the
-    last client."""
+    """A stopped kernel is queried once, does not delay other messages,
+    and its query is cancelled with the last client."""
     hung = await start_kernel(server)
     pid = pid_of(server, hung)
     (await connected(server, hung)).close()

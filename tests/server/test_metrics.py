@@ -93,8 +93,8 @@ async def test_a_machine_without_a_gpu(server: Server, source: FakeSource) -> No
 
 
 async def test_missing_values_are_waited_for_once(server: Server, source: FakeSource) -> None:
-    """Only the first scrape waits for a kernel's session; if the kernel has none, later scrapes do not
-    wait."""
+    """Only the first scrape waits for a kernel's session; if the kernel has none,
+    later scrapes do not wait."""
     kernel = await start_kernel(server)
     source.processes[0] = (process(pid_of(server, kernel), GIB),)
     text = (await scrape(server)).body.decode()
@@ -103,8 +103,8 @@ async def test_missing_values_are_waited_for_once(server: Server, source: FakeSo
 
 
 async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, source: FakeSource) -> None:
-    """The next scrape uses the open driver and a recent sample; without clients, no sample is encoded or
-    stored."""
+    """The next scrape uses the open driver and a recent sample; without clients,
+    no sample is encoded or stored."""
     await scrape(server)
     subscription = server.hub._subscription
     assert subscription is not None
@@ -130,8 +130,8 @@ async def test_sampling_ends_after_the_last_scrape(server: Server) -> None:
 
 
 async def test_a_client_between_scrapes(server: Server) -> None:
-    """While Prometheus scrapes, a panel still gets its own rate; after it closes, sampling returns to the
-    scrapes' rate."""
+    """While Prometheus scrapes, a panel still gets its own rate; after it closes,
+    sampling returns to the scrapes' rate."""
     await scrape(server)
     stream = await server.stream()
     assert (await stream.next())["type"] == "hello"
@@ -175,8 +175,8 @@ async def test_a_driver_that_hangs_gives_503(
 async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no sample has arrived for over 10 seconds, the scrape fails instead of returning the last one
-    again."""
+    """If no sample has arrived for over 10 seconds,
+    the scrape fails instead of returning the last one again."""
     await scrape(server)
     monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     monkeypatch.setattr(server.hub, "_process_arrived", lambda: None)
@@ -213,8 +213,8 @@ async def test_no_metrics_without_the_token(server: Server, jp_auth_header: dict
 
 
 async def test_no_metrics_without_permission(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's authorizer is called for reading ``gpuwidget``, and if it denies the action, the scrape
-    fails with 403."""
+    """The server's authorizer is called for reading ``gpuwidget``, and if it denies the action,
+    the scrape fails with 403."""
     asked: list[tuple[str, str]] = []
 
     def refuse(handler: object, user: object, action: str, resource: str) -> bool:

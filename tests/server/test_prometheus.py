@@ -1,5 +1,5 @@
-"""A real Prometheus (Debian's) scrapes a real server, and stores the metrics that docs/prometheus.md
-describes."""
+"""A real Prometheus (Debian's) scrapes a real server,
+and stores the metrics that docs/prometheus.md describes."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ Scrape = Callable[[Server], Prometheus]
 
 @pytest.fixture
 def scrape(programs: dict[str, str], tmp_path: Path) -> Iterator[Scrape]:
-    """Return a function that starts a Prometheus, which scrapes a server every second as the documentation
-    describes."""
+    """Return a function that starts a Prometheus,
+    which scrapes a server every second as the documentation describes."""
     started: list[Prometheus] = []
 
     def scrape(server: Server) -> Prometheus:
@@ -100,16 +100,16 @@ class TestOnARecording:
 
     @pytest.fixture(autouse=True)
     def recording(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Record two GPUs; the first one is throttled by its power limit, and the second one has no clock
-        reading."""
+        """Record two GPUs; the first one is throttled by its power limit,
+        and the second one has no clock reading."""
         busy = values(util=97, mem_used=60 * GIB, power_mw=612_400, temp_c=51, throttle=4)
         quiet = values(util=0, mem_used=0, power_mw=75_000, sm_mhz=None)
         path = write(tmp_path / "still.jsonl", meta(2), tick(0, busy, quiet), tick(1, busy, quiet))
         monkeypatch.setenv("GPUWIDGET_SOURCE", f"replay:{path}")
 
     async def test_series_have_the_values_of_the_sample(self, real: Server, scrape: Scrape) -> None:
-        """Prometheus stores every value of the server's sample, in base units, and nothing for unknown
-        values."""
+        """Prometheus stores every value of the server's sample, in base units,
+        and nothing for unknown values."""
         there = scrape(real)
         await there.until('up{job="gpuwidget"} == 1')
         uuids = [one["uuid"] for one in (await real.get("sample"))[1]["gpus"]]
@@ -167,8 +167,8 @@ def on_a_gpu(source: FakeSource, hubs: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("jp_base_url", ["/user/a%2Bb%40c/"])
 async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSource, scrape: Scrape) -> None:
-    """Prometheus stores each notebook's memory correctly, whatever characters the notebook's and user's names
-    contain."""
+    """Prometheus stores each notebook's memory correctly,
+    whatever characters the notebook's and user's names contain."""
     name = 'a "b"\\c é.ipynb'
     kernel = (await start_session(real, f"work/{name}"))["kernel"]["id"]
     channels = await connected(real, kernel)
@@ -253,8 +253,8 @@ def test_every_metric_is_documented() -> None:
 
 
 def test_the_dashboard_is_valid_for_grafana() -> None:
-    """The Grafana dashboard takes its data source from a variable, and its panels have unique ids and do not
-    overlap."""
+    """The Grafana dashboard takes its data source from a variable,
+    and its panels have unique ids and do not overlap."""
     dashboard = json.loads(DASHBOARD.read_text())
     assert [one["name"] for one in dashboard["templating"]["list"]] == ["datasource", "instance"]
     panels = dashboard["panels"]

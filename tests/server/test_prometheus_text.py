@@ -57,8 +57,8 @@ def usage(
 
 
 def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:
-    """Return the labels (without the GPU's ``UUID`` and ``model``) and the value of each series of one
-    metric."""
+    """Return the labels (without the GPU's ``UUID`` and ``model``)
+    and the value of each series of one metric."""
     return [
         ({key: value for key, value in one.labels.items() if key not in ("UUID", "model")}, one.value)
         for family in text_string_to_metric_families(text.decode())
@@ -109,8 +109,8 @@ def test_the_exact_text() -> None:
 
 
 def test_user_text_stays_within_its_quotes() -> None:
-    """A notebook's name is escaped: quotes, backslashes, line breaks and invalid characters stay within the
-    label."""
+    """A notebook's name is escaped: quotes, backslashes,
+    line breaks and invalid characters stay within the label."""
     nasty = 'a "b"\\c\nd{}=,\udcff é.ipynb'
     kernel = replace(NOTEBOOK, path=nasty, name=nasty)
     text = metrics_text(
@@ -213,8 +213,8 @@ def test_ownership_of_a_gpu_that_left() -> None:
 
 
 def test_memory_in_a_slice_counts_once() -> None:
-    """If the driver lists a process both on a MIG slice and on its GPU, a sum over all series counts it
-    once."""
+    """If the driver lists a process both on a MIG slice and on its GPU,
+    a sum over all series counts it once."""
     held = (holding(GIB, kernel="k-1"), holding(2 * GIB))
     text = metrics_text(
         sample((ONE, reading(ONE)), (SLICE, reading(SLICE))),

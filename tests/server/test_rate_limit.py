@@ -11,8 +11,8 @@ from gpuwidget.server.rate_limit import RateLimit
 
 
 def sent(interval_s: float, moments: list[float]) -> list[float]:
-    """Return the times in ``moments`` at which a client with that interval gets a sample from a 5 Hz
-    server."""
+    """Return the times in ``moments`` at which a client with
+    that interval gets a sample from a 5 Hz server."""
     rate_limit: RateLimit[str] = RateLimit(0.2)
     rate_limit.set_interval("client", interval_s)
     return [moment for moment in moments if rate_limit.due("client", moment)]
@@ -38,8 +38,8 @@ def test_whole_steps_and_never_faster_than_the_server(interval_s: float, moments
 
 
 def test_a_late_sample_costs_no_other() -> None:
-    """A sample that arrives slightly early or late is still sent, and does not cost the client another
-    sample."""
+    """A sample that arrives slightly early or late is still sent,
+    and does not cost the client another sample."""
     assert sent(0.4, [0.0, 0.2, 0.43, 0.6, 0.79, 1.0, 1.2]) == [0.0, 0.43, 0.79, 1.2]
 
 
@@ -58,8 +58,8 @@ def test_each_client_has_its_own_limit() -> None:
 
 
 async def test_a_client_may_have_fewer_samples(server: Server) -> None:
-    """A client that requests one sample per second gets every fifth one, another client gets all, and invalid
-    requests are ignored."""
+    """A client that requests one sample per second gets every fifth one, another client gets all,
+    and invalid requests are ignored."""
     slow, quick = await server.stream(), await server.stream()
     for stream in (slow, quick):
         await stream.next()

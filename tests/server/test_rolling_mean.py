@@ -1,5 +1,5 @@
-"""The mean utilization of a GPU over a time window, which is known only if the window was sampled
-completely."""
+"""The mean utilization of a GPU over a time window,
+which is known only if the window was sampled completely."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_windows_are_unknown_until_sampled() -> None:
 
 
 def test_time_counts_not_samples() -> None:
-    """Each value is weighted by the time until the next sample, so more frequent samples do not weigh
-    more."""
+    """Each value is weighted by the time until the next sample,
+    so more frequent samples do not weigh more."""
     made = RollingMeans(1.0)
     for second in range(0, 700, 2):
         made.add(at(second, 90.0), second)

@@ -87,8 +87,8 @@ async def test_seconds_out_of_range_are_refused(server: Server, seconds: str) ->
 async def test_every_route_requires_authentication(
     server: Server, jp_auth_header: dict[str, str], route: str
 ) -> None:
-    """Every route refuses a request without the token, so nobody else sees the GPUs and whose processes run
-    on them."""
+    """Every route refuses a request without the token,
+    so nobody else sees the GPUs and whose processes run on them."""
     fetch = server.ws_fetch if route == "stream" else server.fetch
     jp_auth_header.clear()
     with pytest.raises(HTTPClientError) as refused:
@@ -101,8 +101,8 @@ async def test_every_route_requires_authentication(
 
 @pytest.mark.parametrize("route", ROUTES)
 async def test_every_route_requires_authorization(server: Server, route: str) -> None:
-    """Every route asks the server's authorizer for the right to read ``gpuwidget``, and is refused if it
-    denies that."""
+    """Every route asks the server's authorizer for the right to read ``gpuwidget``,
+    and is refused if it denies that."""
     asked = []
 
     async def deny(handler: Any, user: Any, action: str, resource: str) -> bool:
@@ -150,8 +150,8 @@ async def request(server: Server, path: str, handler: type[RequestHandler], meth
 
 
 async def test_every_handler_is_in_the_table(server: Server) -> None:
-    """Every route and method of the server is listed in ``ALLOWED`` with its permission; a new one must be
-    added."""
+    """Every route and method of the server is listed in ``ALLOWED`` with its permission;
+    a new one must be added."""
     found = {(one.__name__, method) for _, one in registered(server) for method in implemented(one)}
     assert found == set(ALLOWED)
 
@@ -159,8 +159,8 @@ async def test_every_handler_is_in_the_table(server: Server) -> None:
 async def test_every_method_requires_authentication_and_authorization(
     server: Server, jp_auth_header: dict[str, str]
 ) -> None:
-    """Every method of every handler refuses a request without a login, and a request that the authorizer
-    denies for the listed action."""
+    """Every method of every handler refuses a request without a login,
+    and a request that the authorizer denies for the listed action."""
     asked: list[tuple[str, str]] = []
 
     async def deny(handler: Any, user: Any, action: str, resource: str) -> bool:
@@ -211,8 +211,8 @@ async def test_the_base_url_is_kept(server: Server, jp_base_url: str) -> None:
 
 
 async def test_requests_are_no_activity(server: Server) -> None:
-    """Requests and an open stream do not count as activity, so an open panel does not keep an idle server
-    from being culled."""
+    """Requests and an open stream do not count as activity,
+    so an open panel does not keep an idle server from being culled."""
     before = server.app.web_app.last_activity()
     stream = await server.stream()
     await stream.next()

@@ -46,8 +46,8 @@ class Nobody(KernelInventory):
 
 @pytest.mark.parametrize("turns", [2, 13])
 async def test_messages_do_not_pile_up_on_a_busy_server(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
-    """With 100 clients and few turns of the event loop per sample, no client falls further and further
-    behind."""
+    """With 100 clients and few turns of the event loop per sample,
+    no client falls further and further behind."""
     clock = FakeClock()
     hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
     clients = [Client() for _ in range(100)]
@@ -80,8 +80,8 @@ class Gone(Client):
 
 
 async def test_after_a_dropped_sample_comes_a_whole_one() -> None:
-    """Changes are sent only to a client that has received the sample they are relative to; others get a whole
-    sample."""
+    """Changes are sent only to a client that has received the sample they are relative to;
+    others get a whole sample."""
     clock = FakeClock()
     hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
     first, second, third, fourth = [sample((h200(0), reading(h200(0))), time=10.0 + n) for n in range(4)]

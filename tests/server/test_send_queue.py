@@ -34,8 +34,8 @@ async def test_a_backlog_is_bounded() -> None:
 
 
 async def test_sent_messages_do_not_count() -> None:
-    """Messages that have been sent do not count towards the queue's limit, so a client that keeps up never
-    reaches it."""
+    """Messages that have been sent do not count towards the queue's limit,
+    so a client that keeps up never reaches it."""
     network = Network()
     queue = SendQueue(network.write, limit=1)
     for number in range(100):

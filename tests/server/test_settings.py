@@ -34,8 +34,8 @@ def variable(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 async def test_rate_and_length_are_the_configured_ones(
     server: Server, configuration: dict[str, object], told: list[str]
 ) -> None:
-    """``c.GpuWidget.interval`` and ``c.GpuWidget.history`` take effect, and the initial message tells the
-    panel about them."""
+    """``c.GpuWidget.interval`` and ``c.GpuWidget.history`` take effect,
+    and the initial message tells the panel about them."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (1.0, 30.0)
     assert await server.refused(history=31) == (
@@ -91,8 +91,8 @@ async def test_rate_and_length_are_the_configured_ones(
 async def test_an_invalid_value_is_logged_in_a_sentence(
     server: Server, configuration: dict[str, object], said: list[str], told: list[str]
 ) -> None:
-    """If a value is invalid, the server uses the default and logs the value, the allowed values and the
-    default."""
+    """If a value is invalid, the server uses the default and logs the value,
+    the allowed values and the default."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.2, 600.0)
     assert sorted(told) == said
@@ -100,8 +100,8 @@ async def test_an_invalid_value_is_logged_in_a_sentence(
 
 @pytest.mark.parametrize("jp_argv", [["--GpuWidget.interval=0.5", "--GpuWidget.history=soon"]])
 async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], told: list[str]) -> None:
-    """``--GpuWidget.interval=0.5`` on the command line takes effect, and an invalid value there does not stop
-    the server."""
+    """``--GpuWidget.interval=0.5`` on the command line takes effect,
+    and an invalid value there does not stop the server."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.5, 600.0)
     assert told == [f"GpuWidget.history can't be 'soon': {HISTORY}"]
@@ -146,8 +146,8 @@ def test_the_variable_wins(variable: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("configuration", [{"source": "replay"}])
 async def test_a_recording_by_the_trait(real: Server, configuration: dict[str, object]) -> None:
-    """``c.GpuWidget.source = 'replay'`` plays the built-in recording, and the sample is labelled as a
-    recording."""
+    """``c.GpuWidget.source = 'replay'`` plays the built-in recording,
+    and the sample is labelled as a recording."""
     _, sample = await real.get("sample")
     assert sample["origin"]["recording"] == "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
     assert [gpu["index"] for gpu in sample["gpus"]] == [0, 1, 2, 3]
@@ -174,8 +174,8 @@ class TestWithTheVariable:
     async def test_the_variable_wins(
         self, variable: None, real: Server, configuration: dict[str, object]
     ) -> None:
-        """GPUWIDGET_SOURCE takes precedence over ``c.GpuWidget.source``, as in kernels and on the command
-        line."""
+        """GPUWIDGET_SOURCE takes precedence over ``c.GpuWidget.source``,
+        as in kernels and on the command line."""
         _, sample = await real.get("sample")
         assert sample["origin"]["reason"] == (
             "GPUWIDGET_SOURCE is 'none': unset it to see this machine's GPUs."
@@ -185,8 +185,8 @@ class TestWithTheVariable:
     async def test_a_source_that_is_none_shows_no_gpus(
         self, variable: None, real: Server, told: list[str]
     ) -> None:
-        """If GPUWIDGET_SOURCE is misspelt, the log and the panel give the reason, and no other source is
-        used."""
+        """If GPUWIDGET_SOURCE is misspelt, the log and the panel give the reason,
+        and no other source is used."""
         reason = (
             "GPUWIDGET_SOURCE can't be used. 'nvidia' names no source of GPU readings. "
             "Use auto, nvml, replay, replay:PATH, replay-once:PATH or none."
@@ -209,8 +209,8 @@ class TestWithABrokenDriver:
     async def test_the_reason_is_sent_and_nothing_else(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """If the driver can't be opened, the stream sends samples without GPUs and with the reason, and
-        continues."""
+        """If the driver can't be opened, the stream sends samples without GPUs
+        and with the reason, and continues."""
 
         def fail() -> None:
             raise OSError("no permission")

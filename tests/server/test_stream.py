@@ -17,8 +17,8 @@ from gpuwidget.server import wire
 
 
 async def test_the_initial_message_comes_first_then_every_sample(server: Server) -> None:
-    """A client first receives one message with versions, rate and history, and then one message per
-    sample."""
+    """A client first receives one message with versions, rate and history,
+    and then one message per sample."""
     stream = await server.stream()
     hello = await stream.next()
     assert hello == {
@@ -40,8 +40,8 @@ async def test_the_initial_message_comes_first_then_every_sample(server: Server)
 
 
 async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -> None:
-    """A client receives one whole sample and then only changes, from which it can always build the newest
-    sample."""
+    """A client receives one whole sample and then only changes,
+    from which it can always build the newest sample."""
     stream = await server.stream()
     types = [json.loads(str(await stream.next_text()))["type"] for _ in range(4)]
     assert types == ["hello", "sample", "changes", "changes"]
@@ -59,8 +59,8 @@ async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -
 
 
 async def test_a_late_client_starts_with_the_history(server: Server, source: FakeSource) -> None:
-    """A client that connects later receives the history since the first client connected, up to the newest
-    sample."""
+    """A client that connects later receives the history since the first client connected,
+    up to the newest sample."""
     first = await server.stream()
     await first.next()
     seen = [(await first.next())["sample"]]
@@ -235,8 +235,8 @@ async def test_a_client_that_closes_while_connecting(server: Server) -> None:
 
 @pytest.mark.parametrize("history", ["601", "-1", "nan", "inf", "x", ""])
 async def test_a_history_out_of_range_is_refused(server: Server, history: str) -> None:
-    """The stream answers an invalid ``history`` with 400 and a sentence that gives the range, and no sampling
-    starts."""
+    """The stream answers an invalid ``history`` with 400 and a sentence that gives the range,
+    and no sampling starts."""
     assert await server.refused(history=history) == (
         400,
         {"message": "history must be a number of seconds from 0 to 600."},

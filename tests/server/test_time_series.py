@@ -45,8 +45,8 @@ def filled(values: Sequence[float | None], *, rate_s: float = RATE_S, seconds: f
 
 
 def test_a_short_part_is_exact() -> None:
-    """If all samples fit into the requested number of points, each sample is sent exactly, with null for
-    unknown values."""
+    """If all samples fit into the requested number of points, each sample is sent exactly,
+    with null for unknown values."""
     store = filled([1.25, None, 0.0, 97.123456789])
     times, metrics, whole = course(store, 0.0, 0.6)
     assert times == [0.0, 0.2, 0.4, 0.6]
@@ -58,8 +58,8 @@ def test_a_short_part_is_exact() -> None:
 
 
 def test_minimum_mean_and_maximum_of_a_second() -> None:
-    """Each one-second step has a minimum, mean and maximum of its known values; those of byte counts are
-    integers."""
+    """Each one-second step has a minimum, mean and maximum of its known values;
+    those of byte counts are integers."""
     store = HistoryStore(600.0, RATE_S)
     for tick, value in enumerate([10, None, 40, 10, 20, 5, 5, 5, 5, 5]):
         store.add(at(tick / 5, 0, utilization=value, memory_used=value))
@@ -73,8 +73,8 @@ def test_minimum_mean_and_maximum_of_a_second() -> None:
 
 @pytest.mark.parametrize("seconds", [10.0, 60.0, 600.0, 3600.0])
 def test_no_spike_disappears_at_any_step(seconds: float) -> None:
-    """A value that occurs in one sample is the exact maximum or minimum of its step, however long the step
-    is."""
+    """A value that occurs in one sample is the exact maximum or minimum of its step,
+    however long the step is."""
     random.seed(7)
     values = [random.uniform(40, 50) for _ in range(int(seconds / RATE_S) + 1)]
     up, down = len(values) // 3, len(values) // 2
@@ -110,8 +110,8 @@ def test_steps_are_aligned() -> None:
 
 
 def test_parts_of_a_second() -> None:
-    """If there are too many samples to send each, but few enough for steps below a second, half-second steps
-    are used."""
+    """If there are too many samples to send each, but few enough for steps below a second,
+    half-second steps are used."""
     store = filled([float(tick) for tick in range(301)])
     times, metrics, whole = course(store, 0.0, 60.0, points=130)
     assert (whole["step_s"], times[:3], whole["samples"][:3]) == (0.5, [0.0, 0.5, 1.0], [3, 2, 3])
@@ -189,8 +189,8 @@ def test_a_clock_set_far_back() -> None:
 
 @pytest.mark.parametrize("points", [50, 200, MAX_POINTS])
 def test_the_newest_sample_in_the_reply(points: int) -> None:
-    """``newest`` in the reply is the time of its newest sample, from which a client continues with the
-    stream."""
+    """``newest`` in the reply is the time of its newest sample,
+    from which a client continues with the stream."""
     store = filled([float(tick) for tick in range(297)])
     newest = EPOCH + 296 * RATE_S
     assert course(store, 0.0, 60.0, points=points)[2]["newest"] == newest
