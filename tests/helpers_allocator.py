@@ -1,7 +1,8 @@
 """A fake CUDA device for the real torch, with a caching allocator that uses host memory.
 
 Its tensors are ordinary CPU tensors of torch. Block sizes and the reuse of addresses follow the rules of
-torch's caching allocator. Kernels in tests import this module too."""
+torch's caching allocator. Kernels in tests import this module too.
+"""
 
 from __future__ import annotations
 

@@ -169,7 +169,8 @@ def report(duration: float = 10.0, utilization: float | None = None, tail: float
 def time_of(run: ProfiledRun, **options: Any) -> CodeTime:
     """Return the line profile of a run that was sampled from its beginning to its end.
 
-    Unless a test passes another value, the driver's mean utilization equals that of the stream queries."""
+    Unless a test passes another value, the driver's mean utilization equals that of the stream queries.
+    """
     counts = run.profiler._counts
     defaults = {
         "duration": run.clock.monotonic() - run.began,

@@ -50,7 +50,8 @@ def open_notebook(
 ) -> Iterator[Callable[..., Notebook]]:
     """Return a function that opens a notebook: a new one with the given cells, or an existing file.
 
-    The notebooks are closed after the test."""
+    The notebooks are closed after the test.
+    """
     opened: list[Notebook] = []
 
     def open_notebook(cells: Sequence[str] | Path, **options: Any) -> Notebook:

@@ -53,7 +53,8 @@ class Lab:
     """A running JupyterLab server whose GPUs, and those of its kernels, come from ``source``.
 
     ``variables`` are added to the server's environment, and ``options`` to its command line; the interpreter
-    ``python`` runs it."""
+    ``python`` runs it.
+    """
 
     def __init__(
         self,
@@ -166,7 +167,8 @@ class Lab:
     ) -> Notebook:
         """Open the notebook in a new browser page; with ``kernel=False``, do not wait for a kernel.
 
-        ``prepare`` is called with the page before the page loads anything."""
+        ``prepare`` is called with the page before the page loads anything.
+        """
         page = browser.new_page(viewport={"width": width, "height": height})
         if prepare is not None:
             prepare(page)
@@ -189,7 +191,8 @@ class Notebook:
     def script(self, body: str, argument: object = None) -> Any:
         """Run JavaScript in the page, as the body of an async function.
 
-        It can use ``app`` (JupyterLab's application), ``panel`` (the notebook's widget) and ``argument``."""
+        It can use ``app`` (JupyterLab's application), ``panel`` (the notebook's widget) and ``argument``.
+        """
         return self.page.evaluate(
             "async argument => { const app = window.jupyterapp;"
             "const panel = [...app.shell.widgets('main')].find(w => w.content?.widgets && w.sessionContext);"

@@ -323,7 +323,8 @@ def test_closed_and_opened_again(browser: Browser, tmp_path: Path) -> None:
 def test_in_notebook_7(browser: Browser, tmp_path: Path) -> None:
     """In Notebook 7, the dashboard opens below the notebook with half of the height, the second time too.
 
-    Notebook 7 allows only the notebook in its main area. The list of metrics fits into the dashboard."""
+    Notebook 7 allows only the notebook in its main area. The list of metrics fits into the dashboard.
+    """
     with lab_with(tmp_path, *busy(2)) as (lab, _):
         path = lab.write("seven.ipynb", ["1"])
         page = browser.new_page(viewport={"width": 1200, "height": 700})

@@ -91,7 +91,8 @@ def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
     """A broken check shows its reason and fix, a button copies the fix's command, and the evidence is
     collapsed.
 
-    The evidence is shown as text, never as markup."""
+    The evidence is shown as text, never as markup.
+    """
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     broken = notebook.page.locator(f"{CHECK}[data-status=broken]")
     assert broken.get_attribute("open") is not None

@@ -142,7 +142,8 @@ def test_other_kernels(
     """The panel sends no request to a kernel that is not Python, and refers to the README if gpuwidget is
     missing.
 
-    It does not offer to install a package name that no index has."""
+    It does not offer to install a package name that no index has.
+    """
     add_kernel(lab, name, language, before)
     path = lab.write(f"{name}.ipynb", ["1"])
     use_kernel(path, name, language)

@@ -61,7 +61,8 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
     itself.
 
     The GPUs, the PyTorch switches and the doctor scroll within at least 140 pixels, and three rows of the
-    list of cells are visible."""
+    list of cells are visible.
+    """
     path = saved(lab, "full.ipynb", [report(n, n, 1.0) for n in range(2, 22)], source="import time")
     notebook = open_notebook(path, height=600)
     page = notebook.page

@@ -55,7 +55,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def start_kernel(tmp_path: Path) -> Iterator[Callable[..., Kernel]]:
     """Return a function that starts a kernel on the real GPUs, with the given environment variables.
 
-    The kernels are shut down after the test."""
+    The kernels are shut down after the test.
+    """
     kernels: list[Kernel] = []
 
     def start(**environment: str | None) -> Kernel:

@@ -120,7 +120,8 @@ def test_the_power_limit_alone_gets_no_advice() -> None:
     """Under full load, the report gives the seconds at the power limit, and the limit alone leads to no
     advice.
 
-    A light load does not reach the power limit."""
+    A light load does not reach the power limit.
+    """
     full, light = (loads()[load]["gpu"] for load in ("full power", "small kernels"))
     throttled = full["throttled"] or {}
     if throttled.get(POWER_CAP, 0.0) < MIN_S:
@@ -186,7 +187,8 @@ result = {"fitted": fitted, "rules": rules, "torch": report["gpus"][0]["torch"]}
 def test_fragmentation_and_expandable_segments() -> None:
     """If fragmented memory makes a request fail, there is advice on fragmentation.
 
-    With the advised expandable segments, the same request succeeds, and there is no advice."""
+    With the advised expandable segments, the same request succeeds, and there is no advice.
+    """
     fragmented = run_program(_FRAGMENTED)
     assert (fragmented["fitted"], fragmented["rules"]) == (False, ["fragmentation"]), fragmented
     fixed = run_program(_FRAGMENTED, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
@@ -351,7 +353,8 @@ def test_a_gpu_that_is_held_and_not_used() -> None:
 def test_a_straggler(tmp_path: Path) -> None:
     """If one of two processes that train together is late, there is advice on the straggler.
 
-    The other process's GPU waits in NCCL, so it reads as busy."""
+    The other process's GPU waits in NCCL, so it reads as busy.
+    """
     script = tmp_path / "train.py"
     script.write_text(_TRAIN)
     result = run_program(

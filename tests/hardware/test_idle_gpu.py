@@ -62,7 +62,8 @@ def test_kernels_too_short_for_a_query(load: str) -> None:
     is unknown.
 
     It is never 0 %, and if it is unknown, the reason does not blame other streams alone for what a query
-    misses."""
+    misses.
+    """
     if load == "text generation" and importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed")
     found = run_program(

@@ -68,7 +68,8 @@ def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[st
 
     stdout and stderr are buffered separately and sent by a timer: between two other messages, only the
     complete text of each stream is deterministic. Input requests arrive on another channel, so only their
-    order among themselves is deterministic."""
+    order among themselves is deterministic.
+    """
     found: list[tuple[str, Any]] = [(m.type, m.content) for m in messages if m.type == "input_request"]
     streams: dict[str, str] = {}
 
@@ -93,7 +94,8 @@ def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str
     """Return the final outputs of each area: the cell (``cell``), or an Output widget (its id).
 
     gpuwidget's outputs are applied together with the others, because they affect them: they end a line that a
-    progress bar rewrites, and trigger a ``clear_output(wait=True)``. They are removed from the result."""
+    progress bar rewrites, and trigger a ``clear_output(wait=True)``. They are removed from the result.
+    """
     return {
         area: _joined([output for output in outputs if not _is_own(output["message"], our_models)])
         for area, outputs in _applied(messages).items()

@@ -82,7 +82,8 @@ class Pair:
         cards.
 
         The unwatched cell has the line with the magic as a comment, so that line numbers are the same in both
-        cells, unless the cell begins with another cell magic."""
+        cells, unless the cell begins with another cell magic.
+        """
         magic = f"%%gpuwatch {options}".rstrip()
         if plain is None:
             plain = body.lstrip() if body.lstrip().startswith("%%") else f"# {magic}\n{body}"

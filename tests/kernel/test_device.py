@@ -1,6 +1,7 @@
 """The default torch device in a real kernel: for all cells, for one cell, and by request of the panel.
 
-torch is a stand-in with two GPUs; test_device_torch.py uses the real one."""
+torch is a stand-in with two GPUs; test_device_torch.py uses the real one.
+"""
 
 from __future__ import annotations
 

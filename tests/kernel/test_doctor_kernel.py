@@ -104,7 +104,8 @@ def test_the_function(start: Callable[[str], Kernel]) -> None:
 def test_a_panel_request_blocks_nothing(start: Callable[[str], Kernel], tmp_path: Path) -> None:
     """While torch's import hangs in the probe process, the kernel runs cells and replies to other requests.
 
-    Concurrent requests for a diagnosis receive the same diagnosis."""
+    Concurrent requests for a diagnosis receive the same diagnosis.
+    """
     started, gate = tmp_path / "started", tmp_path / "gate"
     kernel = start(HANGING.format(started=str(started), gate=str(gate)) + WORKING)
     first, second = send_request(kernel), send_request(kernel)

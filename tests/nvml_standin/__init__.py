@@ -13,17 +13,16 @@ on the GPU, the value ``ok`` makes it succeed on the slice.
   ``.memory_clock`` ``.encoder`` ``.decoder``: in NVML's units
 - ``gpu.0.energy=2706.5``: joules at which the energy counter starts
 - ``gpu.0.window=0.2`` ``gpu.0.samples=70``: length in seconds and number of the driver's utilization samples
-- ``gpu.0.compute=self:1048576 4711``: compute processes as pid:bytes; ``self`` is the caller; without bytes,
-  the size
-  is unknown
+- ``gpu.0.compute=self:1048576 4711``: compute processes as pid:bytes; ``self`` is the caller;
+  without bytes, the size is unknown
 - ``gpu.0.graphics=...``: graphics processes, in the same format
 - ``gpu.0.mig=0 2`` ``gpu.0.mig.2.memory_used=B``: the MIG indices that hold a slice, and a value of slice 2
-- ``gpu.0.gpm=0`` ``gpu.0.gpm.2=55.5`` ``gpu.0.gpm.3=nan``: no GPM on GPU 0; the value of GPM metric 2; of
-  metric 3
-- ``gpu.0.name`` ``.uuid`` ``.pci`` ``.compute_capability`` ``.slice_name`` ``.slice_uuid``: the GPU's
-  identity
-- ``gpu.1.nvmlDeviceGetMemoryInfo_v2=error 15``: the call fails for GPU 1; ``gpu.1.*``: every call for GPU 1
-  fails
+- ``gpu.0.gpm=0`` ``gpu.0.gpm.2=55.5`` ``gpu.0.gpm.3=nan``: no GPM on GPU 0;
+  values of the GPM metrics 2 and 3
+- ``gpu.0.name`` ``.uuid`` ``.pci`` ``.compute_capability`` ``.slice_name`` ``.slice_uuid``:
+  the GPU's identity
+- ``gpu.1.nvmlDeviceGetMemoryInfo_v2=error 15``: the call fails for GPU 1;
+  ``gpu.1.*`` instead of the function's name: every call for GPU 1 fails
 - ``gpu.1.nvmlDeviceGetMemoryInfo_v2=hang``: the call does not return while the scenario contains this line
 - ``nvmlInitWithFlags=error 9`` ``*=error 9``: a call that concerns no GPU fails; every call fails
 - ``gpu.0.field.186=error 3`` ``gpu.0.gpm.2=error 3``: one value fails, and the call that returns it succeeds

@@ -32,7 +32,8 @@ class Stream:
         """Return the next initial message or sample, decoded; None if the server closed the stream.
 
         The fake clock advances while no message arrives. A message with changes is returned as the whole
-        sample."""
+        sample.
+        """
         text = await self.next_text()
         message = None if text is None else json.loads(text)
         if message is not None and message["type"] == "changes":

@@ -16,7 +16,8 @@ SUBSHELLS = ("create_subshell", "list_subshell", "delete_subshell")
 async def test_requests_on_the_control_channel_change_neither_state_nor_last_activity(server: Server) -> None:
     """A busy kernel stays busy while the panel queries it or JupyterLab opens a subshell for a live chart.
 
-    An idle kernel's last activity stays the same, so that it may still be culled."""
+    An idle kernel's last activity stays the same, so that it may still be culled.
+    """
     answer = await server.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
     kernel = json.loads(answer.body)["id"]
 

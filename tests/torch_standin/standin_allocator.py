@@ -1,7 +1,8 @@
 """A stand-in for torch's caching allocator, with its counters, allocation history and out-of-memory error.
 
 ``install(torch)`` adds it to the stand-in torch. ``torch.allocate(bytes)`` returns a tensor whose memory is
-freed with the tensor; as in torch, the history contains the Python frames of each allocation."""
+freed with the tensor; as in torch, the history contains the Python frames of each allocation.
+"""
 
 from __future__ import annotations
 

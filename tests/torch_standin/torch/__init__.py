@@ -3,7 +3,8 @@
 It is for tests in separate processes, first on their ``sys.path``. TORCH_STANDIN_GPUS (default 2) is the
 number of GPUs; if it is 0, this is a torch that was built without CUDA. As in torch, the default device and
 the current device belong to a thread, the first use of CUDA initializes it and runs the calls queued for
-that, and setting a device opens a context on it."""
+that, and setting a device opens a context on it.
+"""
 
 from __future__ import annotations
 
