@@ -83,8 +83,7 @@ def gpu(index: int, *, total: int = 150_000_000_000, name: str = "NVIDIA H200") 
 
 
 class FakeSource:
-    """A source with GPUs whose readings a test sets. It counts each read,
-    and can make a read hang or fail."""
+    """A source with GPUs whose readings a test sets; it counts the reads, and can let them hang or fail."""
 
     def __init__(self, gpus: int = 1, *, kind: str = "nvml", clock: FakeClock | None = None) -> None:
         self.gpus = [gpu(index) for index in range(gpus)]

@@ -59,8 +59,8 @@ _CODES: dict[tuple[str, str], CodeType] = {}
 
 
 def stack(*frames: tuple[str, str, int]) -> Any:
-    """Return the innermost frame of a stack, given as (file, function,
-    line) from the outermost frame to the innermost."""
+    """Return the innermost frame of a stack; the frames are given as file, function and line, outermost
+    first."""
     top: Frame | None = None
     for file, name, line in frames:
         made = _CODES.setdefault((file, name), code(file, name))

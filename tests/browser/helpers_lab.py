@@ -117,8 +117,7 @@ class Lab:
             self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
     def wait_until_ready(self, seconds: float = 180) -> None:
-        """Return when the server responds; raise an error
-        with the server's log if it exits or ``seconds`` pass."""
+        """Return when the server responds; raise an error with its log if it exits or seconds pass."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._process.poll() is None:
             try:

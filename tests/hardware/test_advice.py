@@ -117,8 +117,7 @@ def test_healthy_code_gets_no_advice(healthy: str) -> None:
 
 
 def test_the_power_limit_alone_gets_no_advice() -> None:
-    """Under full load, the report gives the seconds at the power limit, and the limit alone leads to no
-    advice.
+    """Under full load, the report gives the seconds at the power limit, which alone leads to no advice.
 
     A light load does not reach the power limit.
     """

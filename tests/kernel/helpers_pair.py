@@ -78,8 +78,7 @@ class Pair:
         until: Callable[[Message], bool] | None = None,
         **sending: Any,
     ) -> tuple[Ran, Ran]:
-        """Run ``body`` unwatched and watched, assert that all visible output is the same, and count the
-        cards.
+        """Run ``body`` unwatched and watched, compare all visible output, and assert the number of cards.
 
         The unwatched cell has the line with the magic as a comment, so that line numbers are the same in both
         cells, unless the cell begins with another cell magic.

@@ -63,7 +63,8 @@ def test_libraries_are_imported_when_first_shown(start_kernel: Callable[..., Ker
 
 
 def test_views_are_in_sync(kernel: Kernel) -> None:
-    """A device that is selected in the dropdown, by magic or in the panel is shown in both views."""
+    """A device that is selected in the dropdown, by magic or in the panel appears in the dropdown and the
+    panel."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view")
     options = "until(lambda: len(view._device.options) == 4), [v for _, v in view._device.options]"
     kernel.ok("torch.cuda.init()")

@@ -129,8 +129,7 @@ class Server:
         raise AssertionError("the stream was given")
 
     async def until(self, happened: Callable[[], bool]) -> None:
-        """Wait until the condition holds, while the server
-        and its threads run and the fake clock advances."""
+        """Wait until the condition holds, while the server works and the fake clock advances."""
         for _ in range(int(_PATIENCE_S / _LOOK_S)):
             if happened():
                 return
