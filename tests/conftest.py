@@ -1,4 +1,5 @@
-"""Fixtures for all tests: no environment variable of the developer applies, and devices are stand-ins."""
+"""Fixtures for all tests, with stand-ins for devices.
+GPUWIDGET_SOURCE of the developer's environment is unset."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ os.environ.pop(SOURCE_VARIABLE, None)
 
 @pytest.fixture
 def gpu() -> Iterator[StandInGpu]:
-    """A CUDA device in use, as far as torch can tell."""
+    """A stand-in for a CUDA device, which torch reports as initialized and in use."""
     device = StandInGpu(pytest.importorskip("torch"))
     device.install()
     yield device
@@ -28,7 +29,7 @@ def gpu() -> Iterator[StandInGpu]:
 
 @pytest.fixture
 def small_gpu() -> Iterator[LimitedGpu]:
-    """A GPU of 64 MiB under the real torch, without other processes."""
+    """A stand-in GPU with 64 MiB for the real torch; no other process holds memory on it."""
     made = LimitedGpu(pytest.importorskip("torch"), 64 * MIB)
     made.install()
     yield made
@@ -37,30 +38,31 @@ def small_gpu() -> Iterator[LimitedGpu]:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in for NVML, compiled once."""
+    """The stand-in for NVML, compiled once per test session."""
     return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture(scope="session")
 def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same without the functions that a driver of the 470 series lacks."""
+    """The stand-in for NVML without the functions that a driver of the 470 series lacks."""
     return build(tmp_path_factory.mktemp("nvml-old"), absent=OLD_DRIVER)
 
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Replaces this process's driver by a library."""
+    """Return a function that makes this process use the given library as its NVML."""
     with replace_driver(tmp_path, monkeypatch) as put:
         yield put
 
 
 @pytest.fixture
 def machine(install: Install, library: Path) -> Machine:
-    """A machine with one H200."""
+    """A machine whose NVML stand-in reports one H200."""
     return install(library)
 
 
 @pytest.fixture
 def old_machine(install: Install, old_library: Path) -> Machine:
-    """A machine whose driver is old."""
+    """A machine whose NVML stand-in reports one H200 and lacks the functions
+    that a driver of the 470 series lacks."""
     return install(old_library)

@@ -1,4 +1,4 @@
-"""A clock and a source that a test controls."""
+"""A clock and a source of GPU readings that a test controls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _PATIENCE_S = 20.0
 
 
 class FakeClock:
-    """Stands still until :meth:`advance`, which wakes the threads whose time has come."""
+    """A clock that stands still until :meth:`advance` moves it,
+    which wakes the threads whose timeout has passed."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -41,7 +42,7 @@ class FakeClock:
             self._waiting.remove(entry)
 
     def advance(self, seconds: float) -> None:
-        """Advance the time, and wake the threads that have waited long enough."""
+        """Advance the time, and wake the threads whose timeout has passed."""
         with self._lock:
             self._now += seconds
             due = {
@@ -54,7 +55,8 @@ class FakeClock:
                 condition.notify_all()
 
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
-        """Let other threads run, advancing by ``step`` at a time, until the condition holds."""
+        """Let other threads run until the condition holds,
+        advancing the clock by ``step`` before each check."""
         patience = threading.Event()
         for _ in range(int(_PATIENCE_S / 0.002)):
             if happened():
@@ -81,7 +83,7 @@ def gpu(index: int, *, total: int = 150_000_000_000, name: str = "NVIDIA H200") 
 
 
 class FakeSource:
-    """GPUs whose readings a test sets; each read is counted, and may be made to hang or to fail."""
+    """A source with GPUs whose readings a test sets; it counts the reads, and can let them hang or fail."""
 
     def __init__(self, gpus: int = 1, *, kind: str = "nvml", clock: FakeClock | None = None) -> None:
         self.gpus = [gpu(index) for index in range(gpus)]

@@ -1,7 +1,7 @@
-"""A fake CUDA device for the real torch: a caching allocator that uses host memory.
+"""A fake CUDA device for the real torch, with a caching allocator that uses host memory.
 
 Its tensors are ordinary CPU tensors of torch. Block sizes and the reuse of addresses follow the rules of
-torch's caching allocator. Test kernels import this module too.
+torch's caching allocator. Kernels in tests import this module too.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 
 MIB = 1024**2
 ROUND = 512
-"""Block sizes are multiples of this, in bytes."""
+"""Block sizes are multiples of this number of bytes."""
 SEGMENT = 2 * MIB
-"""Segment sizes are multiples of this, in bytes."""
+"""Segment sizes are multiples of this number of bytes."""
 
 
 @dataclass
 class Block:
-    """A part of a segment, allocated or free."""
+    """A part of a segment, either allocated or free."""
 
     address: int
     size: int
@@ -34,7 +34,7 @@ class Block:
 
 @dataclass
 class Segment:
-    """Memory reserved from the driver by one call."""
+    """Memory that the allocator has reserved with one call."""
 
     memory: mmap.mmap
     address: int
@@ -54,7 +54,7 @@ class StandInGpu:
     # -- torch.cuda ----------------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Make torch.cuda report this device."""
+        """Make torch.cuda report this device as initialized."""
         torch = self.torch
         cuda = {
             "is_initialized": lambda: True,
@@ -75,7 +75,7 @@ class StandInGpu:
         self._patch(torch._C, "_cuda_resetPeakMemoryStats", lambda index: None)
 
     def remove(self) -> None:
-        """Restore the functions of torch."""
+        """Restore torch's original functions."""
         for owner, name, value in reversed(self._patched):
             if value is None:
                 delattr(owner, name)
@@ -125,18 +125,18 @@ class StandInGpu:
 
     @property
     def allocated(self) -> int:
-        """Bytes in allocated blocks."""
+        """The number of bytes in allocated blocks."""
         return sum(block.size for s in self.segments for block in s.blocks if block.allocated)
 
     @property
     def reserved(self) -> int:
-        """Bytes of all segments."""
+        """The number of bytes in all segments."""
         return sum(len(segment.memory) for segment in self.segments)
 
     # -- allocation ----------------------------------------------------------------------------------
 
     def empty(self, *shape: int, dtype: Any = None) -> Any:
-        """Return a zeroed tensor on this device, unless it reuses a block."""
+        """Return a tensor on this device; its memory is zeroed unless it reuses a block."""
         dtype = dtype if dtype is not None else self.torch.float32
         size = prod(shape) * dtype.itemsize
         segment, block = self._take(size)
@@ -177,7 +177,7 @@ class StandInGpu:
         merged: list[Block] = []
         for candidate in segment.blocks:
             if merged and not candidate.allocated and not merged[-1].allocated:
-                # No tensor refers to the later block any more, so it can be dropped.
+                # No tensor uses the later block any more, so it can be merged into the block before it.
                 merged[-1].size += candidate.size
             else:
                 merged.append(candidate)

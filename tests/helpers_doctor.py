@@ -1,4 +1,5 @@
-"""Probe results of a healthy H200 machine, with what a test changes; a fake torch and a fake driver."""
+"""Probe results of a healthy machine with an H200, which tests modify,
+and a fake torch and CUDA driver library."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ LAST = "is the last with such a build."
 
 
 def build(wheel: str, wanted: str | None = None) -> str:
-    """Return the command that installs this build, in the installed version unless another one is
-    ``wanted``."""
+    """Return the command that installs torch's build for ``wheel``,
+    in version 2.13.0 unless ``wanted`` names another requirement."""
     return f"{PIP} install {wanted or f'torch==2.13.0+{wheel}'} --index-url {WHEELS}/{wheel}"
 
 
 NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
-"""What the probes send if CUDA does not start."""
+"""What the probes report if CUDA does not start."""
 UUIDS = [f"GPU-{index}0000000-0000-4000-8000-000000000000" for index in range(8)]
 
 TORCH: dict[str, Any] = {
@@ -62,7 +63,7 @@ TORCH: dict[str, Any] = {
         "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
     ],
 }
-"""What the torch probe sends about a working torch."""
+"""What the torch probe reports for a working torch."""
 CUDA: dict[str, Any] = {
     "step": "end",
     "cuda_driver": 13000,
@@ -70,11 +71,11 @@ CUDA: dict[str, Any] = {
     "cu_text": None,
     "cu_count": 1,
 }
-"""What the CUDA probe sends about a working driver library."""
+"""What the CUDA probe reports for a working driver library."""
 
 
 def h200(index: int = 0, **results: Any) -> GpuHealth:
-    """Return a healthy GPU."""
+    """Return the health of a healthy GPU, with the given fields replaced."""
     whole = GpuHealth(
         index=index,
         uuid=UUIDS[index],
@@ -103,7 +104,7 @@ def h200(index: int = 0, **results: Any) -> GpuHealth:
 
 
 def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
-    """Return a working driver, with NVLink between all GPUs."""
+    """Return the NVML results of a working driver, with NVLink between all GPUs."""
     peers = tuple(
         PeerAccess(one.index, other.index, nvlink=True, reads=True)
         for one in gpus
@@ -114,12 +115,12 @@ def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
 
 
 def no_driver(error: int, reason: str) -> NvmlHealth:
-    """Return a driver that does not start."""
+    """Return the NVML results of a driver that does not start."""
     return NvmlHealth(error, reason, None, None, (), (), ())
 
 
 def devices(*names: str, usable: bool = True) -> tuple[DeviceFile, ...]:
-    """Return files under /dev."""
+    """Return device files under /dev."""
     return tuple(DeviceFile(f"/dev/{name}", usable, "crw-rw-rw- 0:0") for name in names)
 
 
@@ -169,7 +170,7 @@ def results(
     packages: Mapping[str, Any] | None = None,
     **values: Any,
 ) -> ProbeResults:
-    """Return the results of a healthy machine, with these values in place of its own."""
+    """Return the probe results of a healthy machine, with the given values replaced."""
     told = dict(torch or {})
     of_cuda = {*CUDA, "cu_devices", "libcuda_error"} - {"step"}
     whole = ProbeResults(
@@ -195,12 +196,12 @@ def results(
 
 
 def check_of(which: str, of: ProbeResults) -> Check:
-    """Return one check that is built from the results."""
+    """Return the check with this id from a diagnosis of the results."""
     return next(one for one in diagnose(of).links if one.id == which)
 
 
 def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
-    """What the torch probe sends if the import raises."""
+    """Return what the torch probe reports if ``import torch`` raises this error."""
     nothing = dict.fromkeys((*TORCH, "imported"))
     return {**nothing, "step": "end", "import_error": error, "import_error_type": kind, "mapped": []}
 
@@ -209,7 +210,8 @@ def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
 
 
 def fake_torch(folder: Path, body: str, *, version: str = "2.10.0", cuda: str | None = "12.8") -> Path:
-    """Make a package torch in ``folder`` whose import runs ``body``; return the folder for the path."""
+    """Create a package ``torch`` in ``folder`` whose import runs ``body``,
+    and return ``folder`` for ``sys.path``."""
     package = folder / "torch"
     package.mkdir(parents=True)
     (package / "version.py").write_text(f"__version__ = {version!r}\ncuda: str | None = {cuda!r}\n")
@@ -235,7 +237,7 @@ cuda = _Names(
 )
 print("a library that talks")
 """
-"""A torch with working CUDA."""
+"""The source of a fake torch with working CUDA."""
 
 _LIBCUDA = r"""
 #include <stdlib.h>
@@ -259,8 +261,8 @@ int cuDeviceGetAttribute(int *out, int which, int on) { (void)on; *out = which =
 
 
 def build_libcuda(folder: Path) -> Path:
-    """Build a CUDA driver library with one H200; cuInit returns the variable FAKE_CUINIT, or hangs for
-    ``hang``."""
+    """Build a CUDA driver library with one H200; its cuInit returns the value of FAKE_CUINIT,
+    or hangs if that is ``hang``."""
     source = folder / "libcuda.c"
     source.write_text(_LIBCUDA)
     library = folder / "libcuda.so.1"
@@ -276,9 +278,9 @@ NO_GPUS: dict[str, Any] = {
     "nvml": no_driver(12, nvml_messages.start_error(12, "")),
     "torch": {"cu_init": None, "libcuda_error": "libcuda.so.1: cannot open", "available": False},
 }
-"""No driver, so no GPU."""
+"""Changes for a machine without a driver and therefore without a GPU."""
 
 
 def told(one: Check) -> tuple[str, str | None, str | None]:
-    """Return status, reason and fix."""
+    """Return a check's status, reason and fix."""
     return one.status, one.reason, one.remedy

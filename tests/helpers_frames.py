@@ -1,4 +1,4 @@
-"""Stacks of frames that a test defines, and a profiler that samples them on a test's clock."""
+"""Stacks of frames that a test defines, and a sampling profiler that samples them on a fake clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOURCE = "for x, y in loader:\n    loss = step(x, y)\n    print(loss)\n"
 
 
 def code(file: str, name: str, lines: int = 40) -> CodeType:
-    """Return a function's code with that many lines, one instruction range per line."""
+    """Return the code of a function with that many lines, with instructions on each line."""
     body = "".join(f"    x{n} = {n}\n" for n in range(2, lines + 1))
     if name == "<module>":
         text = "x = 0\n" + "".join(f"x{n} = {n}\n" for n in range(2, lines + 1))
@@ -47,7 +47,7 @@ def code(file: str, name: str, lines: int = 40) -> CodeType:
 
 @dataclass
 class Frame:
-    """The attributes of a frame that the profiler reads."""
+    """A stand-in for a Python frame, with the attributes that the profiler reads."""
 
     f_code: CodeType
     f_lasti: int
@@ -59,7 +59,8 @@ _CODES: dict[tuple[str, str], CodeType] = {}
 
 
 def stack(*frames: tuple[str, str, int]) -> Any:
-    """Return the deepest frame of a stack, given as file, name and line from the outermost on."""
+    """Return the innermost frame of a stack; the frames are given as file, function and line, outermost
+    first."""
     top: Frame | None = None
     for file, name, line in frames:
         made = _CODES.setdefault((file, name), code(file, name))
@@ -70,7 +71,7 @@ def stack(*frames: tuple[str, str, int]) -> Any:
 
 
 class FakeStreams:
-    """Streams whose busy bits a test sets; with ``bits`` None they are not queried."""
+    """Streams whose busy bits a test sets; if ``bits`` is None, they can't be queried."""
 
     def __init__(self, bits: int | None = None, reason: str | None = None) -> None:
         self.bits = bits
@@ -85,7 +86,7 @@ class FakeStreams:
 
 
 class FakeWindows:
-    """Windows of the driver and of the hardware counters that a test sets."""
+    """Utilization windows of the driver and means of the hardware counters, both set by a test."""
 
     def __init__(self) -> None:
         self.windows: Sequence[UtilizationWindow] = ()
@@ -106,7 +107,7 @@ class FakeWindows:
 
 
 class ProfiledRun:
-    """A profiler whose samples a test takes one by one."""
+    """A sampling profiler that takes a sample only when the test calls :meth:`sample`."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class ProfiledRun:
         before: Sequence[tuple[str, str, int]] = (),
         source: CellSource = UNKNOWN_SOURCE,
     ) -> None:
-        """``before`` is the stack on which the run starts."""
+        """Start profiling; ``before`` is the stack on which the run starts."""
         self.clock = FakeClock()
         self.streams = FakeStreams(bits, reason)
         self.windows = FakeWindows()
@@ -133,14 +134,14 @@ class ProfiledRun:
         self.began = self.clock.monotonic()
 
     def set_cpu(self, percent: float) -> None:
-        """Set the CPU time of this process since the run began, in percent of a core."""
+        """Set this process's CPU time since the run began, in percent of one core."""
         children = ChildrenTime(0.0, 0.0)
         seconds = self.clock.monotonic() - self.began
         self.profiler._cpu_start = _CpuTimes(0.0, 0.0, children)
         self.profiler._cpu_end = _CpuTimes(seconds, percent / 100 * seconds, children)
 
     def sample(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
-        """Advance the clock by ``seconds``, then take a sample."""
+        """Advance the clock by ``seconds``, and then take a sample with the innermost frame ``top``."""
         self.clock.advance(seconds)
         self.top, self.streams.bits = top, busy
         self.profiler.take_sample(self.clock.monotonic(), late, seconds)
@@ -159,7 +160,7 @@ PRINTING = stack(KERNEL, (CELL, "<module>", 3))
 
 
 def report(duration: float = 10.0, utilization: float | None = None, tail: float | None = None) -> Any:
-    """Return the report of a run on one GPU, not yet annotated."""
+    """Return the report of a run on one GPU, before the profiler has annotated it."""
     level = None if utilization is None else Level(utilization, 100.0)
     made = reports.report(reports.gpu(0, utilization=level), duration=duration, marks=())
     return replace(made, cell=replace(reports.cell(duration), gpu_tail_s=tail), timeline=None)
@@ -168,7 +169,7 @@ def report(duration: float = 10.0, utilization: float | None = None, tail: float
 def time_of(run: ProfiledRun, **options: Any) -> CodeTime:
     """Return the line profile of a run that was sampled from its beginning to its end.
 
-    Unless a test gives another, the driver's mean utilization is that of the stream queries.
+    Unless a test passes another value, the driver's mean utilization equals that of the stream queries.
     """
     counts = run.profiler._counts
     defaults = {
@@ -181,7 +182,7 @@ def time_of(run: ProfiledRun, **options: Any) -> CodeTime:
 
 
 def lines(time: CodeTime) -> list[tuple[int | None, float, float | None]]:
-    """Return line, share and activity of each entry."""
+    """Return the line, share of time and GPU activity of each entry of the line profile."""
     return [
         (one.line, round(one.share, 6), None if one.gpu_busy is None else round(one.gpu_busy, 6))
         for one in time.lines
@@ -189,5 +190,5 @@ def lines(time: CodeTime) -> list[tuple[int | None, float, float | None]]:
 
 
 def line_ranges(time: CodeTime) -> list[tuple[int | None, int | None, float]]:
-    """Return first line, last line and share of each entry."""
+    """Return the first line, last line and share of time of each entry of the line profile."""
     return [(one.line, one.until, round(one.share, 6)) for one in time.lines]

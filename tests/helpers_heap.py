@@ -1,4 +1,4 @@
-"""Find the holders of a stand-in device's memory among names that a test defines."""
+"""Find the holders of a stand-in GPU's memory, starting from variables that a test defines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuwidget.pytorch import allocator
 def holders_of(
     gpu: StandInGpu, variables: dict[str, object], notebook: dict[str, object] | None = None, **options: Any
 ) -> list[Holder]:
-    """Return the holders, and check in every test that they add up to what is allocated."""
+    """Return the holders, and assert that their bytes add up to what is allocated on the GPU."""
     roots = [Root(name, value, "variable") for name, value in variables.items()]
     roots += [Root(name, value, "notebook") for name, value in (notebook or {}).items()]
     blocks = allocator.snapshot()

@@ -1,4 +1,5 @@
-"""A process that uses the first of two GPUs, and a GPU monitor with given samples."""
+"""A stand-in for a torch that uses the first of two GPUs,
+and a GPU monitor with samples that a test provides."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from gpuwidget.system import processes
 
 
 def torch_in_use(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """torch's stand-in, with a context on ``cuda:0``."""
+    """Import a stand-in for torch that has a context on ``cuda:0``, and return it."""
     made = make_torch()
     made.cuda.init()
     made.cuda.set_device(0)
@@ -33,7 +34,7 @@ def fake_monitor(
     pids_match: bool,
     clock: FakeClock,
 ) -> None:
-    """Replace the process's GPU monitor by one that reads samples with ``read(timeout_s)``."""
+    """Replace this process's GPU monitor with one whose samples come from ``read(timeout_s)``."""
     monkeypatch.setattr(device_choices, "in_host_pid_namespace", lambda: pids_match)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: pids_match)
     monitor = GpuMonitor(Sampler(FakeSource(), clock), clock)

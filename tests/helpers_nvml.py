@@ -1,4 +1,4 @@
-"""A C library that replaces this process's driver as NVML, and sources that read it."""
+"""Replaces this process's NVML with a stand-in library, and provides sources that read it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from gpuwidget.system import processes
 EPOCH = 1_700_000_000.0
 GIB = 1024**3
 STRANGER = 2**30
-"""A process id that no process here has."""
+"""A process id that no process on this machine has."""
 H200_MEMORY = 150_754_820_096
 H200_RESERVED = 644_939_776
 UUIDS = [f"GPU-00000000-0000-4000-8000-{index:012d}" for index in range(4)]
 
 
 class ManualClock:
-    """A clock that the test advances, or a wait by its timeout."""
+    """A clock that advances when the test sets ``now``, and when code waits, by the wait's timeout."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -45,7 +45,7 @@ class ManualClock:
 
 
 class Machine:
-    """A stand-in for this process's driver, and sources that read it."""
+    """A machine whose NVML is the stand-in, with the sources that a test opens on it."""
 
     def __init__(self, standin: Standin) -> None:
         self.standin = standin
@@ -65,7 +65,7 @@ class Machine:
 
 
 class Hung:
-    """A thread in a call that hangs until the scenario releases it."""
+    """A thread in an NVML call that hangs until :meth:`let_go`."""
 
     def __init__(self, machine: Machine, function: str, call: Callable[[], object]) -> None:
         machine.says("gpus=2", f"gpu.0.{function}=hang")
@@ -87,7 +87,8 @@ Install = Callable[[Path], Machine]
 
 @contextmanager
 def replace_driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Replaces this process's driver by a library."""
+    """Provide a function that makes this process use the given library as its NVML,
+    until the context ends."""
     machines: list[Machine] = []
 
     def put(library: Path) -> Machine:
@@ -108,7 +109,8 @@ def replace_driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[In
 
 
 def run_in_subprocess(standin: Standin, code: str, **variables: str) -> object:
-    """Return what ``code`` prints as JSON in a fresh Python whose driver is the stand-in."""
+    """Run ``code`` in a new Python process that uses the stand-in as NVML,
+    and return the JSON that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={**standin.environment(), **variables},

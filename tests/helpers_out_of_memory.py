@@ -1,4 +1,5 @@
-"""A stand-in GPU that runs out of memory like torch's allocator, with the messages of its versions."""
+"""A stand-in GPU that runs out of memory as torch's allocator does,
+with the error messages of several versions."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ MESSAGES = {
 
 
 class LimitedGpu(StandInGpu):
-    """``cuda:0`` with ``capacity`` bytes, some of which other processes may hold."""
+    """A stand-in for ``cuda:0`` with ``capacity`` bytes,
+    of which other processes hold ``taken_by_others``."""
 
     def __init__(self, torch: Any, capacity: int, version: str = "2.13") -> None:
         super().__init__(torch)
@@ -52,11 +54,11 @@ class LimitedGpu(StandInGpu):
 
     @property
     def free(self) -> int:
-        """Bytes that no process holds."""
+        """Bytes of the GPU's memory that no process holds."""
         return self.capacity - self.taken_by_others - self.reserved
 
     def stats(self, index: int) -> dict[str, Any]:
-        """Return the same as torch.cuda.memory_stats_as_nested_dict, with inactive split bytes."""
+        """Implement torch.cuda.memory_stats_as_nested_dict, including the inactive split bytes."""
         stuck = sum(
             block.size
             for segment in self.segments
@@ -82,7 +84,7 @@ class LimitedGpu(StandInGpu):
         return under and size <= self.free
 
     def message(self, size: int) -> str:
-        """Return torch's message."""
+        """Return torch's out-of-memory message for a request of ``size`` bytes."""
         return MESSAGES[self.version].format(
             requested=format_size(size),
             total=format_size(self.capacity),
@@ -95,7 +97,7 @@ class LimitedGpu(StandInGpu):
 
 
 def format_size(size: int) -> str:
-    """Return a size in c10's format."""
+    """Return a size as c10 formats it, for example ``2.00 GiB``."""
     for unit, name in ((1024 * MIB, "GiB"), (MIB, "MiB"), (1024, "KiB")):
         if size > unit:
             return f"{size / unit:.2f} {name}"

@@ -1,4 +1,4 @@
-"""Programs outside Python that some tests need: a C compiler, Chromium, Prometheus."""
+"""Programs outside Python that some tests need: a C compiler, Chromium and Prometheus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def skip(reason: str) -> NoReturn:
 
 
 def compile_library(source: Path, library: Path, *options: str) -> None:
-    """Compile a C file into a shared library with ``$CC`` or ``cc``; skip the test without a compiler."""
+    """Compile a C file into a shared library with ``$CC`` or ``cc``;
+    skip the test if there is no compiler."""
     if not check_python.has_compiler():
         skip(NO_COMPILER)
     compiler = os.environ.get("CC", "cc")

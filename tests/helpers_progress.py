@@ -1,4 +1,4 @@
-"""Made-up progress of runs, for tests of live views."""
+"""Made-up progress of runs, for tests of live charts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LIVE = replace(REPLAY, kind="nvml", recording=None)
 
 
 def reading(index: int, utilization: float | None = 97.0, memory: int | None = 56 * GIB) -> Reading:
-    """The readings of a busy H200."""
+    """Return the readings of a busy H200."""
     return busy(h200(index), utilization=utilization, memory_used=memory)
 
 
 def gpu_progress(index: int, points: int = 3) -> GpuProgress:
-    """Return one busy GPU, with time series of that many points."""
+    """Return the progress of one busy GPU, whose time series have that many points."""
     return GpuProgress(
         gpu=h200(index),
         reading=reading(index),
@@ -40,7 +40,7 @@ def gpu_progress(index: int, points: int = 3) -> GpuProgress:
 
 
 def progress(gpus: int = 1, points: int = 3, marks: tuple[Mark, ...] = ()) -> Progress:
-    """Return a run of that many seconds as points, on that many GPUs."""
+    """Return the progress of a run on that many GPUs, with one point per second."""
     return Progress(
         elapsed_s=float(points),
         origin=LIVE,
@@ -53,7 +53,7 @@ def progress(gpus: int = 1, points: int = 3, marks: tuple[Mark, ...] = ()) -> Pr
 
 
 def moving(gpus: int, origin: Origin = LIVE, attributed: bool = True) -> Callable[[], Progress]:
-    """A run that follows the wall clock, with differently busy GPUs."""
+    """Return a function that returns the progress of a run in real time, on GPUs with different loads."""
     began = time.monotonic()
 
     def course(index: int, t: float) -> float:

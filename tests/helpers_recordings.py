@@ -1,4 +1,4 @@
-"""Small recordings for a test, and a clock to play them by."""
+"""Small recordings that a test writes, and a clock to play them by."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 
 class SetClock:
-    """A clock that a test sets."""
+    """A clock whose time a test sets."""
 
     def __init__(self, now: float) -> None:
         self.now = now
 
     def time(self) -> float:
-        """Return what was set."""
+        """Return the time that the test has set."""
         return self.now
 
     def monotonic(self) -> float:
-        """Return what was set."""
+        """Return the time that the test has set."""
         return self.now
 
     def wait(self, condition: object, seconds: float | None) -> None:
-        """Never called."""
+        """Fail the test, since a source never waits."""
         raise AssertionError("a source never waits")
 
 
@@ -51,7 +51,7 @@ GPM = {
 
 
 def meta(gpus: int = 1, **facts: Any) -> dict[str, Any]:
-    """Return a first line."""
+    """Return the first line of a recording, which describes its GPUs."""
     return {
         "meta": {
             "driver": "580.159.04",
@@ -63,7 +63,7 @@ def meta(gpus: int = 1, **facts: Any) -> dict[str, Any]:
 
 
 def values(**changed: Any) -> dict[str, Any]:
-    """Return one GPU in one tick."""
+    """Return the values of one GPU in one tick of a recording."""
     return {
         "util": 50,
         "mem_util": 5,
@@ -78,11 +78,11 @@ def values(**changed: Any) -> dict[str, Any]:
 
 
 def tick(t: float, *gpus: dict[str, Any]) -> dict[str, Any]:
-    """Return one line."""
+    """Return one line of a recording: the values of all GPUs at ``t`` seconds."""
     return {"t": t, "phase": "test", "gpus": list(gpus)}
 
 
 def write(path: Path, *lines: dict[str, Any]) -> Path:
-    """Write the lines to a file, uncompressed."""
+    """Write the lines to an uncompressed recording, and return its path."""
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return path

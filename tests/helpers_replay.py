@@ -1,4 +1,4 @@
-"""Runs over a part of a recording: the real source, sampler and run, on a clock that a test sets."""
+"""Runs over a part of a recording, with the real source, sampler and run, on a clock that a test sets."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gpuwidget.sampler import Sampler
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
 
 STEP_S = 0.100001
-"""Slightly more than the tenth of a second for which threads wait, so that each step wakes them."""
+"""Slightly more than the 0.1 s for which the sampler's threads wait, so that each step wakes them."""
 _THREADS = 3
-"""Threads of a sampler: the fast, the slow and the watchdog."""
+"""The number of threads of a sampler: the fast poll loop, the slow one and the watchdog."""
 
 
 class Player:
-    """Plays a recording once, up to the position that a test sets."""
+    """Plays a recording once, up to the position to which a test moves it."""
 
     def __init__(self, path: Path = SHIPPED) -> None:
         self.clock = FakeClock()
@@ -38,7 +38,7 @@ class Player:
         self._samples += 1
 
     def go_to(self, t: float) -> None:
-        """Jump to ``t`` seconds of the recording."""
+        """Move to ``t`` seconds after the recording's start, without polling in between."""
         if t > self.clock.monotonic():
             self.clock.advance(t - self.clock.monotonic())
             self._rest()
@@ -50,7 +50,7 @@ class Player:
         collectors: Sequence[Collector] = (),
         run_context: Callable[[Report], RunContext] | None = None,
     ) -> Run:
-        """Start a run on these GPUs, or on all."""
+        """Start a run on these GPUs, or on all GPUs if none are given."""
         run = Run(
             self._sampler,
             RunOptions(gpus=gpus),
@@ -69,21 +69,21 @@ class Player:
             self._rest()
 
     def report(self, run: Run) -> Report:
-        """End the run."""
+        """End the run, and return its report."""
         run.end("ok")
         report = run.report()
         assert report is not None
         return report
 
     def measure(self, start: float, seconds: float, *gpus: str) -> Report:
-        """Return a run over a part of the recording."""
+        """Return the report of a run over ``seconds`` of the recording, from ``start`` on."""
         self.go_to(start)
         run = self.start(*gpus)
         self.play(seconds)
         return self.report(run)
 
     def progress(self, start: float, seconds: float) -> Progress:
-        """Return a run that is still going after this many seconds."""
+        """Return the progress of a run, started at ``start``, that is still in progress after ``seconds``."""
         self.go_to(start)
         run = self.start()
         self.play(seconds)
@@ -93,7 +93,7 @@ class Player:
             run.abandon()
 
     def _rest(self) -> None:
-        """Wait until every thread of the sampler has done what was due, and waits for a later time."""
+        """Wait until every thread of the sampler has finished what was due, and waits for a later time."""
         self.clock.until(self._all_wait)
 
     def _all_wait(self) -> bool:
@@ -102,13 +102,14 @@ class Player:
         return len(waiting) == _THREADS and all(due is None or due > now for _, due in waiting)
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Stop the sampler and its threads."""
         self._keep.close()
         self._sampler.stop()
 
 
 def recording_without(path: Path, *keys: str) -> Path:
-    """Return the packaged recording without these readings, as an older GPU would lack them."""
+    """Write a copy of the packaged recording without these readings,
+    as from a GPU that lacks them; return its path."""
     with gzip.open(SHIPPED, "rt", encoding="utf-8") as source, path.open("w", encoding="utf-8") as out:
         for line in source:
             tick: dict[str, Any] = json.loads(line)
@@ -120,7 +121,8 @@ def recording_without(path: Path, *keys: str) -> Path:
 
 
 def repeated(path: Path, start: float, seconds: float, times: int) -> Path:
-    """Return a repeated part of the packaged recording: a phase that lasts."""
+    """Write a recording that repeats a part of the packaged one,
+    as a longer phase of the same work; return its path."""
     with gzip.open(SHIPPED, "rt", encoding="utf-8") as source:
         first, *ticks = (json.loads(line) for line in source)
     part = [tick for tick in ticks if start <= tick["t"] < start + seconds]

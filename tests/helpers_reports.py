@@ -1,4 +1,4 @@
-"""Reports like those of real runs, for tests of views and exports."""
+"""Reports that resemble those of real runs, for tests of views and exports."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from gpuwidget.model.report import (
 from gpuwidget.model.units import GIB, MIB
 
 H200 = 150_754_820_096
-"""Bytes of an H200's memory."""
+"""The size of an H200's memory in bytes."""
 KEPT = 644_939_776
-"""Bytes of it that the driver reserves."""
+"""The bytes of an H200's memory that the driver reserves."""
 HOSTILE = "<img src=x onerror=alert(1)>"
 NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available here"
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
@@ -41,12 +41,12 @@ _ACTIVITIES = (
 
 
 def gib(size: float) -> int:
-    """Return the bytes in ``size`` GiB."""
+    """Return ``size`` GiB as a number of bytes."""
     return round(size * GIB)
 
 
 def gpu(index: int = 0, **changes: Any) -> GpuReport:
-    """Return an H200 that trains: 3.2 GiB more than before, with every value known."""
+    """Return the report of an H200 in training, with 3.2 GiB more in use at the end and every value known."""
     made = GpuReport(
         uuid=f"GPU-{index:08x}-1b2c-4d3e-8f90-a1b2c3d4e5f6",
         index=index,
@@ -87,7 +87,7 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
 
 
 def bare_gpu(index: int = 0, **changes: Any) -> GpuReport:
-    """Return a GPU with few known values: an old driver, no torch, no process memory."""
+    """Return the report of a GPU with few known values: an old driver, no torch, and no process memory."""
     missing = dict.fromkeys(_ACTIVITIES, NO_COUNTERS)
     missing |= {
         "torch": NO_TORCH,
@@ -101,7 +101,8 @@ def bare_gpu(index: int = 0, **changes: Any) -> GpuReport:
 
 
 def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 14.0) -> Timeline:
-    """Return rising memory, and bursts of work where the mean is low, steady work where it is high."""
+    """Return timelines with rising memory,
+    and steady work if a GPU's mean utilization exceeds 50 %, else bursts."""
     t = tuple(duration * (n + 1) / points for n in range(points))
 
     def course(place: int) -> GpuTimeline:
@@ -122,7 +123,8 @@ def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 1
 
 
 def marks(count: int, duration: float = 14.0, label: str = "epoch {n}: loss 0.4321") -> tuple[Mark, ...]:
-    """Return marks evenly over the run, every tenth set by the user, the others printed."""
+    """Return ``count`` marks at equal distances over the run; every tenth one is set by the user,
+    the others are printed lines."""
     return tuple(
         Mark(duration * (n + 0.5) / count, label.format(n=n), "mark" if n % 10 == 0 else "printed")
         for n in range(count)
@@ -132,8 +134,8 @@ def marks(count: int, duration: float = 14.0, label: str = "epoch {n}: loss 0.43
 def report(
     *gpus: GpuReport, duration: float = 14.0, points: int = 240, marks: tuple[Mark, ...] = (), **changes: Any
 ) -> Report:
-    """Return a report of a run over ``gpus``; changes to ``cell``, ``source`` and so on replace its
-    values."""
+    """Return the report of a run on ``gpus``;
+    ``changes`` replace other fields of the report, such as ``cell``."""
     shown = tuple(one for one in gpus if one.shown)
     made = Report(
         schema=REPORT_SCHEMA,
@@ -154,7 +156,7 @@ def report(
 
 
 def cell(duration: float = 14.0, **changes: Any) -> RunInfo:
-    """Return the data of a cell without an error."""
+    """Return the run info of a cell that ended without an error."""
     made = RunInfo(
         execution_count=3,
         label=None,
@@ -167,12 +169,12 @@ def cell(duration: float = 14.0, **changes: Any) -> RunInfo:
 
 
 def starved() -> Report:
-    """One GPU that waits for its data, with a training log."""
+    """Return the report of a training run with a log, on a GPU that waits for its data."""
     return report(gpu(1), marks=marks(12))
 
 
 def ddp() -> Report:
-    """Data-parallel training on four GPUs."""
+    """Return the report of data-parallel training on four GPUs."""
     gpus = tuple(
         gpu(
             index,
@@ -187,7 +189,8 @@ def ddp() -> Report:
 
 
 def sixteen(count: int = 16) -> Report:
-    """The largest card: 16 GPUs, full timelines, 60 marks of 80 characters, long hostile texts."""
+    """Return the report with the largest card: 16 GPUs, full timelines, 60 marks of 80 characters,
+    long hostile texts."""
     hostile = (HOSTILE * 40)[:1000]
     label = ("{n} " + HOSTILE * 3)[:80]
     return report(
@@ -200,7 +203,7 @@ def sixteen(count: int = 16) -> Report:
 
 
 def replay() -> Report:
-    """The packaged recording, with all GPUs shown."""
+    """Return the report of a run on the packaged recording, with all four GPUs shown."""
     unknown: dict[str, Any] = {
         "process_memory": None,
         "torch": None,
@@ -216,7 +219,7 @@ def replay() -> Report:
 
 
 def no_gpu() -> Report:
-    """A machine without a driver."""
+    """Return the report of a run on a machine without a driver."""
     return report(
         duration=1.2,
         source=SourceInfo("none", "The NVIDIA driver is not installed here. Install it to see GPUs.", None),
@@ -225,12 +228,12 @@ def no_gpu() -> Report:
 
 
 def unused() -> Report:
-    """A cell that used neither of the machine's two GPUs."""
+    """Return the report of a cell that used neither of the machine's two GPUs."""
     return report(gpu(0, shown=False), gpu(1, shown=False), duration=2.0)
 
 
 def lost() -> Report:
-    """One of two GPUs fell off the bus halfway."""
+    """Return the report of a run in which one of two GPUs fell off the bus halfway."""
     gone = gpu(
         1,
         device_memory=Span(gib(12.9), None, gib(16.1)),
@@ -244,17 +247,17 @@ def lost() -> Report:
 
 
 def failed(duration: float = 1.2) -> Report:
-    """A cell that raised."""
+    """Return the report of a cell that raised an exception."""
     return report(gpu(0), duration=duration, points=12, cell=cell(duration, status="error", gpu_tail_s=None))
 
 
 def interrupted() -> Report:
-    """A cell that the user stopped."""
+    """Return the report of a cell that the user interrupted."""
     return report(gpu(0), duration=42.0, cell=cell(42.0, status="interrupted", gpu_tail_s=None))
 
 
 def short() -> Report:
-    """A cell of two milliseconds: too short for most metrics."""
+    """Return the report of a cell that took two milliseconds, too short for most metrics."""
     missing = dict.fromkeys(("utilization", *_ACTIVITIES), TOO_SHORT)
     missing |= dict.fromkeys(("power_w", "energy_j"), "the run was shorter than 0.1 s")
     unknown: dict[str, Any] = dict.fromkeys(missing)
@@ -265,7 +268,7 @@ def short() -> Report:
 
 
 def left_behind() -> Report:
-    """A cell that created a model, whose cache is fragmented."""
+    """Return the report of a cell that created a model and left torch's cache fragmented."""
     torch = TorchMemory(Span(0, gib(10), gib(10)), Span(0, gib(13), gib(13)), 0, 0, gib(2))
     holders = (
         Holder("variable", ("optimizer",), "AdamW", "cuda:1", gib(6), 3),
@@ -277,7 +280,7 @@ def left_behind() -> Report:
 
 
 def much_left_behind() -> Report:
-    """The fullest: 16 GPUs, and thirty holders with long hostile names."""
+    """Return the report with the most text: 16 GPUs, and 30 holders with long hostile names."""
     holders = tuple(
         Holder("variable", (HOSTILE * 9,) * 9, HOSTILE * 9, f"cuda:{n % 16}", gib(30 - n), 1234)
         for n in range(30)
@@ -286,7 +289,7 @@ def much_left_behind() -> Report:
 
 
 def first_context() -> Report:
-    """A cell that used the GPU for the first time in this process."""
+    """Return the report of a cell that used the GPU for the first time in its process."""
     torch = TorchMemory(Span(0, 64 * MIB, 64 * MIB), Span(0, 64 * MIB, 64 * MIB), 0, 0, 0)
     return report(
         gpu(
@@ -303,7 +306,7 @@ def first_context() -> Report:
 
 
 def mig() -> Report:
-    """Two slices of one H200."""
+    """Return the report of a run on two MIG slices of one H200."""
     reason = "a MIG slice has no utilization of its own"
     slices = tuple(
         gpu(
@@ -323,17 +326,17 @@ def mig() -> Report:
 
 
 def no_torch() -> Report:
-    """CuPy on one GPU, torch not loaded."""
+    """Return the report of a cell that used CuPy on one GPU, without torch."""
     return report(gpu(0, torch=None, torch_device=None, missing={"torch": NO_TORCH}))
 
 
 def little_known() -> Report:
-    """An old GPU with few known values, and their reasons."""
+    """Return the report of a run on an old GPU, with few known values and the reasons for the others."""
     return report(bare_gpu(0), attributed=False)
 
 
 def hostile() -> Report:
-    """Markup in every text that a user, a driver or a program can choose."""
+    """Return a report with HTML markup in every text that a user, a driver or a program can choose."""
     bad = gpu(
         0,
         name=HOSTILE,
@@ -354,7 +357,8 @@ def hostile() -> Report:
 
 
 def advised() -> Report:
-    """A GPU that waits for data, with as much advice as possible, and its evidence."""
+    """Return the report of a GPU that waits for data,
+    with more advice than a card shows, and its evidence."""
     cores = {"cores": 15.5, "shared_memory_free_bytes": gib(60), "num_workers": 0, "pin_memory": False}
     return replace(
         starved(),
@@ -404,4 +408,4 @@ ALL = {
     "hostile": hostile,
     "advised": advised,
 }
-"""Every report above, by name."""
+"""Maps the name of each function above to the function, which returns a report."""

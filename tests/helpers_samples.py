@@ -1,4 +1,4 @@
-"""Samples in one line each, for tests of what is made from them."""
+"""Functions that build samples in one line each, for tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def process(
     program: str | None = "python",
     arguments: str | None = "",
 ) -> Process:
-    """Return a compute process."""
+    """Return a compute process as the driver lists it."""
     return Process(pid, "compute", memory, user, program, arguments if program is not None else None)
 
 
@@ -71,11 +71,11 @@ def reading(one: Gpu, **values: Any) -> Reading:
 
 
 def h200(index: int, **facts: Any) -> Gpu:
-    """Return one H200 of 140 GiB."""
+    """Return an H200 with 140 GiB of memory."""
     return replace(gpu(index, total=140 * GIB), **facts)
 
 
 def sample(*pairs: tuple[Gpu, Reading], origin: Origin = LIVE, time: float = EPOCH) -> Sample:
-    """Return a sample of the given GPUs."""
+    """Return a sample of the given GPUs with their readings."""
     gpus, readings = zip(*pairs, strict=True) if pairs else ((), ())
     return Sample(schema=SCHEMA, time=time, origin=origin, gpus=gpus, readings=readings)

@@ -12,7 +12,7 @@ STANDIN = Path(__file__).with_name("torch_standin") / "torch" / "__init__.py"
 
 
 def make_torch() -> Any:
-    """Return a new fake torch with two GPUs, before CUDA is initialized."""
+    """Return a new fake torch with two GPUs, whose CUDA is not initialized yet."""
     spec = importlib.util.spec_from_file_location("torch", STANDIN)
     assert spec is not None
     assert spec.loader is not None
@@ -22,7 +22,7 @@ def make_torch() -> Any:
 
 
 class FakeTorch(SimpleNamespace):
-    """The parts of torch that gpuwidget calls, with a fake allocator."""
+    """A fake torch with the parts that gpuwidget calls, and a fake allocator."""
 
     def __init__(self, devices: int = 1) -> None:
         self.current = dict.fromkeys(range(devices), 0)

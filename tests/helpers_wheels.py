@@ -1,4 +1,5 @@
-"""Tiny wheels named like torch and its libraries, and an environment into which pip installs them."""
+"""Tiny wheels that are named like torch and its libraries,
+and an environment into which pip installs them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ CUDNN_FILE = "nvidia/cudnn/lib/libcudnn.so.9"
 NCCL_FILE = "nvidia/nccl/lib/libnccl.so.2"
 SPARSE_FILE = "nvidia/cusparselt/lib/libcusparseLt.so.0"
 BORROWED = ("packaging", "psutil", "pynvml.py")
-"""What the doctor imports from its environment."""
+"""The packages and modules that the doctor imports from its environment."""
 
 TORCH = """
 import os, sys
@@ -52,7 +53,7 @@ LIBRARY_SIZE = 64
 def make_wheel(
     folder: Path, name: str, version: str, files: Mapping[str, bytes], requires: Sequence[str] = ()
 ) -> Path:
-    """Write a wheel as an index has it."""
+    """Write a wheel that pip can install, and return its path."""
     stem = f"{name.replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
     head = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
@@ -83,7 +84,8 @@ def torch_wheel(
     imports: str = "",
     from_numpy: str = "return list(array)",
 ) -> Path:
-    """Return a torch whose import needs these files, as the real one needs its libraries."""
+    """Write a wheel of a fake torch whose import fails if one
+    of ``files`` is missing or too small; return its path."""
     body = TORCH.format(files=list(files), imports=imports, from_numpy=from_numpy, size=LIBRARY_SIZE)
     texts = {
         "torch/__init__.py": body.encode(),
@@ -94,12 +96,13 @@ def torch_wheel(
 
 
 def content(of: str) -> bytes:
-    """Return a shared library's content: of the same length for every package, and different."""
+    """Return the content of a fake shared library: the same length for every package, but different bytes."""
     return of.encode().ljust(LIBRARY_SIZE, b".")
 
 
 class Installation:
-    """A virtual environment with pip, the wheels of its index, and the packages of the doctor."""
+    """A virtual environment with pip, the wheels that pip can find,
+    and the packages that the doctor needs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -120,7 +123,7 @@ class Installation:
             (self.borrowed / name).symlink_to(source)
 
     def clear(self) -> None:
-        """Leave only pip in it, and nothing on the index."""
+        """Remove every package except pip from the environment, and every wheel that pip could find."""
         shutil.rmtree(self.wheels, ignore_errors=True)
         self.wheels.mkdir()
         for path in self.site.iterdir():
@@ -129,18 +132,18 @@ class Installation:
 
     @property
     def path(self) -> list[str]:
-        """Return the ``sys.path`` of its interpreter, with the packages of the doctor at the end."""
+        """Return the environment's ``sys.path``, followed by the packages that the doctor needs."""
         code = "import json, sys; print(json.dumps(sys.path[1:]))"
         shown = subprocess.run([self.python, "-c", code], capture_output=True, text=True, check=True).stdout
         own: list[str] = json.loads(shown)
         return [*own, str(self.borrowed)]
 
     def pip(self, *words: str) -> None:
-        """Run its pip, which finds only the test's wheels."""
+        """Run the environment's pip, which finds only the test's wheels."""
         self.shell(" ".join([self.python, "-m", "pip", *words]))
 
     def shell(self, command: str) -> None:
-        """Execute a command as a user pastes it. Raises CalledProcessError where it fails."""
+        """Run a shell command as a user would paste it. Raises CalledProcessError if the command fails."""
         variables = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
@@ -154,7 +157,7 @@ class Installation:
         )
 
     def damaged(self) -> list[str]:
-        """Return every file in a package's list that is missing or has another size."""
+        """Return every file that a package's RECORD lists but that is missing or has another size."""
         found = []
         for record in sorted(self.site.glob("*.dist-info/RECORD")):
             with record.open(newline="") as lines:

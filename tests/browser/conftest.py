@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for all browser tests."""
+"""Fixtures for the browser tests, which share one JupyterLab and one Chromium."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _find_chromium = functools.cache(chromium.find)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip the browser tests without a Chromium, before a fixture starts JupyterLab."""
+    """Skip a browser test if there is no Chromium, before one of its fixtures starts JupyterLab."""
     if _find_chromium() is None:
         skip(chromium.MISSING)
 
@@ -35,7 +35,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Start a JupyterLab whose kernels replay the shipped recording of four H200s."""
+    """Start a JupyterLab whose server and kernels replay the packaged recording of four H200s."""
     server = Lab(tmp_path_factory.mktemp("lab"), source="replay")
     try:
         server.wait_until_ready()
@@ -48,7 +48,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def open_notebook(
     lab: Lab, browser: Browser, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., Notebook]]:
-    """Return a function that opens a new notebook with these cells, or an existing file.
+    """Return a function that opens a notebook: a new one with the given cells, or an existing file.
 
     The notebooks are closed after the test.
     """

@@ -20,7 +20,7 @@ return found.violations.flatMap(({id, help, nodes}) => nodes.map(node =>
 
 
 def violations(notebook: Notebook, *parts: str, themes: tuple[str, ...] = tuple(THEMES)) -> list[str]:
-    """Return axe's violations in these parts of the page, in the light and the dark theme."""
+    """Return the violations that axe finds in these parts of the page, in the light and the dark theme."""
     lines = []
     for theme in themes:
         notebook.use_theme(theme)

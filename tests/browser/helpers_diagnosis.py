@@ -1,4 +1,4 @@
-"""Diagnoses for the panel: one of a healthy machine, and one where much is broken."""
+"""Diagnoses for the panel: one of a healthy machine, and one with several failed checks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def unhealthy(place: str = "kernel") -> dict[str, Any]:
 
 
 def fake_doctor_route(notebook: Notebook, *answers: tuple[int, Any]) -> list[str]:
-    """Make the server's doctor send these replies in turn, the last one repeatedly; return the requests."""
+    """Make the server's doctor route send these replies in turn, then repeat the last one;
+    return the requested URLs."""
     requested: list[str] = []
 
     def fulfil(route: Route) -> None:
@@ -95,7 +96,8 @@ def fake_doctor_route(notebook: Notebook, *answers: tuple[int, Any]) -> list[str
 
 
 def kernel_cell(doctor: dict[str, Any]) -> str:
-    """Return a cell whose kernel, in which gpuwidget is loaded, replies with this diagnosis."""
+    """Return a cell that makes its kernel, in which gpuwidget is loaded,
+    reply to the doctor request with this diagnosis."""
     return (
         "def _install():\n"
         "    import json\n"

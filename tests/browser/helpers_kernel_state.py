@@ -1,4 +1,4 @@
-"""A cell whose kernel replies to the panel with a given state, whatever torch and GPUs this machine has."""
+"""A cell that makes its kernel reply to the panel with a given state, without torch or GPUs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ _answer()
 
 
 def cell(state: dict[str, Any], freed: str | None = None) -> str:
-    """Return that cell: the initial ``state``, and the message of a reply that ``freed`` the cache."""
+    """Return a cell after which the kernel replies with ``state``,
+    and with the message ``freed`` when it frees its cache."""
     return _CELL.format(state=json.dumps(state), freed=freed)
 
 
 def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
-    """Return the state of a kernel with torch, whose ``cuda:0`` is the last GPU and holds 14 GiB."""
+    """Return the state of a kernel with torch, whose ``cuda:0`` is the last GPU;
+    the kernel's process holds 14 GiB on it."""
     gib = 1024**3
     order = list(reversed(uuids))
     return {

@@ -1,4 +1,4 @@
-"""A real JupyterLab with a private home, and one notebook in it as a user sees it in Chromium."""
+"""A real JupyterLab with an empty home directory, and a notebook in it as a user sees it in Chromium."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ CHROMIUM_ARGUMENTS = (
     "--disable-sync",
 )
 PYTHON = os.environ.get("GPUWIDGET_TEST_LAB", sys.executable)
-"""The interpreter of the JupyterLab to test, and of its kernels."""
+"""The Python interpreter that runs the JupyterLab under test and its kernels."""
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SETTINGS = {
-    # News and update checks pop up over the notebook and use the network.
+    # News and update checks would show pop-ups over the notebook and use the network.
     "@jupyterlab/apputils-extension/notification.jupyterlab-settings": {
         "fetchNews": "false",
         "checkForUpdates": False,
@@ -52,7 +52,8 @@ new PerformanceObserver(list => {
 class Lab:
     """A running JupyterLab server whose GPUs, and those of its kernels, come from ``source``.
 
-    ``variables`` are added to its environment, ``options`` to its command; ``python`` runs it.
+    ``variables`` are added to the server's environment, and ``options`` to its command line; the interpreter
+    ``python`` runs it.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Lab:
             self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
     def wait_until_ready(self, seconds: float = 180) -> None:
-        """Return when the server responds; raise an error with its log if it exits or times out."""
+        """Return when the server responds; raise an error with its log if it exits or seconds pass."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
@@ -127,7 +128,7 @@ class Lab:
         raise RuntimeError(f"JupyterLab did not start:\n{self._log.read_text()[-4000:]}")
 
     def stop(self) -> None:
-        """Stop the server and with it its kernels."""
+        """Stop the server, which also stops its kernels."""
         self._process.terminate()
         try:
             self._process.wait(timeout=20)
@@ -141,7 +142,7 @@ class Lab:
         return self._log.read_text(errors="replace")
 
     def write(self, name: str, cells: Sequence[str]) -> Path:
-        """Write a new notebook file with these code cells; return its path."""
+        """Write a new notebook file with these code cells, and return its path."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         notebook.metadata["kernelspec"] = {
             "name": "python3",
@@ -163,9 +164,9 @@ class Lab:
         kernel: bool = True,
         prepare: Callable[[Page], object] | None = None,
     ) -> Notebook:
-        """Open the notebook in a new browser page, ready to run, or just to read with ``kernel=False``.
+        """Open the notebook in a new browser page; with ``kernel=False``, do not wait for a kernel.
 
-        ``prepare`` is called with the page while it is still empty.
+        ``prepare`` is called with the page before the page loads anything.
         """
         page = browser.new_page(viewport={"width": width, "height": height})
         if prepare is not None:
@@ -180,14 +181,17 @@ class Lab:
 
 
 class Notebook:
-    """One notebook panel in its page; ``app`` in the scripts is JupyterLab's application."""
+    """One notebook open in JupyterLab, with the browser page that shows it."""
 
     def __init__(self, page: Page, path: Path) -> None:
         self.page = page
         self.path = path
 
     def script(self, body: str, argument: object = None) -> Any:
-        """Run the body of an async function of ``app``, ``panel`` and ``argument`` in the page."""
+        """Run JavaScript in the page, as the body of an async function.
+
+        It can use ``app`` (JupyterLab's application), ``panel`` (the notebook's widget) and ``argument``.
+        """
         return self.page.evaluate(
             "async argument => { const app = window.jupyterapp;"
             "const panel = [...app.shell.widgets('main')].find(w => w.content?.widgets && w.sessionContext);"
@@ -196,7 +200,8 @@ class Notebook:
         )
 
     def wait_until_open(self, *, kernel: bool) -> None:
-        """Return when JupyterLab is up, this notebook is rendered and its kernel, if it has one, is idle."""
+        """Return when JupyterLab has started, the notebook is rendered and, if ``kernel`` is true,
+        its kernel is idle."""
         self.page.wait_for_function(
             "() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')"
         )
@@ -218,7 +223,7 @@ class Notebook:
         )
 
     def run(self, cell: int) -> None:
-        """Start one cell and return at once."""
+        """Start one cell, and return without waiting for its end."""
         self.script(
             "panel.content.activeCellIndex = argument; panel.content.deselectAll();"
             "window.gpuwidgetDone = false;"
@@ -227,22 +232,22 @@ class Notebook:
         )
 
     def wait_until_done(self, seconds: float = 60) -> None:
-        """Return when the cell started last has its reply and the kernel is idle."""
+        """Return when the cell that was started last has finished."""
         self.page.wait_for_function("() => window.gpuwidgetDone", timeout=seconds * 1000)
 
     def outputs(self, cell: int) -> list[dict[str, Any]]:
-        """Return the outputs of one cell as JupyterLab would save them now."""
+        """Return the outputs of one cell as JupyterLab would save them."""
         outputs: list[dict[str, Any]] = self.script(
             "return panel.content.widgets[argument].model.outputs.toJSON();", cell
         )
         return outputs
 
     def record_layout_shifts(self) -> None:
-        """Record from now on which elements of the panel move without a user's action."""
+        """Start recording which elements of the panel move without a user's action."""
         self.script(_RECORD_LAYOUT_SHIFTS)
 
     def layout_shifts(self) -> list[str]:
-        """Return the classes of the elements that moved since the last call."""
+        """Return the CSS classes of the elements that have moved since the last call."""
         moved: list[str] = self.script("return window.layout_shifts.splice(0);")
         return moved
 
@@ -251,6 +256,6 @@ class Notebook:
         self.script("await panel.context.save();")
 
     def close(self) -> None:
-        """Shut down its kernel and close the page, without a question about unsaved changes."""
+        """Shut down the notebook's kernel and close the page, without a dialog about unsaved changes."""
         self.script("await panel?.sessionContext.shutdown();")
         self.page.close(run_before_unload=False)

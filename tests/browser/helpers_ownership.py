@@ -1,4 +1,5 @@
-"""Memory ownership for one page: the test sends it in place of the server, whose other messages pass."""
+"""Memory ownership in one page: the test sends it instead of the server,
+whose other messages pass unchanged."""
 
 from __future__ import annotations
 
@@ -13,26 +14,27 @@ GIB = 1024**3
 
 
 class FakeOwnershipStream:
-    """A proxy between a page and the server's stream; it must exist before the page loads."""
+    """A proxy between a page and the server's sample stream; create it before the page loads."""
 
     def __init__(self, page: Page) -> None:
         self._routes: list[WebSocketRoute] = []
         self._message: str | None = None
         self.interval: float | None = None
-        """Sampling interval in seconds that the next stream announces; None for the server's interval."""
+        """The sampling interval in seconds that the next stream announces; if None,
+        it announces the server's interval."""
         self.ahead = 0.0
-        """Seconds that are added to the time of each sample."""
+        """The seconds that are added to the time of each sample."""
         page.route_web_socket(re.compile("gpuwidget/api/stream"), self._opened)
 
     def send(self, kernels: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> None:
-        """Send the ownership now, and again right after the start of each new stream."""
+        """Send the memory ownership to the page, and again at the start of each new stream."""
         usage = {"type": "usage", "time": time.time(), "kernels": kernels, "gpus": gpus}
         self._message = json.dumps(usage)
         for route in self._routes:
             route.send(self._message)
 
     def reopen(self) -> None:
-        """Close the stream; the page reconnects."""
+        """Close the stream, after which the page reconnects."""
         for route in self._routes:
             route.close()
 
@@ -57,7 +59,7 @@ class FakeOwnershipStream:
 
 
 def kernel(identity: str, name: str, **changes: Any) -> dict[str, Any]:
-    """Return a notebook's kernel that became idle 5 seconds ago; its path is its name."""
+    """Return a notebook's kernel that became idle 5 seconds ago; the notebook's path is its name."""
     return {
         "id": identity,
         "spec": "python3",
@@ -71,7 +73,7 @@ def kernel(identity: str, name: str, **changes: Any) -> dict[str, Any]:
 
 
 def allocation(memory: float | None, **changes: Any) -> dict[str, Any]:
-    """Return a holder's allocation of this many GiB, as the driver reports it."""
+    """Return a holder whose memory of this many GiB the driver reports."""
     return {
         **dict.fromkeys(("kernel", "terminal", "pid", "user", "program", "arguments")),
         "memory": None if memory is None else round(memory * GIB),
@@ -80,7 +82,7 @@ def allocation(memory: float | None, **changes: Any) -> dict[str, Any]:
 
 
 def gpu(uuid: str, *allocations: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return the memory ownership of one GPU without unattributed memory."""
+    """Return the memory ownership of one GPU that has no unattributed memory."""
     means = [{"seconds": seconds, "utilization": None} for seconds in (600, 1800, 3600)]
     return {
         "uuid": uuid,

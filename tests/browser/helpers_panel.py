@@ -1,4 +1,4 @@
-"""The sidebar panel as a user sees it, and the machines of its tests."""
+"""The sidebar panel as a user sees it, and the machines on which its tests run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ launch_new_instance()
 
 
 def machine(gpus: int, step: int = 0) -> list[str]:
-    """Return a scenario of busy and idle H200s; each ``step`` has other values."""
+    """Return a scenario with busy and idle H200s, whose values depend on ``step``."""
     lines = [f"gpus={gpus}", f"gpu.*.memory_total={140 * GIB}", "gpu.*.power_limit=700"]
     for gpu in range(gpus):
         place = gpu + step
@@ -49,7 +49,7 @@ def machine(gpus: int, step: int = 0) -> list[str]:
 
 @contextmanager
 def lab_with(folder: Path, *scenario: str) -> Iterator[tuple[Lab, Standin]]:
-    """Start a JupyterLab on a machine of that scenario; yield both."""
+    """Start a JupyterLab on a machine with that scenario; yield the JupyterLab and the NVML stand-in."""
     standin = Standin(build(folder / "build"), folder / "nvml")
     standin.scenario(*scenario)
     variables = {**standin.variables, "LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
@@ -63,7 +63,8 @@ def lab_with(folder: Path, *scenario: str) -> Iterator[tuple[Lab, Standin]]:
 
 
 def add_kernel(lab: Lab, name: str, language: str, before: str) -> None:
-    """Install a kernelspec of that ``language``: a Python kernel that runs ``before`` first."""
+    """Install a kernelspec that claims to be of ``language``;
+    its kernel is a Python kernel that runs ``before`` first."""
     folder = lab.data / "kernels" / name
     folder.mkdir(parents=True)
     program = folder / "kernel.py"
@@ -90,7 +91,7 @@ def uuids(lab: Lab) -> list[str]:
 
 
 def show(notebook: Notebook, width: int | None = None) -> None:
-    """Open the panel, ``width`` pixels wide."""
+    """Open the panel and, if ``width`` is given, make it that many pixels wide."""
     notebook.page.wait_for_function("() => window.jupyterapp.commands.hasCommand('gpuwidget:show-panel')")
     notebook.script("await app.commands.execute('gpuwidget:show-panel');")
     notebook.page.wait_for_selector(PANEL, state="visible")
@@ -111,7 +112,7 @@ def show(notebook: Notebook, width: int | None = None) -> None:
 
 
 def hide(notebook: Notebook) -> None:
-    """Close the sidebar."""
+    """Collapse the sidebar that contains the panel."""
     notebook.script("app.shell.collapseRight();")
     notebook.page.wait_for_selector(PANEL, state="hidden")
 

@@ -1,4 +1,4 @@
-"""axe finds no violation in gpuwidget's parts of the page, in the light and the dark theme."""
+"""axe finds no accessibility violation in gpuwidget's parts of the page, in the light and the dark theme."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ KERNEL = "return panel.sessionContext.session.kernel.id;"
 
 @pytest.fixture(scope="module")
 def eight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Standin]]:
-    """Start a JupyterLab on a machine of eight GPUs with hardware counters."""
+    """Start a JupyterLab on a machine with eight GPUs that have hardware counters."""
     with lab_with(tmp_path_factory.mktemp("eight"), *machine(8), "gpu.*.gpm.2=77.5") as made:
         yield made
 
 
 @pytest.fixture
 def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Notebook, FakeOwnershipStream]]:
-    """Open a notebook whose kernel replies, the panel and faked memory ownership."""
+    """Open the panel and a notebook whose kernel replies to it, with faked memory ownership."""
     lab, _ = eight
     faked: list[FakeOwnershipStream] = []
     source = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))
@@ -65,7 +65,8 @@ def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Noteb
 
 
 def test_without_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> None:
-    """The panel without a notebook, and with one whose kernel lacks gpuwidget, collapsed and expanded."""
+    """axe finds no violation in the panel if no notebook is open or its kernel lacks gpuwidget,
+    collapsed or expanded."""
     lab, _ = eight
     notebook = lab.open(browser, lab.write("bare.ipynb", ["1"]), height=TALL)
     show(notebook, 300)
@@ -83,7 +84,8 @@ def test_without_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> Non
 def test_gpus_and_their_holders(
     eight: tuple[Lab, Standin], opened: tuple[Notebook, FakeOwnershipStream]
 ) -> None:
-    """Collapsed and expanded cards, holders and their menu, hints, a pending device, a running cell."""
+    """axe finds no violation in the panel's GPU cards, holders, menus and hints,
+    with a pending device and a running cell."""
     notebook, ownership = opened
     known = uuids(eight[0])
     active_kernel = notebook.script(KERNEL)
@@ -117,7 +119,8 @@ def test_gpus_and_their_holders(
 
 
 def test_the_dashboard(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
-    """All charts, the open list of metrics, the tooltip, and the paused dashboard."""
+    """axe finds no violation in the dashboard with its charts,
+    list of metrics and tooltip, live and paused."""
     notebook, _ = opened
     page = notebook.page
     hide(notebook)
@@ -134,19 +137,20 @@ def test_the_dashboard(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
 
 
 def test_the_status_item(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
-    """The notebook's GPU in the status bar."""
+    """axe finds no violation in the status bar item that shows the notebook's GPU."""
     notebook, _ = opened
     notebook.page.wait_for_selector(STATUS)
     assert violations(notebook, STATUS) == []
 
 
 def rules(found: list[str]) -> set[str]:
-    """Return the rules that are violated."""
+    """Return the ids of the violated rules."""
     return {one.split(": ")[1] for one in found}
 
 
 def test_the_settings(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
-    """gpuwidget's settings violate no rule that JupyterLab's settings do not: the form is the same."""
+    """In the settings editor, gpuwidget's settings violate only rules
+    that JupyterLab's own settings violate too."""
     notebook, _ = opened
     found = []
     for name in ("GPUs", "Terminal"):
@@ -159,7 +163,7 @@ def test_the_settings(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
 
 
 def test_the_cells(eight: tuple[Lab, Standin], browser: Browser) -> None:
-    """The list of cells with errors, marks and a note, sorted and collapsed."""
+    """axe finds no violation in the list of cells, with errors, marks and a note, unsorted and sorted."""
     lab, _ = eight
     reports = [report(1, 3, 14.0), report(2, 5, 200.0), report(3, 1, 0.002)]
     reports[0]["cell"] |= {"status": "error", "label": "a rather long name of a cell that does not fit"}
@@ -176,7 +180,7 @@ def test_the_cells(eight: tuple[Lab, Standin], browser: Browser) -> None:
 
 
 def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
-    """A lost GPU beside one that works."""
+    """axe finds no violation in the panel if one of two GPUs is lost."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]))
         show(notebook, 300)
@@ -188,7 +192,7 @@ def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_no_driver(browser: Browser, tmp_path: Path) -> None:
-    """A machine without a driver."""
+    """axe finds no violation in the panel on a machine without a driver."""
     with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, _):
         notebook = lab.open(browser, lab.write("none.ipynb", ["1"]))
         show(notebook, 300)
@@ -198,7 +202,8 @@ def test_no_driver(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
-    """With torch: the switches, the doctor's view with all its symbols, and a recording's label."""
+    """axe finds no violation in the panel with a recording's label,
+    the PyTorch switches and all symbols of the doctor."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", kernel_cell(unhealthy())], height=TALL)
     show(notebook, 300)
     fake_doctor_route(notebook, (200, healthy()))
@@ -215,7 +220,7 @@ def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
 
 
 def test_a_card(open_notebook: Open) -> None:
-    """The chart while a watched cell runs, and its card afterwards."""
+    """axe finds no violation in a watched cell's live chart, nor in its card afterwards."""
     notebook = open_notebook(["%load_ext gpuwidget", "%%gpuwatch\nimport time; time.sleep(6)"])
     notebook.run(0)
     notebook.wait_until_done()

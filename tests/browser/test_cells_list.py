@@ -1,4 +1,4 @@
-"""The list of cells, the bands on the charts and the status item, as a user sees them."""
+"""The panel's list of cells, the cells' bands on the charts, and the status bar item, as a user sees them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ return node.height > 0 && node.bottom > view.top && node.top < view.bottom;
 
 
 def span(start: int, end: int, peak: int) -> dict[str, int]:
-    """Return memory in bytes from GiB."""
+    """Return a span of memory in bytes, given in GiB."""
     return {"start": start * GIB, "end": end * GIB, "peak": peak * GIB}
 
 
 def report(count: int, gib: int, seconds: float, uuid: str = "GPU-1", started: float = 1e9) -> dict[str, Any]:
-    """Return the kernel's report of In[``count``], which allocated ``gib`` GiB and used as many kJ."""
+    """Return the report of the cell In[``count``], which allocated ``gib`` GiB and used ``gib`` kJ."""
     torch = {"allocated": span(0, gib, gib + 1), "reserved": span(0, gib, gib + 1), "ooms": 0}
     gpu = {
         "uuid": uuid,
@@ -57,7 +57,8 @@ def report(count: int, gib: int, seconds: float, uuid: str = "GPU-1", started: f
 
 
 def saved(lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0, source: str = "1") -> Path:
-    """Write a notebook file whose last cells have these reports, after ``cells`` cells without one."""
+    """Write a notebook with ``cells`` cells without a report,
+    followed by one cell per report; return its path."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for _ in range(cells)])
     for one in reports:
         cell = nbformat.v4.new_code_cell(source, execution_count=one["cell"]["execution_count"])
@@ -70,7 +71,7 @@ def saved(lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0
 
 
 def rows(notebook: Notebook) -> list[list[str]]:
-    """Return each row of the list: its name and its numbers."""
+    """Return the texts of each row of the list: the cell's name and its numbers."""
     shown: list[list[str]] = notebook.page.eval_on_selector_all(
         ROW, "rows => rows.map(row => [...row.children].map(cell => cell.textContent))"
     )
@@ -78,12 +79,12 @@ def rows(notebook: Notebook) -> list[list[str]]:
 
 
 def names(notebook: Notebook) -> list[str]:
-    """Return the name in each row."""
+    """Return the cell's name in each row of the list."""
     return [row[0] for row in rows(notebook)]
 
 
 def wait_for_names(notebook: Notebook, *wanted: str) -> None:
-    """Return when the rows have these names."""
+    """Return when the rows of the list have these names."""
     notebook.page.wait_for_function(
         "([row, wanted]) => JSON.stringify([...document.querySelectorAll(row)]"
         ".map(node => node.firstChild.textContent)) === wanted",
@@ -92,7 +93,7 @@ def wait_for_names(notebook: Notebook, *wanted: str) -> None:
 
 
 def sort_by(notebook: Notebook, column: int) -> str | None:
-    """Click the header of that column; return its sort order then."""
+    """Click the header of that column, and return the column's new sort order."""
     head = f"{CELLS} [role=columnheader]:nth-child({column})"
     notebook.page.click(f"{head} button")
     return notebook.page.get_attribute(head, "aria-sort")
@@ -106,7 +107,8 @@ def run(notebook: Notebook, *cells: int) -> None:
 
 
 def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
-    """A watched cell is listed when it ends; the running cell is shown live, a queued one is not."""
+    """A watched cell is listed when it ends; until then it is shown as running,
+    and a queued cell is not shown."""
     notebook = open_notebook(
         [
             "%load_ext gpuwidget",
@@ -133,7 +135,7 @@ def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
 
 
 def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> None:
-    """The cells of a saved notebook are listed without a kernel; the sort order survives a reload."""
+    """The list shows a saved notebook's cells without a kernel, and its sort order survives a reload."""
     path = saved(lab, "saved.ipynb", [report(3, 4, 0.5), report(1, 9, 70.0), report(2, 1, 8.0)])
     notebook = open_notebook(path, kernel=False)
     notebook.script("await panel.sessionContext.shutdown();")
@@ -149,7 +151,7 @@ def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> N
     assert sort_by(notebook, 4) == "descending"
     assert sort_by(notebook, 4) == "ascending"
     assert names(notebook) == ["[3]", "[2]", "[1]"]
-    notebook.page.wait_for_timeout(1500)  # JupyterLab saves a workspace's state a little later.
+    notebook.page.wait_for_timeout(1500)  # JupyterLab saves a workspace's state with a delay.
     notebook.page.goto(notebook.page.url.split("?")[0])
     notebook.wait_until_open(kernel=False)
     show(notebook)
@@ -157,7 +159,8 @@ def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> N
 
 
 def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
-    """A click or Enter on a row scrolls to its cell, even if the notebook renders only visible cells."""
+    """A click or Enter on a row of the list scrolls to the cell,
+    even if the notebook renders only visible cells."""
     path = saved(lab, "far.ipynb", [report(1, 1, 1.0), report(2, 2, 1.0)], cells=300)
     notebook = open_notebook(path)
     notebook.script(
@@ -183,7 +186,8 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_many_reports(open_notebook: Open, lab: Lab) -> None:
-    """500 reports among 2000 cells are listed at once; output of a cell does not change the list."""
+    """The list shows 500 reports among 2000 cells immediately,
+    and a cell's printed output does not redraw it."""
     path = saved(lab, "many.ipynb", [report(n, n % 50, n / 7) for n in range(1, 501)], cells=1500)
     notebook = open_notebook(path, kernel=False)
     show(notebook)
@@ -205,7 +209,8 @@ def test_many_reports(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) -> None:
-    """A report of a newer gpuwidget is counted and not shown; the list collapses and expands."""
+    """A report of a newer gpuwidget is not listed but counted in a note,
+    and the list can be collapsed and expanded."""
     newer = {**report(2, 2, 1.0), "schema": 2}
     notebook = open_notebook(saved(lab, "newer.ipynb", [report(1, 1, 1.0), newer]), kernel=False)
     show(notebook)
@@ -220,7 +225,8 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
 
 
 def test_bands_on_the_charts(browser: Browser, tmp_path: Path) -> None:
-    """A chart's title is the cell that used that GPU at the pointer's time; other GPUs have none."""
+    """The title of a GPU's chart names the cell that used that GPU at the pointer's time;
+    other GPUs' charts have none."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         first, second = uuids(lab)
         long_ago = report(7, 4, 60.0, first, time.time() - 7000 - 80)
@@ -237,7 +243,8 @@ def test_bands_on_the_charts(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_status_item(browser: Browser, tmp_path: Path) -> None:
-    """The status bar shows GPU and memory without a stream; a click opens the panel, a setting hides it."""
+    """The status bar shows the notebook's GPU and memory without a stream; a click opens the panel,
+    a setting hides it."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         state = helpers_kernel_state.state(uuids(lab))
         path = lab.write("status.ipynb", [helpers_kernel_state.cell(state), "1"])
@@ -265,7 +272,8 @@ def test_status_item(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_impossible_numbers_in_a_kernels_reply(browser: Browser, tmp_path: Path) -> None:
-    """Impossible sizes are shown as unknown in the status bar and the panel, which keep working."""
+    """If a kernel reports impossible sizes,
+    the status bar and the panel show them as unknown and keep working."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         state = helpers_kernel_state.state(uuids(lab))
         for gpu in state["gpus"]:
@@ -285,7 +293,7 @@ def test_impossible_numbers_in_a_kernels_reply(browser: Browser, tmp_path: Path)
 
 
 def test_status_item_in_notebook_7(browser: Browser, tmp_path: Path) -> None:
-    """Notebook 7, without a status bar, shows the same in its menu bar."""
+    """In Notebook 7, which has no status bar, the menu bar shows the notebook's GPU and memory."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         state = helpers_kernel_state.state(uuids(lab))
         path = lab.write("seven.ipynb", [helpers_kernel_state.cell(state)])

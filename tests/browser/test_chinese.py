@@ -1,4 +1,4 @@
-"""JupyterLab in Simplified Chinese: the panel and all other texts of gpuwidget are translated, and fit."""
+"""In a JupyterLab in Simplified Chinese, all texts of gpuwidget are translated, and fit into the panel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ for (const node of document.querySelectorAll(`${argument} [title], ${argument} [
 }
 return [...new Set(found)];
 """
-# Names, units, code, file names and Python's messages are the same in every language.
+# Names, units, code, file names and Python's messages are not translated.
 UNTRANSLATED = re.compile(
     r"GPU|UUID|torch|cuda:?\d*|cuDNN|TF32|H200|NVIDIA|MiB|GiB|MHz|Hz|kJ|min|ms|ada|python|train|eval|serve|ipynb"
     r"|py|CSV|SM|Tensor|Core|PCIe|NVLink|FP\d+|float32|benchmark|Escape|Shift|Esc|k2|gpuwidget|cpu|Jupyter"
@@ -48,7 +48,7 @@ UNTRANSLATED = re.compile(
 
 
 def english(notebook: Notebook, part: str) -> list[str]:
-    """Return the texts, titles and labels in that part that contain English words."""
+    """Return the texts, titles and labels that contain English words in that part of the page."""
     texts: list[str] = notebook.script(TEXTS, part)
     return [
         text
@@ -59,7 +59,7 @@ def english(notebook: Notebook, part: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Start a JupyterLab in Chinese on a machine of eight GPUs, with JupyterLab's language pack."""
+    """Start a JupyterLab in Chinese, with JupyterLab's language pack, on a machine with eight GPUs."""
     folder = tmp_path_factory.mktemp("zh")
     with lab_with(folder, *machine(8), "gpu.*.gpm.2=77.5") as (made, _):
         settings = folder / "lab" / "settings" / TRANSLATION
@@ -69,13 +69,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def screenshot(page: Page, name: str) -> None:
-    """Save a screenshot if ``GPUWIDGET_LOOK`` names a folder."""
+    """Save a screenshot if GPUWIDGET_LOOK names a folder."""
     if folder := os.environ.get("GPUWIDGET_LOOK"):
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
 def test_the_panel(lab: Lab, browser: Browser) -> None:
-    """All texts of the panel are Chinese, and none is clipped at 240 px or wider."""
+    """All texts of the panel are Chinese, and none is clipped at widths of 240, 300 and 480 px."""
     faked: list[FakeOwnershipStream] = []
     known = uuids(lab)
     path = saved(lab, "train.ipynb", [report(1, 3, 14.0), report(2, 5, 200.0)])
@@ -121,7 +121,8 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
 
 
 def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) -> None:
-    """Metrics, buttons and commands are Chinese; the launcher item is in JupyterLab's group "Other"."""
+    """The dashboard and all commands are Chinese,
+    and the launcher item is in JupyterLab's category "Other"."""
     notebook = lab.open(browser, lab.write("board.ipynb", ["1"]), kernel=False)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart canvas")
@@ -140,7 +141,7 @@ def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) 
 
 
 def test_the_settings(lab: Lab, browser: Browser) -> None:
-    """The settings editor has the names and descriptions in Chinese."""
+    """In the settings editor, the names and descriptions of gpuwidget's settings are Chinese."""
     notebook = lab.open(browser, lab.write("set.ipynb", ["1"]), kernel=False)
     notebook.script("await app.commands.execute('settingeditor:open', {query: 'GPU'});")
     wait_for_text(notebook, ".jp-SettingsForm", "图表的时长")

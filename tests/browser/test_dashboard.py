@@ -1,4 +1,4 @@
-"""The inline dashboard as a user sees it: live charts and the device dropdown."""
+"""The dashboard that %gpu shows below a cell: live charts and the device dropdown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ DROPDOWN = ".jp-OutputArea .widget-dropdown select"
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_dashboard(open_notebook: Callable[..., Notebook], theme: str) -> None:
-    """%gpu shows a chart of every GPU and the dropdown; a device picked there applies from the next cell."""
+    """%gpu shows a live chart of every GPU and a dropdown;
+    a device that is chosen in it applies from the next cell."""
     notebook = open_notebook([LOAD, "%gpu", "str(torch.get_default_device())"], theme=theme)
     for cell in (0, 1):
         notebook.run(cell)

@@ -1,4 +1,4 @@
-"""The dashboard without anything to draw: it shows a reason and a way out."""
+"""If the dashboard has nothing to draw, it shows the reason and what the user can do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ ON_THE_CHARTS = "() => document.activeElement?.matches('.jp-gpuwidget-dashboard-
 
 
 def test_without_a_gpu(browser: Browser, tmp_path: Path) -> None:
-    """Only the reason is shown, without axes and toolbar; the charts appear once there is a GPU."""
+    """Without a GPU, the dashboard shows only the reason, without charts and toolbar;
+    the charts appear once there is a GPU."""
     with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, standin):
         notebook = lab.open(browser, lab.write("none.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -40,7 +41,8 @@ def test_without_a_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_nothing_chosen(browser: Browser, tmp_path: Path) -> None:
-    """Without a metric or a GPU, a button selects all again and focuses the charts."""
+    """If no metric or no GPU is selected,
+    a button in the dashboard selects all of them and focuses the charts."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("nothing.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -71,7 +73,8 @@ def test_nothing_chosen(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_history_is_late_or_fails(browser: Browser, tmp_path: Path) -> None:
-    """The dashboard shows that it loads the history, then why that failed, and draws once it has it."""
+    """The dashboard shows that it is loading the history, then why loading failed,
+    and draws once it succeeds."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("late.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -92,7 +95,8 @@ def test_the_history_is_late_or_fails(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_connection_is_lost(browser: Browser, tmp_path: Path) -> None:
-    """The charts stay, dimmed, with the reason above them, until the connection is back."""
+    """If the connection to the server is lost,
+    the charts stay dimmed below the reason until the connection is back."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]), kernel=False)
         page = notebook.page

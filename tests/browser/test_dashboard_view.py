@@ -1,4 +1,4 @@
-"""The dashboard in the main area, as a user sees it in Chromium."""
+"""The dashboard in JupyterLab's main area, as a user sees it in Chromium."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ CanvasRenderingContext2D.prototype.stroke = function (...given) {
 
 
 def busy(gpus: int) -> list[str]:
-    """Return a scenario of busy GPUs with hardware counters."""
+    """Return a scenario with busy GPUs that have hardware counters."""
     return [*machine(gpus), "gpu.*.gpm.2=77.5", "gpu.*.gpm.5=42.25"]
 
 
 def open_dashboard(notebook: Notebook) -> None:
-    """Open the dashboard and wait until it draws."""
+    """Open the dashboard, and wait until it draws a chart."""
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     notebook.page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas")
 
 
 def chart_values(page: Page, metric: str) -> str:
-    """Return the values above a chart."""
+    """Return the text of the values above a chart."""
     return page.inner_text(f"{CHART}[data-metric={metric}] .jp-gpuwidget-dashboard-chart-values")
 
 
 def shown(page: Page) -> list[str]:
-    """Return the metrics that have a chart."""
+    """Return the metrics for which the dashboard has a chart."""
     metrics: list[str] = page.eval_on_selector_all(CHART, "nodes => nodes.map(node => node.dataset.metric)")
     return metrics
 
 
 def pressed(page: Page, selector: str) -> list[str]:
-    """Return the texts of the pressed buttons among these."""
+    """Return the texts of those buttons that are pressed."""
     texts: list[str] = page.eval_on_selector_all(
         f"{selector}[aria-pressed=true]", "nodes => nodes.map(node => node.innerText.trim())"
     )
@@ -59,7 +59,7 @@ def pressed(page: Page, selector: str) -> list[str]:
 
 
 def history_requests(page: Page) -> list[dict[str, list[str]]]:
-    """Return a list that collects the queries of the history requests from now on."""
+    """Return a list to which the query of every further history request is added."""
     queries: list[dict[str, list[str]]] = []
 
     def note(request: Request) -> None:
@@ -71,7 +71,7 @@ def history_requests(page: Page) -> list[dict[str, list[str]]]:
 
 
 def drag(page: Page, metric: str, start: float, end: float) -> None:
-    """Drag along a chart, from one fraction of its width to another."""
+    """Drag the pointer along a chart, from one fraction of its width to another."""
     box = page.locator(f"{CHART}[data-metric={metric}] .u-over").bounding_box()
     assert box is not None
     height = box["y"] + box["height"] / 2
@@ -82,7 +82,7 @@ def drag(page: Page, metric: str, start: float, end: float) -> None:
 
 
 def choose(page: Page, *metrics: str) -> None:
-    """Show these metrics and no others."""
+    """Select these metrics in the dashboard's list, and deselect all others."""
     page.click(f"{DASHBOARD} summary")
     page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-metric-buttons button:text-is('None')")
     for metric in metrics:
@@ -91,7 +91,8 @@ def choose(page: Page, *metrics: str) -> None:
 
 
 def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
-    """The panel's header opens it, with one chart per metric and each GPU's latest values above it."""
+    """A button in the panel's header opens the dashboard,
+    with one chart per metric and each GPU's latest values above it."""
     with lab_with(tmp_path, *busy(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("open.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -104,7 +105,7 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
         wait_for_text(notebook, f"{CHART}[data-metric=tensor]", "42.3 · 42.3 %")
         standin.scenario(*machine(2, 2))
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "100 · 0 %")
-        # A second request activates the same dashboard.
+        # Opening the dashboard a second time activates the one that is open.
         notebook.script("app.shell.activateById(panel.id);")
         open_dashboard(notebook)
         assert page.locator(DASHBOARD).count() == 1
@@ -112,7 +113,7 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
-    """Metrics, GPUs, time range and zoom are the same after a reload."""
+    """The dashboard's metrics, GPUs, time range and zoom are the same after a reload."""
     with lab_with(tmp_path, *busy(4)) as (lab, _):
         notebook = lab.open(browser, lab.write("choose.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -124,7 +125,7 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
         assert shown(page) == ["utilization", "power_w"]
         workspace = page.url.partition("/workspaces/")[2].partition("/")[0].partition("?")[0]
-        page.wait_for_timeout(3000)  # JupyterLab saves a workspace a moment after it changed.
+        page.wait_for_timeout(3000)  # JupyterLab saves a workspace with a delay.
         page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
         page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
@@ -142,7 +143,8 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
-    """A drag zooms in with finer steps, keys pan and zoom, and a double click returns to live."""
+    """A drag zooms into the time range with finer steps, keys pan and zoom,
+    and a double click returns to live."""
     with lab_with(tmp_path, *busy(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("zoom.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -167,7 +169,7 @@ def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
         page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
         assert queries[-1]["seconds"] == ["300"]
         assert page.inner_text(TIME_RANGE) == ""
-        # Paused: the values stay as they are.
+        # While the dashboard is paused, the values do not change.
         page.click(LIVE)
         page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
         page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
@@ -177,7 +179,8 @@ def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
-    """The tooltip has all GPUs' values at the pointer's time, and the other charts show theirs."""
+    """The tooltip lists all GPUs' values at the pointer's time,
+    and every chart shows its values at that time."""
     with lab_with(tmp_path, *busy(8)) as (lab, _):
         notebook = lab.open(browser, lab.write("cursor.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -186,7 +189,7 @@ def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
         page.wait_for_timeout(3000)
         box = page.locator(f"{CHART}[data-metric=utilization] .u-over").bounding_box()
         assert box is not None
-        # Near the line of a GPU at 0 %: that GPU comes first in all charts.
+        # Near the line of a GPU at 0 %, whose value all charts show.
         page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] / 3)
         page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 2)
         page.wait_for_selector(TOOLTIP, state="visible")
@@ -204,7 +207,8 @@ def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
-    """The CSV file has the shown metrics and GPUs with units, a row per step, and no formula in a name."""
+    """The CSV file has the shown metrics and GPUs with units, one row per step,
+    and no name that is a spreadsheet formula."""
     scenario = [*busy(2), 'gpu.0.name==HYPERLINK("http://x","y")']
     with lab_with(tmp_path, *scenario) as (lab, _):
         notebook = lab.open(browser, lab.write("table.ipynb", ["1"]), kernel=False)
@@ -229,7 +233,8 @@ def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
-    """Behind another tab it fetches and draws nothing and closes its stream; in front it continues."""
+    """A dashboard behind another tab fetches and draws nothing and closes its stream;
+    when shown again, it continues."""
     with lab_with(tmp_path, *busy(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hidden.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -255,7 +260,8 @@ def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None:
-    """16 GPUs can be told apart and selected, a lost one is labelled, and only visible charts draw."""
+    """With 16 GPUs, each can be highlighted and selected, a lost one is labelled,
+    and only visible charts are drawn."""
     with lab_with(tmp_path, *busy(16)) as (lab, standin):
         notebook = lab.open(browser, lab.write("sixteen.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -281,7 +287,7 @@ def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None
 
 
 def test_a_missing_metric_has_its_reason(browser: Browser, tmp_path: Path) -> None:
-    """Without hardware counters, their charts show the reason instead."""
+    """On a GPU without hardware counters, the charts of those metrics show the reason."""
     with lab_with(tmp_path, *machine(1), "gpu.*.gpm=0") as (lab, _):
         notebook = lab.open(browser, lab.write("without.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -293,7 +299,7 @@ def test_a_missing_metric_has_its_reason(browser: Browser, tmp_path: Path) -> No
 
 
 def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
-    """Charts of a recording are labelled as such."""
+    """The dashboard labels the values of a recording as such."""
     notebook = lab.open(browser, lab.write("dashboard-recording.ipynb", ["1"]), kernel=False)
     open_dashboard(notebook)
     wait_for_text(notebook, f"{DASHBOARD} .jp-gpuwidget-dashboard-recording", "Recording of 4")
@@ -301,7 +307,7 @@ def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
 
 
 def test_closed_and_opened_again(browser: Browser, tmp_path: Path) -> None:
-    """A dashboard that is closed and opened again shows the same metrics."""
+    """A dashboard that is closed and opened again shows the same metrics as before."""
     with lab_with(tmp_path, *busy(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("closed.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -315,7 +321,7 @@ def test_closed_and_opened_again(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_in_notebook_7(browser: Browser, tmp_path: Path) -> None:
-    """In Notebook 7 the dashboard opens below the notebook, with half of the height, each time.
+    """In Notebook 7, the dashboard opens below the notebook with half of the height, the second time too.
 
     Notebook 7 allows only the notebook in its main area. The list of metrics fits into the dashboard.
     """

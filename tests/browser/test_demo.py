@@ -1,4 +1,4 @@
-"""``make demo``, the first command that a newcomer runs, as a browser shows it."""
+"""``make demo``, the first command that a new user runs, as its page looks in a browser."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[2]
 FROM_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-"""Variables of the make that runs these tests; the make of this test must not inherit them."""
+"""Variables of the ``make`` that runs these tests;
+the ``make`` that this test starts must not inherit them."""
 FROM_DESKTOP = {"DISPLAY", "WAYLAND_DISPLAY"}
 
 
 @pytest.fixture
 def demo_url(tmp_path: Path) -> Iterator[str]:
-    """Run ``make demo`` and yield the URL that it prints; send it Ctrl-C at the end."""
+    """Run ``make demo`` and yield the URL that it prints; end it as Ctrl-C does."""
     environment = {
         **{name: value for name, value in os.environ.items() if name not in FROM_MAKE | FROM_DESKTOP},
         "HOME": str(tmp_path),
@@ -57,7 +58,8 @@ def demo_url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_demo_shows_the_quickstart_and_the_panel(demo_url: str, browser: Browser) -> None:
-    """The page has the quickstart notebook, and beside it the panel with the four recorded GPUs."""
+    """The page that ``make demo`` opens shows the quickstart notebook
+    and the panel with the four recorded GPUs."""
     page = browser.new_page()
     page.goto(demo_url)
     page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true", timeout=60_000)

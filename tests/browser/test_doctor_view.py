@@ -1,4 +1,4 @@
-"""The doctor in the panel: checks run when the section is expanded, each with its fix."""
+"""The doctor in the panel: its checks run when its section is expanded, and failed checks show a fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUN_CHECKS = f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run"
 
 
 def texts(notebook: Notebook, selector: str) -> list[str]:
-    """Return the text of each matching element, in one line."""
+    """Return the text of each matching element as one line."""
     found: list[str] = notebook.page.eval_on_selector_all(
         selector, "nodes => nodes.map(node => node.innerText.replace(/\\s+/g, ' ').trim())"
     )
@@ -26,7 +26,7 @@ def texts(notebook: Notebook, selector: str) -> list[str]:
 
 
 def run(notebook: Notebook, cell: int) -> None:
-    """Run a cell to its end."""
+    """Run a cell, and wait for its end."""
     notebook.run(cell)
     notebook.wait_until_done()
 
@@ -34,7 +34,7 @@ def run(notebook: Notebook, cell: int) -> None:
 def open_doctor(
     open_notebook: Open, kernel: dict[str, object], server: object, status: int = 200
 ) -> Notebook:
-    """Open a notebook with these diagnoses of kernel and server, and expand the section."""
+    """Open a notebook with these diagnoses of the kernel and the server, and expand the doctor's section."""
     notebook = open_notebook(["%load_ext gpuwidget", kernel_cell(kernel)])
     show(notebook, 300)
     fake_doctor_route(notebook, (status, server))
@@ -47,7 +47,8 @@ def open_doctor(
 
 
 def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> None:
-    """A collapsed section runs no checks; an expanded one runs them once, and again on request."""
+    """While the doctor's section is collapsed, no checks run; expanding it runs them once,
+    and a button runs them again."""
     notebook = open_notebook(["1"])
     requested = fake_doctor_route(notebook, (200, healthy()))
     show(notebook, 300)
@@ -69,7 +70,8 @@ def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> No
 
 
 def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:
-    """Each check has a symbol, a name, a result and a status; the header names the broken one."""
+    """Each check has a symbol, a name, a result and a status,
+    and the section's header names the broken check."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     wait_for_text(notebook, SUMMARY, "1 link broken: PyTorch")
     heads = texts(notebook, f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check-head")
@@ -86,7 +88,8 @@ def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:
 
 
 def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
-    """Reason and fix are visible, a button copies the command, and the evidence is collapsed.
+    """A broken check shows its reason and fix, a button copies the fix's command, and the evidence is
+    collapsed.
 
     The evidence is shown as text, never as markup.
     """
@@ -108,11 +111,11 @@ def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
     assert broken.locator("dd b").count() == 0
     warned = notebook.page.locator(f"{CHECK}[data-status=warning]")
     assert "docker run --shm-size=8g …" in warned.inner_text()
-    assert warned.locator("code").count() == 0  # this command is incomplete: it can't run as it is
+    assert warned.locator("code").count() == 0  # this command is incomplete, so it can't be run unchanged
 
 
 def test_the_json_is_that_of_the_command_line(open_notebook: Open) -> None:
-    """The button copies the diagnosis as `gpuwidget doctor --json` prints it, for --diff."""
+    """The button copies the diagnosis in the format of `gpuwidget doctor --json`, which `--diff` accepts."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     notebook.page.locator(ENVIRONMENT).nth(1).get_by_role("button", name="Copy as JSON").click()
@@ -120,7 +123,8 @@ def test_the_json_is_that_of_the_command_line(open_notebook: Open) -> None:
 
 
 def test_a_server_whose_checks_fail(open_notebook: Open) -> None:
-    """The server's reason replaces its checks, and the header does not report the server as healthy."""
+    """If the server's checks fail to run, their reason is shown,
+    and the header does not call the server healthy."""
     sentence = "The examination came to no end within 60 seconds."
     notebook = open_doctor(open_notebook, healthy("kernel"), {"message": sentence}, 503)
     wait_for_text(notebook, SUMMARY, "could not be looked at")
@@ -129,7 +133,8 @@ def test_a_server_whose_checks_fail(open_notebook: Open) -> None:
 
 
 def test_an_older_server(open_notebook: Open) -> None:
-    """For a server without a doctor the panel shows that it is older than the page."""
+    """If the server has no doctor route, the panel reports
+    that the server's gpuwidget is older than the page."""
     notebook = open_doctor(open_notebook, healthy("kernel"), {"message": "Not Found"}, 404)
     wait_for_text(
         notebook, ENVIRONMENT, "The server's gpuwidget is older than this page: restart the server."
@@ -137,7 +142,7 @@ def test_an_older_server(open_notebook: Open) -> None:
 
 
 def test_a_real_server(open_notebook: Open) -> None:
-    """A real server runs its checks: it accepts the page's request with its XSRF token."""
+    """A real server accepts the page's request with its XSRF token, and runs its checks."""
     notebook = open_notebook(["1"])
     show(notebook, 300)
     notebook.page.click(SUMMARY)
@@ -148,7 +153,7 @@ def test_a_real_server(open_notebook: Open) -> None:
 
 
 def test_a_restarted_kernel_has_no_diagnosis(open_notebook: Open) -> None:
-    """A restart of the kernel discards its diagnosis."""
+    """Restarting the kernel discards the kernel's diagnosis."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     wait_for_text(notebook, SUMMARY, "1 link broken")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
@@ -159,7 +164,7 @@ def test_a_restarted_kernel_has_no_diagnosis(open_notebook: Open) -> None:
 
 
 def test_the_palette_and_the_keyboard(open_notebook: Open) -> None:
-    """The palette's command opens and focuses the section; Enter expands a check."""
+    """The palette's command opens and focuses the doctor's section, and Enter expands a check."""
     notebook = open_notebook(["1"])
     fake_doctor_route(notebook, (200, healthy()))
     notebook.script("await app.commands.execute('gpuwidget:examine');")

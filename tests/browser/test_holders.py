@@ -1,4 +1,4 @@
-"""The holders of each GPU's memory, as the panel shows them, and a user's actions on them."""
+"""The panel's list of the holders of each GPU's memory, and a user's actions on them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FREED = "Gave 3.0 GiB of torch's cache back."
 
 @dataclass
 class OpenPanel:
-    """A JupyterLab with ``train.ipynb`` active, the panel, and faked memory ownership."""
+    """A JupyterLab with the panel open, ``train.ipynb`` active, and faked memory ownership."""
 
     lab: Lab
     standin: Standin
@@ -64,7 +64,7 @@ class OpenPanel:
     active_kernel: str
 
     def open_second(self) -> str:
-        """Open ``eval.ipynb`` behind ``train.ipynb``; return the id of its kernel."""
+        """Open ``eval.ipynb`` in a tab behind ``train.ipynb``, and return the id of its kernel."""
         path = self.lab.write("eval.ipynb", [helpers_kernel_state.cell(self.kernel_state(), freed=FREED)])
         script = self.notebook.script
         script("await app.commands.execute('docmanager:open', {path: argument});", path.name)
@@ -73,18 +73,18 @@ class OpenPanel:
         return identity
 
     def kernel_state(self) -> dict[str, Any]:
-        """Return the state with which a kernel replies."""
+        """Return the state with which a kernel replies to the panel."""
         return helpers_kernel_state.state(self.gpus)
 
     def act(self, name: str, *keys: str) -> None:
-        """Open the menu of the row called ``name`` and press ``keys`` in it."""
+        """Open the menu of the holder called ``name``, and press ``keys`` in it."""
         self.notebook.page.click(f"{PANEL} [aria-label='Actions for {name}']")
         self.notebook.page.wait_for_selector(MENU)
         for key in keys:
             self.notebook.page.keyboard.press(key)
 
     def running_kernels(self) -> list[str]:
-        """Return the ids of the running kernels."""
+        """Return the ids of the server's running kernels."""
         url = f"{self.lab.url}/api/kernels?token={self.lab.token}"
         with urllib.request.urlopen(url, timeout=30) as answer:
             return [each["id"] for each in json.load(answer)]
@@ -95,7 +95,7 @@ class OpenPanel:
         return label
 
     def holder_rows(self, card: int) -> list[str]:
-        """Return the holders' rows of one GPU, each as one line of text."""
+        """Return the text of each holder's row on one GPU's card, as one line."""
         holder_rows: list[str] = self.notebook.page.eval_on_selector_all(
             f"{CARD}:nth-child({card + 1}) .jp-gpuwidget-holder",
             "nodes => nodes.map(node => node.innerText.replace(/\\s+/g, ' ').trim())",
@@ -105,7 +105,7 @@ class OpenPanel:
 
 @pytest.fixture
 def open_panel(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., OpenPanel]]:
-    """Return a function that opens the panel on a machine of N GPUs, with user settings per plugin."""
+    """Return a function that opens the panel on a machine with the given number of GPUs and user settings."""
     with ExitStack() as closing:
 
         def opened(gpus: int = 2, settings: Mapping[str, dict[str, Any]] | None = None) -> OpenPanel:
@@ -132,7 +132,7 @@ def open_panel(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., OpenP
 
 
 def test_the_holders_of_each_gpu(open_panel: Callable[..., OpenPanel]) -> None:
-    """Notebooks, terminals and other users' processes have a row each; the active notebook's is first."""
+    """Notebooks, terminals and other users' processes each have a row; the active notebook's row is first."""
     view = open_panel()
     kernels = [
         kernel(view.active_kernel, "train.ipynb", state="busy", idle_since=None),
@@ -175,7 +175,7 @@ def test_the_holders_of_each_gpu(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_many_holders(open_panel: Callable[..., OpenPanel]) -> None:
-    """The largest holders have a row each, the others one together, which Enter expands."""
+    """The five largest holders have a row each; the others share one row, which Enter expands."""
     view = open_panel()
     many = [allocation(12 - 1 * place, pid=place, user="bob", program=f"rank {place}") for place in range(12)]
     view.ownership.send([], [gpu(view.gpus[0], *many, unattributed=GIB), gpu(view.gpus[1])])
@@ -194,7 +194,7 @@ def test_many_holders(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_nothing_moves_while_they_change(open_panel: Callable[..., OpenPanel]) -> None:
-    """Changing numbers and states, and two holders of about the same size, move no element."""
+    """No element moves when numbers and states change, or when two holders of similar size swap ranks."""
     view = open_panel(1)
     kernels = [kernel("a", "a.ipynb"), kernel("b", "b.ipynb")]
 
@@ -206,7 +206,7 @@ def test_nothing_moves_while_they_change(open_panel: Callable[..., OpenPanel]) -
 
     send(0)
     wait_for_text(view.notebook, ROW, "b.ipynb")
-    # The device section takes its space with the kernel's first reply.
+    # The device section gets its height when the kernel first replies.
     view.notebook.page.wait_for_selector(
         f"{PANEL} .jp-gpuwidget-device-section button:text('Load gpuwidget')"
     )
@@ -221,7 +221,7 @@ def test_nothing_moves_while_they_change(open_panel: Callable[..., OpenPanel]) -
 
 
 def test_go_to_a_notebook(open_panel: Callable[..., OpenPanel]) -> None:
-    """Enter activates the notebook's tab, or reopens a closed one; the panel stays open."""
+    """Choosing a notebook in the holders' list activates its tab, or reopens the notebook if it is closed."""
     view = open_panel()
     other = view.open_second()
     view.ownership.send(
@@ -244,7 +244,7 @@ def test_go_to_a_notebook(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_go_to_a_terminal(open_panel: Callable[..., OpenPanel]) -> None:
-    """A terminal that holds memory can be opened, and nothing else."""
+    """The only action on a terminal that holds memory is to open the terminal."""
     view = open_panel()
     url = f"{view.lab.url}/api/terminals?token={view.lab.token}"
     with urllib.request.urlopen(urllib.request.Request(url, data=b"{}", method="POST"), timeout=30) as answer:
@@ -261,7 +261,8 @@ def test_go_to_a_terminal(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
-    """A kernel is shut down only after a dialog that lists what is lost; a message confirms it."""
+    """Shutting down a kernel needs confirmation in a dialog that lists what is lost;
+    a message reports the result."""
     view = open_panel()
     other = view.open_second()
     view.ownership.send(
@@ -290,7 +291,8 @@ def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[..., OpenPanel]) -> None:
-    """A kernel without an open tab frees its cache; its reply is shown, and no connection is left."""
+    """A kernel whose notebook is not open can free its cache; its reply is shown,
+    and no connection stays open."""
     view = open_panel()
     other = view.open_second()
     script = view.notebook.script
@@ -312,7 +314,7 @@ def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[...,
 
 
 def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) -> None:
-    """For a kernel without gpuwidget, a message explains how to load it."""
+    """Freeing the cache of a kernel without gpuwidget shows a message that explains how to load it."""
     view = open_panel()
     view.ownership.send(
         [kernel(view.active_kernel, "train.ipynb")],
@@ -326,7 +328,8 @@ def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) 
 
 
 def test_free_the_cache_with_the_panel_closed(open_panel: Callable[..., OpenPanel]) -> None:
-    """The palette's command opens the panel, which shows the outcome."""
+    """If the panel is closed, the palette's command to free the cache opens the panel,
+    which shows the outcome."""
     view = open_panel()
     view.notebook.script("app.shell.collapseRight();")
     view.notebook.page.wait_for_selector(PANEL, state="hidden")
@@ -335,9 +338,10 @@ def test_free_the_cache_with_the_panel_closed(open_panel: Callable[..., OpenPane
 
 
 def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
-    """An idle notebook that holds memory, and a GPU of low utilization while the page is open, get a hint."""
+    """An idle notebook that holds memory gets a hint,
+    and so does a notebook whose GPU had low utilization for an hour."""
     view = open_panel()
-    view.ownership.interval = 1000  # At this interval an hour has only a few samples.
+    view.ownership.interval = 1000  # At this interval, an hour consists of only a few samples.
     view.ownership.reopen()
     wait_for_text(view.notebook, PANEL, "every 1000 s")
     means = [{"seconds": seconds, "utilization": 12.4} for seconds in (600, 1800, 3600)]
@@ -367,11 +371,12 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
-    """The dropdown has the emptiest GPU by the server's numbers, which selects an ordinary device."""
+    """The dropdown offers the emptiest GPU according to the server's values;
+    choosing it selects that GPU's device."""
     view = open_panel()
     view.standin.scenario(*machine(2), f"gpu.0.memory_used={5 * GIB}")
     state = view.kernel_state()
-    state["choices"][2]["memory_free"] = 1 * GIB  # The kernel's last reply is out of date.
+    state["choices"][2]["memory_free"] = 1 * GIB  # Make the kernel's last reply out of date.
     view.notebook.run(0)
     view.notebook.wait_until_done()
     view.notebook.script(
@@ -386,7 +391,7 @@ def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
 
 @pytest.mark.parametrize("panel", [True, False])
 def test_a_lost_gpu_alerts(open_panel: Callable[..., OpenPanel], panel: bool) -> None:
-    """A lost GPU shows one notification, with the panel closed too if the user's settings say so."""
+    """A lost GPU causes one notification, and with the setting "always" even if the panel is closed."""
     settings = {NOTIFICATION: {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": False}}
     if not panel:
         settings["jupyterlab-gpuwidget/panel"] = {"alerts": {"when": "always"}}
@@ -404,7 +409,7 @@ def test_a_lost_gpu_alerts(open_panel: Callable[..., OpenPanel], panel: bool) ->
 
 
 def test_alerts_cost_nothing_by_default(open_panel: Callable[..., OpenPanel]) -> None:
-    """With the panel closed and default settings, the page opens no stream."""
+    """With default settings and the panel closed, the page opens no stream."""
     view = open_panel(1)
     sockets: list[str] = []
     view.notebook.page.on("websocket", lambda socket: sockets.append(socket.url))

@@ -1,4 +1,4 @@
-"""A watched cell as a user sees it: the chart while it runs, then the card."""
+"""A watched cell as a user sees it: a chart while it runs, and a card afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ for i in range(8):
 
 LIVE = ".gpuwidget-live"
 LINES = f"{LIVE} .bqplot path.line"
-# Counts redraws of any of the chart's lines within the given number of milliseconds, in the browser.
+# Counts in the browser how often any of the chart's lines is redrawn within that many milliseconds.
 COUNT_REDRAWS = """
 const moments = new Set();
 const observer = new MutationObserver(changes => {
@@ -52,13 +52,13 @@ Open = Callable[..., Notebook]
 
 
 def run_to_the_end(notebook: Notebook, cell: int) -> None:
-    """Run one cell and wait for its reply."""
+    """Run one cell, and wait for its end."""
     notebook.run(cell)
     notebook.wait_until_done()
 
 
 def outputs_with(notebook: Notebook, cell: int, mime_type: str) -> list[dict[str, Any]]:
-    """Return the mime bundles of a cell that contain that type."""
+    """Return the MIME bundles of a cell's outputs that contain that type."""
     bundles = [output.get("data", {}) for output in notebook.outputs(cell)]
     return [bundle for bundle in bundles if mime_type in bundle]
 
@@ -71,7 +71,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_chart_then_card(open_notebook: Open, theme: str) -> None:
-    """A running cell has a chart in the theme's colours; after its end, the card and no chart."""
+    """A running cell has a chart in the theme's colours; when it ends, a card replaces the chart."""
     notebook = open_notebook([LOAD, THREE_SECONDS], theme=theme)
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -85,7 +85,8 @@ def test_chart_then_card(open_notebook: Open, theme: str) -> None:
 
 
 def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
-    """The output of the chart has no height after the run, so the card is right below the cell."""
+    """After the run, the chart's emptied output has no height,
+    so that the card is directly below the cell."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
@@ -97,7 +98,8 @@ def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
 
 
 def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
-    """The chart is redrawn at least five times a second while pure Python keeps the kernel busy."""
+    """While a cell keeps the kernel busy with pure Python,
+    its chart is redrawn at least five times per second."""
     notebook = open_notebook([LOAD, BUSY])
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -107,7 +109,7 @@ def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
 
 
 def test_recording_is_labelled(open_notebook: Open) -> None:
-    """Chart and card of a recording are labelled as such."""
+    """If the GPUs come from a recording, the chart and the card are labelled with it."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -120,7 +122,7 @@ def test_recording_is_labelled(open_notebook: Open) -> None:
 
 
 def test_clear_output(open_notebook: Open) -> None:
-    """clear_output() removes the chart only for a moment; at the end, text and card are there."""
+    """clear_output() removes the chart only briefly; at the end, the later text and the card are shown."""
     notebook = open_notebook([LOAD, CLEARING])
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -135,7 +137,8 @@ def test_clear_output(open_notebook: Open) -> None:
 
 
 def test_progress_bar_stays_one(open_notebook: Open) -> None:
-    """A chart that appears and disappears does not split a rewritten line in two."""
+    """A line that a cell rewrites with a carriage return stays one line,
+    although the chart appears and disappears."""
     notebook = open_notebook([LOAD, PROGRESS_BAR])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
@@ -143,7 +146,7 @@ def test_progress_bar_stays_one(open_notebook: Open) -> None:
 
 
 def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
-    """A saved notebook shows its card without a kernel, and nothing of the chart."""
+    """A saved notebook shows its card without a kernel, and contains nothing of the chart."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
@@ -154,7 +157,7 @@ def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
     assert WIDGET not in saved
     nbformat.validate(nbformat.reads(saved, as_version=4))
     copy = notebook.path.with_name(f"copy-{notebook.path.name}")
-    # With the name of a missing kernel, none starts and nothing is trusted.
+    # Because the named kernel does not exist, no kernel starts and the notebook is not trusted.
     content = json.loads(saved)
     content["metadata"]["kernelspec"]["name"] = "no-such-kernel"
     copy.write_text(json.dumps(content))

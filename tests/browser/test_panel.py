@@ -1,4 +1,4 @@
-"""The panel on a recording: what it shows, what it requests of the kernel, and when it is idle."""
+"""The panel on a recording: what it shows, what it requests from the kernel, and when it is idle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLEEP = "import time; time.sleep(8)"
 
 
 def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab) -> None:
-    """Every GPU has a card with a live chart, and a recording is labelled as one."""
+    """Every GPU has a card with a live chart, and the panel shows the recording's label."""
     notebook = open_notebook(["1"])
     show(notebook)
     notebook.page.wait_for_selector(f"{CARD} canvas")
@@ -41,7 +41,7 @@ def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_the_chart_starts_with_the_history(open_notebook: Open) -> None:
-    """A page that opens later starts with the server's history, not with an empty chart."""
+    """In a page that opens later, the charts start with the server's history instead of empty."""
     first = open_notebook(["1"])
     show(first)
     first.page.wait_for_selector(f"{CARD} canvas")
@@ -62,7 +62,8 @@ def test_the_chart_starts_with_the_history(open_notebook: Open) -> None:
 
 
 def test_the_button_loads_gpuwidget(open_notebook: Open) -> None:
-    """The button loads gpuwidget without output, execution count, history or a change to user names."""
+    """The button loads gpuwidget without any output, execution count or history entry,
+    and without new user variables."""
     notebook = open_notebook(["sorted(n for n in dir() if not n.startswith('_'))", "In"])
     show(notebook)
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
@@ -80,7 +81,8 @@ def test_the_button_loads_gpuwidget(open_notebook: Open) -> None:
 
 
 def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
-    """A choice while a cell runs gets a reply at once and applies from the next cell, as the panel notes."""
+    """A device that is chosen while a cell runs is confirmed before the cell ends,
+    and applies from the next cell."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", SLEEP, "torch.zeros(2).device"])
     show(notebook)
     notebook.run(0)
@@ -113,7 +115,8 @@ def test_the_panel_follows_the_cells(open_notebook: Open) -> None:
 
 
 def test_a_restarted_kernel(open_notebook: Open) -> None:
-    """After a restart the panel shows that no device is chosen and gpuwidget is not loaded."""
+    """After the kernel restarts, the panel shows
+    that no device is chosen and that gpuwidget is not loaded."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", "%gpu device cpu"])
     show(notebook)
     for cell in (0, 1):
@@ -136,9 +139,10 @@ def test_a_restarted_kernel(open_notebook: Open) -> None:
 def test_other_kernels(
     open_notebook: Open, lab: Lab, name: str, language: str, before: str, sentence: str
 ) -> None:
-    """The panel sends a kernel that is not Python no request, and refers to the README without gpuwidget.
+    """The panel sends no request to a kernel that is not Python, and refers to the README if gpuwidget is
+    missing.
 
-    It does not offer to install a name that is on no index.
+    It does not offer to install a package name that no index has.
     """
     add_kernel(lab, name, language, before)
     path = lab.write(f"{name}.ipynb", ["1"])
@@ -160,7 +164,8 @@ def test_other_kernels(
 
 
 def test_the_administrators_command(browser: Browser, tmp_path: Path) -> None:
-    """Without gpuwidget in the kernel, the panel offers the server's configured install command, quoted."""
+    """If the kernel lacks gpuwidget, the panel offers the server's configured install command, with
+    quoting."""
     wheel = "--GpuWidget.install_requirement='/srv/my wheels/gpuwidget.whl[lab]'"
     (tmp_path / "lab").mkdir()
     lab = Lab(tmp_path / "lab", "replay", options=[wheel])
@@ -182,7 +187,7 @@ def test_the_administrators_command(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_hidden_panel_is_idle(open_notebook: Open) -> None:
-    """A hidden panel has no open socket and sends the kernel no requests."""
+    """A hidden panel has no open stream and sends no requests to the kernel."""
     notebook = open_notebook(["%load_ext gpuwidget"])
     streams: list[str] = []
 
@@ -211,7 +216,7 @@ def test_a_hidden_panel_is_idle(open_notebook: Open) -> None:
 
 
 def test_the_layout_is_restored(open_notebook: Open, lab: Lab) -> None:
-    """After a reload the panel is where it was, open and live."""
+    """After a reload, the panel is open and live at its previous place."""
     notebook = open_notebook(["1"])
     with notebook.page.expect_request(
         lambda request: request.method == "PUT" and "jp-gpuwidget-panel" in (request.post_data or "")
@@ -224,7 +229,7 @@ def test_the_layout_is_restored(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_the_keyboard(open_notebook: Open) -> None:
-    """The palette's command focuses the dropdown; Enter expands and collapses a card."""
+    """The palette's command focuses the device dropdown, and Enter expands and collapses a GPU's card."""
     notebook = open_notebook(["%load_ext gpuwidget"])
     show(notebook)
     notebook.run(0)
@@ -241,7 +246,7 @@ def test_the_keyboard(open_notebook: Open) -> None:
 
 
 def test_without_a_notebook(open_notebook: Open) -> None:
-    """Without a notebook the dropdown is disabled and has the reason."""
+    """Without a notebook, the device dropdown is disabled and shows the reason."""
     notebook = open_notebook(["1"])
     show(notebook)
     notebook.script("await panel.sessionContext.shutdown(); await panel.context.save(); panel.dispose();")

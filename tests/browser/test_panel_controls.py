@@ -1,4 +1,5 @@
-"""The panel's controls: what they focus, what they request, and how they treat another version's replies."""
+"""The panel's controls: what gets the focus, what they request,
+and how they handle replies of another version."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _install()
 
 
 def requests(notebook: Notebook, ask: str) -> list[dict[str, Any]]:
-    """Return the requests of this kind since they are counted."""
+    """Return the requests of this kind that the page has sent since the counting started."""
     sent: list[dict[str, Any]] = notebook.script(
         "return window.requests.filter(each => each.ask === argument);", ask
     )
@@ -41,7 +42,8 @@ def requests(notebook: Notebook, ask: str) -> list[dict[str, Any]]:
 
 
 def open_with_kernel(open_notebook: Open, lab: Lab) -> Notebook:
-    """Open the panel beside a kernel that replies as if it had torch, and count its requests from then on."""
+    """Open the panel with a notebook whose kernel replies as if it had torch,
+    and start counting requests to it."""
     notebook = open_notebook([cell(state(uuids(lab)))])
     show(notebook)
     notebook.run(0)
@@ -52,7 +54,8 @@ def open_with_kernel(open_notebook: Open, lab: Lab) -> Notebook:
 
 
 def test_showing_the_panel_focuses_what_can_be_used(open_notebook: Open) -> None:
-    """Without gpuwidget the button that loads it has the focus; afterwards the dropdown has it."""
+    """Opening the panel focuses the button that loads gpuwidget or, if gpuwidget is loaded,
+    the device dropdown."""
     notebook = open_notebook(["1"])
     show(notebook)
     notebook.page.wait_for_function("() => document.activeElement?.textContent === 'Load gpuwidget'")
@@ -63,7 +66,7 @@ def test_showing_the_panel_focuses_what_can_be_used(open_notebook: Open) -> None
 
 
 def test_arrow_keys_do_not_choose_a_device(open_notebook: Open, lab: Lab) -> None:
-    """An arrow key on the closed dropdown opens the list: only the last device is chosen, none on the way."""
+    """Arrow keys in the device dropdown only move through its list; the device is chosen with Enter."""
     notebook = open_with_kernel(open_notebook, lab)
     notebook.page.focus(DEVICE)
     for key in ("ArrowDown", "ArrowDown", "End", "Home", "c"):
@@ -76,7 +79,8 @@ def test_arrow_keys_do_not_choose_a_device(open_notebook: Open, lab: Lab) -> Non
 
 
 def test_two_quick_clicks_on_watch(open_notebook: Open, lab: Lab) -> None:
-    """The second click undoes the first one, though the button was not painted in between."""
+    """The second of two quick clicks on the watch button undoes the first one,
+    even without a repaint in between."""
     notebook = open_with_kernel(open_notebook, lab)
     notebook.page.eval_on_selector(WATCH, "button => { button.click(); button.click(); }")
     notebook.page.wait_for_function("() => window.requests.filter(each => each.ask === 'watch').length === 2")
@@ -93,7 +97,8 @@ def test_two_quick_clicks_on_watch(open_notebook: Open, lab: Lab) -> None:
     ids=["schema", "shape"],
 )
 def test_a_kernel_of_another_version(open_notebook: Open, reply: dict[str, Any]) -> None:
-    """A reply of another schema or shape is reported as one of another version, and breaks nothing."""
+    """If a kernel's reply has another schema or shape,
+    the panel reports another version and raises no error."""
     notebook = open_notebook([_REPLY.format(reply=json.dumps(reply))])
     errors: list[str] = []
     notebook.page.on("pageerror", lambda error: errors.append(str(error)))

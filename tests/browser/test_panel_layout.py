@@ -1,4 +1,4 @@
-"""How the panel's sections share its height, and that their state survives a reload."""
+"""How the panel's sections share its height, and that their expanded state survives a reload."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ HEIGHTS = "panel => [...panel.children].map(node => node.getBoundingClientRect()
 
 
 def count_visible(page: Page, selector: str, scroll: str) -> int:
-    """Return how many of these elements are wholly visible within the scrolling part."""
+    """Return how many matching elements are fully visible within the scrolling part."""
     count: int = page.evaluate(COUNT_VISIBLE, [selector, scroll])
     return count
 
 
 def scroll_to(page: Page, selector: str) -> bool:
-    """Scroll to the last of these elements; return whether it is visible, not below a sticky header."""
+    """Scroll to the last matching element;
+    return whether it is visible and not covered by a sticky header."""
     page.locator(selector).last.evaluate("node => node.scrollIntoView({ block: 'end' })")
     found: bool = page.locator(selector).last.evaluate(
         "node => { const { left, top, width, height } = node.getBoundingClientRect();"
@@ -47,7 +48,7 @@ def scroll_to(page: Page, selector: str) -> bool:
 
 
 def expanded(page: Page) -> dict[str, bool]:
-    """Return which sections are expanded."""
+    """Return whether each section is expanded."""
     return {
         "switches": page.get_attribute(SWITCHES, "open") is not None,
         "health": page.get_attribute(DIAGNOSTICS, "open") is not None,
@@ -56,10 +57,11 @@ def expanded(page: Page) -> dict[str, bool]:
 
 
 def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> None:
-    """All sections expanded at 240 by 600 pixels: none is squeezed and nothing moves by itself.
+    """In a panel of 240 by 600 pixels with all sections expanded, none is squeezed and nothing moves by
+    itself.
 
-    GPUs, torch's switches and the doctor scroll within at least 140 pixels; three rows of the cells are
-    visible.
+    The GPUs, the PyTorch switches and the doctor scroll within at least 140 pixels, and three rows of the
+    list of cells are visible.
     """
     path = saved(lab, "full.ipynb", [report(n, n, 1.0) for n in range(2, 22)], source="import time")
     notebook = open_notebook(path, height=600)
@@ -95,7 +97,8 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
 
 
 def test_the_doctor_below_many_gpus(browser: Browser, tmp_path: Path) -> None:
-    """The header of the collapsed doctor is always visible; expanded, it comes to the top."""
+    """With 16 GPUs, the header of the collapsed doctor is always visible; when expanded,
+    its section scrolls into view."""
     with lab_with(tmp_path, *machine(16)) as (lab, _):
         notebook = lab.open(browser, lab.write("many.ipynb", ["1"]), height=600, kernel=False)
         page = notebook.page
@@ -112,7 +115,8 @@ def test_the_doctor_below_many_gpus(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> None:
-    """Expanded sections and the cells' order are restored; an expanded doctor runs no checks by itself."""
+    """A reload restores expanded sections and the list's sort order,
+    but runs no checks of an expanded doctor."""
     notebook = open_notebook(saved(lab, "folds.ipynb", [report(1, 1, 1.0)]), kernel=False)
     page = notebook.page
     fake_doctor_route(notebook, (200, healthy()))

@@ -1,4 +1,5 @@
-"""The panel on all kinds of machines: many GPUs, none, lost ones, and a server that restarts."""
+"""The panel on all kinds of machines: with many GPUs, without GPUs, with lost GPUs,
+and with a restarting server."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => 
 
 
 def wait_for_state(notebook: Notebook, gpus: list[str]) -> None:
-    """Run the cell that fakes the kernel's state, and wait until the panel shows its GPUs."""
+    """Run the cell that fakes the kernel's state,
+    and wait until the panel shows the devices of that state."""
     notebook.run(0)
     notebook.wait_until_done()
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", f"cuda:{len(gpus) - 1}")
@@ -58,7 +60,8 @@ def wait_for_state(notebook: Notebook, gpus: list[str]) -> None:
 
 @pytest.mark.parametrize("gpus", [1, 8, 16])
 def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> None:
-    """From 240 px on, every model is readable and nothing is clipped; the notebook's GPU is expanded."""
+    """From a width of 240 px, every model name is readable and nothing is clipped;
+    the notebook's GPU is expanded."""
     with lab_with(tmp_path, *machine(gpus)) as (lab, _):
         known = uuids(lab)
         state = helpers_kernel_state.state(known)
@@ -76,7 +79,8 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
 
 
 def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path) -> None:
-    """A GPU's memory is split into this notebook's, others' and free, and cuda:N is mapped by UUID."""
+    """The panel splits a GPU's memory into this notebook's, others' and free,
+    and matches cuda:N to GPUs by UUID."""
     with lab_with(tmp_path, *machine(2), f"gpu.1.memory_used={99 * 1024**3}") as (lab, _):
         known = uuids(lab)
         state = helpers_kernel_state.state(known)
@@ -95,14 +99,14 @@ def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path)
 
 
 def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -> None:
-    """No element of a card or a row moves when values change."""
+    """No element of a GPU's card or row moves when its values change."""
     with lab_with(tmp_path, *machine(8)) as (lab, standin):
         notebook = lab.open(browser, lab.write("still.ipynb", ["1"]), height=1400)
         show(notebook, 300)
         notebook.page.wait_for_selector(f"{CARD}[data-open=false]")
         for row in notebook.page.query_selector_all(f"{CARD} .jp-gpuwidget-gpu-row")[:4]:
             row.click()
-        # The device section takes its space with the kernel's first reply.
+        # The device section gets its height when the kernel first replies.
         notebook.page.wait_for_selector(LOAD_BUTTON)
         notebook.page.wait_for_timeout(3000)
         notebook.record_layout_shifts()
@@ -114,7 +118,8 @@ def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -
 
 
 def test_a_chart_outside_the_viewport_is_not_drawn(browser: Browser, tmp_path: Path) -> None:
-    """A GPU outside the viewport has current text; its chart is drawn once it is scrolled into view."""
+    """The text of a GPU outside the viewport stays current,
+    but its chart is drawn only once it is scrolled into view."""
     with lab_with(tmp_path, *machine(16)) as (lab, standin):
         first, *_, last = uuids(lab)
         notebook = lab.open(browser, lab.write("sight.ipynb", ["1"]), height=800)
@@ -142,7 +147,7 @@ def test_a_chart_outside_the_viewport_is_not_drawn(browser: Browser, tmp_path: P
 
 
 def test_no_driver(browser: Browser, tmp_path: Path) -> None:
-    """Without a driver the panel shows the reason, and the GPUs once there are some."""
+    """Without a driver, the panel shows the reason, and shows the GPUs as soon as there are some."""
     with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, standin):
         notebook = lab.open(browser, lab.write("none.ipynb", ["1"]))
         show(notebook)
@@ -155,7 +160,7 @@ def test_no_driver(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
-    """A GPU that fell off the bus shows since when and no numbers; the others are unaffected."""
+    """The card of a lost GPU shows the time of the loss and no values; the other GPU's card stays live."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]))
         show(notebook)
@@ -169,7 +174,8 @@ def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
-    """A GPU whose driver calls hang shows for how long; the others continue, and later it recovers."""
+    """The card of a GPU whose driver calls hang shows for how long; the other GPU stays live,
+    and the GPU recovers."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hung.ipynb", ["1"]))
         show(notebook)
@@ -186,7 +192,7 @@ def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
-    """If the driver's start hangs, the panel shows that the driver hangs, and for how long."""
+    """If the driver's start hangs, the panel reports that the driver has not answered, and for how long."""
     with lab_with(tmp_path, *machine(2), "*=hang") as (lab, standin):
         notebook = lab.open(browser, lab.write("stuck.ipynb", ["1"]))
         show(notebook)
@@ -211,7 +217,8 @@ def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
 def test_another_version_in_the_kernel(
     browser: Browser, tmp_path: Path, changes: dict[str, Any], notice: str, disabled: bool
 ) -> None:
-    """Another version in the kernel is reported; the dropdown works as long as the schemas match."""
+    """If the kernel has another version of gpuwidget, the panel reports it;
+    the dropdown works if the schemas match."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         state = helpers_kernel_state.state(uuids(lab), **changes)
         notebook = lab.open(browser, lab.write("old.ipynb", [helpers_kernel_state.cell(state)]))
@@ -224,7 +231,7 @@ def test_another_version_in_the_kernel(
 
 
 def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
-    """The panel reports that the server is down, and shows samples again once it is back."""
+    """The panel reports that the server is down, and is live again once the server is back."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("back.ipynb", ["1"]))
         show(notebook)
@@ -239,7 +246,8 @@ def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_requests_to_a_kernel_are_rare(browser: Browser, tmp_path: Path) -> None:
-    """An idle kernel gets a request every 3 s at most, and a kernel that runs a cell shows as busy."""
+    """The panel sends an idle kernel at most one request per 3 s,
+    and shows a kernel that runs a cell as busy."""
     with lab_with(tmp_path, *machine(1)) as (lab, _):
         notebook = lab.open(browser, lab.write("seldom.ipynb", ["%load_ext gpuwidget", SLEEP]))
         show(notebook)
@@ -260,7 +268,7 @@ def test_requests_to_a_kernel_are_rare(browser: Browser, tmp_path: Path) -> None
 
 
 def test_a_kernel_restarted_by_another_page(browser: Browser, tmp_path: Path) -> None:
-    """A restart by another page is noticed: the state of the old process is discarded."""
+    """If another page restarts the kernel, the panel discards the state of the old process."""
     with lab_with(tmp_path, *machine(1)) as (lab, _):
         notebook = lab.open(browser, lab.write("elsewhere.ipynb", ["%load_ext gpuwidget"]))
         show(notebook)
@@ -279,7 +287,7 @@ def test_a_kernel_restarted_by_another_page(browser: Browser, tmp_path: Path) ->
 
 
 def test_notebook_7(browser: Browser, tmp_path: Path) -> None:
-    """Notebook 7 has the same panel in its right sidebar."""
+    """In Notebook 7, the panel is in the right sidebar."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         path = lab.write("seven.ipynb", ["1"])
         page = browser.new_page(viewport={"width": 1200, "height": 900})

@@ -1,4 +1,5 @@
-"""A running cell is shown as running until it ends: in the panel, in its dialogs and on the server."""
+"""Until a cell ends, it is shown as running in the panel and its dialogs,
+and the server reports its kernel as busy."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ const header = {
 const message = {channel: 'control', header, parent_header: {}, metadata: {}, content: {}, buffers: []};
 await kernel.sendControlMessage(message, true, true).done;
 """
-"""The request of jupyter-resource-usage on the control channel: its ``idle`` arrives during the cell."""
+"""A request that jupyter-resource-usage sends on the control channel;
+its ``idle`` arrives while the cell still runs."""
 
 
 def watched(end: Path) -> str:
@@ -45,7 +47,7 @@ def run_with_chart(notebook: Notebook, cell: int) -> None:
 
 
 def state_on_server(lab: Lab) -> str:
-    """Return Jupyter Server's execution state of its only kernel."""
+    """Return the execution state that Jupyter Server reports for its only kernel."""
     with urllib.request.urlopen(f"{lab.url}/api/kernels?token={lab.token}", timeout=30) as answer:
         (kernel,) = json.load(answer)
     state: str = kernel["execution_state"]
@@ -61,7 +63,8 @@ def wait_for_holder(notebook: Notebook, row: str) -> None:
 
 
 def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path: Path) -> None:
-    """Header, cells list, band, holder row and shut-down dialog name the cell; the server's state is busy."""
+    """While a watched cell runs, the panel shows it as running everywhere,
+    and Jupyter Server reports its kernel as busy."""
     with lab_with(tmp_path, *machine(1)) as (lab, standin):
         end = tmp_path / "end"
         notebook = lab.open(browser, lab.write("train.ipynb", [LOAD, watched(end)]))
@@ -111,7 +114,7 @@ def wait_for_busy(notebook: Notebook, busy: bool) -> None:
 def test_a_cell_that_began_before_the_page(
     open_notebook: Callable[..., Notebook], lab: Lab, browser: Browser, tmp_path: Path
 ) -> None:
-    """A page that loads while a cell runs shows it as running, and its end."""
+    """A page that loads while a cell runs shows the cell as running, and then its end."""
     end = tmp_path / "end"
     notebook = open_notebook([LOAD, watched(end)])
     show(notebook)
@@ -138,7 +141,7 @@ def test_a_cell_that_began_before_the_page(
 def test_a_cell_that_ends_behind_another_notebook(
     open_notebook: Callable[..., Notebook], lab: Lab, tmp_path: Path
 ) -> None:
-    """A notebook that becomes active again shows the current state of its kernel."""
+    """When a notebook becomes active again, the panel shows the current state of its kernel."""
     end = tmp_path / "end"
     notebook = open_notebook([LOAD, watched(end)])
     show(notebook)

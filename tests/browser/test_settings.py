@@ -1,4 +1,4 @@
-"""Settings and keyboard shortcuts in a real JupyterLab: changes apply at once, without a reload."""
+"""Settings and keyboard shortcuts in a real JupyterLab; changed settings apply without reloading the page."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')].filter(node => no
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Start a JupyterLab on a machine of two GPUs."""
+    """Start a JupyterLab on a machine with two GPUs."""
     with lab_with(tmp_path_factory.mktemp("settings"), *machine(2)) as (made, _):
         yield made
 
 
 def screenshot(page: Page, name: str) -> None:
-    """Save a screenshot if ``GPUWIDGET_LOOK`` names a folder."""
+    """Save a screenshot if GPUWIDGET_LOOK names a folder."""
     if folder := os.environ.get("GPUWIDGET_LOOK"):
         page.screenshot(path=Path(folder) / f"{name}.png")
 
@@ -58,7 +58,7 @@ def set_settings(notebook: Notebook, **settings: Any) -> None:
 
 
 def open_watched(lab: Lab, browser: Browser, name: str, theme: str = "light") -> Notebook:
-    """Open a notebook with reports, whose kernel holds 14 GiB on the second GPU, beside the panel."""
+    """Open the panel and a notebook with reports, whose kernel's process holds 14 GiB on the second GPU."""
     path = saved(lab, name, [report(1, 3, 14.0), report(2, 5, 200.0)])
     content = json.loads(path.read_text())
     content["cells"][0]["source"] = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))
@@ -72,7 +72,8 @@ def open_watched(lab: Lab, browser: Browser, name: str, theme: str = "light") ->
 
 
 def test_units(lab: Lab, browser: Browser) -> None:
-    """GB and Fahrenheit apply at once to cards, cells, status bar, dropdown and dashboard; and back."""
+    """The units GB and °F apply immediately to cards, cells, status bar and dashboard,
+    and can be changed back."""
     notebook = open_watched(lab, browser, "units.ipynb")
     page = notebook.page
     wait_for_text(notebook, CARD, "51 °C")
@@ -103,7 +104,8 @@ def test_units(lab: Lab, browser: Browser) -> None:
 
 
 def test_hidden_parts(lab: Lab, browser: Browser) -> None:
-    """Each part disappears and returns with its setting while the panel is open; the rest stays."""
+    """Settings hide parts of the panel and the status bar item while the panel is open;
+    all other parts stay visible."""
     notebook = open_watched(lab, browser, "show.ipynb")
     page = notebook.page
     parts = {"switches": SWITCHES, "cells": CELLS, "health": DIAGNOSTICS, "statusBar": STATUS}
@@ -130,7 +132,8 @@ def test_hidden_parts(lab: Lab, browser: Browser) -> None:
 
 
 def test_rate(lab: Lab, browser: Browser) -> None:
-    """Samples come at the interval of the settings, which the header shows; a dashboard gets every sample."""
+    """The panel's samples arrive at the configured interval, which its header shows;
+    a dashboard gets every sample."""
     notebook = open_watched(lab, browser, "rate.ipynb")
     page = notebook.page
     wait_for_text(notebook, RATE, "5 Hz")
@@ -150,7 +153,8 @@ def test_rate(lab: Lab, browser: Browser) -> None:
 
 
 def test_invalid_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    """Invalid values are not saved; invalid presets and saved settings are reported, and the panel works."""
+    """Invalid settings are not saved; if presets or saved settings are invalid,
+    the panel works with valid ones."""
     notebook = lab.open(browser, lab.write("bad.ipynb", ["1"]), kernel=False)
     for bad in ({"sampleSeconds": -1}, {"units": {"memory": "bits"}}, {"show": {"sun": True}}):
         with pytest.raises(Error, match="failed to validate"):
@@ -159,7 +163,8 @@ def test_invalid_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "F"}}}
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "overrides.json").write_text(json.dumps(presets))
-    # Saved settings that an older version may have allowed. Jupyter's server logs this and sends none.
+    # An older version may have allowed these saved settings; Jupyter's server logs the error and sends none
+    # of them.
     saved = tmp_path / "lab" / "settings" / "jupyterlab-gpuwidget" / "panel.jupyterlab-settings"
     saved.parent.mkdir(parents=True)
     saved.write_text(json.dumps({"units": {"temperature": "K"}, "removed": 1}))
@@ -181,7 +186,8 @@ def test_invalid_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
 
 
 def test_shortcuts(lab: Lab, browser: Browser) -> None:
-    """Shortcuts show and hide the panel and open the dashboard; no other command has the same keys."""
+    """Shortcuts show and hide the panel, open the dashboard and show the doctor;
+    no other command uses these keys."""
     notebook = lab.open(browser, lab.write("keys.ipynb", ["1"]))
     page = notebook.page
     bound = notebook.script(
@@ -212,7 +218,7 @@ def test_shortcuts(lab: Lab, browser: Browser) -> None:
 
 
 def test_shortcuts_in_notebook_7(lab: Lab, browser: Browser) -> None:
-    """The same keys show and hide the panel in Notebook 7."""
+    """In Notebook 7, the same shortcut shows and hides the panel."""
     path = lab.write("keys7.ipynb", ["1"])
     page = browser.new_page(viewport={"width": 1200, "height": 800})
     page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")

@@ -1,4 +1,4 @@
-"""PyTorch switches in the panel, with a real kernel and torch's CPU build."""
+"""The PyTorch switches in the panel, with a real kernel and torch's CPU build."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SLEEP = "import time; time.sleep(8)"
 
 
 def run(notebook: Notebook, cell: int) -> None:
-    """Run a cell to its end."""
+    """Run a cell, and wait for its end."""
     notebook.run(cell)
     notebook.wait_until_done()
 
 
 def result(notebook: Notebook, cell: int) -> str:
-    """Run a cell and return the text of its result."""
+    """Run a cell, and return the text of its result."""
     run(notebook, cell)
     text: str = notebook.outputs(cell)[-1]["data"]["text/plain"]
     return text
@@ -36,7 +36,7 @@ def result(notebook: Notebook, cell: int) -> str:
 
 @pytest.fixture
 def notebook(open_notebook: Open) -> Notebook:
-    """Open a notebook with gpuwidget and torch, and expand the switches."""
+    """Open a notebook that has loaded gpuwidget and torch, and expand the panel's PyTorch switches."""
     made = open_notebook([LOAD_BOTH, NOW, SLEEP, "%gpu switches cudnn.benchmark on"])
     show(made, 300)
     run(made, 0)
@@ -47,7 +47,8 @@ def notebook(open_notebook: Open) -> Notebook:
 
 
 def test_a_toggle_runs_its_statement(notebook: Notebook) -> None:
-    """A switch or a list of choices shows the statement that it ran, which the next cell sees."""
+    """Changing a switch in the panel runs a torch statement, which the panel shows;
+    the next cell has the new value."""
     assert "What is set here is told here" in notebook.page.inner_text(LOG)
     notebook.page.click(BENCHMARK)
     wait_for_text(notebook, LOG, "ran: torch.backends.cudnn.benchmark = True")
@@ -58,7 +59,8 @@ def test_a_toggle_runs_its_statement(notebook: Notebook) -> None:
 
 
 def test_a_switch_is_pending_while_a_cell_runs(notebook: Notebook) -> None:
-    """The running cell is unaffected; the panel shows the pending change, and the statement once it ran."""
+    """A switch that is changed while a cell runs is pending until the next cell;
+    the panel shows both states."""
     height = notebook.page.evaluate(f"document.querySelector('{SETTINGS}').offsetHeight")
     notebook.run(2)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
@@ -84,7 +86,8 @@ def test_the_panel_shows_what_a_cell_sets(notebook: Notebook) -> None:
 
 
 def test_a_restarted_kernel(notebook: Notebook) -> None:
-    """After a restart the switches are disabled with the reason, and their statements are gone."""
+    """After the kernel restarts, the switches are disabled with the reason,
+    and the log of statements is empty."""
     notebook.page.click(BENCHMARK)
     wait_for_text(notebook, LOG, "ran: ")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
@@ -97,7 +100,7 @@ def test_a_restarted_kernel(notebook: Notebook) -> None:
 
 
 def test_without_torch(open_notebook: Open) -> None:
-    """Before torch is imported, every switch is disabled without a value, and the reason is shown."""
+    """Before torch is imported, every switch is disabled and has no value, and the panel shows the reason."""
     notebook = open_notebook(["%load_ext gpuwidget", "import torch"])
     show(notebook, 300)
     wait_for_text(notebook, SUMMARY, "Torch switches")
@@ -112,7 +115,7 @@ def test_without_torch(open_notebook: Open) -> None:
 
 
 def test_a_switch_that_the_kernel_lacks_is_not_shown(open_notebook: Open) -> None:
-    """Another version has other switches: a switch that the kernel lacks is not shown."""
+    """If the kernel's version of gpuwidget lacks a switch, the panel does not show it."""
     notebook = open_notebook([LOAD_BOTH, FEWER_SWITCHES])
     show(notebook, 300)
     run(notebook, 0)
@@ -125,7 +128,8 @@ def test_a_switch_that_the_kernel_lacks_is_not_shown(open_notebook: Open) -> Non
 
 
 def test_the_keyboard(notebook: Notebook) -> None:
-    """Each switch has a name, toggles with the space bar, and has its trade-off as title."""
+    """Each switch has an accessible name, toggles with the space bar,
+    and explains its trade-off in its title."""
     notebook.page.focus(SUMMARY)
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Tab")

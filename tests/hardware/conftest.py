@@ -1,4 +1,4 @@
-"""Fixtures of the tests on real GPUs, which are skipped with a reason where the GPUs are missing."""
+"""Fixtures for the tests on real GPUs; a test whose GPUs are missing is skipped with the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwidget.sources import open_source
 
 @functools.cache
 def _usable_gpus() -> tuple[int, str | None]:
-    """Return how many GPUs torch can use, and why there are none."""
+    """Return the number of GPUs that torch can use and, if it is 0, the reason."""
     source = open_source("nvml")
     inventory = source.open()
     source.close()
@@ -26,7 +26,7 @@ def _usable_gpus() -> tuple[int, str | None]:
         return 0, inventory.origin.reason
     if shutil.which("nvidia-smi") is None:
         return 0, "nvidia-smi, which the tests compare with, is not on the PATH"
-    # In a subprocess: a CUDA context in this process would show up in what the tests measure.
+    # A subprocess is used because a CUDA context in this process would affect what the tests measure.
     process = subprocess.run(
         [sys.executable, "-c", "import torch; torch.cuda.init(); print(torch.cuda.device_count())"],
         capture_output=True,
@@ -41,7 +41,7 @@ def _usable_gpus() -> tuple[int, str | None]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test, with the reason, if this machine lacks the GPUs that it needs."""
+    """Skip a test if this machine lacks the GPUs that it needs, and give the reason."""
     if item.get_closest_marker("gpu") is None:
         return
     count, reason = _usable_gpus()
@@ -53,7 +53,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def start_kernel(tmp_path: Path) -> Iterator[Callable[..., Kernel]]:
-    """Return a function that starts a kernel on the real GPUs, with environment variables as keywords.
+    """Return a function that starts a kernel on the real GPUs, with the given environment variables.
 
     The kernels are shut down after the test.
     """
@@ -72,7 +72,7 @@ def start_kernel(tmp_path: Path) -> Iterator[Callable[..., Kernel]]:
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """Return a kernel in which In[1] loaded gpuwidget."""
+    """A kernel that has loaded gpuwidget in In[1]."""
     made = start_kernel()
     made.ok("%load_ext gpuwidget")
     return made

@@ -1,4 +1,5 @@
-"""On a real GPU, each advice rule is triggered by the mistake that it describes and not after its fix."""
+"""On a real GPU, each rule gives its advice for the mistake that it describes,
+and none after the mistake is fixed."""
 
 from __future__ import annotations
 
@@ -80,12 +81,12 @@ result = found
 
 @functools.cache
 def loads() -> Any:
-    """Run all loads once for all tests; return the advice and the first GPU's report of each."""
+    """Run all loads once for all tests; return each load's advice and the report of its first GPU."""
     return run_program(_LOADS)
 
 
 def rules(load: str) -> list[str]:
-    """Return the rules whose advice one load got."""
+    """Return the rules that gave advice on a load."""
     return [one["rule"] for one in loads()[load]["advice"]]
 
 
@@ -102,7 +103,8 @@ def rules(load: str) -> list[str]:
     ],
 )
 def test_a_mistake_gets_its_advice_until_it_is_fixed(load: str, rule: str, fixed: str) -> None:
-    """A mistake gets the advice of its rule alone; after the fix that advice is gone."""
+    """A mistake gets advice from its rule only (without cuDNN, others may follow); once it is fixed,
+    the rule gives none."""
     expected = [rule] if load != "without cuDNN" else None
     assert rules(load) == expected or (expected is None and rule in rules(load)), loads()[load]
     assert rule not in rules(fixed), loads()[fixed]
@@ -110,33 +112,34 @@ def test_a_mistake_gets_its_advice_until_it_is_fixed(load: str, rule: str, fixed
 
 @pytest.mark.parametrize("healthy", ["bfloat16", "TF32", "no leak"])
 def test_healthy_code_gets_no_advice(healthy: str) -> None:
-    """Code that fills the tensor cores or frees its memory gets no advice."""
+    """Code that keeps the tensor cores busy, or that frees its memory, gets no advice."""
     assert rules(healthy) == [], loads()[healthy]
 
 
 def test_the_power_limit_alone_gets_no_advice() -> None:
-    """Full load reaches the power limit: the report contains for how long, and no advice follows.
+    """Under full load, the report gives the seconds at the power limit, which alone leads to no advice.
 
-    A light load is not throttled by the power cap.
+    A light load does not reach the power limit.
     """
     full, light = (loads()[load]["gpu"] for load in ("full power", "small kernels"))
     throttled = full["throttled"] or {}
     if throttled.get(POWER_CAP, 0.0) < MIN_S:
         drawn = f"{full['power_w']} of {full['power_limit_w']} W"
         pytest.skip(f"at {drawn} the driver did not name the power cap for {MIN_S:g} s: {throttled}")
-    # This machine may get hot, which does deserve advice.
+    # The GPU may also get too hot on this machine, and that does deserve advice.
     hot = [one for one in needing_attention(throttled) if one != POWER_CAP and throttled[one] >= MIN_S]
     assert ("throttled" in rules("full power")) == bool(hot), loads()["full power"]
     assert POWER_CAP not in (light["throttled"] or {}), light
 
 
 def test_the_evidence_has_the_setting_that_is_off() -> None:
-    """The advice on idle tensor cores contains that TF32 was off in that run."""
+    """The evidence of the advice on idle tensor cores records that TF32 was off in that run."""
     assert loads()["float32"]["advice"][0]["evidence"]["tf32_matmul"] is False
 
 
 def test_a_model_left_on_the_cpu() -> None:
-    """A model that stays on the CPU gets advice; moved to the GPU with its batches, it gets none."""
+    """A model that was left on the CPU gets advice;
+    after it was moved to the GPU together with its batches, it gets none."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -181,9 +184,9 @@ result = {"fitted": fitted, "rules": rules, "torch": report["gpus"][0]["torch"]}
 
 
 def test_fragmentation_and_expandable_segments() -> None:
-    """Fragments that are too small for a request get advice.
+    """If fragmented memory makes a request fail, there is advice on fragmentation.
 
-    With expandable segments, the fix, the same allocations fit and get none.
+    With the advised expandable segments, the same request succeeds, and there is no advice.
     """
     fragmented = run_program(_FRAGMENTED)
     assert (fragmented["fitted"], fragmented["rules"]) == (False, ["fragmentation"]), fragmented
@@ -208,7 +211,8 @@ result = {"rules": [one["rule"] for one in report["advice"]], "torch": report["g
 
 
 def test_an_impossible_request_is_not_fragmentation() -> None:
-    """10 GiB freed by ``del`` return to the driver with the cache flush: no advice names fragmentation."""
+    """If a request exceeds the GPU's memory and freed blocks return to the driver,
+    there is no advice on fragmentation."""
     found = run_program(_FREED)
     assert found["torch"]["alloc_retries"] >= 1, found
     assert (found["rules"], found["torch"]["inactive_split"]) == ([], 0), found
@@ -216,7 +220,7 @@ def test_an_impossible_request_is_not_fragmentation() -> None:
 
 @pytest.fixture
 def kernel(kernel: Kernel) -> Kernel:
-    """Return the same kernel, with the names that the cells use."""
+    """A kernel that has loaded gpuwidget, in which the names that the cells use are defined."""
     kernel.ok(_IN_KERNEL)
     return kernel
 
@@ -240,7 +244,7 @@ class Slow(torch.utils.data.Dataset):
 
 
 def advice(kernel: Kernel, cell: str) -> list[dict[str, Any]]:
-    """Run a watched cell and return its advice."""
+    """Run a watched cell, and return its advice."""
     found = kernel.ok(f"%%gpuwatch --no-live\n{cell}").report["advice"]
     assert isinstance(found, list)
     return found
@@ -256,7 +260,8 @@ for batch in loader:
 
 
 def test_a_starved_gpu_and_more_workers(kernel: Kernel) -> None:
-    """A starved GPU gets advice with the loader's settings; with enough workers it gets none."""
+    """If a GPU waits for a DataLoader, the advice gives the loader's settings;
+    with enough workers there is none."""
     kernel.run("loader = torch.utils.data.DataLoader(Slow(), batch_size=10)")
     starved = next(one for one in advice(kernel, _EPOCH) if one["rule"] == "input-pipeline")
     assert starved["evidence"]["num_workers"] == 0
@@ -282,7 +287,7 @@ for _ in range(60):
 
 
 def test_a_sync_point_and_its_fix(kernel: Kernel) -> None:
-    """`.item()` in a loop gets advice with its line; a sum that stays on the GPU gets none."""
+    """Calling `.item()` in a loop gets advice that names the line; a sum that stays on the GPU gets none."""
     found = next(one for one in advice(kernel, _SYNCHRONIZING) if one["rule"] == "sync-points")
     assert (found["evidence"]["line"], found["evidence"]["call"]) == (5, "item")
     assert "sync-points" not in [one["rule"] for one in advice(kernel, _ASYNCHRONOUS)]
@@ -308,7 +313,8 @@ while time.perf_counter() < end:
 
 
 def test_cudnn_benchmark_with_changing_shapes(kernel: Kernel) -> None:
-    """New sizes in benchmark mode get advice; one size in that mode, or the mode off, gets none."""
+    """In cuDNN's benchmark mode, changing input sizes get advice; a constant size,
+    or the mode off, gets none."""
     kernel.run(f"{_CONVOLUTIONS}torch.backends.cudnn.benchmark = True")
     searching, steady = advice(kernel, _SIZES.format(step=1)), advice(kernel, _SIZES.format(step=0))
     kernel.run("torch.backends.cudnn.benchmark = False")
@@ -319,7 +325,8 @@ def test_cudnn_benchmark_with_changing_shapes(kernel: Kernel) -> None:
 
 @pytest.mark.two_gpus
 def test_a_gpu_that_is_held_and_not_used() -> None:
-    """Memory on a second GPU that stays idle gets advice; once freed, it gets none."""
+    """If memory is held on a second GPU that stays idle, there is advice;
+    once the memory is freed, there is none."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -343,9 +350,9 @@ def test_a_gpu_that_is_held_and_not_used() -> None:
 
 @pytest.mark.two_gpus
 def test_a_straggler(tmp_path: Path) -> None:
-    """One of two processes that train together sleeps: the other's GPU waits in NCCL and reads as busy.
+    """If one of two processes that train together is late, there is advice on the straggler.
 
-    The straggler gets advice.
+    The other process's GPU waits in NCCL, so it reads as busy.
     """
     script = tmp_path / "train.py"
     script.write_text(_TRAIN)

@@ -1,4 +1,4 @@
-"""On a real GPU every check of the doctor passes, and its results are those of nvidia-smi and torch."""
+"""On a real GPU, every check of the doctor passes, and its results agree with nvidia-smi and torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECKS = ("torch", "cuda", "cudnn", "nccl", "driver", "device_files", "gpu")
 
 
 def doctor(**environment: str) -> dict[str, Any]:
-    """Return the diagnosis of this environment."""
+    """Return the diagnosis of this environment with these variables added."""
     found: dict[str, Any] = run_program(
         "import gpuwidget\nresult = gpuwidget.doctor().to_dict()", **environment
     )
@@ -24,12 +24,12 @@ def doctor(**environment: str) -> dict[str, Any]:
 
 
 def checks_by_id(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the checks of a diagnosis by id."""
+    """Return the checks of a diagnosis, as a dict from their ids."""
     return {check["id"]: check for check in found["links"]}
 
 
 def test_all_checks_pass() -> None:
-    """All checks from PyTorch to the GPU are ok, and no other check is broken."""
+    """On a healthy machine, all checks from PyTorch to the GPU are ok, and no other check is broken."""
     found = doctor()
     statuses = {name: check["status"] for name, check in checks_by_id(found).items()}
     assert {name: statuses[name] for name in CHECKS} == dict.fromkeys(CHECKS, "ok"), found
@@ -37,7 +37,8 @@ def test_all_checks_pass() -> None:
 
 
 def test_versions_match_torch_and_nvidia_smi() -> None:
-    """The versions, errors and link widths that the checks find are those of torch and nvidia-smi."""
+    """The versions, error counts and link widths
+    that the doctor reports are those of torch and nvidia-smi."""
     found = checks_by_id(doctor())
     torch = run_program(
         """
@@ -66,13 +67,13 @@ def test_versions_match_torch_and_nvidia_smi() -> None:
 
 
 def test_gpus_that_are_hidden() -> None:
-    """If CUDA_VISIBLE_DEVICES hides the GPUs, its check is broken."""
+    """If CUDA_VISIBLE_DEVICES hides all GPUs, the check of that variable is broken."""
     found = doctor(CUDA_VISIBLE_DEVICES="-1")
     assert (found["status"], checks_by_id(found)["visible"]["status"]) == ("broken", "broken")
 
 
 def test_the_checks_open_no_context() -> None:
-    """The doctor opens no context on any GPU, neither in its own process nor in its probes."""
+    """The doctor opens no CUDA context on any GPU, neither in its own process nor in its probe processes."""
     used = run_program(
         """
         import gpuwidget, threading
@@ -87,12 +88,12 @@ def test_the_checks_open_no_context() -> None:
         result = [highest - first for highest, first in zip(peak, before)]
         """
     )
-    # A context takes hundreds of MiB; NVML clients take a few.
+    # A CUDA context takes hundreds of MiB, an NVML client only a few.
     assert max(used) < 64 * 1024**2
 
 
 def test_the_commands_exit_status() -> None:
-    """The command exits with 0 and prints JSON that a script can parse."""
+    """`gpuwidget doctor --json` exits with status 0 and prints JSON that a script can parse."""
     done = subprocess.run(
         [sys.executable, "-m", "gpuwidget", "doctor", "--json"], capture_output=True, text=True, check=False
     )
@@ -100,7 +101,7 @@ def test_the_commands_exit_status() -> None:
 
 
 def test_error_counts_match_nvidia_smi() -> None:
-    """A healthy GPU has nvidia-smi's count of uncorrected errors, and no XID since it was first sampled."""
+    """The count of uncorrected ECC errors matches nvidia-smi's, and a healthy GPU reports no XID."""
     readings = run_program(
         """
         import dataclasses, gpuwidget
@@ -116,7 +117,7 @@ def test_error_counts_match_nvidia_smi() -> None:
 
 
 def test_a_variable_that_is_set_after_cuda_started() -> None:
-    """CUDA_VISIBLE_DEVICES is ok while CUDA uses it; a value set later is reported to have no effect."""
+    """CUDA_VISIBLE_DEVICES is ok if it was set before CUDA started; for a later change, the doctor warns."""
     before, after = run_program(
         """
         import os

@@ -1,4 +1,4 @@
-"""Memory owners on a real GPU: processes with CUDA, torch's reserved memory, and freeing its cache."""
+"""Memory ownership on a real GPU: processes that use CUDA, torch's reserved memory, and freeing its cache."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ GIB = 1024**3
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """Return a kernel with gpuwidget and torch loaded."""
+    """A kernel that has loaded gpuwidget and torch."""
     made = start_kernel()
     made.ok("%load_ext gpuwidget\nimport os, torch")
     return made
 
 
 def test_uses_cuda() -> None:
-    """Only a process with a CUDA context uses CUDA: not one that samples GPUs, nor a forked child."""
+    """``uses_cuda`` is true only for a process with a CUDA context,
+    not for one that samples GPUs or a forked child."""
     before, after, child = run_program(
         """
         import os, gpuwidget
@@ -49,7 +50,8 @@ def test_uses_cuda() -> None:
 
 
 def test_torchs_reserved_memory(kernel: Kernel) -> None:
-    """The state has torch's reserved memory of its GPU, which is the driver's number but for the context."""
+    """The kernel reports torch's reserved bytes per GPU,
+    which are less than the driver's figure due to the CUDA context."""
     kernel.ok("x = torch.ones(2**28, device='cuda')")
     state = next(
         gpu for gpu in kernel.answer_to(ask="state")["state"]["gpus"] if gpu["torch_device"] == "cuda:0"
@@ -60,8 +62,8 @@ def test_torchs_reserved_memory(kernel: Kernel) -> None:
 
 
 def test_freeing_the_cache_while_a_cell_computes(kernel: Kernel) -> None:
-    """The driver gets the cache back, the reply states how much, and the cell's result is unchanged."""
-    # Matrix products allocate their workspace first, so that it does not lie in the memory to be freed.
+    """Freeing the cache while a cell computes returns the memory, and does not change the cell's result."""
+    # Matrix products allocate their workspace first, so that it is not in the memory to be freed.
     kernel.ok("a = torch.ones(4096, 4096, device='cuda')\nfor _ in range(3): b = a @ a")
     kernel.ok("gone = torch.ones(2**30, device='cuda')\ndel gone")
     before = int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0)
@@ -78,7 +80,7 @@ def test_freeing_the_cache_while_a_cell_computes(kernel: Kernel) -> None:
 
 
 def test_freeing_the_cache_breaks_no_graph_capture(kernel: Kernel) -> None:
-    """Requests during CUDA graph captures break no capture, and each gets a clear reply."""
+    """Requests to free the cache during CUDA graph captures break no capture, and each gets a clear reply."""
     kernel.ok("a = torch.ones(256, 256, device='cuda')\nb = a @ a\ntorch.cuda.synchronize()")
     capturing = """
 open('on', 'w').close()
@@ -110,7 +112,7 @@ count > 0
 
 @pytest.mark.two_gpus
 def test_no_context_on_another_gpu(kernel: Kernel) -> None:
-    """With a context on cuda:1 alone, freeing its cache opens none on cuda:0."""
+    """If the process has a context only on cuda:1, freeing its cache opens none on cuda:0."""
     kernel.ok("x = torch.ones(2**28, device='cuda:1')\ndel x")
     assert kernel.answer_to(ask="free_cache")["status"] == "ok"
     contexts = "[torch._C._cuda_hasPrimaryContext(i) for i in range(2)]"

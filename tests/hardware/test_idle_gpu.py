@@ -1,4 +1,4 @@
-"""On a real GPU: the time per line against CUDA events, and stream queries that disturb nothing."""
+"""On a real GPU, the line profile agrees with CUDA events, and stream queries disturb nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def start_profiler():
 
 @pytest.mark.parametrize("kind", ["synchronous", "asynchronous", "pure Python"])
 def test_known_loops(kind: str) -> None:
-    """In loops of 300 ms, each line's share and GPU activity are within 5 points and none is missing."""
+    """In loops of 300 ms, each line's share and GPU activity are within 5 percentage points,
+    and no line is missing."""
     share, activity, missing = run_program(
         f"""
         from benchmarks.idle import profile_errors
@@ -41,7 +42,8 @@ def test_known_loops(kind: str) -> None:
 
 
 def test_a_fast_loop_gets_no_wrong_numbers() -> None:
-    """In a loop of 30 ms in pure Python, every number that is reported is right."""
+    """In a 30 ms loop of pure Python, every share and every activity
+    that the profile does report is correct."""
     share, activity, _ = run_program(
         """
         from benchmarks.idle import profile_errors
@@ -56,9 +58,11 @@ def test_a_fast_loop_gets_no_wrong_numbers() -> None:
 
 @pytest.mark.parametrize("load", ["text generation", "small kernels"])
 def test_kernels_too_short_for_a_query(load: str) -> None:
-    """A line of launch-bound code has the activity that another process reads from counters, or none.
+    """For launch-bound code, a line's GPU activity agrees with the hardware counters of another process, or
+    is unknown.
 
-    It is never 0 %, and the reason does not blame other streams alone for what a query misses.
+    It is never 0 %, and if it is unknown, the reason does not blame other streams alone for what a query
+    misses.
     """
     if load == "text generation" and importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed")
@@ -77,7 +81,7 @@ def test_kernels_too_short_for_a_query(load: str) -> None:
 
 
 def test_graph_captures_are_unharmed() -> None:
-    """Twenty graphs are captured and replayed while the streams are queried all the time."""
+    """While streams are queried continuously, twenty CUDA graphs can be captured and replayed."""
     found = run_program(
         START_PROFILER
         + """
@@ -115,7 +119,8 @@ result = {"captured": captured, "reason": streams.reason, "samples": profiler._c
 
 
 def test_a_failed_kernel_raises_in_user_code() -> None:
-    """The user's next call raises a device-side assert, as without a profiler; nothing hangs."""
+    """After a device-side assert, the user's next CUDA call raises the error
+    as without a profiler, and nothing hangs."""
     found = run_program(
         START_PROFILER
         + """
@@ -141,7 +146,7 @@ result = {"raised": raised, "alive": profiler._thread.is_alive(), "reason": stre
 
 @pytest.mark.two_gpus
 def test_no_context_on_a_gpu_that_is_not_used() -> None:
-    """A process that works on cuda:1 has a context there, and none on cuda:0."""
+    """If a process uses only cuda:1, the profiler opens no context on cuda:0."""
     found = run_program(
         START_PROFILER
         + """
@@ -161,7 +166,8 @@ result = {"before": before, "after": [torch._C._cuda_hasPrimaryContext(n) for n 
 
 
 def test_the_drivers_utilization_windows() -> None:
-    """The driver's windows of 1/6 s to 1 s are in order, recent, and busy while the GPU is."""
+    """The driver's utilization windows (1/6 s to 1 s each) are in order, recent,
+    and high while the GPU is busy."""
     found = run_program(
         """
         import time, torch

@@ -1,4 +1,5 @@
-"""``--lines`` on a real GPU: the memory lines of a training step against torch's counters."""
+"""``%%gpuwatch --lines`` on a real GPU:
+the memory by line of a training step agrees with torch's counters."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ CELL = (
 
 
 def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
-    """Run a watched cell and return its whole report, of which its card may show only a part."""
+    """Run a watched cell, and return its complete report;
+    the card's report may contain only a part of the lines."""
     ran = kernel.ok(cell)
     (card,) = ran.cards
     assert "torch's memory by line:" in card["text/plain"], card["text/plain"]
@@ -41,7 +43,8 @@ def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
 
 
 def test_a_training_step(kernel: Kernel) -> None:
-    """The lines add up to torch's count, to the byte; forward, backward and optimizer step are distinct."""
+    """The lines' bytes add up exactly to torch's count, and forward,
+    backward and optimizer step are separate lines."""
     kernel.ok(TRAINING)
     report = watched(kernel, CELL)
     lines = report["lines"]
@@ -56,7 +59,8 @@ def test_a_training_step(kernel: Kernel) -> None:
     assert by_source["optimizer.step()"]["held"] >= 2 * parameters
     # Less than 2 % is allocated outside the user's lines.
     assert sum(line["allocated"] for line in lines if line["file"] is None) < 0.02 * counted
-    # At the peak, the lines hold torch's peak above the start, but for torch's rounding of sizes.
+    # At the peak, the lines hold as much as torch's peak above its start, except for torch's rounding of
+    # sizes.
     allocated = report["gpus"][0]["torch"]["allocated"]
     above = allocated["peak"] - allocated["start"]
     assert sum(line["at_peak"] for line in lines) == pytest.approx(above, rel=0.02)
@@ -65,7 +69,8 @@ def test_a_training_step(kernel: Kernel) -> None:
 
 
 def test_cuda_starts_in_the_cell(kernel: Kernel) -> None:
-    """A cell that imports torch and initializes CUDA has lines for everything that it allocates."""
+    """If a cell itself imports torch and initializes CUDA,
+    the report has a line for everything that it allocates."""
     report = watched(
         kernel,
         "%%gpuwatch --no-live --lines\nimport torch, time\ntime.sleep(0.5)\n"
@@ -80,7 +85,7 @@ def test_cuda_starts_in_the_cell(kernel: Kernel) -> None:
 
 
 def test_the_users_memory_history_continues(kernel: Kernel) -> None:
-    """A memory history that the user started keeps all its entries after the run, and stays on."""
+    """A memory history that the user started keeps all its entries and stays on after the run."""
     kernel.ok(
         "import torch\ntorch.cuda.memory._record_memory_history()\nx = torch.zeros(2**20, device='cuda')"
     )

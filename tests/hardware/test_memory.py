@@ -1,4 +1,4 @@
-"""Holders of a real GPU's memory: sums match torch to the byte, and freed memory matches nvidia-smi."""
+"""The holders of a real GPU's memory add up exactly to torch's count, and freed memory matches nvidia-smi."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def step():
 
 
 def test_a_transformer_with_adamw() -> None:
-    """The sizes of model, gradients, optimizer and batch are exact to the byte throughout a training."""
+    """Model with gradients, optimizer and batch are listed with the expected sizes,
+    and sums are exact, during training."""
     result = run_program(
         TRANSFORMER
         + """
@@ -57,7 +58,7 @@ result = {"stages": stages, "weights": sum(rounded(p) for p in model.parameters(
     )
     start, trained, graph, views = result["stages"]
     weights = result["weights"]
-    # Blocks may be larger than the request, never smaller.
+    # Blocks may be larger than what was requested, but never smaller.
     assert weights <= start["model"] < 1.02 * weights + 20 * MIB
     assert 2 * weights <= trained["model"] < 2.02 * weights + 40 * MIB
     assert 2 * weights <= trained["optimizer"] < 2.02 * weights + 40 * MIB
@@ -68,7 +69,8 @@ result = {"stages": stages, "weights": sum(rounded(p) for p in model.parameters(
 
 
 def test_kinds_of_tensors() -> None:
-    """Sums stay exact with sparse tensors, a CUDA graph's pool, pinned and CPU tensors, and streams."""
+    """The holders' sum is exact with sparse tensors, a CUDA graph's pool,
+    pinned and CPU tensors, and other streams."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -102,7 +104,8 @@ def test_kinds_of_tensors() -> None:
 
 
 def test_gradients_of_a_sharded_model() -> None:
-    """FSDP's parameters wrap their shards: model, gradients and AdamW's state are found by name."""
+    """In a model sharded with FSDP, whose parameters wrap their shards,
+    all memory is found under the variables' names."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -130,7 +133,7 @@ def test_gradients_of_a_sharded_model() -> None:
 
 @pytest.mark.parametrize("allocator", ["expandable_segments:False", "expandable_segments:True"])
 def test_the_returnable_part_of_the_cache(allocator: str) -> None:
-    """empty_cache() returns the bytes that were predicted; of expandable segments, whole pages."""
+    """empty_cache() returns exactly the predicted bytes; from expandable segments, it returns whole pages."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -153,7 +156,7 @@ def test_the_returnable_part_of_the_cache(allocator: str) -> None:
     returned = result["reserved"] - result["after"]
     # An expandable segment keeps the pages that the big tensor shares with its neighbours.
     assert returned >= GIB - 4 * MIB
-    # The run freed what it allocated, so it left the cache as it was.
+    # The run freed what it allocated, so the cache is the same as before.
     assert {**result, "returned": returned} == {
         **result,
         "returned": result["predicted"],
@@ -163,7 +166,7 @@ def test_the_returnable_part_of_the_cache(allocator: str) -> None:
 
 
 def test_the_users_memory_history_is_unchanged() -> None:
-    """A memory history that the user records continues, with the same entries, across holders()."""
+    """holders() does not stop a memory history that the user records, and does not change its entries."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -185,7 +188,8 @@ def test_the_users_memory_history_is_unchanged() -> None:
 
 
 def test_non_torch_memory() -> None:
-    """The CUDA context is listed beside the tensors, and all holders add up to the driver's number."""
+    """The CUDA context is listed in addition to the tensors,
+    and all holders add up to the driver's figure."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -209,7 +213,7 @@ def test_non_torch_memory() -> None:
 
 @pytest.mark.two_gpus
 def test_two_devices() -> None:
-    """Each device has an exact sum, and a variable on both devices has a holder on each."""
+    """Each device's sum is exact, and a variable with tensors on two devices has a holder on each of them."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -230,18 +234,18 @@ def test_two_devices() -> None:
 
 @pytest.fixture
 def kernel(kernel: Kernel) -> Kernel:
-    """Return the same kernel, in which In[2] imported torch."""
+    """A kernel that has loaded gpuwidget, and has imported torch in In[2]."""
     kernel.ok("import torch, gpuwidget; from torch import nn")
     return kernel
 
 
 def used() -> int:
-    """Return the MiB in use on GPU 0, from nvidia-smi."""
+    """Return the MiB that nvidia-smi reports in use on GPU 0."""
     return int(nvidia_smi("memory.used")[0][0])
 
 
 def holders(kernel: Kernel) -> dict[str, tuple[int, int | None]]:
-    """Return each holder's bytes and cell by its first name, once the sums match torch's."""
+    """Return each holder's bytes and cell by its first name, and assert that the sums equal torch's count."""
     query = "[gpuwidget.holders() for _ in range(1)][0]"
     exact = (
         f"(lambda found: (sum(h.bytes for h in found if h.kind != 'outside torch') == "
@@ -253,7 +257,7 @@ def holders(kernel: Kernel) -> dict[str, tuple[int, int | None]]:
 
 
 def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
-    """%gpu free frees what it listed, and the memory that it states to be returned matches nvidia-smi."""
+    """%gpu free releases what it listed, and the memory that it reports as returned matches nvidia-smi."""
     kernel.ok("kept = torch.empty(1024**3, dtype=torch.uint8, device='cuda')")
     kernel.ok("torch.empty(2 * 1024**3, dtype=torch.uint8, device='cuda').view(1024, -1)")
     kernel.run(
@@ -271,7 +275,7 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
     freed = before - used()
     assert "Released 5.0 GiB of tensors." in done
     assert freed * MIB == pytest.approx(5 * GIB, abs=64 * MIB)
-    # In a container whose process ids differ from the host's, the driver's number covers all processes.
+    # In a container whose process ids differ from the host's, the driver's figure covers all processes.
     own, whole = (
         "Given back: 5.0 GiB on GPU 0, as the driver sees it.",
         "5.0 GiB by torch's count; by the driver's",
@@ -281,7 +285,7 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
 
 
 def test_out_of_memory_leaves_nothing_after_free(kernel: Kernel) -> None:
-    """%gpu free frees the frames of a training step that ran out of memory, and the model stays."""
+    """%gpu free releases the frames of a training step that ran out of memory, and keeps the model."""
     kernel.ok("model = nn.Linear(1000, 1000, device='cuda')")
     failed = kernel.run(
         "def step(n):\n    kept = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda')]\n"
@@ -297,7 +301,8 @@ def test_out_of_memory_leaves_nothing_after_free(kernel: Kernel) -> None:
 
 
 def test_cells_of_a_training(kernel: Kernel) -> None:
-    """Model and optimizer belong to their cells after many steps, each with thousands of temporaries."""
+    """Model and optimizer stay attributed to their cells after many training steps
+    with thousands of temporary tensors."""
     kernel.ok("model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()")
     kernel.ok(
         "optimizer = torch.optim.AdamW(model.parameters()); batch = torch.randn(256, 1024, device='cuda')"
@@ -317,7 +322,8 @@ def test_cells_of_a_training(kernel: Kernel) -> None:
 
 
 def test_a_storage_that_outlives_its_memory(kernel: Kernel) -> None:
-    """A storage resized to 0, as FSDP does: the next tensor at its address belongs to the next cell."""
+    """If a storage is resized to 0, as FSDP does,
+    a new tensor at its address is attributed to the new tensor's cell."""
     kernel.ok("x = torch.empty(1 << 24, device='cuda')")
     kernel.ok(
         "address = x.data_ptr()\nx.untyped_storage().resize_(0)\ny = torch.empty(1 << 24, device='cuda')"
@@ -327,7 +333,8 @@ def test_a_storage_that_outlives_its_memory(kernel: Kernel) -> None:
 
 
 def test_the_holders_of_a_watched_cell(kernel: Kernel) -> None:
-    """The card's holders come from this cell, and add up to the rise of torch's allocated memory."""
+    """The holders on a cell's card were allocated by that cell,
+    and add up to the increase in torch's allocated memory."""
     kernel.ok("before = torch.empty(1 << 20, device='cuda')")
     cell = "%%gpuwatch\nx = torch.empty(1 << 28, device='cuda'); y = x[5:]\n(x[:1000] * 2).sum().item()"
     ran = kernel.ok(cell)

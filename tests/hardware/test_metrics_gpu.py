@@ -1,4 +1,4 @@
-"""On a real GPU: the metrics that Prometheus scrapes, without a viewer, against nvidia-smi."""
+"""On a real GPU, the metrics that Prometheus scrapes, without an open panel, agree with nvidia-smi."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READY_S = 60.0
 
 @pytest.fixture
 def metrics_request(tmp_path: Path) -> Iterator[urllib.request.Request]:
-    """Return a request for the metrics of a Jupyter server that samples this machine's GPUs."""
+    """Start a Jupyter server that samples this machine's GPUs, and return a request for its metrics."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -64,7 +64,8 @@ def metrics_request(tmp_path: Path) -> Iterator[urllib.request.Request]:
 
 
 def test_the_first_scrape_matches_nvidia_smi(metrics_request: urllib.request.Request) -> None:
-    """Memory, power limit and temperature of each GPU match in base units; the energy counter exists."""
+    """The first scrape has each GPU's memory, power limit and temperature as nvidia-smi does,
+    and an energy counter."""
     with urllib.request.urlopen(metrics_request, timeout=10) as answer:
         text = answer.read().decode()
     rows = nvidia_smi("uuid,memory.total,memory.used,temperature.gpu,enforced.power.limit")

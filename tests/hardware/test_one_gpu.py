@@ -1,4 +1,4 @@
-"""On a real GPU: gpuwidget's numbers against torch, nvidia-smi and the driver's counters."""
+"""On a real GPU, gpuwidget's figures agree with torch, nvidia-smi and the driver's counters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ GIB = 1024**3
 
 
 def sample_now() -> Any:
-    """Return a sample, taken in a process that does not use the GPUs."""
+    """Return a sample that was taken in a process which does not use the GPUs."""
     return run_program("import dataclasses, gpuwidget\nresult = dataclasses.asdict(gpuwidget.sample())")
 
 
 def test_gpu_identity_matches_nvidia_smi() -> None:
-    """Index, UUID, name, bus id, memory and driver are those that nvidia-smi prints."""
+    """Each GPU's index, UUID, name, PCI bus id, memory,
+    compute capability and driver are the same as in nvidia-smi."""
     sample = sample_now()
     rows = nvidia_smi("index,uuid,name,pci.bus_id,memory.total,compute_cap,driver_version")
     assert [
@@ -37,7 +38,7 @@ def test_gpu_identity_matches_nvidia_smi() -> None:
 
 
 def test_readings_match_nvidia_smi() -> None:
-    """Memory, temperature, power limit and power agree with nvidia-smi."""
+    """A sample's memory, temperature, power limit and power agree with nvidia-smi."""
     rested = nvidia_smi("power.draw.instant")
     sample = sample_now()
     rows = nvidia_smi("memory.used,temperature.gpu,enforced.power.limit,power.draw.instant")
@@ -47,14 +48,14 @@ def test_readings_match_nvidia_smi() -> None:
         assert abs(reading["memory_used"] / MIB - float(used)) <= 2
         assert abs(reading["temperature_c"] - float(temperature)) <= 3
         assert reading["power_limit_w"] == pytest.approx(float(limit))
-        # Power falls for a while after the work of the previous test.
+        # Power still falls for a while after the previous test's work.
         low, high = sorted((float(before), float(power)))
         assert 0.8 * low <= reading["power_w"] <= 1.2 * high
         assert reading["throttle"] is not None
 
 
 def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
-    """4 GiB that are allocated and freed at once are in torch's peak, to the byte, without a sample."""
+    """torch's peak in the report is exact even for 4 GiB that are allocated and immediately freed."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -73,7 +74,8 @@ def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
 
 
 def test_an_older_peak_and_a_users_reset() -> None:
-    """The peak is exact despite an older peak and a user's reset, and the notes explain the counter."""
+    """The peak is exact despite an older peak and a reset by the user,
+    and notes explain what happened to the counter."""
     report = run_program(
         """
         import torch, gpuwidget
@@ -91,7 +93,7 @@ def test_an_older_peak_and_a_users_reset() -> None:
 
 
 def test_watching_opens_no_context_and_imports_no_torch() -> None:
-    """Watching a program that uses no GPU opens no context and imports no torch."""
+    """Watching a program that uses no GPU opens no CUDA context and does not import torch."""
     result = run_program(
         """
         import sys, time, gpuwidget, os
@@ -108,7 +110,7 @@ def test_watching_opens_no_context_and_imports_no_torch() -> None:
 
 
 def test_the_first_context_is_not_a_leak() -> None:
-    """The CUDA context's memory counts for the process and not for torch, and a note explains it."""
+    """The CUDA context's memory counts for the process but not for torch, and a note explains it."""
     report = run_program(
         """
         import torch, gpuwidget
@@ -127,7 +129,7 @@ def test_the_first_context_is_not_a_leak() -> None:
 
 
 def test_device_memory_matches_nvidia_smi() -> None:
-    """The whole GPU's memory at the end of the run is what nvidia-smi prints then."""
+    """The GPU's memory at the end of the run is the same as what nvidia-smi reports at that time."""
     result = run_program(
         """
         import subprocess, torch, gpuwidget
@@ -143,7 +145,7 @@ def test_device_memory_matches_nvidia_smi() -> None:
 
 
 def test_a_childs_memory_counts_for_the_process() -> None:
-    """Memory of a child process counts for this process, where process ids match the host's."""
+    """A child process's memory counts for this process, if the driver's process ids match."""
     result = run_program(
         """
         import subprocess, sys, gpuwidget
@@ -166,7 +168,7 @@ def test_a_childs_memory_counts_for_the_process() -> None:
 
 
 def test_energy_against_the_drivers_counter() -> None:
-    """Energy over five seconds of work is within 5 % of the driver's counter."""
+    """The energy of a run with five seconds of work is within 5 % of the driver's energy counter."""
     result = run_program(
         """
         import time, torch, gpuwidget, pynvml
@@ -188,7 +190,7 @@ def test_energy_against_the_drivers_counter() -> None:
 
 
 def test_utilization_and_counters_of_a_busy_and_an_idle_gpu() -> None:
-    """Tensor-core work reads as near 100 % busy, with tensor activity; a sleep reads as idle."""
+    """Tensor-core work is measured as nearly 100 % busy with tensor activity, and a sleep as idle."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -215,7 +217,7 @@ def test_utilization_and_counters_of_a_busy_and_an_idle_gpu() -> None:
 
 
 def test_the_gpu_drain_is_measured() -> None:
-    """Work queued without a sync continues after the Python code: the report has the drain's duration."""
+    """If queued work continues on the GPU after the Python code has ended, the report gives the duration."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -236,7 +238,7 @@ def test_the_gpu_drain_is_measured() -> None:
 
 
 def test_an_out_of_memory_error_is_counted() -> None:
-    """The run's out-of-memory errors are those that torch counted."""
+    """The report counts the out-of-memory errors of the run as torch counts them."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -255,7 +257,7 @@ def test_an_out_of_memory_error_is_counted() -> None:
 
 
 def test_watching_breaks_no_graph_capture() -> None:
-    """CUDA graphs are captured in a watched run as without it."""
+    """A CUDA graph can be captured in a watched run."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -276,7 +278,7 @@ def test_watching_breaks_no_graph_capture() -> None:
 
 
 def test_the_command_line_shows_the_gpu() -> None:
-    """`gpuwidget` prints the GPU."""
+    """The `gpuwidget` command prints the GPU's name."""
     result = run_program(
         """
         import subprocess, sys, torch

@@ -1,4 +1,5 @@
-"""Real out-of-memory errors: the card lists the memory's holders, and its fixes let the same cell run."""
+"""For real out-of-memory errors, the card lists the memory's holders,
+and its fixes make the same cell succeed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ torch.cuda.set_per_process_memory_fraction(LIMIT * 2**30 / total)
 
 @pytest.fixture
 def start(start_kernel: Callable[..., Kernel]) -> Callable[..., Kernel]:
-    """Return a function that starts a kernel with gpuwidget, whose torch may use ``limit`` GiB of GPU 0."""
+    """Return a function that starts a kernel with gpuwidget,
+    whose torch may use at most ``limit`` GiB of GPU 0."""
 
     def start(limit: float, **environment: str) -> Kernel:
         kernel = start_kernel(CUDA_VISIBLE_DEVICES="0", **environment)
@@ -33,7 +35,7 @@ def start(start_kernel: Callable[..., Kernel]) -> Callable[..., Kernel]:
 
 
 def card(ran: Ran) -> str:
-    """Return the text of the one card below the traceback."""
+    """Return the text of the only out-of-memory card below the traceback."""
     assert ran.reply["status"] == "error"
     assert ran.reply["ename"] == "OutOfMemoryError", ran.reply
     kinds = [message.type for message in ran.messages]
@@ -46,7 +48,8 @@ def card(ran: Ran) -> str:
 
 
 def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
-    """Variables, old results and the error's frames are listed with sizes; each fix lets the cell run."""
+    """The card lists variables, results and the error's frames with their sizes,
+    and with each fix the cell succeeds."""
     kernel = start(6)
     kernel.ok("model = gib(2)")
     kernel.ok("cache = [gib(0.75), gib(0.75)]")
@@ -77,7 +80,8 @@ def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
     kernel.ok(cell)
     kernel.ok("cache = [gib(0.75), gib(0.75)]")
     card(kernel.run(cell))
-    # Another error replaces this one and frees its frames; the notebook's other references stay.
+    # Another error replaces the out-of-memory error, which frees its frames; the notebook's other references
+    # stay.
     kernel.run("1 / 0")
     kernel.ok("import gc; gc.collect()")
     kernel.ok(limit[0])
@@ -85,7 +89,7 @@ def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
 
 
 def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
-    """A batch that is smaller by the card's factor fits."""
+    """If the batch is made smaller by the factor that the card gives, the cell succeeds."""
     kernel = start(4)
     cell = "def step(n):\n    made = []\n    for _ in range(3):\n        made.append(gib(2 / n))\nstep({n})"
     text = card(kernel.run(cell.format(n=1)))
@@ -96,7 +100,8 @@ def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
 
 
 def test_fragmented_memory(start: Callable[..., Kernel]) -> None:
-    """Expandable segments are advised for fragmented memory, by the variable of this torch, and help."""
+    """For fragmented memory, the card advises expandable segments
+    with this torch's variable, and they solve it."""
     fragment = (
         "kept, fill = [], []\nfor _ in range(4):\n    gib(1)\n    kept.append(gib(0.3)); "
         "fill.append(gib(0.69))\nfill.clear()"
@@ -115,7 +120,7 @@ def test_fragmented_memory(start: Callable[..., Kernel]) -> None:
 
 
 def test_an_earlier_error(start: Callable[..., Kernel]) -> None:
-    """Memory that an earlier error's frames hold is found, and freed by the advised command."""
+    """Memory that an earlier error's frames hold is listed, and the advised command frees it."""
     kernel = start(4)
     card(kernel.run("def step():\n    big = gib(2.5)\n    gib(2.5)\nstep()"))
     text = card(kernel.run("x = gib(2.5)"))
@@ -126,7 +131,7 @@ def test_an_earlier_error(start: Callable[..., Kernel]) -> None:
 
 
 def test_the_card_of_a_watched_cell(start: Callable[..., Kernel]) -> None:
-    """After a watched cell, the card has the GPU's memory over time, the GPU and the holders."""
+    """After a watched cell, the out-of-memory card shows the GPU, its memory over time and the holders."""
     kernel = start(4)
     text = card(
         kernel.run(
@@ -140,7 +145,8 @@ def test_the_card_of_a_watched_cell(start: Callable[..., Kernel]) -> None:
 
 
 def test_a_real_message_against_the_counters(start: Callable[..., Kernel]) -> None:
-    """Every number parsed from this torch's message agrees with its counters."""
+    """Every number in the error message of this torch version is parsed correctly,
+    compared with torch's counters."""
     kernel = start(4)
     kernel.ok("x = gib(3)")
     kernel.run("gib(2)")

@@ -1,4 +1,4 @@
-"""On a real GPU: PyTorch settings change what they name, and nothing else in the process."""
+"""On a real GPU, each PyTorch switch changes the setting that it names, and nothing else in the process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRODUCT = """\
 a = torch.rand(512, 512, dtype=torch.float64, device="cuda")
 b = torch.rand(512, 512, dtype=torch.float64, device="cuda")
 print(bool(((a.float() @ b.float()).double() - a @ b).abs().max() > 2e-3))"""
-"""Prints whether a float32 product has TF32's error: each of its sums of 512 products is near 128."""
+"""Prints whether a float32 product has TF32's error; each of the product's sums of 512 terms is near 128."""
 CONVOLUTION = """\
 a = torch.rand(1, 64, 32, 32, dtype=torch.float64, device="cuda")
 b = torch.rand(64, 64, 3, 3, dtype=torch.float64, device="cuda")
@@ -23,19 +23,19 @@ print(bool((torch.nn.functional.conv2d(a.float(), b.float()).double().cpu() - ex
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """Return a kernel with gpuwidget and torch loaded."""
+    """A kernel that has loaded gpuwidget and torch."""
     made = start_kernel()
     made.ok("%load_ext gpuwidget\nimport os, torch")
     return made
 
 
 def set_switch(kernel: Kernel, name: str, value: str) -> None:
-    """Set a switch as the panel does."""
+    """Set a switch by sending the panel's request."""
     assert kernel.answer_to(ask="set_switch", name=name, value=value)["status"] == "ok"
 
 
 def test_switches_do_not_initialize_cuda(kernel: Kernel) -> None:
-    """Setting all six switches initializes no CUDA."""
+    """Setting the six PyTorch switches does not initialize CUDA."""
     for name, value in (
         ("cudnn.enabled", "off"),
         ("cudnn.benchmark", "on"),
@@ -49,7 +49,7 @@ def test_switches_do_not_initialize_cuda(kernel: Kernel) -> None:
 
 
 def test_matmul_precision(kernel: Kernel) -> None:
-    """With high, products lose the bits that TF32 lacks; with highest they regain them."""
+    """With precision "high", float32 products have TF32's error; with "highest", they are precise again."""
     if kernel.ok("print(torch.cuda.get_device_capability() < (8, 0))").text == "True\n":
         pytest.skip("this GPU has no TF32")
     assert kernel.ok(PRODUCT).text == "False\n"
@@ -60,7 +60,8 @@ def test_matmul_precision(kernel: Kernel) -> None:
 
 
 def test_cudnn_tf32_overrides_a_global_setting(kernel: Kernel) -> None:
-    """The panel's off overrides a precision that user code set for all of torch."""
+    """Turning off cuDNN's TF32 in the panel overrides a precision
+    that the user's code set for all of torch."""
     if kernel.ok("print(torch.cuda.get_device_capability() < (8, 0))").text == "True\n":
         pytest.skip("this GPU has no TF32")
     kernel.ok("if hasattr(torch.backends, 'fp32_precision'): torch.backends.fp32_precision = 'tf32'")

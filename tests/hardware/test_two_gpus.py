@@ -1,4 +1,4 @@
-"""On two real GPUs: devices map to the right GPUs, whatever CUDA_VISIBLE_DEVICES is."""
+"""On two real GPUs, torch's devices map to the right GPUs for any CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GIB = 1024**3
 
 @pytest.mark.parametrize("visible", ["0,1", "1,0", "1"])
 def test_cuda_devices_are_joined_by_uuid(visible: str) -> None:
-    """Memory of cuda:0 is on the GPU that CUDA_VISIBLE_DEVICES puts first, and on no other."""
+    """Memory on cuda:0 is reported for the GPU that CUDA_VISIBLE_DEVICES lists first, and for no other."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -35,7 +35,8 @@ def test_cuda_devices_are_joined_by_uuid(visible: str) -> None:
 
 
 def test_gpu_option_by_cuda_name() -> None:
-    """With CUDA_VISIBLE_DEVICES=1,0, cuda:0 is nvidia-smi's GPU 1, before and after CUDA starts."""
+    """With CUDA_VISIBLE_DEVICES=1,0, the name cuda:0 selects nvidia-smi's GPU 1,
+    before and after CUDA starts."""
     result = run_program(
         """
         import gpuwidget
@@ -52,7 +53,8 @@ def test_gpu_option_by_cuda_name() -> None:
 
 
 def test_no_context_is_opened_on_the_other_gpu() -> None:
-    """The wait for the GPU at the end of a run touches only devices in use."""
+    """Waiting for the GPU at the end of a run opens no CUDA context
+    on a GPU that the process does not use."""
     result = run_program(
         """
         import torch, gpuwidget

@@ -1,4 +1,5 @@
-"""On a real GPU: memory of child processes, cells that wait for free memory, and two runs compared."""
+"""On a real GPU: memory of child processes, cells that wait for free memory,
+and the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ pytestmark = pytest.mark.gpu
 
 GIB = 1024**3
 CHILD = "import torch; x = torch.empty(2 * 1024**3, dtype=torch.uint8, device='{device}'); print(); input()"
-"""Holds 2 GiB on a device until a line arrives on stdin."""
+"""A program that holds 2 GiB on a device until it reads a line from stdin."""
 
 
 def start_holder(gib: int) -> subprocess.Popen[str]:
-    """Start another process and return it once it holds this many GiB of GPU 0."""
+    """Start a process, and return it once it holds this many GiB on GPU 0."""
     code = CHILD.format(device="cuda:0").replace("2 * 1024", f"{gib} * 1024")
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -29,13 +30,14 @@ def start_holder(gib: int) -> subprocess.Popen[str]:
 
 
 def free_now() -> int:
-    """Return the bytes that nvidia-smi reports free on GPU 0."""
+    """Return the number of free bytes that nvidia-smi reports for GPU 0."""
     return int(nvidia_smi("memory.free")[0][0]) * 1024**2
 
 
 @HOST_PIDS
 def test_memory_of_a_child_counts_for_the_run() -> None:
-    """The peak contains a child's CUDA memory with its context, and the report lists the child."""
+    """A run's peak includes a child process's CUDA memory and context,
+    and the report lists the child process."""
     result = run_program(
         f"""
         import subprocess, sys, time, gpuwidget
@@ -56,7 +58,8 @@ def test_memory_of_a_child_counts_for_the_run() -> None:
 
 @HOST_PIDS
 def test_memory_under_torchrun(tmp_path: Path) -> None:
-    """Memory of torchrun's worker counts for the run, though torchrun starts it in another session."""
+    """The memory of torchrun's worker counts for the run,
+    although torchrun starts the worker in another session."""
     script = tmp_path / "worker.py"
     script.write_text(
         "import time, torch\n"
@@ -79,7 +82,7 @@ def test_memory_under_torchrun(tmp_path: Path) -> None:
 @HOST_PIDS
 @pytest.mark.two_gpus
 def test_a_gpu_that_only_a_child_used() -> None:
-    """A GPU that only a child process used is shown beside the one that this process used."""
+    """A GPU that only a child process used is shown, in addition to the GPU that this process used."""
     result = run_program(
         f"""
         import subprocess, sys, time, torch, gpuwidget
@@ -100,7 +103,8 @@ def test_a_gpu_that_only_a_child_used() -> None:
 
 
 def test_a_cell_waits_for_free_memory(kernel: Kernel) -> None:
-    """A cell that needs more memory than is free starts once another process frees it, not before."""
+    """A cell that needs more memory than is free waits,
+    and starts once another process has freed its memory."""
     other = start_holder(4)
     try:
         need = free_now() // GIB + 2
@@ -122,7 +126,8 @@ def test_a_cell_waits_for_free_memory(kernel: Kernel) -> None:
 
 
 def test_the_notebooks_cache_counts_as_free(kernel: Kernel) -> None:
-    """--need counts this notebook's empty torch cache, and torch can allocate all that was promised."""
+    """--need counts torch's unused cache in this notebook as free,
+    and torch can then allocate the requested amount."""
     kernel.ok("import torch\nx = torch.empty(8 * 2**30, dtype=torch.uint8, device='cuda:0')\ndel x")
     need = free_now() // GIB + 4
     refused = kernel.run(f"%%gpuwatch --need {need + 6}GiB --gpu 0\n1")
@@ -138,7 +143,8 @@ def test_the_notebooks_cache_counts_as_free(kernel: Kernel) -> None:
 
 
 def test_memory_that_the_driver_reserves(kernel: Kernel) -> None:
-    """A cell that needs memory that the driver reserves fails at once, with the reserved amount."""
+    """A cell that needs memory which the driver reserves fails without waiting,
+    and the error gives the reserved amount."""
     total, kept = (int(nvidia_smi(name)[0][0]) for name in ("memory.total", "memory.reserved"))
     ran = kernel.run(f"%%gpuwatch --need {total - kept // 2}MiB --gpu 0 --wait 1h\n1")
     assert ran.reply["ename"] == "UsageError"
@@ -146,7 +152,7 @@ def test_memory_that_the_driver_reserves(kernel: Kernel) -> None:
 
 
 def test_two_runs_compared() -> None:
-    """A comparison shows twice the memory and twice the work."""
+    """The comparison of two runs shows that the second one used twice the memory and took twice the time."""
     result = run_program(
         """
         import time, torch, gpuwidget

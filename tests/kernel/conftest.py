@@ -1,4 +1,4 @@
-"""Kernels for the tests: a pair that runs the same cells, plain and watched, and single kernels."""
+"""Kernels for the tests: single kernels, and a pair that runs the same cells without and with gpuwidget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from helpers_pair import Pair
 
 @pytest.fixture(scope="module")
 def start_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Kernel]]:
-    """Return a function that starts a kernel, with environment variables as keywords, for this module."""
+    """Return a function that starts a kernel with the given environment variables;
+    the kernels stop after the module."""
     kernels: list[Kernel] = []
 
     def start(**environment: str | None) -> Kernel:
@@ -26,7 +27,7 @@ def start_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 @pytest.fixture(scope="module")
 def pair(start_kernel: Callable[..., Kernel]) -> Pair:
-    """Return a plain kernel and one with gpuwidget loaded, at the same execution count."""
+    """Return a kernel without and a kernel with gpuwidget loaded, at the same execution count."""
     made = Pair(start_kernel(), start_kernel())
     made.run("pass", "%load_ext gpuwidget")
     made.both("'in step'")

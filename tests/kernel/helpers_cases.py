@@ -1,4 +1,4 @@
-"""Difficult cells, whose results and outputs must be the same with and without ``%%gpuwatch``."""
+"""Difficult cells, which must have the same results and outputs with ``%%gpuwatch`` as without it."""
 
 from __future__ import annotations
 
@@ -28,34 +28,36 @@ class Steps:
     async def __aexit__(self, *_): print("exit")
 number = 7
 """
-"""Definitions for the cells. If a file ``long`` exists, pause() waits for a file ``go``."""
+"""Definitions that the cells use. If a file ``long`` exists, ``pause()`` waits until a file ``go`` exists."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One difficult cell."""
+    """A difficult cell, and what it must show."""
 
     name: str
     body: str
     shows: str = ""
-    """Text that the plain cell must print, display or raise, so that the case tests what its name states."""
+    """Text that the unwatched cell must print, display or raise,
+    so that the case really tests what its name says."""
     plain: str | None = None
-    """The plain cell; by default a comment and the body."""
+    """The unwatched cell; by default a comment followed by the body."""
     watched: str | None = None
-    """The watched cell, with ``MAGIC`` in place of the magic's line; by default that line and the body."""
+    """The watched cell, with ``MAGIC`` in place of the line with the magic;
+    by default that line followed by the body."""
     cards: int = 1
-    """Number of cards that the watched cell displays."""
+    """The number of cards that the watched cell displays."""
     then: str = ""
-    """An unwatched cell that runs afterwards in both kernels."""
+    """An unwatched cell that both kernels run afterwards."""
     sending: dict[str, Any] | None = None
-    """Options of the execute request."""
+    """Options of the execute requests."""
     hidden: bool = False
-    """Whether no chart can be shown while it pauses, because an Output widget captures all messages or the
-    next output would clear the others."""
+    """Whether the live chart can't be shown while the cell pauses: an Output widget captures all messages, or
+    a pending clear_output(wait=True) would remove the other outputs."""
 
     @property
     def pauses(self) -> bool:
-        """Whether it waits for the file ``go`` if there is a file ``long``."""
+        """Whether the cell waits for the file ``go`` if there is a file ``long``."""
         return "pause()" in f"{self.body}{self.plain}" or "[ -e go ]" in self.body
 
 
@@ -893,4 +895,4 @@ FUTURE = [
         "0.5",
     ),
 ]
-"""Cases that affect all later cells of the kernel; they run last."""
+"""Cases that affect all later cells of the kernel, and therefore run last."""

@@ -18,15 +18,15 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
 KERNEL_PYTHON = os.environ.get("GPUWIDGET_TEST_PYTHON", sys.executable)
-"""The kernel's interpreter: its environment may have older packages than that of the tests."""
+"""The kernel's Python interpreter; its environment may have older packages than the tests' environment."""
 TORCH_STANDIN = str(Path(__file__).parent.parent / "torch_standin")
-"""A folder for PYTHONPATH with a stand-in for torch that has two GPUs."""
+"""A folder for PYTHONPATH that contains a stand-in for torch with two GPUs."""
 TIMEOUT_S = 30.0
-"""How long a test waits for an expected message."""
+"""The number of seconds for which a test waits for an expected message."""
 
 
 def skip_without_torch() -> None:
-    """Skip the test if the kernel's Python has no torch."""
+    """Skip the test if the kernel's Python interpreter has no torch."""
     done = subprocess.run([KERNEL_PYTHON, "-c", "import torch"], capture_output=True, check=False)
     if done.returncode != 0:
         pytest.skip("torch is not installed beside the kernel")
@@ -34,34 +34,34 @@ def skip_without_torch() -> None:
 
 @dataclass(frozen=True)
 class Ran:
-    """What the kernel sent for one cell: its messages in order until it was idle, and the reply."""
+    """The reply to one cell, and all messages that the kernel sent for it, in order."""
 
     reply: dict[str, Any]
     reply_metadata: dict[str, Any]
     messages: list[Message]
     late: list[Message]
-    """Messages of earlier requests that arrived while this one ran."""
+    """Messages of earlier requests that arrived while this cell ran."""
     kernel: Kernel = field(repr=False)
 
     @property
     def text(self) -> str:
-        """All printed text."""
+        """All text that the cell printed."""
         return "".join(m.content["text"] for m in self.messages if m.type == "stream")
 
     @property
     def displayed(self) -> str:
-        """The plain text of all displayed outputs."""
+        """The plain text of all outputs that the cell displayed."""
         found = [m.content["data"]["text/plain"] for m in self.messages if m.type == "display_data"]
         return "\n".join(found)
 
     @property
     def cards(self) -> list[dict[str, Any]]:
-        """The mime bundles of the cards."""
+        """The MIME bundles of the cell's cards."""
         return cards(self.messages)
 
     @property
     def report(self) -> dict[str, Any]:
-        """The report of the only card."""
+        """The report on the cell's only card."""
         (card,) = self.cards
         found = card[CARD]
         assert isinstance(found, dict)
@@ -69,18 +69,18 @@ class Ran:
 
     @property
     def result(self) -> str | None:
-        """The text/plain of Out[n]."""
+        """The ``text/plain`` of the cell's result, Out[n]."""
         found = [m.content["data"]["text/plain"] for m in self.messages if m.type == "execute_result"]
         assert len(found) <= 1
         return found[0] if found else None
 
     @property
     def live(self) -> list[dict[str, Any]]:
-        """The mime bundles of the live chart, one for each display or update."""
+        """The MIME bundles of the live chart's output, one per display or update."""
         return [m.content["data"] for m in self.messages if m.is_live]
 
     def as_seen(self) -> dict[str, Any]:
-        """Return everything that a user or a front end sees of the cell, without gpuwidget's outputs."""
+        """Return everything that a user or a front end receives for the cell, without gpuwidget's outputs."""
         clean = self.kernel.clean
         reply = {name: value for name, value in self.reply.items() if name not in ("engine_info",)}
         return {
@@ -92,7 +92,7 @@ class Ran:
 
 
 class Kernel:
-    """One running kernel with a private home folder; used from one thread."""
+    """A running kernel with an empty home directory; a test uses it from a single thread."""
 
     def __init__(self, root: Path, environment: Mapping[str, str | None] | None = None) -> None:
         self.folder = root / "notebooks"
@@ -108,7 +108,7 @@ class Kernel:
                 variables[name] = value
         for folder in homes.values():
             Path(folder).mkdir()
-        # Not TCP: another program may take the chosen port before the kernel does.
+        # The transport is not TCP, because another program could take the chosen port before the kernel does.
         self._manager = KernelManager(transport="ipc")
         self._manager.connection_file = str(root / "connection.json")
         self._manager._kernel_spec = KernelSpec(
@@ -130,7 +130,7 @@ class Kernel:
         self._answers: dict[str, list[str]] = {}
         self._ids = ExpectedIds(str(root))
         self.our_models: set[str] = set()
-        """Ids of the widget models that belong to live charts."""
+        """The ids of the widget models that belong to live charts."""
 
     def _channels(self) -> Iterable[Any]:
         return (self.client.shell_channel, self.client.iopub_channel, self.client.stdin_channel)
@@ -145,7 +145,7 @@ class Kernel:
 
     @property
     def alive(self) -> bool:
-        """Whether the kernel's process runs."""
+        """Whether the kernel's process is running."""
         return bool(self._manager.is_alive())
 
     def clean(self, value: Any) -> Any:
@@ -155,7 +155,8 @@ class Kernel:
     # -- cells ---------------------------------------------------------------------------------------
 
     def send(self, code: str, *, answers: Iterable[str] = (), **options: Any) -> str:
-        """Request execution of ``code``; ``answers`` are its input on stdin. Return the request's id."""
+        """Send a request to execute ``code``, and return its id;
+        ``answers`` are the replies to its ``input()`` calls."""
         answers = list(answers)
         options.setdefault("allow_stdin", bool(answers))
         request = self.client.execute(code, **options)
@@ -164,17 +165,18 @@ class Kernel:
         return request
 
     def run(self, code: str, **options: Any) -> Ran:
-        """Run ``code`` to its end."""
+        """Run ``code``, and return what the kernel sent for it."""
         return self.wait(self.send(code, **options))
 
     def ok(self, code: str, **options: Any) -> Ran:
-        """Run ``code``, which must succeed."""
+        """Run ``code``, assert that it succeeds, and return what the kernel sent for it."""
         ran = self.run(code, **options)
         assert ran.reply["status"] == "ok", ran.reply
         return ran
 
     def wait(self, request: str) -> Ran:
-        """Wait until the kernel has replied to ``request`` and is idle; return all that it sent."""
+        """Wait until the kernel has replied to ``request`` and is idle,
+        and return everything that it sent."""
         self._take_until(lambda: request in self._replies and request in self._idle)
         reply = self._replies.pop(request)
         messages = self._published.pop(request, [])
@@ -188,12 +190,12 @@ class Kernel:
         ran = Ran(reply["content"], reply["metadata"], messages, late, self)
         self._ids.note_models(messages, self.our_models)
         if ran.reply["status"] == "error":
-            # After a failed cell, a kernel aborts requests until its queue is empty.
+            # After a failed cell, a kernel aborts all requests in its queue; wait until that is over.
             self.reply_to(self.client.kernel_info())
         return ran
 
     def run_all(self, *cells: str) -> list[Ran]:
-        """Run cells that are all in the kernel's queue before the first begins."""
+        """Run cells that are all in the kernel's queue before the first one starts."""
         go = self.folder / "begin"
         gate = self.send("import os, time\nwhile not os.path.exists('begin'): time.sleep(0.002)", silent=True)
         requests = [self.send(cell) for cell in cells]
@@ -203,12 +205,14 @@ class Kernel:
         return [self.wait(request) for request in requests]
 
     def setup(self, code: str) -> None:
-        """Run ``code`` without effect on history, counts or Out. It must succeed and print nothing."""
+        """Run ``code`` without changing history, execution count or Out;
+        it must succeed and print nothing."""
         ran = self.ok(code, silent=True, store_history=False)
         assert ran.text == ""
 
     def value(self, expression: str) -> str:
-        """Return the repr of ``expression`` in the user's namespace, without running the hooks of a cell."""
+        """Return the repr of ``expression`` in the user's namespace,
+        without triggering the hooks that a cell triggers."""
         ran = self.run("", silent=True, store_history=False, user_expressions={"value": expression})
         answer = ran.reply["user_expressions"]["value"]
         assert answer["status"] == "ok", answer
@@ -217,7 +221,7 @@ class Kernel:
         return text
 
     def wait_for_message(self, request: str, wanted: Callable[[Message], bool]) -> Message | None:
-        """Wait for the first ``wanted`` message of ``request``; return None if it ended without one."""
+        """Return the first ``wanted`` message of ``request``, or None if the request ends without one."""
 
         def found() -> Message | None:
             return next((m for m in self._published.get(request, []) if wanted(m)), None)
@@ -226,18 +230,18 @@ class Kernel:
         return found()
 
     def has_ended(self, request: str, within_s: float) -> bool:
-        """Return whether ``request`` ends within the given time."""
+        """Return whether ``request`` ends within this many seconds."""
         deadline = time.monotonic() + within_s
         while request not in self._replies and time.monotonic() < deadline:
             self._poll(20)
         return request in self._replies
 
     def idle_for(self, seconds: float) -> None:
-        """Receive messages for ``seconds``, between two polls of an expected event."""
+        """Receive messages for this many seconds."""
         self._poll(round(seconds * 1000))
 
     def wait_for_file(self, name: str) -> None:
-        """Wait until the cell has created the file in its folder, and delete it."""
+        """Wait until a cell has created this file in the kernel's folder, and delete the file."""
         path = self.folder / name
         deadline = time.monotonic() + TIMEOUT_S
         while not path.exists():
@@ -246,13 +250,13 @@ class Kernel:
         path.unlink()
 
     def interrupt(self) -> None:
-        """Interrupt the kernel, as the stop button does."""
+        """Interrupt the kernel, as the notebook's stop button does."""
         self._manager.interrupt_kernel()
 
     # -- other requests -----------------------------------------------------------------------------
 
     def reply_to(self, request: str) -> dict[str, Any]:
-        """Return the content of the reply to a request that a method of ``client`` has sent."""
+        """Return the content of the reply to a request that was sent with a method of ``client``."""
         self._answers[request] = []
         self._take_until(lambda: request in self._replies and request in self._idle)
         self._answers.pop(request)
@@ -262,7 +266,7 @@ class Kernel:
         return content
 
     def shutdown(self) -> None:
-        """Stop the kernel. May be called twice."""
+        """Stop the kernel; a second call does nothing."""
         if self._log.closed:
             return
         self.client.stop_channels()
@@ -270,7 +274,8 @@ class Kernel:
         self._log.close()
 
     def answer_to(self, *, timeout_s: float = TIMEOUT_S, **request: Any) -> dict[str, Any]:
-        """Return the reply to a request of the panel, on the control channel, also while a cell runs."""
+        """Send a request of the panel on the control channel, and return the reply,
+        even while a cell runs."""
         channel = self.client.control_channel
         message = self.client.session.msg("gpuwidget_request", {"schema": 1, **request})
         channel.send(message)

@@ -1,4 +1,4 @@
-"""The outputs that a front end shows for a cell's messages, and which messages are gpuwidget's."""
+"""The outputs that a front end shows for a cell's messages, and which of the messages come from gpuwidget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REPLACEMENTS = (
     (re.compile(r"/\S*ipykernel_\d+/\d+\.py"), "/tmp/ipykernel/cell.py"),
     (re.compile(r"\(\d+\.py, line"), "(cell.py, line"),
     (re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>"), r"<ipython-input-\1>"),
-    # The plain cell has the magic's line as a comment.
+    # The unwatched cell has the line with the magic as a comment.
     (re.compile(r"(# )?%%gpuwatch( --[a-z-]+)*"), "# gpuwatch"),
     (re.compile(r"\d+(\.\d+)?(e[+-]\d+)? (ns|µs|us|μs|ms|s|min)\b"), "TIME"),
 )
@@ -28,30 +28,30 @@ _STREAM = "stream"
 
 @dataclass(frozen=True)
 class Message:
-    """One message that a kernel sent for a cell."""
+    """A message that the kernel sent for a cell."""
 
     type: str
     content: dict[str, Any]
 
     @property
     def is_card(self) -> bool:
-        """Whether it displays a card."""
+        """Whether the message displays a card."""
         return self.type in ("display_data", "update_display_data") and CARD in self.content["data"]
 
     @property
     def opens_chart(self) -> bool:
-        """Whether it creates the widget of the live chart, which may not be displayed yet."""
+        """Whether the message creates the live chart's widget, which may not be displayed yet."""
         state = self.content["data"].get("state", {}) if self.type == "comm_open" else {}
         return any(name.startswith(LIVE_PREFIX) for name in state.get("_dom_classes", ()))
 
     @property
     def shows_chart(self) -> bool:
-        """Whether it displays the live chart in its slot."""
+        """Whether the message displays the live chart in its output."""
         return self.is_live and WIDGET in self.content["data"]
 
     @property
     def is_live(self) -> bool:
-        """Whether it belongs to the live chart."""
+        """Whether the message creates or updates the live chart's output."""
         if self.type not in ("display_data", "update_display_data"):
             return False
         display_id = self.content.get("transient", {}).get("display_id", "")
@@ -59,15 +59,16 @@ class Message:
 
 
 def cards(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return the mime bundles of the cards among ``messages``."""
+    """Return the MIME bundles of the cards among ``messages``."""
     return [message.content["data"] for message in messages if message.is_card]
 
 
 def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[str, Any]]:
-    """Return the messages that are not gpuwidget's, in order, without the input.
+    """Return the messages that are not gpuwidget's, in order, without ``execute_input``.
 
-    stdout and stderr are buffered separately and sent by a timer: between two other messages, only the whole
-    text of each is deterministic. Input requests arrive on another channel: only the order among them is.
+    stdout and stderr are buffered separately and sent by a timer: between two other messages, only the
+    complete text of each stream is deterministic. Input requests arrive on another channel, so only their
+    order among themselves is deterministic.
     """
     found: list[tuple[str, Any]] = [(m.type, m.content) for m in messages if m.type == "input_request"]
     streams: dict[str, str] = {}
@@ -90,10 +91,10 @@ def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[st
 
 
 def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str, list[tuple[str, Any]]]:
-    """Return the final outputs by area: ``cell``, or the id of an Output widget.
+    """Return the final outputs of each area: the cell (``cell``), or an Output widget (its id).
 
-    gpuwidget's outputs are applied with the others (they end a line that a progress bar rewrites, and trigger
-    a ``clear_output(wait=True)``) and removed at the end.
+    gpuwidget's outputs are applied together with the others, because they affect them: they end a line that a
+    progress bar rewrites, and trigger a ``clear_output(wait=True)``. They are removed from the result.
     """
     return {
         area: _joined([output for output in outputs if not _is_own(output["message"], our_models)])
@@ -102,7 +103,8 @@ def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str
 
 
 def shown(messages: Iterable[Message]) -> list[str]:
-    """Return the cell's final outputs from top to bottom: the visible text of each, ``card`` for a card."""
+    """Return the visible text of each final output of the cell, from top to bottom;
+    a card is returned as ``card``."""
     found = []
     for output in _applied(messages)["cell"]:
         if "stream" in output:
@@ -115,7 +117,7 @@ def shown(messages: Iterable[Message]) -> list[str]:
 
 
 def _applied(messages: Iterable[Message]) -> dict[str, list[dict[str, Any]]]:
-    """Return the outputs of each area after all messages, applied as a front end does."""
+    """Apply all messages as a front end does, and return the outputs of each area."""
     areas: dict[str, list[dict[str, Any]]] = {"cell": []}
     waiting: set[str] = set()
     capturing: list[str] = []
@@ -141,7 +143,8 @@ def _applied(messages: Iterable[Message]) -> dict[str, list[dict[str, Any]]]:
 
 
 def areas_of_own_outputs(messages: Iterable[Message]) -> set[str]:
-    """Return the areas of gpuwidget's outputs: ``cell``, unless an Output widget captured one."""
+    """Return the areas that contain gpuwidget's outputs: ``cell``,
+    and the id of an Output widget if it captured one."""
     capturing: list[str] = []
     found = set()
     for message in messages:
@@ -182,7 +185,7 @@ def _update(areas: dict[str, list[dict[str, Any]]], message: Message) -> None:
 
 
 def _joined(outputs: list[dict[str, Any]]) -> list[tuple[str, Any]]:
-    """Return the visible outputs, with the streams between two others joined by name."""
+    """Return the visible outputs; stream outputs between two others are joined per stream."""
     found: list[tuple[str, Any]] = []
     streams: dict[str, str] = {}
     for output in outputs:
@@ -197,7 +200,7 @@ def _joined(outputs: list[dict[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def _visible_text(text: str) -> str:
-    """Return the text with carriage returns applied, as front ends do within one output."""
+    """Return the text with carriage returns applied, as front ends do within a single output."""
     lines = []
     for line in text.replace("\r\n", "\n").split("\n"):
         shown = ""
@@ -214,7 +217,7 @@ def _is_own(message: Message, our_models: set[str]) -> bool:
 
 
 class ExpectedIds:
-    """Replaces what differs between two kernels that ran the same cells with fixed text."""
+    """Replaces text that differs between two kernels that ran the same cells with fixed text."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -222,7 +225,7 @@ class ExpectedIds:
         self._referenced: dict[str, set[str]] = {}
 
     def note_models(self, messages: Iterable[Message], our_models: set[str]) -> None:
-        """Add the models of each live chart among ``messages``, and of its parts, to ``our_models``."""
+        """Add the widget models of each live chart among ``messages``, parts included, to ``our_models``."""
         new = []
         for message in messages:
             if message.type == "comm_open":
@@ -240,7 +243,8 @@ class ExpectedIds:
             new.extend(self._referenced.get(model, set()) - our_models)
 
     def clean(self, value: Any) -> Any:
-        """Return ``value`` with addresses, times, file names and random ids replaced; an id by its order."""
+        """Return ``value`` with addresses, times, file names and random ids replaced;
+        ids are numbered in order."""
         if isinstance(value, str):
             return self._clean_text(value)
         if isinstance(value, dict):

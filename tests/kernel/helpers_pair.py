@@ -1,4 +1,4 @@
-"""A plain kernel and one that watches its cells, and assertions that both behave the same."""
+"""A kernel without and a kernel with gpuwidget, and assertions that their cells behave the same."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ MAX_CARD_BYTES = 20_000
 
 
 class Pair:
-    """A plain kernel and one with gpuwidget that have run the same cells."""
+    """Two kernels that have run the same cells, one without and one with gpuwidget."""
 
     def __init__(self, plain: Kernel, watched: Kernel) -> None:
         self.plain = plain
         self.watched = watched
 
     def setup(self, code: str) -> None:
-        """Run ``code`` in both kernels without a trace in their history and counters."""
+        """Run ``code`` in both kernels without changing their history and counters."""
         self.plain.setup(code)
         self.watched.setup(code)
 
     def both(self, code: str, **options: Any) -> tuple[Ran, Ran]:
-        """Run the same unwatched cell in both; assert that all visible output is the same, without a card."""
+        """Run the same unwatched cell in both kernels; assert that all visible output is the same,
+        and that there is no card."""
         plain, watched = self.run(code, code, **options)
         assert_same(plain, watched)
         assert watched.cards == []
@@ -36,7 +37,8 @@ class Pair:
     def run(
         self, plain: str, watched: str, *, during: Callable[[Kernel, str], None] | None = None, **options: Any
     ) -> tuple[Ran, Ran]:
-        """Run a cell in each at the same time, and call ``during`` with each kernel and request meanwhile."""
+        """Run a cell in each kernel at the same time;
+        ``during`` is called with each kernel and request while the cells run."""
         cells = ((self.plain, plain), (self.watched, watched))
         requests = [(kernel, kernel.send(code, **options)) for kernel, code in cells]
         if during is not None:
@@ -48,7 +50,7 @@ class Pair:
     def run_until(
         self, plain: str, watched: str, wanted: Callable[[Message], bool], **options: Any
     ) -> tuple[Ran, Ran]:
-        """Run cells that pause (see helpers_cases) until the watched one sends a ``wanted`` message."""
+        """Run cells that pause (see helpers_cases) until the watched cell sends a ``wanted`` message."""
 
         def wait(kernel: Kernel, request: str) -> None:
             if kernel is self.watched:
@@ -76,10 +78,10 @@ class Pair:
         until: Callable[[Message], bool] | None = None,
         **sending: Any,
     ) -> tuple[Ran, Ran]:
-        """Run ``body`` plain and watched, assert that all visible output is the same, and count the cards.
+        """Run ``body`` unwatched and watched, compare all visible output, and assert the number of cards.
 
-        The plain cell has the magic's line as a comment, so that line numbers are the same, except above a
-        cell magic.
+        The unwatched cell has the line with the magic as a comment, so that line numbers are the same in both
+        cells, unless the cell begins with another cell magic.
         """
         magic = f"%%gpuwatch {options}".rstrip()
         if plain is None:
@@ -100,14 +102,14 @@ class Pair:
 
 
 def assert_same(plain: Ran, watched: Ran) -> None:
-    """Assert that everything visible is the same; the error has the lines that differ."""
+    """Assert that everything visible is the same; the error message contains the lines that differ."""
     before, after = (pprint.pformat(ran.as_seen(), width=160).splitlines() for ran in (plain, watched))
     difference = "\n".join(difflib.unified_diff(before, after, "plain", "watched", lineterm="", n=1))
     assert not difference, f"watched, the cell differs:\n{difference}"
 
 
 def check_card(ran: Ran) -> dict[str, Any]:
-    """Assert that the one card is complete, small and has the reply's status; return its report."""
+    """Assert that the only card is complete, small and has the reply's status, and return its report."""
     (card,) = ran.cards
     assert set(card) == {"text/plain", "text/html", CARD}
     assert len(json.dumps(card)) <= MAX_CARD_BYTES
@@ -115,10 +117,10 @@ def check_card(ran: Ran) -> dict[str, Any]:
     expected = ran.reply["status"]
     if expected == "error" and ran.reply["ename"] in ("KeyboardInterrupt", "CancelledError"):
         expected = "interrupted"
-    # ipykernel 7.4 also replies 'error' if the code succeeds and only the display of its result fails.
+    # If the code succeeds and only displaying its result fails, ipykernel 7.4 replies with 'error' too.
     if expected != "error" or ran.reply["ename"] != "NoneType":
         assert cell["status"] == expected
-    # A front end keeps showing a live chart whose output is not emptied.
+    # A front end continues to show a live chart unless its output is emptied.
     shown: dict[str, dict[str, Any]] = {}
     for message in ran.messages:
         if message.is_live and not message.is_card:

@@ -1,4 +1,4 @@
-"""Advice in a real kernel, on recordings that repeat one phase."""
+"""Advice on watched cells in a real kernel, with recordings that repeat a phase."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 4
 
 @pytest.fixture
 def fp32(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
-    """A kernel whose GPUs train in float32, with gpuwidget loaded."""
+    """A kernel with gpuwidget loaded, whose recorded GPUs train in float32."""
     skip_without_torch()
     kernel = start_kernel(GPUWIDGET_SOURCE=f"replay:{repeated(tmp_path / 'fp32.jsonl', 58.0, 8.5, 1)}")
     kernel.ok("%load_ext gpuwidget")
@@ -26,7 +26,7 @@ def fp32(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
 
 
 def test_advice_about_a_switch(fp32: Kernel) -> None:
-    """The advice has the counters' evidence and the torch setting in one line."""
+    """The advice about TF32 gives the evidence of the hardware counters, and torch's setting, in one line."""
     fp32.run("import time, torch")
     ran = fp32.run(f"%%gpuwatch --no-live\ntime.sleep({SECONDS})")
     (card,) = ran.cards
@@ -38,7 +38,8 @@ def test_advice_about_a_switch(fp32: Kernel) -> None:
 
 
 def test_loaders_are_searched_in_the_notebook(fp32: Kernel) -> None:
-    """Loaders are found among the variables of the notebook, even if another object raises on access."""
+    """DataLoaders are found among the notebook's variables,
+    even if another variable raises on attribute access."""
     fp32.run(
         "class Odd:\n    def __getattr__(self, name): raise RuntimeError(name)\nodd = Odd()\n"
         "import torch, sys\nloader = torch.utils.data.DataLoader([1, 2, 3], batch_size=2)"

@@ -1,4 +1,4 @@
-"""The memory of a cell's child processes counts as the cell's, and the card says whose it was."""
+"""The memory of a cell's child processes counts as the cell's, and its card names the child processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def seen(index, memory):
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Iterator[Kernel]:
-    """Return a kernel on a machine of three GPUs, whose driver reports what the cells set."""
+    """A kernel on a machine with three GPUs; cells set what the driver reports."""
     standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
     standin.scenario(*MACHINE)
     path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
@@ -56,13 +56,14 @@ def kernel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Iterator[Kern
 
 
 def watched(kernel: Kernel, body: str) -> tuple[dict[str, Any], str]:
-    """Run a watched cell; return its report and its card's text."""
+    """Run a watched cell, and return its report and the text of its card."""
     ran = kernel.ok(f"%%gpuwatch --interval 0.05\n{body}")
     return check_card(ran), ran.cards[0]["text/plain"]
 
 
 def test_children_and_grandchildren(kernel: Kernel) -> None:
-    """The peak includes the memory of a child and its child, although both have ended."""
+    """A cell's peak memory includes that of its child process and of the child's child,
+    even after both have ended."""
     report, text = watched(
         kernel,
         f"""
@@ -89,7 +90,8 @@ seen(0, {GIB})
 
 
 def test_gpus_that_only_children_used(kernel: Kernel) -> None:
-    """They are on the card with their memory, with a note that this notebook itself did not use them."""
+    """GPUs that only child processes used are on the card,
+    with a note that this process itself did not use them."""
     report, text = watched(
         kernel,
         f"""
@@ -115,7 +117,7 @@ for worker in workers:
 
 
 def test_a_worker_whose_parent_died(kernel: Kernel) -> None:
-    """The memory of workers counts even if their launcher ends before them."""
+    """The memory of a worker process counts as the cell's, even if the process that launched it has ended."""
     report, _ = watched(
         kernel,
         f"""
@@ -134,7 +136,8 @@ os.kill(orphan, 9)
 
 
 def test_forked_workers(kernel: Kernel) -> None:
-    """Workers of multiprocessing, which a DataLoader uses, count; an unrelated process does not."""
+    """The memory of multiprocessing's workers, as a DataLoader uses them, counts;
+    an unrelated process's does not."""
     report, _ = watched(
         kernel,
         f"""
@@ -151,7 +154,8 @@ pool.join()
 
 
 def test_a_program_that_the_cell_waits_for(kernel: Kernel) -> None:
-    """The card of '!python child.py' explains its peak: the program held the memory, not this notebook."""
+    """The card of a cell that runs '!python child.py' attributes the peak to that program,
+    not to the notebook."""
     (kernel.folder / "child.py").write_text(
         "import os, time\n"
         + HELPERS.partition("def seen")[0].partition("import gpuwidget")[2]

@@ -1,4 +1,5 @@
-"""The line profile in a real kernel: lines of the cell, functions of other cells, modules and await."""
+"""The line profile in a real kernel: lines of the cell,
+functions of other cells and modules, and ``await``."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from helpers_kernel import Kernel
 
 
 def lines(kernel: Kernel, body: str) -> dict[int | None, Any]:
-    """Return the line profile of a watched cell, by line number."""
+    """Return the line profile of a watched cell, as a dict from line numbers."""
     report = kernel.ok(f"%%gpuwatch --no-live\n{body}").report
     return {line["line"]: line for line in report["time"]["lines"]}
 
 
 def test_lines_of_the_cell(kernel: Kernel) -> None:
-    """The time is attributed to the line that takes it. Line 1 is the magic."""
+    """The line profile attributes time to the line of the cell that took it; line 1 is the magic."""
     profile = lines(kernel, "import time\n\ntime.sleep(1.2)")
     assert profile[4]["source"] == "time.sleep(1.2)"
     assert profile[4]["share"] > 80
@@ -24,7 +25,8 @@ def test_lines_of_the_cell(kernel: Kernel) -> None:
 
 
 def test_functions_of_other_cells_and_modules(start_kernel: Callable[..., Kernel]) -> None:
-    """A line of the cell has the innermost frame of the user's code, in another cell or a module."""
+    """For a line of the cell, the profile names the innermost frame of the user's code,
+    in another cell or in a module."""
     kernel = start_kernel()
     (kernel.folder / "mine.py").write_text("import time\ndef step():\n    time.sleep(0.6)\n")
     kernel.run("%load_ext gpuwidget")
@@ -35,14 +37,14 @@ def test_functions_of_other_cells_and_modules(start_kernel: Callable[..., Kernel
 
 
 def test_an_awaiting_cell(kernel: Kernel) -> None:
-    """Time in await is attributed to the line that awaits."""
+    """Time spent in ``await`` is attributed to the line that awaits."""
     profile = lines(kernel, "import asyncio\nawait asyncio.sleep(1.2)")
     assert profile[3]["share"] > 80
     assert profile[3]["call"] == "asyncio.tasks.sleep"
 
 
 def test_below_other_magics(kernel: Kernel) -> None:
-    """Under %%time and %%capture the lines have the cell's numbers and source."""
+    """If the cell also has %%time or %%capture, its profile has the cell's line numbers and source."""
     profile = lines(kernel, "%%time\n%%capture out\nimport time\ntime.sleep(0.7)\ntime.sleep(0.5)")
     assert [(profile[line]["source"], profile[line]["until"]) for line in (5, 6)] == [
         ("time.sleep(0.7)", None),
@@ -57,21 +59,22 @@ def test_below_other_magics(kernel: Kernel) -> None:
 
 
 def test_a_cell_that_fails(kernel: Kernel) -> None:
-    """Formatting the traceback is not part of the profile."""
+    """The line profile of a failed cell excludes the time for formatting the traceback."""
     ran = kernel.run("%%gpuwatch --no-live\nimport time\ntime.sleep(0.7)\n1 / 0")
     assert ran.reply["status"] == "error"
     assert [line["line"] for line in ran.report["time"]["lines"]] == [3]
 
 
 def test_a_statement_that_holds_the_gil(kernel: Kernel) -> None:
-    """A large power can be sampled only when it has ended: both possible lines share one row."""
+    """If a statement holds the GIL, the profiler can sample only after it has ended,
+    so the possible lines share a row."""
     profile = lines(kernel, "import time\ntime.sleep(0.8)\nx = 3**3_000_000\ny = x * x")
     assert profile[3]["until"] == 5
     assert profile[3]["share"] > 95
 
 
 def test_the_profiler_stops_with_the_cell(kernel: Kernel) -> None:
-    """No profiler thread is left after a cell, even if the cell fails."""
+    """After a cell, no profiler thread is left, even if the cell failed."""
     lines(kernel, "import time\ntime.sleep(0.5)")
     kernel.run("%%gpuwatch\n1 / 0")
     ran = kernel.run("import threading; print([t.name for t in threading.enumerate() if 'code' in t.name])")
@@ -90,7 +93,8 @@ def test_the_profiler_stops_with_the_cell(kernel: Kernel) -> None:
     ],
 )
 def test_waiting_for_a_child_process(kernel: Kernel, statement: str) -> None:
-    """A line that waits for a child process has that as its call, instead of a library function."""
+    """For a line that waits for a child process, the profile names that as the call,
+    not a library's function."""
     ran = kernel.ok(f"%%gpuwatch --no-live\nimport asyncio, subprocess\n{statement}")
     line = ran.report["time"]["lines"][0]
     assert (line["line"], line["frame"], line["call"]) == (3, None, "waiting for a child process")

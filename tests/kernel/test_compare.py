@@ -1,4 +1,4 @@
-"""``%gpu compare`` in a real kernel."""
+"""``%gpu compare`` compares the runs of watched cells, in a real kernel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from helpers_kernel import Kernel, Ran
 
 
 def table(ran: Ran) -> dict[str, str]:
-    """Return the mime bundle of a comparison, the cell's only output."""
+    """Return the MIME bundle of a comparison, which must be the cell's only output."""
     assert ran.reply["status"] == "ok", ran.reply
     (shown,) = [message for message in ran.messages if message.type == "display_data"]
     data = shown.content["data"]
@@ -16,7 +16,7 @@ def table(ran: Ran) -> dict[str, str]:
 
 
 def test_cells_labels_and_variables(kernel: Kernel) -> None:
-    """A run is selected by cell number, label or variable; labels are escaped in the HTML."""
+    """%gpu compare accepts cell numbers, labels and variables; labels are escaped in the HTML."""
     first = kernel.run("%%gpuwatch --name '<b>big</b> one'\n1").reply["execution_count"]
     second = kernel.run("%%gpuwatch\n2").reply["execution_count"]
     kernel.setup("import gpuwidget\nwith gpuwidget.watch() as w: pass\nkept = w.report")
@@ -31,7 +31,7 @@ def test_cells_labels_and_variables(kernel: Kernel) -> None:
 
 
 def test_unknown_runs(kernel: Kernel) -> None:
-    """An unknown run, or a wrong number of runs, is a one-line error."""
+    """An unknown run or a wrong number of runs is reported as a usage error in one line."""
     for runs in ("1 99999", "only-one", "", "1 2 3", "'unclosed 2"):
         ran = kernel.run(f"%gpu compare {runs}")
         assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")

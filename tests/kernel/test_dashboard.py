@@ -1,4 +1,5 @@
-"""The inline dashboard in a real kernel: showing, staying in sync, pausing and closing."""
+"""The dashboard that %gpu shows below a cell, in a real kernel: showing, synchronizing,
+pausing and closing."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def until(condition):
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A new kernel with gpuwidget and the fake torch, and the GPUs of a recording."""
+    """A new kernel with gpuwidget, the torch stand-in, and the GPUs of a recording."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
     kernel.setup(HELPERS)
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
@@ -33,14 +34,14 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def shows_widget(ran: Ran) -> bool:
-    """Return whether the cell displayed a widget."""
+    """Return whether the cell displayed a widget, such as the dashboard."""
     return any(
         WIDGET in m.content["data"] for m in ran.messages if m.type in ("display_data", "execute_result")
     )
 
 
 def test_sampling_until_it_is_closed(kernel: Kernel) -> None:
-    """%gpu and gpuwidget.dashboard() share one live dashboard; closing it stops the sampling."""
+    """%gpu and gpuwidget.dashboard() show the same live dashboard; closing it stops the sampling."""
     assert shows_widget(kernel.ok("%gpu"))
     assert kernel.ok("until(sampled), threads()").result == "(True, ['gpuwidget-dashboard'])"
     assert shows_widget(kernel.ok("d = gpuwidget.dashboard(); d"))
@@ -53,7 +54,7 @@ def test_sampling_until_it_is_closed(kernel: Kernel) -> None:
 
 
 def test_libraries_are_imported_when_first_shown(start_kernel: Callable[..., Kernel]) -> None:
-    """The widget libraries are imported only when a dashboard is displayed."""
+    """ipywidgets and bqplot are imported only when a dashboard is displayed."""
     kernel = start_kernel()
     kernel.ok("import gpuwidget, sys\nd = gpuwidget.dashboard()")
     assert kernel.ok("'bqplot' in sys.modules").result == "False"
@@ -62,7 +63,8 @@ def test_libraries_are_imported_when_first_shown(start_kernel: Callable[..., Ker
 
 
 def test_views_are_in_sync(kernel: Kernel) -> None:
-    """A device selected in the dropdown, by magic or in the panel is shown in the dropdown and the panel."""
+    """A device that is selected in the dropdown, by magic or in the panel appears in the dropdown and the
+    panel."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view")
     options = "until(lambda: len(view._device.options) == 4), [v for _, v in view._device.options]"
     kernel.ok("torch.cuda.init()")
@@ -81,7 +83,8 @@ def test_views_are_in_sync(kernel: Kernel) -> None:
 
 
 def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
-    """The dropdown returns to the current device, and the reason is shown below it."""
+    """If an invalid device is selected, the dropdown returns
+    to the current device and shows the reason below it."""
     kernel.ok("torch.cuda.init()\nd = gpuwidget.dashboard(); display(d)\nview = d._view")
     kernel.ok("until(lambda: len(view._device.options) == 4)\nview._light.value = True")
     kernel.ok("view._device.value = 'cpu'")
@@ -90,7 +93,8 @@ def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
 
 
 def test_it_pauses_without_activity(kernel: Kernel) -> None:
-    """Sampling pauses when no cell has run for a while; a click or the next cell resumes it."""
+    """The dashboard stops sampling if no cell has run for a while;
+    a click on Resume or the next cell resumes it."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
     idle = "d._activity._running, d._activity._last = 0, float('-inf')"
     kernel.ok(f"{idle}\nassert until(lambda: not sampled())\nassert until(lambda: d._paused)")
@@ -99,7 +103,7 @@ def test_it_pauses_without_activity(kernel: Kernel) -> None:
 
 
 def test_a_click_while_pausing(kernel: Kernel) -> None:
-    """A click on Resume while the dashboard is pausing resumes it at once, not at its next check."""
+    """A click on Resume while the dashboard is pausing resumes it immediately, not only at its next check."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
     click = "def clicked(view):\n    pause(view)\n    view._resume.click()\n    clicks.append(1)"
     kernel.ok(f"pause, clicks = d._pause, []\n{click}\nd._pause = clicked")
@@ -108,14 +112,14 @@ def test_a_click_while_pausing(kernel: Kernel) -> None:
 
 
 def test_closing_its_widgets_closes_it(kernel: Kernel) -> None:
-    """Widget.close_all() stops the thread and the sampling."""
+    """Widget.close_all() closes the dashboard, which ends its thread and the sampling."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nuntil(sampled)")
     kernel.ok("import ipywidgets\nipywidgets.Widget.close_all()")
     assert kernel.ok("until(lambda: not sampled()), until(lambda: threads() == [])").result == "(True, True)"
 
 
 def test_unloading_closes_it(kernel: Kernel) -> None:
-    """After the extension is reloaded, no thread or callback of the dashboard is left."""
+    """Reloading the extension removes the dashboard's thread and callbacks."""
     before = kernel.ok("{k: len(v) for k, v in get_ipython().events.callbacks.items()}").result
     kernel.ok("%gpu")
     kernel.ok("%reload_ext gpuwidget")

@@ -1,6 +1,6 @@
-"""The default torch device in a real kernel: for all cells, for one cell, and requests of the panel.
+"""The default torch device in a real kernel: for all cells, for one cell, and by request of the panel.
 
-torch is a fake with two GPUs; test_device_torch.py uses the real one.
+torch is a stand-in with two GPUs; test_device_torch.py uses the real one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from nvml_standin import Standin, build
 
 NOW = "str(torch.get_default_device())"
 _PANEL_TIMEOUT_S = 2.0
-"""Seconds that the panel waits for a reply."""
+"""The number of seconds for which the panel waits for a reply."""
 
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A new kernel with gpuwidget loaded, in which the fake torch can be imported."""
+    """A new kernel with gpuwidget loaded, in which the torch stand-in can be imported."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, threading")
     return kernel
@@ -27,13 +27,14 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 @pytest.fixture
 def with_torch(kernel: Kernel) -> Kernel:
-    """The same kernel with CUDA initialized."""
+    """A kernel with gpuwidget loaded, in which the torch stand-in's CUDA is initialized."""
     kernel.ok("import torch\ntorch.cuda.init()")
     return kernel
 
 
 def test_setting_it_by_magic(with_torch: Kernel) -> None:
-    """%gpu device cuda:1 takes effect in the next cell, also for plain 'cuda'; none restores the default."""
+    """%gpu device cuda:1 takes effect from the next cell, even for plain 'cuda';
+    'none' restores torch's default."""
     ran = with_torch.ok(f"%gpu device cuda:1\nprint({NOW})")
     assert ran.text == "cpu\n"
     assert ran.displayed.startswith("Default torch device from the next cell: cuda:1 (full mode, 1 to 2 µs")
@@ -47,7 +48,7 @@ def test_setting_it_by_magic(with_torch: Kernel) -> None:
 
 
 def test_listing(with_torch: Kernel) -> None:
-    """%gpu device shows the default device and all devices."""
+    """%gpu device without a device shows the default device and lists all devices."""
     lines = with_torch.ok("%gpu device").displayed.splitlines()
     assert lines[0] == "No default torch device is chosen. torch says cpu."
     assert [line.split()[0] for line in lines[1:]] == ["cpu", "cuda:0", "cuda:1"]
@@ -55,7 +56,7 @@ def test_listing(with_torch: Kernel) -> None:
 
 
 def test_light_mode(with_torch: Kernel) -> None:
-    """With --light only the current CUDA device changes; new tensors stay on their device."""
+    """With --light, %gpu device changes only the current CUDA device, not the device of new tensors."""
     assert "current CUDA device only, no cost" in with_torch.ok("%gpu device cuda:1 --light").displayed
     assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 1)"
 
@@ -74,7 +75,7 @@ def test_light_mode(with_torch: Kernel) -> None:
     ],
 )
 def test_invalid_devices(with_torch: Kernel, line: str, message: str) -> None:
-    """An invalid device is a usage error, and the cell does not run."""
+    """An invalid device is a usage error, and the cell's code does not run."""
     ran = with_torch.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert "ran\n" not in ran.text
@@ -82,7 +83,8 @@ def test_invalid_devices(with_torch: Kernel, line: str, message: str) -> None:
 
 
 def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """If torch was built without CUDA, one sentence states that, and the CPU can be chosen."""
+    """If torch was built without CUDA, the reason is given in one sentence,
+    and only the CPU can be chosen."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none", TORCH_STANDIN_GPUS="0")
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
     reason = "This torch (2.13.0+cpu) was built without CUDA: there is only the CPU."
@@ -94,7 +96,8 @@ def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
-    """A choice before the import is stored, imports no torch, and takes effect after the import."""
+    """A device that is chosen before torch is imported takes effect after the import,
+    which gpuwidget does not trigger."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
     kernel.ok("%load_ext gpuwidget\nimport sys")
     assert "torch is not imported yet. The choice holds" in kernel.ok("%gpu device cuda:1").displayed
@@ -119,7 +122,7 @@ def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
     ],
 )
 def test_device_of_one_cell(with_torch: Kernel, body: str) -> None:
-    """%%gpuwatch --device applies to one cell, however it ends."""
+    """%%gpuwatch --device applies to one cell only, however the cell ends."""
     ran = with_torch.run(f"%%gpuwatch --device cuda:1\n{body}".replace("NOW", NOW))
     assert "cuda:1" in ran.text
     assert len(ran.cards) == 1
@@ -128,14 +131,14 @@ def test_device_of_one_cell(with_torch: Kernel, body: str) -> None:
 
 
 def test_device_of_one_cell_by_run_cell_magic(with_torch: Kernel) -> None:
-    """--device also applies if %%gpuwatch runs as a registered magic, by run_cell_magic."""
+    """--device also applies if %%gpuwatch is run with run_cell_magic()."""
     cell = f"get_ipython().run_cell_magic('gpuwatch', '--device cuda:1', \"print({NOW})\")"
     assert with_torch.ok(cell).text == "cuda:1\n"
     assert with_torch.ok(NOW).result == "'cpu'"
 
 
 def test_device_of_an_interrupted_cell(with_torch: Kernel) -> None:
-    """After an interrupt of a cell with --device, the previous device is the default again."""
+    """After a cell with --device is interrupted, the previous default device applies again."""
     body = "open('on', 'w').close()\nwhile True: threading.Event().wait(0.01)"
     request = with_torch.send(f"%%gpuwatch --device cuda:1\n{body}")
     with_torch.wait_for_file("on")
@@ -145,7 +148,8 @@ def test_device_of_an_interrupted_cell(with_torch: Kernel) -> None:
 
 
 def test_a_panel_request_while_a_cell_runs(with_torch: Kernel) -> None:
-    """The kernel answers the panel during a cell, and a new device takes effect in the next cell."""
+    """The kernel replies to the panel while a cell runs;
+    a device chosen in the panel takes effect from the next cell."""
     with_torch.ok("import os\ndef stopped(): return os.path.exists('stop')")
     request = with_torch.send(f"open('on', 'w').close()\nwhile not stopped(): pass\n{NOW}")
     with_torch.wait_for_file("on")
@@ -168,7 +172,8 @@ def test_a_panel_request_while_a_cell_runs(with_torch: Kernel) -> None:
 
 
 def test_replies_to_the_panel(with_torch: Kernel) -> None:
-    """The state has schema, process, torch and devices; the reply to an invalid request has the reason."""
+    """The kernel's reply contains schema, process id, torch and devices; to an invalid request,
+    it contains the reason."""
     state = with_torch.answer_to(ask="state")["state"]
     assert state["pid"] == with_torch.process_id
     assert (state["schema"], state["torch"], state["cuda_initialized"]) == (1, "2.13.0", True)
@@ -183,7 +188,7 @@ def test_replies_to_the_panel(with_torch: Kernel) -> None:
 
 
 def test_watching_from_the_panel(with_torch: Kernel) -> None:
-    """The panel's toggle and %gpu watch are the same setting."""
+    """The panel's watch toggle and %gpu watch change the same setting."""
     assert with_torch.answer_to(ask="watch", on=True)["state"]["watching"] is True
     assert len(with_torch.ok("1").cards) == 1
     assert with_torch.answer_to(ask="watch", on=False)["state"]["watching"] is False
@@ -210,7 +215,7 @@ def test_a_hung_driver_does_not_delay_the_panel(start_kernel: Callable[..., Kern
 
 
 def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
-    """%unload_ext restores torch's defaults, and the kernel no longer answers the panel."""
+    """%unload_ext restores torch's defaults, and the kernel no longer replies to the panel."""
     with_torch.ok("%gpu device cuda:1")
     with_torch.ok("1")
     with_torch.ok("%unload_ext gpuwidget")
@@ -220,7 +225,8 @@ def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
 
 
 def test_tensors_on_different_devices(with_torch: Kernel) -> None:
-    """The devices of the variables and the fix are displayed below the unchanged traceback."""
+    """If tensors are on different devices, the error's traceback is unchanged,
+    and the devices and a fix are shown below."""
     plain = "x = torch.empty(3)\ny = torch.empty(3, device='cuda:1')\ndef add(a, b):\n    return a + b"
     with_torch.ok(plain)
     ran = with_torch.run("add(x, y)")

@@ -1,4 +1,4 @@
-"""The default torch device with the CPU build of the real torch, and ``meta`` as a second device."""
+"""The default torch device with the real torch's CPU build; ``meta`` serves as a second device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _has_torch() -> None:
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget and torch loaded."""
+    """A kernel that has loaded gpuwidget and torch."""
     kernel = start_kernel()
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch, sys")
     return kernel
@@ -27,7 +27,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 @pytest.fixture(scope="module")
 def device_pair(start_kernel: Callable[..., Kernel]) -> Pair:
-    """A plain kernel and one with a default device, at the same execution count."""
+    """A kernel without gpuwidget and one with a default device, at the same execution count."""
     pair = Pair(start_kernel(), start_kernel())
     pair.run("import torch", "import torch\n%load_ext gpuwidget\n%gpu device cpu")
     pair.setup(SETUP)
@@ -36,14 +36,15 @@ def device_pair(start_kernel: Callable[..., Kernel]) -> Pair:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_cells_are_the_same_with_a_default_device(device_pair: Pair, case: Case) -> None:
-    """The outputs, errors and replies of a cell are the same as without gpuwidget."""
+    """With a default device chosen, a cell's outputs,
+    errors and replies are the same as without gpuwidget."""
     device_pair.both(case.plain or case.body)
     if case.then:
         device_pair.both(case.then)
 
 
 def test_setting_and_restoring(kernel: Kernel) -> None:
-    """'none' restores the default that the user's code had set."""
+    """'%gpu device none' restores the default device that the user's code had set."""
     kernel.ok("torch.set_default_device('meta')")
     kernel.ok("%gpu device cpu")
     assert kernel.ok("torch.empty(3).device, torch.get_default_device()").result == (
@@ -55,7 +56,7 @@ def test_setting_and_restoring(kernel: Kernel) -> None:
 
 
 def test_device_of_one_cell(kernel: Kernel) -> None:
-    """%%gpuwatch --device cpu overrides the user's default for one cell, even if the cell fails."""
+    """%%gpuwatch --device cpu overrides the user's default device for one cell, even if the cell fails."""
     kernel.ok("torch.set_default_device('meta')")
     ran = kernel.run("%%gpuwatch --device cpu\nprint(torch.empty(3).device)\n1 / 0")
     assert "cpu\n" in ran.text
@@ -65,7 +66,7 @@ def test_device_of_one_cell(kernel: Kernel) -> None:
 
 
 def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
-    """A `with torch.device` that is entered in one cell and exited in another works as without gpuwidget."""
+    """A `with torch.device` that one cell enters and another one exits works as it does without gpuwidget."""
     kernel.ok("scope = torch.device('meta'); scope.__enter__();")
     kernel.ok("%gpu device cpu")
     assert kernel.ok("torch.empty(3).device").result == "device(type='meta')"
@@ -80,7 +81,7 @@ def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
 
 
 def test_a_build_without_cuda(kernel: Kernel) -> None:
-    """Choosing cuda:0 is a one-line error and initializes nothing."""
+    """With a torch without CUDA, choosing cuda:0 is reported as an error in one line."""
     if kernel.ok("torch.version.cuda").result is not None:
         pytest.skip("this torch was built with CUDA")
     ran = kernel.run("gpuwidget.set_device(torch.device('cuda:0'))")
@@ -90,7 +91,7 @@ def test_a_build_without_cuda(kernel: Kernel) -> None:
 
 
 def test_default_device_of_new_threads(kernel: Kernel) -> None:
-    """torch.set_default_device applies per thread: new threads start with cpu, as the docs state."""
+    """As documented, the default device applies only to the main thread: a new thread starts with cpu."""
     kernel.ok("torch.set_default_device('meta')\nfrom concurrent.futures import ThreadPoolExecutor as Pool")
     kernel.ok("%gpu device cpu")
     cell = "torch.set_default_device('meta')\nPool(1).submit(lambda: torch.empty(1).device).result()"
@@ -130,7 +131,7 @@ HINTS = {
 
 @pytest.mark.parametrize("hint", HINTS.values(), ids=HINTS.keys())
 def test_hints_on_known_errors(kernel: Kernel, hint: tuple[str, str, str, str]) -> None:
-    """The cause and the fix are displayed below the unchanged traceback."""
+    """For a known error, the cause and a fix are shown below the unchanged traceback."""
     code, name, cause, fix = hint
     kernel.ok("torch.set_default_device('meta'); layer = torch.nn.Linear(2, 2)")
     ran = kernel.run(code)
@@ -144,7 +145,7 @@ def test_hints_on_known_errors(kernel: Kernel, hint: tuple[str, str, str, str]) 
 
 
 def test_other_errors_have_no_hint(kernel: Kernel) -> None:
-    """There is no hint for a RuntimeError of the user's code, nor if str() of the error fails."""
+    """A RuntimeError of the user's code gets no hint, and neither does an error whose str() raises."""
     assert kernel.run("raise RuntimeError('mine')").displayed == ""
     kernel.ok("class Odd(RuntimeError):\n    def __str__(self): raise SystemExit")
     assert kernel.run("raise Odd").displayed == ""

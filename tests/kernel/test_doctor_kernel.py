@@ -1,4 +1,5 @@
-"""The doctor in a real kernel: the magic, the function, and the panel's request on the control channel."""
+"""The doctor in a real kernel: %gpu doctor, gpuwidget.doctor(),
+and the panel's request on the control channel."""
 
 from __future__ import annotations
 
@@ -25,11 +26,12 @@ LIBRARY = "libcudnn.so.9: cannot open shared object file: No such file or direct
 
 @pytest.fixture
 def start(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Callable[[str], Kernel]:
-    """Return a function that starts a kernel with gpuwidget loaded and a torch module with that code."""
+    """Return a function that starts a kernel with gpuwidget loaded,
+    and with a fake torch whose import runs that code."""
 
     def start(torch: str) -> Kernel:
         kernel = start_kernel(GPUWIDGET_SOURCE="none")
-        # As in a notebook: the probe process uses the current sys.path of the kernel.
+        # The probe process uses the kernel's current ``sys.path``, as it does in a notebook.
         kernel.ok(f"import sys\nsys.path.insert(0, {str(fake_torch(tmp_path / 'site', torch))!r})")
         kernel.ok("%load_ext gpuwidget")
         return kernel
@@ -38,12 +40,13 @@ def start(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Callable[[str]
 
 
 def checks_by_id(doctor: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the checks of a diagnosis by id."""
+    """Return the checks of a diagnosis, as a dict from their ids."""
     return {check["id"]: check for check in doctor["links"]}
 
 
 def send_request(kernel: Kernel) -> str:
-    """Request a diagnosis on the control channel. Return the message's id without waiting for the reply."""
+    """Request a diagnosis on the control channel,
+    and return the request's id without waiting for the reply."""
     channel = kernel.client.control_channel
     message = kernel.client.session.msg("gpuwidget_request", {"schema": 1, "ask": "doctor"})
     channel.send(message)
@@ -52,7 +55,7 @@ def send_request(kernel: Kernel) -> str:
 
 
 def wait_for_reply(kernel: Kernel, message_id: str) -> dict[str, Any]:
-    """Return the content of the reply to the message."""
+    """Return the content of the reply to this request."""
     channel = kernel.client.control_channel
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
@@ -65,7 +68,7 @@ def wait_for_reply(kernel: Kernel, message_id: str) -> dict[str, Any]:
 
 
 def test_the_magic(start: Callable[[str], Kernel]) -> None:
-    """%gpu doctor reports a torch whose import raises; the kernel itself never imports torch."""
+    """%gpu doctor reports a torch whose import raises, and the kernel itself does not import torch."""
     kernel = start(f"raise ImportError({LIBRARY!r})")
     (shown,) = (m.content["data"] for m in kernel.ok("%gpu doctor").messages if m.type == "display_data")
     assert sorted(shown) == ["text/html", "text/plain"]
@@ -77,7 +80,7 @@ def test_the_magic(start: Callable[[str], Kernel]) -> None:
 
 
 def test_arguments_are_a_usage_error(start: Callable[[str], Kernel]) -> None:
-    """%gpu doctor with an argument is a one-line error."""
+    """%gpu doctor with an argument is reported as a usage error in one line."""
     reply = start("").run("%gpu doctor now").reply
     assert (reply["ename"], reply["evalue"]) == (
         "UsageError",
@@ -86,7 +89,7 @@ def test_arguments_are_a_usage_error(start: Callable[[str], Kernel]) -> None:
 
 
 def test_the_function(start: Callable[[str], Kernel]) -> None:
-    """gpuwidget.doctor() returns a diagnosis of this kernel that displays itself as a cell's result."""
+    """gpuwidget.doctor() returns the diagnosis of this kernel, which displays itself as a cell's result."""
     kernel = start(WORKING)
     (shown,) = (
         m.content["data"]
@@ -99,9 +102,9 @@ def test_the_function(start: Callable[[str], Kernel]) -> None:
 
 
 def test_a_panel_request_blocks_nothing(start: Callable[[str], Kernel], tmp_path: Path) -> None:
-    """While torch's import hangs in the probe process, cells run and other requests are answered.
+    """While torch's import hangs in the probe process, the kernel runs cells and replies to other requests.
 
-    Concurrent requests for a diagnosis receive the same one.
+    Concurrent requests for a diagnosis receive the same diagnosis.
     """
     started, gate = tmp_path / "started", tmp_path / "gate"
     kernel = start(HANGING.format(started=str(started), gate=str(gate)) + WORKING)
@@ -124,7 +127,7 @@ def test_a_panel_request_blocks_nothing(start: Callable[[str], Kernel], tmp_path
 
 
 def test_an_interrupt_stops_the_checks(start: Callable[[str], Kernel], tmp_path: Path) -> None:
-    """An interrupt of %gpu doctor raises KeyboardInterrupt at once and ends the probe process."""
+    """Interrupting %gpu doctor raises KeyboardInterrupt immediately and ends the probe process."""
     started = tmp_path / "started"
     kernel = start(HANGING.format(started=str(started), gate=str(tmp_path / "never")))
     request = kernel.send("%gpu doctor")

@@ -24,7 +24,7 @@ IDLE = (*BASE, "gpus=2", "gpu.*.util=0", "gpu.*.power=80")
 
 
 def has_driver() -> bool:
-    """Return whether this machine has NVIDIA's library."""
+    """Return whether this machine has NVIDIA's NVML library."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -33,13 +33,13 @@ def has_driver() -> bool:
 
 
 def watched(kernel: Kernel, body: str = "6 * 7", options: str = "") -> tuple[Ran, dict[str, Any]]:
-    """Run a watched cell, which must succeed; return what it sent and its report."""
+    """Run a watched cell, which must succeed, and return what the kernel sent and the report."""
     ran = kernel.ok(f"%%gpuwatch {options}\n{body}")
     return ran, check_card(ran)
 
 
 def explained(ran: Ran, report: dict[str, Any]) -> str:
-    """Check that the cell works and its card says why there is no GPU; return that reason."""
+    """Assert that the cell works and its card explains why there is no GPU, and return that reason."""
     assert [name for name, _ in sequence(ran.messages, set())] == ["execute_result"]
     assert (ran.result, report["gpus"], report["source"]["kind"]) == ("42", [], "none")
     assert report["cell"]["duration_s"] > 0
@@ -56,7 +56,7 @@ def explained(ran: Ran, report: dict[str, Any]) -> str:
 
 
 def test_source_switched_off(start_kernel: Callable[..., Kernel]) -> None:
-    """With GPUWIDGET_SOURCE=none, the card says how to switch the source on."""
+    """With GPUWIDGET_SOURCE=none, the card explains that this variable turned the GPU readings off."""
     kernel = start_kernel(**{SOURCE: "none"})
     kernel.run("%load_ext gpuwidget")
     assert SOURCE in explained(*watched(kernel))
@@ -64,7 +64,7 @@ def test_source_switched_off(start_kernel: Callable[..., Kernel]) -> None:
 
 @pytest.mark.skipif(has_driver(), reason="this machine has an NVIDIA driver")
 def test_no_driver(start_kernel: Callable[..., Kernel]) -> None:
-    """Without NVIDIA's driver, a watched cell works, and its card says what is missing."""
+    """Without NVIDIA's driver, a watched cell works, and its card explains what is missing."""
     kernel = start_kernel(**{SOURCE: None})
     kernel.run("%load_ext gpuwidget")
     assert "driver" in explained(*watched(kernel)).lower()
@@ -72,7 +72,8 @@ def test_no_driver(start_kernel: Callable[..., Kernel]) -> None:
 
 @pytest.mark.parametrize("choice", ["nonsense", "replay-once"])
 def test_unknown_source(start_kernel: Callable[..., Kernel], choice: str) -> None:
-    """For an unknown source, %load_ext shows one line and does not load the extension."""
+    """If GPUWIDGET_SOURCE names an unknown source,
+    %load_ext prints one line and does not load the extension."""
     kernel = start_kernel(**{SOURCE: choice})
     ran = kernel.run("%load_ext gpuwidget")
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
@@ -82,7 +83,7 @@ def test_unknown_source(start_kernel: Callable[..., Kernel], choice: str) -> Non
 
 
 def test_recording_that_is_not_there(start_kernel: Callable[..., Kernel]) -> None:
-    """A cell works if the recording can't be read."""
+    """If the recording can't be read, a watched cell still works."""
     kernel = start_kernel(**{SOURCE: "replay:nowhere.jsonl"})
     kernel.run("%load_ext gpuwidget")
     ran = kernel.run("%%gpuwatch\n6 * 7")
@@ -95,7 +96,7 @@ def test_recording_that_is_not_there(start_kernel: Callable[..., Kernel]) -> Non
 
 
 class Machine:
-    """A kernel with a stand-in for NVML."""
+    """A kernel whose NVML is the stand-in."""
 
     def __init__(self, kernel: Kernel, standin: Standin) -> None:
         self.kernel = kernel
@@ -106,7 +107,7 @@ class Machine:
         self.standin.scenario(*lines)
 
     def asked(self, times: int = 3, call: str = MEMORY) -> None:
-        """Wait until the driver has been called this often from now on."""
+        """Wait until the driver has been called this many more times."""
         self.standin.calls()
         seen = 0
         deadline = time.monotonic() + TIMEOUT_S
@@ -118,7 +119,7 @@ class Machine:
     def during_cell(
         self, *lines: str, times: int = 3, call: str = "nvmlDeviceGetMemoryInfo_v2"
     ) -> tuple[Ran, dict[str, Any]]:
-        """Run a watched cell with a chart; the driver returns something else from the middle of it."""
+        """Run a watched cell with a live chart, and change what the driver returns in the middle of it."""
         request = self.kernel.send(f"%%gpuwatch\n{WAIT}")
         self.kernel.wait_for_message(request, lambda message: message.shows_chart)
         self.says(*lines)
@@ -126,7 +127,7 @@ class Machine:
         return self.finish(request)
 
     def finish(self, request: str) -> tuple[Ran, dict[str, Any]]:
-        """Let the waiting cell end."""
+        """Let the waiting cell end, and return what the kernel sent and the report."""
         go = self.kernel.folder / "go"
         go.touch()
         ran = self.kernel.wait(request)
@@ -137,7 +138,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the stand-in."""
+    """Compile the stand-in for NVML."""
     library: Path = build(tmp_path_factory.mktemp("nvml"))
     return library
 
@@ -146,7 +147,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start_machine(
     start_kernel: Callable[..., Kernel], library: Path, tmp_path: Path
 ) -> Iterator[Callable[..., Machine]]:
-    """Return a function that starts a kernel with these lines as the driver's state, and loads gpuwidget."""
+    """Return a function that starts a kernel with gpuwidget loaded, on a driver with this scenario."""
     kernels: list[Kernel] = []
 
     def start(*lines: str) -> Machine:
@@ -164,12 +165,12 @@ def start_machine(
 
 @pytest.fixture
 def machine(start_machine: Callable[..., Machine]) -> Machine:
-    """A machine with two idle GPUs on which the kernel holds memory."""
+    """A machine with two idle GPUs, on which the kernel's process holds memory."""
     return start_machine(*IDLE)
 
 
 def test_numbers_of_the_driver(machine: Machine) -> None:
-    """The card has the driver's numbers for each GPU, with the peak of the run."""
+    """The card has the driver's values for each GPU, and the peak memory during the run."""
     ran, report = machine.during_cell(*IDLE, f"gpu.1.memory_used={5 * GIB}")
     assert report["source"] == {"kind": "nvml", "reason": None, "recording": None}
     assert report["environment"]["driver"] == "580.95.05"
@@ -183,7 +184,8 @@ def test_numbers_of_the_driver(machine: Machine) -> None:
 
 
 def test_gpu_lost_in_a_cell(machine: Machine) -> None:
-    """A GPU is shown as lost until it comes back; the other is measured, and the cell succeeds."""
+    """If a GPU is lost, the cell succeeds, the other GPU is measured,
+    and the lost one is measured again once it is back."""
     ran, report = machine.during_cell(*IDLE, "gpu.1.*=error 15")
     first, second = report["gpus"]
     assert first["lost_since"] is None
@@ -203,11 +205,12 @@ def test_gpu_lost_in_a_cell(machine: Machine) -> None:
 
 @pytest.mark.parametrize("call", [MEMORY, "nvmlDeviceGetUtilizationRates", "*"])
 def test_call_hangs_in_a_cell(machine: Machine, call: str) -> None:
-    """A call that hangs delays neither the cell nor the other GPU; later cells skip it."""
+    """If a driver call for one GPU hangs, it delays neither the cell nor the other GPU,
+    and later cells skip it."""
     request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
     machine.kernel.wait_for_message(request, lambda message: message.shows_chart)
     machine.says(*IDLE, f"gpu.1.{call}=hang", f"gpu.0.memory_used={2 * GIB}")
-    # The cell ends while the call hangs, before or after its timeout.
+    # The cell ends while the call hangs, either before or after the call's timeout.
     _, report = machine.finish(request)
     assert report["gpus"][1]["device_memory"]["start"] == GIB
     request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
@@ -227,7 +230,8 @@ def test_call_hangs_in_a_cell(machine: Machine, call: str) -> None:
 
 
 def test_driver_goes_away_in_a_cell(machine: Machine) -> None:
-    """If the driver goes away, the cell is unaffected, and the card invents no number."""
+    """If the driver goes away while a cell runs, the cell is unaffected,
+    and the card shows unknown values as unknown."""
     _, report = machine.during_cell(*IDLE, "*=error 9", "gpu.*.*=error 9", times=1, call="nvmlInitWithFlags")
     for gpu in report["gpus"]:
         assert gpu["device_memory"]["start"] == GIB
@@ -236,13 +240,13 @@ def test_driver_goes_away_in_a_cell(machine: Machine) -> None:
 
 @pytest.mark.parametrize("error", [9, 18, 4, 17, 999])
 def test_driver_broken(start_machine: Callable[..., Machine], error: int) -> None:
-    """The card explains in a sentence why the driver can't be used."""
+    """If the driver can't be used, the card explains why in one sentence."""
     machine = start_machine(f"nvmlInitWithFlags=error {error}", f"nvmlInit_v2=error {error}")
     assert explained(*watched(machine.kernel)).endswith(".")
 
 
 def test_driver_hangs_from_the_beginning(start_machine: Callable[..., Machine]) -> None:
-    """A driver that hangs from the beginning does not delay a cell."""
+    """If the driver hangs from the beginning, a watched cell is not delayed."""
     machine = start_machine("nvmlInitWithFlags=hang", "nvmlInit_v2=hang")
     for _ in range(2):
         _, report = watched(machine.kernel)
@@ -250,7 +254,7 @@ def test_driver_hangs_from_the_beginning(start_machine: Callable[..., Machine]) 
 
 
 def test_slices(start_machine: Callable[..., Machine]) -> None:
-    """The MIG instances of a GPU are on the card as separate devices."""
+    """The card shows each MIG instance of a GPU as a separate device."""
     machine = start_machine(*IDLE, "gpu.0.mig=0 2", f"gpu.0.mig.2.memory_used={3 * GIB}")
     _, report = watched(machine.kernel)
     found = [(gpu["index"], gpu["mig_index"], gpu["device_memory"]["end"]) for gpu in report["gpus"]]
@@ -260,7 +264,7 @@ def test_slices(start_machine: Callable[..., Machine]) -> None:
 
 
 def test_names_are_text(start_machine: Callable[..., Machine]) -> None:
-    """A GPU's name is shown as text, whatever characters it has."""
+    """The card shows a GPU's name as text, whatever characters the name contains."""
     machine = start_machine(*IDLE, "gpu.*.name=<img src=x onerror=1> & co")
     ran, _ = watched(machine.kernel)
     assert "<img" not in ran.cards[0]["text/html"]
@@ -268,7 +272,7 @@ def test_names_are_text(start_machine: Callable[..., Machine]) -> None:
 
 
 def test_many_gpus(start_machine: Callable[..., Machine]) -> None:
-    """The card of a run with 16 busy GPUs and many marks stays small."""
+    """The card of a run with 16 busy GPUs and 300 printed lines stays small."""
     busy = ("gpus=16", f"gpu.*.memory_used={17 * GIB}", "gpu.*.util=93", "gpu.*.power=612.5")
     machine = start_machine(*BASE, *busy)
     request = machine.kernel.send(f"%%gpuwatch\nfor i in range(300): print('a line of a log', i)\n{WAIT}")

@@ -1,4 +1,5 @@
-"""Loading and unloading leave no trace; ``%gpu watch``, reports, child processes and imports work."""
+"""Loading and unloading the extension leave no trace; ``%gpu watch``, reports,
+child processes and imports work."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def threads():
 
 
 def shape(kernel: Kernel) -> dict[str, Any]:
-    """Return the hooks that are in the kernel now."""
+    """Return the hooks that are currently registered in the kernel."""
     found = ast.literal_eval(kernel.value("hooked()"))
     assert isinstance(found, dict)
     return found
@@ -43,15 +44,16 @@ def shape(kernel: Kernel) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def fresh(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """Return a kernel for loading and unloading gpuwidget."""
+    """A kernel for loading and unloading gpuwidget."""
     kernel = start_kernel()
-    # ipywidgets registers comm targets when it is first imported.
+    # The first import of ipywidgets registers comm targets, so it happens before the hooks are compared.
     kernel.setup("import bqplot, ipywidgets\n" + SNAPSHOT)
     return kernel
 
 
 def test_loading_again(fresh: Kernel) -> None:
-    """After %load_ext twice and %reload_ext there is one of each hook, and each cell has one card."""
+    """After repeated %load_ext and %reload_ext, each hook is registered once,
+    and each watched cell has one card."""
     before = shape(fresh)
     fresh.ok("%load_ext gpuwidget")
     once = shape(fresh)
@@ -67,7 +69,7 @@ def test_loading_again(fresh: Kernel) -> None:
 
 
 def test_unloading(fresh: Kernel) -> None:
-    """After %unload_ext there is no hook, magic or thread of gpuwidget, also after live charts."""
+    """%unload_ext removes all hooks, magics and threads of gpuwidget, even after a live chart was shown."""
     before = shape(fresh)
     fresh.ok("%load_ext gpuwidget")
     fresh.ok("%gpu watch on")
@@ -85,7 +87,7 @@ def test_unloading(fresh: Kernel) -> None:
 
 
 def test_unloading_at_once(fresh: Kernel) -> None:
-    """The same is true for %unload_ext right after %load_ext, before the driver has answered."""
+    """%unload_ext removes everything even directly after %load_ext, before the driver has replied."""
     before = shape(fresh)
     for _ in range(5):
         fresh.ok("%load_ext gpuwidget\n%unload_ext gpuwidget")
@@ -93,7 +95,7 @@ def test_unloading_at_once(fresh: Kernel) -> None:
 
 
 def test_loading_within_a_watched_cell(fresh: Kernel) -> None:
-    """A watched cell that reloads or unloads the extension succeeds."""
+    """A watched cell may itself reload or unload the extension: it succeeds."""
     before = shape(fresh)
     fresh.ok("%load_ext gpuwidget")
     once = shape(fresh)
@@ -108,7 +110,7 @@ def test_loading_within_a_watched_cell(fresh: Kernel) -> None:
 
 
 def test_card_names_its_cell(kernel: Kernel) -> None:
-    """The card has the N of In[N]; a cell that is not stored in the history has none."""
+    """The card has the cell's execution count, the N of In[N]; without store_history, it has none."""
     ran = kernel.ok("%%gpuwatch\n1")
     assert check_card(ran)["cell"]["execution_count"] == ran.reply["execution_count"]
     ran = kernel.run("%%gpuwatch\n1", store_history=False)
@@ -116,7 +118,7 @@ def test_card_names_its_cell(kernel: Kernel) -> None:
 
 
 def test_card_is_last(kernel: Kernel) -> None:
-    """The card is below all outputs of the cell, also below its error."""
+    """The card is the cell's last output, even below an error."""
     for body in ("print(1)\ndisplay(2)\n3", "print(1)\n1 / 0"):
         ran = kernel.run(f"%%gpuwatch\n{body}")
         assert ran.messages[-1].is_card
@@ -124,7 +126,7 @@ def test_card_is_last(kernel: Kernel) -> None:
 
 
 def test_watch_every_cell(pair: Pair) -> None:
-    """With %gpu watch on, each cell behaves as usual and has a one-line card; off ends that."""
+    """With %gpu watch on, each cell behaves as usual and has a one-line card; %gpu watch off ends that."""
     pair.run("pass", "%gpu watch on")
     cells = [
         "6 * 7",
@@ -156,7 +158,7 @@ def test_watch_every_cell(pair: Pair) -> None:
 
 
 def test_gpuwatch_while_every_cell_is_watched(kernel: Kernel) -> None:
-    """With %gpu watch on, a cell with %%gpuwatch has one card, the full one."""
+    """With %gpu watch on, a cell with %%gpuwatch has a single card, and it is the full one."""
     kernel.ok("%gpu watch on")
     ran = kernel.ok("%%gpuwatch --name own\n1")
     report = check_card(ran)
@@ -170,7 +172,7 @@ def test_gpuwatch_while_every_cell_is_watched(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("line", ["%gpu watch", "%gpu watch maybe", "%gpu nonsense <b>"])
 def test_unknown_gpu_line(kernel: Kernel, line: str) -> None:
-    """An unknown %gpu subcommand shows one line with the known ones."""
+    """An unknown %gpu subcommand prints one line that lists the known subcommands."""
     ran = kernel.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert "watch on" in ran.text + ran.reply["evalue"]
@@ -179,7 +181,7 @@ def test_unknown_gpu_line(kernel: Kernel, line: str) -> None:
 
 
 def test_run_cell_magic(kernel: Kernel) -> None:
-    """get_ipython().run_cell_magic('gpuwatch', …) runs its body with a card, in the user's namespace."""
+    """run_cell_magic('gpuwatch', …) runs its body in the user's namespace, with a card."""
     ran = kernel.ok("get_ipython().run_cell_magic('gpuwatch', '', 'through = 1\\nthrough + 1')")
     assert (ran.result, len(ran.cards)) == ("2", 1)
     assert kernel.ok("through").result == "1"
@@ -190,7 +192,7 @@ def test_run_cell_magic(kernel: Kernel) -> None:
 
 
 def test_history_has_the_typed_cell(kernel: Kernel) -> None:
-    """The history has the cell as the user typed it, and %rerun watches it again."""
+    """The history contains the cell as the user typed it, and %rerun watches it again."""
     typed = "%%gpuwatch --no-live\ntyped_here = 1\ntyped_here + 1"
     kernel.ok(typed)
     assert kernel.value("get_ipython().history_manager.input_hist_raw[-1]") == repr(typed)
@@ -218,14 +220,14 @@ def test_history_has_the_typed_cell(kernel: Kernel) -> None:
     ],
 )
 def test_completeness(pair: Pair, body: str) -> None:
-    """is_complete gives the same answer for a watched cell as for a plain one."""
+    """is_complete returns the same for a watched cell as for an unwatched one."""
     plain = pair.plain.reply_to(pair.plain.client.is_complete(f"# comment\n{body}"))
     watched = pair.watched.reply_to(pair.watched.client.is_complete(f"%%gpuwatch\n{body}"))
     assert watched == plain
 
 
 def test_completion_and_inspection(pair: Pair) -> None:
-    """Completion and tooltips work in a watched cell as in a plain one, and run nothing."""
+    """Completion and tooltips work in a watched cell as in an unwatched one, without running anything."""
     pair.setup("import sys")
     answers = []
     for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch   \n")):
@@ -240,7 +242,7 @@ def test_completion_and_inspection(pair: Pair) -> None:
 
 
 def test_marks_and_printed_lines(kernel: Kernel) -> None:
-    """Marks and printed lines are on the card's timeline, in order."""
+    """Marks and printed lines appear on the card's timeline in order."""
     ran = kernel.ok(
         "%%gpuwatch\nimport gpuwidget\nprint('begin')\ngpuwidget.mark('epoch <1>')\n"
         "print('loss 0.5')\nprint('part', end='')"
@@ -255,7 +257,8 @@ def test_marks_and_printed_lines(kernel: Kernel) -> None:
 
 
 def test_with_statement_shows_nothing(kernel: Kernel) -> None:
-    """gpuwidget.watch() in a cell shows nothing; its report displays as a card if it is the cell's result."""
+    """``with gpuwidget.watch()`` displays nothing;
+    its report displays itself as a card if it is the cell's result."""
     ran = kernel.ok("import gpuwidget\nwith gpuwidget.watch('inner') as w:\n    print('body')\n")
     assert sequence(ran.messages, set()) == [("stdout", "body\n")]
     ran = kernel.ok("w.report")
@@ -265,7 +268,8 @@ def test_with_statement_shows_nothing(kernel: Kernel) -> None:
 
 
 def test_reports_keeps_the_last_200(kernel: Kernel) -> None:
-    """gpuwidget.reports() has the last 200 in order: watched cells, with statements and quiet cells."""
+    """gpuwidget.reports() returns the last 200 reports in order, from watched cells,
+    ``with`` statements and quiet cells."""
     kernel.ok("import gpuwidget\nfor i in range(201):\n    with gpuwidget.watch(str(i)): pass\n")
     kernel.ok("%%gpuwatch --quiet --name quiet\n1")
     assert kernel.ok("len(gpuwidget.reports())").result == "200"
@@ -277,7 +281,7 @@ def test_reports_keeps_the_last_200(kernel: Kernel) -> None:
 
 
 def test_forked_child_watches_too(kernel: Kernel) -> None:
-    """A child forked in a watched cell can watch with new threads, ends with success and shows no card."""
+    """A child process that a watched cell forks can itself watch; it exits successfully and shows no card."""
     ran = kernel.ok(
         "%%gpuwatch\nimport gpuwidget, os\npid = os.fork()\nif pid == 0:\n    code = 1\n    try:\n"
         "        with gpuwidget.watch('child') as w: pass\n"
@@ -288,7 +292,7 @@ def test_forked_child_watches_too(kernel: Kernel) -> None:
 
 
 def test_multiprocessing(kernel: Kernel) -> None:
-    """Worker processes of a watched cell, forked or spawned, work and end as usual."""
+    """multiprocessing's workers, forked or spawned, run and end normally in a watched cell."""
     for method, function in (("fork", "task"), ("spawn", "abs")):
         ran = kernel.ok(
             "%%gpuwatch\nimport multiprocessing\ndef task(n):\n    import gpuwidget\n"
@@ -300,12 +304,12 @@ def test_multiprocessing(kernel: Kernel) -> None:
 
 
 def test_imports(start_kernel: Callable[..., Kernel]) -> None:
-    """torch is never imported, and bqplot never while a cell runs, even if it awaits."""
+    """gpuwidget never imports torch, and never imports bqplot while a cell runs, even if the cell awaits."""
     kernel = start_kernel()
     kernel.setup(
         "import sys, asyncio, time\ndef loaded(): return [n in sys.modules for n in ('torch', 'bqplot')]"
     )
-    # At once, before the idle kernel imports the libraries of the live chart.
+    # Send the requests together, before the idle kernel imports the libraries of the live chart.
     first = kernel.send("%load_ext gpuwidget")
     quiet = kernel.send(
         "%%gpuwatch --no-live\nbefore = loaded()\nfor i in range(40): await asyncio.sleep(0.02)\n"

@@ -1,4 +1,4 @@
-"""The time of a cell that fails ends with its error, not after IPython has formatted the traceback."""
+"""The measured time of a failed cell ends with its error, before IPython formats the traceback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ explained = 0
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """Return a kernel with gpuwidget loaded, and errors that mark when they are formatted."""
+    """A kernel with gpuwidget loaded, and with exceptions that add a mark
+    when their traceback is formatted."""
     made = start_kernel()
     made.setup(SETUP)
     made.setup("%load_ext gpuwidget")
@@ -35,7 +36,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def marks(kernel: Kernel, cell: str, status: str = "error") -> list[str]:
-    """Return the marks of a watched cell that fails."""
+    """Run a watched cell that fails, and return the labels of its marks."""
     kernel.setup("explained = 0")
     ran = kernel.run(cell)
     assert (ran.reply["status"], kernel.value("explained > 0")) == ("error", "True")
@@ -54,23 +55,23 @@ def marks(kernel: Kernel, cell: str, status: str = "error") -> list[str]:
     ],
 )
 def test_its_time_ends_with_the_error(kernel: Kernel, body: str) -> None:
-    """Formatting the traceback is not part of the run; the traceback is that of a plain cell."""
+    """The run of a failed cell does not include formatting the traceback, and the traceback is unchanged."""
     assert marks(kernel, f"%%gpuwatch\n{body}") == ["at work"]
 
 
 def test_an_interrupt(kernel: Kernel) -> None:
-    """The time of an interrupted cell ends with the interrupt."""
+    """The measured time of an interrupted cell ends with the interrupt."""
     body = "gpuwidget.mark('at work')\nraise Stopped"
     assert marks(kernel, f"%%gpuwatch --no-live\n{body}", "interrupted") == ["at work"]
 
 
 def test_below_another_magic(kernel: Kernel) -> None:
-    """The same is true if another magic runs the body."""
+    """If another magic runs the watched cell, its measured time still ends with the error."""
     assert marks(kernel, "%%prun -q\n%%gpuwatch\nfail()") == ["at work"]
 
 
 def test_the_users_own_handler(kernel: Kernel) -> None:
-    """A handler from set_custom_exc is called as usual, after the run has ended."""
+    """A handler that the user set with set_custom_exc is called as usual, after the run has ended."""
     kernel.setup(
         "def handle(shell, kind, error, trace, tb_offset=None):\n"
         "    handled.append(kind.__name__)\n    shell.showtraceback((kind, error, trace))\n"
@@ -83,7 +84,7 @@ def test_the_users_own_handler(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("body", ["1", "fail()", "SyntaxError(", "raise SystemExit", "%unload_ext gpuwidget"])
 def test_the_result_is_ipythons_own(kernel: Kernel, body: str) -> None:
-    """A cell's result is afterwards the object that IPython created, without additions."""
+    """After a watched cell, its result is the object that IPython created, without additional attributes."""
     kernel.setup(
         "from IPython.core.interactiveshell import ExecutionResult\n"
         "def look(result):\n    seen.append((type(result) is ExecutionResult, sorted(vars(result))))\n"

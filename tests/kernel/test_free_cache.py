@@ -33,7 +33,7 @@ FREED = "Given back to the GPU: 20 MiB by torch's count; the driver's is not kno
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget loaded, and a fake device in use."""
+    """A kernel with gpuwidget loaded and a stand-in GPU in use."""
     skip_without_torch()
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.setup(SETUP)
@@ -43,18 +43,19 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def free(kernel: Kernel) -> dict[str, Any]:
-    """Return the reply to the panel's request."""
+    """Send the panel's request to free the cache, and return the reply."""
     return kernel.answer_to(ask="free_cache")
 
 
 def done(reply: dict[str, Any]) -> str:
-    """Return the description of what was done, without the duration."""
+    """Return the reply's description of what was done, with the duration replaced by T."""
     assert reply["status"] == "ok", reply
     return re.sub(r"took [\d.]+ [mµ]?s", "took T", reply["done"])
 
 
 def test_the_cache_is_freed(kernel: Kernel) -> None:
-    """Unused cache returns to the driver; the reply has the statement, its duration and the freed bytes."""
+    """Unused cache memory returns to the driver; the reply gives the statement,
+    its duration and the freed bytes."""
     kernel.ok("kept = gpu.empty(1_000_000); gone = gpu.empty(5_000_000)")
     kernel.ok("del gone")
     assert kernel.value("gpu.reserved - gpu.allocated > 20_000_000") == "True"
@@ -65,7 +66,8 @@ def test_the_cache_is_freed(kernel: Kernel) -> None:
 
 
 def test_while_a_cell_runs(kernel: Kernel) -> None:
-    """A busy kernel also frees it at once, and the reply has the cost for the cell, which continues."""
+    """The cache is freed even while a cell runs;
+    the reply explains what that costs the cell, which continues."""
     kernel.ok("import os\ngone = gpu.empty(5_000_000)\ndel gone")
     request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass\n'done'")
     kernel.wait_for_file("on")
@@ -80,7 +82,8 @@ def test_while_a_cell_runs(kernel: Kernel) -> None:
 
 
 def test_nothing_to_free(kernel: Kernel) -> None:
-    """If nothing can be freed, torch.cuda.empty_cache() is not called, since it waits for the GPU."""
+    """If the cache has nothing to free, torch.cuda.empty_cache() is not called,
+    since it would wait for the GPU."""
     kernel.setup("calls = []\ntorch.cuda.empty_cache = lambda: calls.append(1)")
     assert done(free(kernel)) == "Nothing was done: torch's cache is empty."
     kernel.ok("kept = gpu.empty(1000)")
@@ -93,7 +96,7 @@ def test_nothing_to_free(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("stream", ["None", "7"])
 def test_during_graph_capture(kernel: Kernel, stream: str) -> None:
-    """While a CUDA graph is being captured nothing is freed, and the reply has the reason."""
+    """While a CUDA graph is being captured, nothing is freed, and the reply gives the reason."""
     kernel.ok("gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup(
         "from types import SimpleNamespace as N\n"
@@ -118,7 +121,7 @@ def test_during_graph_capture(kernel: Kernel, stream: str) -> None:
     ],
 )
 def test_errors_of_torch(kernel: Kernel, error: str, reason: str) -> None:
-    """If torch raises, the reply has a one-sentence reason, and the next request works."""
+    """If torch raises an error, the reply gives the reason in one sentence, and the next request works."""
     kernel.ok("gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup(f"def fail():\n    raise RuntimeError('{error}')\ntorch.cuda.empty_cache = fail")
     reply = free(kernel)
@@ -130,14 +133,14 @@ def test_errors_of_torch(kernel: Kernel, error: str, reason: str) -> None:
 
 
 def test_after_a_cuda_error(kernel: Kernel) -> None:
-    """After a CUDA error torch is not called, since only a restart frees the memory."""
+    """After a CUDA error, torch is not called, because only restarting the process frees the memory."""
     kernel.ok("gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup("runtime.code = 700")
     assert free(kernel)["reason"].startswith("CUDA has reported an error in this process")
 
 
 def test_without_capture_status(kernel: Kernel) -> None:
-    """If graph capture can't be detected, the cache is freed between cells, but not during a cell."""
+    """If graph capture can't be detected, the cache is freed between cells, but not while a cell runs."""
     kernel.ok("import os\ns.cuda_runtime = lambda: None\ngone = gpu.empty(5_000_000)\ndel gone")
     request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass")
     kernel.wait_for_file("on")
@@ -149,7 +152,8 @@ def test_without_capture_status(kernel: Kernel) -> None:
 
 
 def test_other_requests_during_a_slow_one(kernel: Kernel) -> None:
-    """While the cache is being freed, other requests are answered, and a second one to free it fails."""
+    """While the cache is being freed, the kernel replies to other requests,
+    and refuses a second request to free it."""
     kernel.ok("import threading\ndone = threading.Event()")
     kernel.ok("gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup(
@@ -159,7 +163,7 @@ def test_other_requests_during_a_slow_one(kernel: Kernel) -> None:
     channel = kernel.client.control_channel
     slow = kernel.client.session.msg("gpuwidget_request", {"schema": 1, "ask": "free_cache"})
     channel.send(slow)
-    # Don't wait by running a cell: empty_cache might find it still running.
+    # Waiting by running a cell would not work: empty_cache might find that cell still running.
     kernel.wait_for_file("busy")
     assert kernel.answer_to(ask="state")["status"] == "ok"
     second = free(kernel)
@@ -173,7 +177,7 @@ def test_other_requests_during_a_slow_one(kernel: Kernel) -> None:
 
 
 def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """Without torch, CUDA or counters, the reply has the reason, and nothing is initialized."""
+    """Without torch, CUDA, counters or a context, the reply gives the reason, and CUDA is not initialized."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none", PYTHONPATH=STANDIN)
     kernel.ok("%load_ext gpuwidget")
     no_cache = "There is no cache of torch's to free: "
@@ -192,7 +196,7 @@ def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_no_context_is_created_on_another_gpu(kernel: Kernel) -> None:
-    """With a context only on cuda:1, none is created on cuda:0."""
+    """If the process has a context only on cuda:1, freeing the cache does not create one on cuda:0."""
     kernel.ok("gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup(
         "torch.cuda.device_count = lambda: 2\nentered = []\n"
@@ -204,7 +208,8 @@ def test_no_context_is_created_on_another_gpu(kernel: Kernel) -> None:
 
 
 def test_the_state_has_the_reserved_memory(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
-    """The kernel's state has torch's reserved bytes per GPU, and none before CUDA is initialized."""
+    """The kernel's state contains torch's reserved bytes per GPU,
+    which are unknown before CUDA is initialized."""
     driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
     driver.scenario("gpus=2", *(f"gpu.{n}.uuid=GPU-0000000{n}-aaaa-bbbb-cccc-dddddddddddd" for n in (0, 1)))
     path = driver.environment()["LD_LIBRARY_PATH"]
@@ -215,7 +220,7 @@ def test_the_state_has_the_reserved_memory(start_kernel: Callable[..., Kernel], 
 
     def reserved() -> list[int | None]:
         reply = kernel.answer_to(ask="state")
-        while not reply["state"]["gpus"]:  # the driver has not reported yet
+        while not reply["state"]["gpus"]:  # the driver has not replied yet
             reply = kernel.answer_to(ask="state")
         return [gpu["torch_reserved"] for gpu in reply["state"]["gpus"]]
 

@@ -1,4 +1,5 @@
-"""An interrupt of a watched cell does what it does in a plain one, and there is a card."""
+"""Interrupting a watched cell has the same effect as interrupting an unwatched one,
+and the cell has a card."""
 
 from __future__ import annotations
 
@@ -62,11 +63,13 @@ AWAITING = {
     "    while not os.path.exists('go'): await asyncio.sleep(0.005)\nawait wait()",
 }
 IGNORED_AFTER_S = 2
-"""A kernel may ignore an interrupt while a cell awaits."""
+"""A kernel may ignore an interrupt while a cell awaits; after this many seconds,
+the test lets the cell end."""
 
 
 def names_our_code(traceback: list[str]) -> bool:
-    """Return whether the traceback names a file of the package; IPython writes the home folder as ``~``."""
+    """Return whether the traceback names a file of gpuwidget;
+    IPython shortens the home directory to ``~``."""
     package = Path(gpuwidget.__file__).parent
     return f"{package.parent.name}/{package.name}/" in "".join(traceback)
 
@@ -77,7 +80,8 @@ def _prepared(pair: Pair) -> None:
 
 
 def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
-    """Run ``body`` plain and watched, interrupt both each time they signal, and compare."""
+    """Run ``body`` unwatched and watched, interrupt both kernels when they signal,
+    and compare the results."""
 
     def stop(kernel: Kernel, request: str) -> None:
         for _ in range(times):
@@ -91,13 +95,15 @@ def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
 @pytest.mark.parametrize("options", ["", "--no-live"])
 @pytest.mark.parametrize("name", CASES)
 def test_interrupted_alike(pair: Pair, name: str, options: str) -> None:
-    """An interrupt strikes at the same line with the same traceback, and there is a card."""
+    """Interrupting a cell has the same effect and traceback with %%gpuwatch as without it,
+    and the cell has a card."""
     interrupted(pair, CASES[name], options)
 
 
 @pytest.mark.parametrize("name", AWAITING)
 def test_interrupted_while_awaiting(pair: Pair, name: str) -> None:
-    """An interrupt of an `await` does what it does in a plain cell of this kernel, and there is a card."""
+    """Interrupting an `await` has the same effect as in an unwatched cell of this kernel,
+    and the cell has a card."""
 
     def stop(kernel: Kernel, request: str) -> None:
         kernel.wait_for_file("reached")
@@ -112,14 +118,14 @@ def test_interrupted_while_awaiting(pair: Pair, name: str) -> None:
 
 
 def test_interrupted_twice(pair: Pair) -> None:
-    """A second interrupt ends a cell that survives the first."""
+    """If a cell catches the first interrupt, a second interrupt ends it as it does without %%gpuwatch."""
     body = "for i in range(2):\n    try:\n        signal_when_here()\n        time.sleep(60)  # here\n"
     body += "    except KeyboardInterrupt:\n        if i == 1: raise\n        print('not yet')"
     interrupted(pair, body, "", times=2)
 
 
 def test_interrupted_while_the_chart_shows(pair: Pair) -> None:
-    """An interrupted cell removes its chart and shows its card."""
+    """An interrupt while the live chart is shown removes the chart, and the card is shown."""
 
     def stop(kernel: Kernel, request: str) -> None:
         kernel.wait_for_file("reached")
@@ -131,7 +137,7 @@ def test_interrupted_while_the_chart_shows(pair: Pair) -> None:
 
 
 def test_interrupted_input(pair: Pair) -> None:
-    """An interrupt of input() ends the cell as it does a plain one."""
+    """Interrupting input() ends a watched cell as it ends an unwatched one."""
 
     def stop(kernel: Kernel, request: str) -> None:
         kernel.wait_for_message(request, lambda message: message.type == "input_request")
@@ -142,7 +148,7 @@ def test_interrupted_input(pair: Pair) -> None:
 
 
 def test_interrupted_while_printing(kernel: Kernel) -> None:
-    """An interrupted loop of print() shows one traceback without gpuwidget's frames, and a card."""
+    """If a loop of print() is interrupted, there is one traceback without gpuwidget's frames, and a card."""
     kernel.setup(SETUP)
     body = "for i in itertools.count():\n    print(i)\n    if i == 100: reached()\n    time.sleep(0.0001)"
     request = kernel.send(f"%%gpuwatch\n{body}")
@@ -157,7 +163,8 @@ def test_interrupted_while_printing(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("body", ["%%gpuwatch\nprint(1)", "with watch():\n    print(1)"])
 def test_interrupted_while_a_printed_line_is_recorded(kernel: Kernel, body: str) -> None:
-    """The traceback of an interrupt while a printed line is recorded ends in the code that printed it."""
+    """If an interrupt arrives while a printed line is recorded,
+    the traceback ends in the code that printed it."""
     kernel.setup(
         "import gpuwidget\nfrom gpuwidget.measure.printed_lines import PRINTED_LINES\n"
         "watch = gpuwidget.watch\n"
@@ -172,14 +179,14 @@ def test_interrupted_while_a_printed_line_is_recorded(kernel: Kernel, body: str)
 
 
 def test_interrupted_in_a_namespace_without_a_name(kernel: Kernel) -> None:
-    """Code in a namespace whose ``__name__`` is no text is interrupted like any other."""
+    """Code in a namespace whose ``__name__`` is not a string can be interrupted like any other code."""
     kernel.setup("import gpuwidget")
     ran = kernel.run("with gpuwidget.watch():\n    exec('raise KeyboardInterrupt', {'__name__': None})")
     assert ran.reply["ename"] == "KeyboardInterrupt"
 
 
 def test_interrupt_after_the_end(kernel: Kernel) -> None:
-    """An interrupt after the code has ended, while the card is made, has no effect."""
+    """An interrupt after the cell's code has ended, while the card is created, has no effect."""
     kernel.setup(SETUP)
     kernel.setup(
         "from gpuwidget.views import card\nmade = card.bundle\n"
@@ -199,7 +206,7 @@ def test_interrupt_after_the_end(kernel: Kernel) -> None:
 
 
 def test_next_cells_are_not_run(pair: Pair) -> None:
-    """Run All stops at a watched cell that fails; later cells do not run."""
+    """If a watched cell fails, Run All stops: the cells after it do not run."""
     plain = pair.plain.run_all("# %%gpuwatch\n1 / 0", "behind = 1", "# %%gpuwatch\nbehind = 2")
     watched = pair.watched.run_all("%%gpuwatch\n1 / 0", "behind = 1", "%%gpuwatch\nbehind = 2")
     for ran_plain, ran_watched in zip(plain, watched, strict=True):
@@ -210,7 +217,7 @@ def test_next_cells_are_not_run(pair: Pair) -> None:
 
 
 def test_next_cells_are_not_run_after_an_interrupt(pair: Pair) -> None:
-    """Run All stops at a watched cell that is interrupted."""
+    """If a watched cell is interrupted, Run All stops: the cells after it do not run."""
     rans = []
     for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch\n")):
         requests = [kernel.send(code) for code in (line + CASES["sleep"], "behind = 1")]

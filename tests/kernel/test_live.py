@@ -1,4 +1,4 @@
-"""The live chart in a real kernel, with synthetic runs."""
+"""The live chart in a real kernel, with made-up runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def leftovers():
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with synthetic runs, in which the live chart's libraries are imported."""
+    """A kernel for made-up runs, which has imported the live chart's libraries."""
     kernel = start_kernel()
     kernel.setup(SETUP)
     kernel.setup("live_display.import_libraries(); before = leftovers()")
@@ -63,7 +63,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def live_outputs(ran: Ran) -> list[str]:
-    """Return message type and content of each live output, in order."""
+    """Return the message type and the content (chart or empty) of each output of the live chart, in order."""
     return [
         f"{message.type} {'chart' if WIDGET in message.content['data'] else 'empty'}"
         for message in ran.messages
@@ -72,17 +72,19 @@ def live_outputs(ran: Ran) -> list[str]:
 
 
 def model_ids(ran: Ran, kind: str) -> list[str]:
-    """Return the ids of the widget models that were opened, or closed, in order."""
+    """Return the ids of the widget models
+    that the cell opened or closed (message type ``kind``), in order."""
     return [message.content["comm_id"] for message in ran.messages if message.type == kind]
 
 
 def message_types(ran: Ran) -> list[str]:
-    """Return the types of the cell's messages, except widget messages and the input."""
+    """Return the types of the cell's messages, without widget messages and ``execute_input``."""
     return [m.type for m in ran.messages if not m.type.startswith("comm_") and m.type != "execute_input"]
 
 
 def test_a_long_cell_shows_and_clears_the_chart(kernel: Kernel) -> None:
-    """A cell's chart appears in its reserved output, is updated, and leaves that output empty."""
+    """The live chart appears in an output that was reserved for it, is updated,
+    and leaves that output empty."""
     ran = kernel.ok("r = Run(); v = start(r); r.wait(5); v.stop()")
     assert live_outputs(ran) == [
         "display_data empty",
@@ -96,7 +98,7 @@ def test_a_long_cell_shows_and_clears_the_chart(kernel: Kernel) -> None:
 
 
 def test_nothing_is_left_behind(kernel: Kernel) -> None:
-    """After the cell no widget, thread, hook or front-end model of the chart is left."""
+    """After the cell, no widget, thread, hook or front-end model of the live chart remains."""
     ran = kernel.ok("r = Run(); v = start(r); r.wait(5); v.stop()")
     assert kernel.value("leftovers()") == kernel.value("before")
     assert sorted(model_ids(ran, "comm_open")) == sorted(model_ids(ran, "comm_close"))
@@ -104,7 +106,7 @@ def test_nothing_is_left_behind(kernel: Kernel) -> None:
 
 
 def test_a_short_cell_creates_no_widget(kernel: Kernel) -> None:
-    """A cell that ends before the delay has an empty output, reads no progress, and sends nothing else."""
+    """If a cell ends before the chart's delay, the chart's output stays empty, and no progress is read."""
     ran = kernel.ok("r = Run(); v = start(r, delay_s=3600); v.stop(); print(r.reads)")
     assert message_types(ran) == ["display_data", "stream"]
     assert live_outputs(ran) == ["display_data empty"]
@@ -114,7 +116,7 @@ def test_a_short_cell_creates_no_widget(kernel: Kernel) -> None:
 
 
 def test_no_chart_without_a_gpu(kernel: Kernel) -> None:
-    """Without a GPU there is no chart; the card has the reason."""
+    """Without a GPU, no live chart is shown; the card explains the reason."""
     code = """
 none = replace(progress(0), origin=replace(progress().origin, kind="none", reason="no driver"))
 r = Run(lambda count: none); v = start(r); r.wait(); v.stop()
@@ -123,13 +125,14 @@ r = Run(lambda count: none); v = start(r); r.wait(); v.stop()
 
 
 def test_no_chart_before_the_first_sample(kernel: Kernel) -> None:
-    """Before the first sample, whether there is a GPU is unknown, and no chart is shown."""
+    """No live chart is shown before the first sample,
+    because until then it is unknown whether there is a GPU."""
     code = "r = Run(lambda count: replace(progress(0), origin=None)); v = start(r); r.wait(); v.stop()"
     assert live_outputs(kernel.ok(code)) == ["display_data empty"]
 
 
 def test_gpus_are_added(kernel: Kernel) -> None:
-    """A GPU that the cell starts to use later is added to the chart, from few to many."""
+    """GPUs that the cell starts to use while it runs are added to the live chart."""
     code = """
 seen = (0, 1, 1, 4, 5, 16)
 r = Run(lambda count: progress(seen[min(count, len(seen)) - 1])); v = start(r); r.wait(8); v.stop()
@@ -142,7 +145,7 @@ r = Run(lambda count: progress(seen[min(count, len(seen)) - 1])); v = start(r); 
 
 
 def test_the_chart_is_not_captured(kernel: Kernel) -> None:
-    """Under %%capture the user's outputs are captured, and those of the chart are not."""
+    """Under %%capture, the user's outputs are captured, but the live chart's are not."""
     code = """
 r = Run(); v = start(r)
 with capture_output() as captured:
@@ -160,7 +163,8 @@ print(captured.stdout, len(captured.outputs))
 
 
 def test_shown_again_after_clear(kernel: Kernel) -> None:
-    """clear_output() removes the chart with everything else; it comes back in a new output."""
+    """clear_output() removes the live chart together with everything else;
+    the chart then reappears in a new output."""
     code = "r = Run(); v = start(r); r.wait(5); clear_output(); r.wait(5); v.stop()"
     ran = kernel.ok(code)
     assert live_outputs(ran) == [
@@ -176,7 +180,8 @@ def test_shown_again_after_clear(kernel: Kernel) -> None:
 
 
 def test_the_chart_does_not_trigger_a_pending_clear(kernel: Kernel) -> None:
-    """clear_output(wait=True) clears with the user's next output, never with the chart's."""
+    """After clear_output(wait=True), the user's next output clears the others;
+    the live chart's updates do not."""
     code = """
 r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 display("next"); r.wait(5); v.stop()
@@ -193,7 +198,7 @@ display("next"); r.wait(5); v.stop()
 
 
 def test_printing_triggers_a_pending_clear(kernel: Kernel) -> None:
-    """After clear_output(wait=True) a printed line clears the outputs too, and the chart comes back."""
+    """After clear_output(wait=True), printing a line clears the outputs, and the live chart reappears."""
     code = """
 r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 print("next"); r.wait(5); v.stop()
@@ -204,7 +209,8 @@ print("next"); r.wait(5); v.stop()
 
 
 def test_the_card_does_not_trigger_a_pending_clear(kernel: Kernel) -> None:
-    """If clear_output(wait=True) is still pending at the end, a card in the chart's output clears nothing."""
+    """If clear_output(wait=True) is pending at the cell's end,
+    a card in the chart's output does not trigger it."""
     code = """
 r = Run(); v = start(r); r.wait(5); print("stays"); clear_output(wait=True); v.stop()
 if v.slot.clear_pending: v.slot.fill({"text/plain": "card"})
@@ -216,7 +222,8 @@ if v.slot.clear_pending: v.slot.fill({"text/plain": "card"})
 
 
 def test_no_chart_in_an_output_widget(kernel: Kernel) -> None:
-    """While an Output widget captures the cell's outputs no chart is shown; then it appears in the cell."""
+    """While an Output widget captures the cell's outputs, no live chart is shown;
+    afterwards it appears in the cell."""
     code = """
 out = ipywidgets.Output(); inside = threading.Event()
 r = Run(lambda count: progress() if inside.is_set() else replace(progress(0), origin=None)); v = start(r)
@@ -235,7 +242,8 @@ print("after"); r.wait(5); v.stop(); out.layout.close(); out.close()
 
 
 def test_clearing_an_output_widget_keeps_the_chart(kernel: Kernel) -> None:
-    """clear_output() inside an Output widget clears only that: the chart stays, and is not duplicated."""
+    """clear_output() within an Output widget clears only the widget;
+    the live chart stays and is not duplicated."""
     code = """
 out = ipywidgets.Output(); r = Run(); v = start(r); r.wait(5)
 with out:
@@ -250,7 +258,7 @@ r.wait(5); v.stop(); out.layout.close(); out.close()
 
 
 def test_an_error_of_the_chart_is_silent(kernel: Kernel) -> None:
-    """An error of the chart removes it and shows nothing: the cell continues."""
+    """If the live chart fails, it is removed without a message, and the cell continues."""
     code = """
 def fail(count):
     if count == 3: raise RuntimeError("ours")
@@ -269,7 +277,7 @@ r = Run(fail); v = start(r); v._thread.join(60); v.stop(); print("fine")
 
 
 def test_hung_progress_does_not_delay_the_cell(kernel: Kernel) -> None:
-    """A progress call that hangs does not delay the cell; when it returns the chart is closed."""
+    """If reading the progress hangs, the cell is not delayed; once it returns, the chart is closed."""
     code = """
 go = threading.Event()
 def hang(count):
@@ -289,7 +297,7 @@ go.set(); v._thread.join(60)
 
 
 def test_no_chart_before_the_libraries_are_imported(start_kernel: Callable[..., Kernel]) -> None:
-    """No chart is shown before the libraries are imported: a cell never waits for their import."""
+    """A cell never waits for the live chart's libraries: until they are imported, no chart is shown."""
     kernel = start_kernel()
     code = """
 import sys
@@ -303,7 +311,7 @@ print(live_display.libraries_imported(), "bqplot" in sys.modules, "ipywidgets" i
 
 
 def test_missing_libraries_are_named(start_kernel: Callable[..., Kernel]) -> None:
-    """If bqplot can't be imported, one sentence names it and the fix."""
+    """If bqplot can't be imported, the error explains in one sentence what to install."""
     kernel = start_kernel()
     code = """
 import sys
@@ -318,7 +326,8 @@ except live_display.LiveUnavailable as error:
 
 
 def test_a_watched_cell_shows_chart_and_card(start_kernel: Callable[..., Kernel]) -> None:
-    """%%gpuwatch shows the chart while the cell runs; then its output is empty and the card is last."""
+    """%%gpuwatch shows the live chart while the cell runs; at the end the chart's output is empty,
+    and the card is last."""
     kernel = start_kernel()
     kernel.run("%load_ext gpuwidget")
     request = kernel.send("%%gpuwatch\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)")

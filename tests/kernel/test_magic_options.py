@@ -1,4 +1,4 @@
-"""Each option of ``%%gpuwatch`` has its effect; an invalid one is an error in one line."""
+"""Each option of ``%%gpuwatch`` has its effect, and an invalid option is reported in one line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ BAD = [
 
 @pytest.mark.parametrize("options", BAD)
 def test_invalid_options(kernel: Kernel, options: str) -> None:
-    """An invalid option shows one line that says what to do; the body does not run, and Run All stops."""
+    """An invalid option prints one line that names the option;
+    the cell's body does not run, and Run All stops."""
     kernel.setup("ran = False")
     refused, next_one = kernel.run_all(f"%%gpuwatch {options}\nran = True", "ran = True")
     assert (refused.reply["status"], refused.reply["ename"]) == ("error", "UsageError")
@@ -49,7 +50,7 @@ def test_invalid_options(kernel: Kernel, options: str) -> None:
 
 
 def test_help(kernel: Kernel) -> None:
-    """%%gpuwatch? shows every option, and runs nothing."""
+    """%%gpuwatch? shows every option and runs nothing."""
     ran = kernel.ok("%%gpuwatch?")
     (page,) = [payload["data"]["text/plain"] for payload in ran.reply["payload"]]
     assert [name for name in NAMES if name not in page] == []
@@ -69,14 +70,14 @@ def test_help(kernel: Kernel) -> None:
     ],
 )
 def test_gpus_by_index(kernel: Kernel, options: str, indices: list[int]) -> None:
-    """--gpu accepts nvidia-smi's indices in several forms, and the report has only those GPUs."""
+    """--gpu accepts nvidia-smi's indices in several notations, and the report contains only those GPUs."""
     report = check_card(kernel.run(f"%%gpuwatch {options}\n1"))
     assert [gpu["index"] for gpu in report["gpus"]] == indices
     assert {gpu["uuid"] for gpu in report["timeline"]["gpus"]} == {gpu["uuid"] for gpu in report["gpus"]}
 
 
 def test_gpus_by_uuid(kernel: Kernel) -> None:
-    """--gpu accepts a UUID or a unique prefix."""
+    """--gpu accepts a GPU's UUID or a unique prefix of it."""
     wanted = check_card(kernel.run("%%gpuwatch\n1"))["gpus"][2]["uuid"]
     for name in (wanted, wanted[:16]):
         report = check_card(kernel.run(f"%%gpuwatch --gpu {name}\n1"))
@@ -84,7 +85,7 @@ def test_gpus_by_uuid(kernel: Kernel) -> None:
 
 
 def test_name(kernel: Kernel) -> None:
-    """--name labels the card, as text, whatever characters it has."""
+    """--name labels the card; the label is shown as text, whatever characters it contains."""
     ran = kernel.run("%%gpuwatch --name '<b>run</b> & co'\n1")
     assert check_card(ran)["cell"]["label"] == "<b>run</b> & co"
     assert "&lt;b&gt;run&lt;/b&gt; &amp; co" in ran.cards[0]["text/html"]
@@ -93,21 +94,21 @@ def test_name(kernel: Kernel) -> None:
 
 
 def test_quiet(kernel: Kernel) -> None:
-    """--quiet shows nothing, and reports() has the report."""
+    """With --quiet, no card is shown, but gpuwidget.reports() contains the report."""
     ran = kernel.run("%%gpuwatch --quiet --name silently\nprint('only this')\n6 * 7")
     assert [message.type for message in ran.messages] == ["execute_input", "stream", "execute_result"]
     assert kernel.value("__import__('gpuwidget').reports()[-1].cell.label") == "'silently'"
 
 
 def test_interval(kernel: Kernel) -> None:
-    """--interval sets the time between samples."""
+    """--interval accepts the seconds between samples, from 0.05 to 60."""
     for interval in ("0.05", "0.5", "60"):
         report = check_card(kernel.run(f"%%gpuwatch --interval {interval}\n1"))
         assert report["cell"]["status"] == "ok"
 
 
 def test_a_recording_is_labelled(kernel: Kernel) -> None:
-    """The card of a recording says so in its text and in its HTML."""
+    """If the GPUs come from a recording, the card's text and HTML contain the recording's label."""
     ran = kernel.run("%%gpuwatch\n1")
     report = check_card(ran)
     assert report["source"]["kind"] == "replay"

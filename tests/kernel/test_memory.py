@@ -1,4 +1,4 @@
-"""Holders of GPU memory in a real kernel, with the real torch and a fake allocator."""
+"""The holders of GPU memory in a real kernel, with the real torch and a fake allocator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _has_torch() -> None:
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget loaded and a device in use. The next cell is In[1]."""
+    """A kernel with gpuwidget loaded and a stand-in GPU in use; its next cell is In[1]."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.setup(SETUP)
     kernel.setup("%load_ext gpuwidget\nimport gpuwidget")
@@ -35,14 +35,16 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def holders(kernel: Kernel, names: str = "kind, names, bytes, cell") -> Any:
-    """Return the given fields of each holder, whose bytes must add up to the device's allocated bytes."""
+    """Return the given fields of each holder,
+    and assert that the holders' bytes add up to the allocated bytes."""
     fields = ", ".join(f"h.{name.strip()}" for name in names.split(","))
     assert kernel.value("sum(h.bytes for h in gpuwidget.holders()) == gpu.allocated") == "True"
     return eval(kernel.value(f"[({fields}) for h in gpuwidget.holders()]"))
 
 
 def test_variables_results_and_errors(kernel: Kernel) -> None:
-    """Variables, Out and the frames of the last error are listed with their names and cells."""
+    """Variables, results in Out and the last error's frames are listed as holders,
+    with their names and cells."""
     kernel.ok("x = gpu.empty(3000)\ny = x[1:]")
     kernel.ok("gpu.empty(1000)")
     kernel.run("def fail(data):\n    1 / 0\nfail(gpu.empty(2000))")
@@ -54,7 +56,7 @@ def test_variables_results_and_errors(kernel: Kernel) -> None:
 
 
 def test_a_result_that_is_also_a_variable(kernel: Kernel) -> None:
-    """The result is listed under the variable. %gpu free keeps it and shows the reason."""
+    """A result that is also a variable is listed as that variable; %gpu free keeps it and explains why."""
     kernel.ok("x = gpu.empty(1000)\nx")
     assert holders(kernel) == [("variable", ("x", "Out[1]", "_", "_1"), 4096, 1)]
     assert kernel.ok("%gpu free").displayed == (
@@ -63,7 +65,8 @@ def test_a_result_that_is_also_a_variable(kernel: Kernel) -> None:
 
 
 def test_free_lists_and_frees(kernel: Kernel) -> None:
-    """%gpu free lists results and errors; with --yes it removes all references and frees the cache."""
+    """%gpu free lists results and errors that hold memory; with --yes,
+    it releases them and frees torch's cache."""
     kernel.ok("kept = gpu.empty(100)")
     kernel.ok("gpu.empty(1_000_000)")
     kernel.ok("'a result of another kind'")
@@ -93,7 +96,8 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
 
 
 def test_free_by_name(kernel: Kernel) -> None:
-    """%gpu free deletes only the named variables, and nothing if one of the names is unknown."""
+    """%gpu free deletes only the variables that are named,
+    and deletes nothing if one of the names is unknown."""
     kernel.ok("x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
     ran = kernel.run("%gpu free y nonsense")
     assert ran.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
@@ -109,7 +113,7 @@ def test_free_by_name(kernel: Kernel) -> None:
 
 
 def test_free_by_name_without_counters(kernel: Kernel) -> None:
-    """If torch has no counters, the message states that the released memory is unknown."""
+    """If torch has no complete counters, %gpu free reports that the amount of released memory is unknown."""
     kernel.ok("x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
     assert kernel.ok("%gpu free x").displayed == (
         "Deleted x: how much GPU memory that released is not known: torch runs on cudaMallocAsync, whose "
@@ -118,7 +122,7 @@ def test_free_by_name_without_counters(kernel: Kernel) -> None:
 
 
 def test_a_result_that_contains_a_variable(kernel: Kernel) -> None:
-    """A result that can be released is not listed as kept, even if a variable holds part of it."""
+    """A result that can be released is not listed as kept, even if a variable holds a part of it."""
     kernel.ok("x = gpu.empty(1000)\n[x, gpu.empty(2000)]")
     assert kernel.ok("%gpu free").displayed == (
         "%gpu free --yes would release:\n  Out[1], _, _1, the last result: 8 KiB\nLost with it: Out[1]."
@@ -126,7 +130,7 @@ def test_a_result_that_contains_a_variable(kernel: Kernel) -> None:
 
 
 def test_free_if_the_search_fails(kernel: Kernel) -> None:
-    """If the search for holders fails, %gpu free shows one sentence and releases nothing."""
+    """If the search for holders fails, %gpu free explains that in one sentence and releases nothing."""
     kernel.ok("gpu.empty(1000)")
     kernel.setup(
         "import gpuwidget.kernel.attribution.memory_holders as m\n"
@@ -138,7 +142,8 @@ def test_free_if_the_search_fails(kernel: Kernel) -> None:
 
 
 def test_cells_that_still_hold_memory(kernel: Kernel) -> None:
-    """%gpu memory --cells ranks cells by the memory that they still hold, with their first line."""
+    """%gpu memory --cells ranks the cells by the memory that they still hold,
+    and shows each cell's first line."""
     kernel.ok("# a comment\nx = gpu.empty(1000)")
     kernel.ok("%%time\nmodel = gpu.move(torch.nn.Linear(100, 100))")
     kernel.ok("for _ in range(5): loss = gpu.empty(1000)")
@@ -152,7 +157,8 @@ def test_cells_that_still_hold_memory(kernel: Kernel) -> None:
 
 
 def test_nested_cells_and_a_missed_end(kernel: Kernel) -> None:
-    """A nested cell counts as the outer cell. After a missed end, the next cell is still attributed."""
+    """Memory of a nested cell counts for the outer cell. If a cell's end was missed,
+    the next cell is still attributed."""
     inner = "get_ipython().run_cell('a = gpu.empty(1000)', store_history={stored})\n"
     kernel.ok(inner.format(stored=True) + inner.format(stored=False) + "b = gpu.empty(2000)")
     cells = dict(holders(kernel, "names[0], cell"))
@@ -167,7 +173,8 @@ def test_nested_cells_and_a_missed_end(kernel: Kernel) -> None:
 
 
 def test_losses_collected_across_cells(kernel: Kernel) -> None:
-    """Tensors saved for a list of losses are attributed to their cells, even if a cell also frees memory."""
+    """Tensors that a list of losses keeps are attributed to the cells that created them,
+    even if those also freed memory."""
     kernel.ok("losses, weight = [], gpu.empty(4).requires_grad_()")
     step = "y = gpu.empty({n})\nlosses.append((weight[:1] * y).sum())\ndel y"
     kernel.ok(step.format(n=1000))
@@ -184,7 +191,7 @@ def test_losses_collected_across_cells(kernel: Kernel) -> None:
 
 
 def test_memory_allocated_before_loading(start_kernel: Callable[..., Kernel]) -> None:
-    """Memory that was allocated before gpuwidget was loaded has its own line."""
+    """Memory that was allocated before gpuwidget was loaded is listed on a separate line."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.setup(SETUP)
     kernel.ok("x = gpu.empty(1000)")
@@ -198,7 +205,7 @@ def test_memory_allocated_before_loading(start_kernel: Callable[..., Kernel]) ->
 
 
 def test_the_report_lists_what_a_cell_left_behind(kernel: Kernel) -> None:
-    """The report lists only holders of memory that the cell allocated and that still exists."""
+    """A watched cell's report lists only holders of memory that this cell allocated and that still exists."""
     kernel.ok("before = gpu.empty(5000)")
     ran = kernel.ok("%%gpuwatch\nx = gpu.empty(1000)\ngpu.empty(7)\ntemporary = gpu.empty(9)\ndel temporary")
     report = ran.report
@@ -211,7 +218,7 @@ def test_the_report_lists_what_a_cell_left_behind(kernel: Kernel) -> None:
 
 
 def test_no_search_without_allocations(kernel: Kernel) -> None:
-    """The variables are not searched after a watched cell that allocates nothing."""
+    """After a watched cell that allocates nothing, gpuwidget does not search the variables."""
     kernel.ok("x = gpu.empty(1000)")
     kernel.setup("import gpuwidget.kernel.attribution.memory_holders as m\nm.search = None")
     ran = kernel.ok("%%gpuwatch\nx += 1")
@@ -219,7 +226,8 @@ def test_no_search_without_allocations(kernel: Kernel) -> None:
 
 
 def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """Without torch, or before CUDA is initialized, each command shows the reason in one sentence."""
+    """Without torch, or before CUDA is initialized,
+    %gpu memory and %gpu free explain the reason in one sentence."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     assert kernel.ok("%gpu memory").displayed == "No memory of torch's to show: torch is not loaded."
@@ -232,14 +240,15 @@ def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_unknown_options(kernel: Kernel) -> None:
-    """An unknown option is a one-line error with the usage."""
+    """An unknown option is reported as an error in one line, with the usage."""
     ran = kernel.run("%gpu memory --all")
     assert ran.reply["evalue"].startswith("'%gpu memory --all' is not known. %gpu memory: who holds")
     assert kernel.run("%gpu free --no").reply["evalue"].startswith("'%gpu free --no' is not known.")
 
 
 def test_unloading_and_reloading(kernel: Kernel) -> None:
-    """Cells are recorded only while the extension is loaded; reloading it starts a new record."""
+    """Memory is attributed to cells only while the extension is loaded;
+    loading it again starts a new record."""
     kernel.ok("x = gpu.empty(1000)")
     kernel.ok("%unload_ext gpuwidget")
     kernel.ok("y = gpu.empty(2000)")
@@ -250,7 +259,8 @@ def test_unloading_and_reloading(kernel: Kernel) -> None:
 
 
 def test_an_interrupted_search_keeps_nothing_alive(kernel: Kernel) -> None:
-    """If %gpu memory is interrupted, deleting a variable still frees its memory."""
+    """After an interrupt of %gpu memory, nothing of it keeps the user's objects alive:
+    deleting a variable frees its memory."""
     kernel.ok("import gpuwidget.heap.reachability as s\nx, reachable = [gpu.empty(1000)], s.reachable")
     kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.reachable = stop")
     assert kernel.run("%gpu memory").reply["ename"] == "KeyboardInterrupt"
@@ -260,14 +270,15 @@ def test_an_interrupted_search_keeps_nothing_alive(kernel: Kernel) -> None:
 
 
 def test_an_unhashable_class(kernel: Kernel) -> None:
-    """An object of an unhashable class does not affect the other holders."""
+    """An object whose class is unhashable does not prevent finding the other holders."""
     odd = "class Meta(type):\n    def __eq__(a, b): return a is b\nclass Odd(metaclass=Meta): pass\n"
     kernel.ok(odd + "odd = Odd()\nx = gpu.empty(1000)")
     assert holders(kernel) == [("variable", ("x",), 4096, 1)]
 
 
 def test_a_failing_search_is_not_repeated_after_every_cell(kernel: Kernel) -> None:
-    """A failed search for storages is repeated only after new allocations; blocks keep their cells."""
+    """If the search for storages fails, it is repeated only after new allocations,
+    and blocks keep their cells."""
     kernel.setup(
         "import gpuwidget.kernel.attribution.cell_memory as c\ncalls = []\n"
         "def fail(*a, **k):\n    calls.append(1)\n    raise ValueError\nc.find_storages = fail"
@@ -280,7 +291,7 @@ def test_a_failing_search_is_not_repeated_after_every_cell(kernel: Kernel) -> No
 
 
 def test_html_is_escaped(kernel: Kernel) -> None:
-    """Names, types and lines of code are escaped in the HTML."""
+    """Names, types and source lines are escaped in the HTML of %gpu memory."""
     kernel.ok("globals()['<img src=x onerror=alert(1)>'] = gpu.empty(10)  # <script>alert(1)</script>")
     for command in ("%gpu memory", "%gpu memory --cells"):
         bundle = next(m.content["data"] for m in kernel.ok(command).messages if m.type == "display_data")

@@ -1,4 +1,4 @@
-"""Each example notebook runs on any machine, and its committed outputs are from a real GPU."""
+"""Each example notebook runs on any machine, and its committed outputs come from a real GPU."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ LABELS = {
         *("TF32 off", "TF32 on", "without cuDNN", "with cuDNN", "the search", "after the search"),
     ],
 }
-"""Labels of the watched cells per notebook."""
+"""Maps each notebook to the labels of its watched cells."""
 
 FOUND = {path.stem: path for path in notebooks()}
 EACH = pytest.mark.parametrize("name", LABELS)
 
 
 def read(path: Path) -> Any:
-    """Return the notebook."""
+    """Return the notebook that this file contains."""
     return nbformat.read(path, as_version=4)
 
 
 def test_all_notebooks_are_tested() -> None:
-    """These tests run each shipped notebook but the quickstart."""
+    """These tests run every notebook that is shipped, except the quickstart."""
     assert set(FOUND) == {*LABELS, "quickstart"}
 
 
@@ -43,7 +43,8 @@ def test_all_notebooks_are_tested() -> None:
 @pytest.mark.parametrize("source", ["replay", "none"])
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (TORCH=0)")
 def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a recording, and without a GPU, each cell succeeds and each watched cell has its card."""
+    """With a recording or without a GPU, each cell of the notebook succeeds,
+    and each watched cell has a card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook = read(FOUND[name])
     NotebookClient(notebook, timeout=200).execute()
@@ -51,7 +52,7 @@ def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.Monke
     assert [report["cell"]["label"] for report in found] == LABELS[name]
     assert {report["cell"]["status"] for report in found} == {"ok"}
     assert {report["source"]["kind"] for report in found} == {source}
-    # Some cells fail on a GPU on purpose; without a GPU, none fails.
+    # Some cells fail on a GPU on purpose, but none fails without one.
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert [output for output in outputs if output["output_type"] == "error"] == []
     texts = [output.get("data", {}).get("text/plain", "") for output in outputs]
@@ -60,13 +61,13 @@ def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.Monke
 
 
 def lines(cell: Any) -> list[str]:
-    """Return the lines of a code cell."""
+    """Return the lines of a code cell; a cell of another type has none."""
     return str(cell.source).splitlines() if cell.cell_type == "code" else []
 
 
 @EACH
 def test_committed_outputs_are_from_a_real_gpu(name: str) -> None:
-    """The committed outputs were measured on an H200 in one run, without a recording."""
+    """The notebook's committed outputs come from a single run on an H200, not from a recording."""
     notebook = read(FOUND[name])
     assert "widgets" not in notebook.metadata
     found = reports(notebook)

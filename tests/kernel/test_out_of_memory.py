@@ -1,4 +1,4 @@
-"""Out-of-memory errors in a real kernel with the real torch and a fake GPU of 64 MiB."""
+"""Out-of-memory errors in a real kernel, with the real torch and a stand-in GPU with 64 MiB."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def _has_torch() -> None:
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Iterator[Kernel]:
-    """A kernel with a small GPU and gpuwidget."""
+    """A kernel with gpuwidget loaded and a stand-in GPU with 64 MiB."""
     kernel = prepare(start_kernel())
     yield kernel
     kernel.shutdown()
 
 
 def prepare(kernel: Kernel, version: str = "2.13") -> Kernel:
-    """Install the fake GPU and load gpuwidget. Return the kernel."""
+    """Install the stand-in GPU in the kernel and load gpuwidget; return the kernel."""
     kernel.ok(SETUP.replace("VERSION", repr(version)))
     kernel.ok("%load_ext gpuwidget")
     return kernel
 
 
 def fails(kernel: Kernel, code: str) -> Ran:
-    """Run ``code``, which must raise an out-of-memory error."""
+    """Run ``code``, which must raise an out-of-memory error, and return what the kernel sent."""
     ran = kernel.run(code)
     assert ran.reply["status"] == "error", ran.text
     assert ran.reply["ename"] == "OutOfMemoryError"
@@ -50,14 +50,15 @@ def fails(kernel: Kernel, code: str) -> Ran:
 
 
 def displayed_after_error(ran: Ran) -> list[dict[str, str]]:
-    """Return the mime bundles displayed after the traceback, without the card of a watched cell."""
+    """Return the MIME bundles that were displayed after the traceback, without a watched cell's card."""
     kinds = [message.type for message in ran.messages]
     after = ran.messages[kinds.index("error") + 1 :]
     return [m.content["data"] for m in after if m.type == "display_data" and not m.is_card]
 
 
 def card(ran: Ran) -> str:
-    """Return the text of the only out-of-memory card, without its lines on unknown driver figures."""
+    """Return the text of the only out-of-memory card,
+    without the lines about unknown values of the driver."""
     (bundle,) = displayed_after_error(ran)
     assert set(bundle) == {"text/plain", "text/html"}
     lines = [line for line in bundle["text/plain"].splitlines() if "Not known" not in line]
@@ -65,7 +66,8 @@ def card(ran: Ran) -> str:
 
 
 def test_the_card(kernel: Kernel) -> None:
-    """The card has the requested and the free memory, its holders by variable and by cell, and the fixes."""
+    """The out-of-memory card shows requested and free memory,
+    the holders by variable and by cell, and the fixes."""
     kernel.ok(MODEL)
     kernel.ok("cache = [mib(6), mib(6)]")
     kernel.ok("mib(10)")
@@ -99,7 +101,8 @@ def test_the_card(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("fix", ["%gpu free --yes", "%gpu free cache --yes", None])
 def test_each_fix_works(kernel: Kernel, fix: str | None) -> None:
-    """After each fix, applied as printed, the same cell succeeds; without one it fails again."""
+    """After applying any of the card's fixes as printed, the failed cell succeeds;
+    without a fix it fails again."""
     kernel.ok(MODEL)
     kernel.ok("cache = [mib(6), mib(6)]")
     kernel.ok("mib(10)")
@@ -115,7 +118,7 @@ def test_each_fix_works(kernel: Kernel, fix: str | None) -> None:
 
 @pytest.mark.parametrize("version", ["1.13", "2.3", "2.13"])
 def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) -> None:
-    """The error messages of all torch versions lead to the same card."""
+    """The error messages of different torch versions lead to the same out-of-memory card."""
     kernel = prepare(start_kernel(), version)
     kernel.ok(MODEL)
     first, *lines = card(fails(kernel, "mib(50)")).splitlines()
@@ -136,7 +139,7 @@ def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) ->
     ],
 )
 def test_variables_that_the_code_reads_are_kept(kernel: Kernel, cell: str) -> None:
-    """No fix deletes a variable that the cell reads, be it below a magic, in a function or in a lambda."""
+    """No fix deletes a variable that the cell reads, whether below a magic, in a function or in a lambda."""
     kernel.ok("embeddings, spare = mib(20), mib(20)")
     kernel.ok("def evaluate():\n    return embeddings.mean()\ndef train():\n    evaluate()\n    mib(40)")
     kernel.ok("def lambdas():\n    (lambda: [embeddings])(), mib(40)")
@@ -146,7 +149,8 @@ def test_variables_that_the_code_reads_are_kept(kernel: Kernel, cell: str) -> No
 
 
 def test_a_variable_that_is_assigned_again(kernel: Kernel) -> None:
-    """A variable that the cell only overwrites can be deleted first, since both values exist for a moment."""
+    """If the cell only overwrites a variable, a fix deletes it first,
+    because both values would exist at the same time."""
     kernel.ok("model = mib(40)")
     assert "%gpu free model --yes" in card(fails(kernel, "model = mib(40)"))
     assert "%gpu free model --yes" in card(fails(kernel, "%%time\nmodel = mib(40)"))
@@ -156,7 +160,8 @@ def test_a_variable_that_is_assigned_again(kernel: Kernel) -> None:
 
 
 def test_an_earlier_errors_frames(kernel: Kernel) -> None:
-    """Frames of an earlier error that are not garbage-collected yet are listed and freed."""
+    """Frames of an earlier error that Python has not collected yet are listed as holders,
+    and %gpu free releases them."""
     kernel.ok("import gc; gc.disable()")
     fails(kernel, "def first():\n    big = mib(40)\n    mib(40)\nfirst()")
     text = card(fails(kernel, "x = mib(40)"))
@@ -169,7 +174,8 @@ def test_an_earlier_errors_frames(kernel: Kernel) -> None:
 
 
 def test_no_garbage_collection_during_the_search(kernel: Kernel) -> None:
-    """No garbage collection runs between torch's snapshot and the search, so every listed block exists."""
+    """No garbage collection runs between torch's memory snapshot and the search,
+    so that every listed block exists."""
     kernel.ok(
         "import gc, gpuwidget\ngc.set_threshold(0)\nsnapshot = torch.cuda.memory_snapshot\n"
         "def and_collect():\n    found = snapshot()\n    if gc.isenabled(): gc.collect()\n    return found\n"
@@ -189,7 +195,7 @@ def test_no_garbage_collection_during_the_search(kernel: Kernel) -> None:
 
 
 def test_memory_freed_since_the_error(kernel: Kernel) -> None:
-    """If enough memory was freed as the cell ended, the fix is to run it again."""
+    """If enough memory was freed when the cell ended, the card advises to run the cell again."""
     kernel.ok("big = [mib(40)]")
     cell = "def step():\n    try:\n        mib(40)\n    finally:\n        big.clear()\nstep()"
     assert "- Run it again: 40 MiB from before this cell" in card(fails(kernel, cell))
@@ -197,7 +203,8 @@ def test_memory_freed_since_the_error(kernel: Kernel) -> None:
 
 
 def test_a_memory_fraction(kernel: Kernel) -> None:
-    """If the process has set a memory fraction, the card shows that limit and how to raise it."""
+    """If the user has set torch's memory fraction,
+    the card shows that limit and the statement that raises it."""
     kernel.ok("gpu.limit = 32 * 2**20\n" + MODEL)
     text = card(fails(kernel, "mib(16)"))
     assert text.splitlines()[0] == (
@@ -208,7 +215,8 @@ def test_a_memory_fraction(kernel: Kernel) -> None:
 
 
 def test_fragmented_memory(kernel: Kernel) -> None:
-    """For fragmented memory the fix is expandable segments, with the variable name of this torch version."""
+    """If memory is fragmented, the card advises expandable segments,
+    with the variable that this torch version reads."""
     kernel.ok("gpu.capacity = 2**30\nkept, fill = [], []")
     kernel.ok(
         "for _ in range(3):\n    mib(256)\n    kept.append(mib(56)); fill.append(mib(200))\nfill.clear()"
@@ -219,7 +227,8 @@ def test_fragmented_memory(kernel: Kernel) -> None:
 
 
 def test_in_a_watched_cell(kernel: Kernel) -> None:
-    """In a watched cell there is one out-of-memory card, between the traceback and the cell's card."""
+    """In a watched cell, the out-of-memory card appears once,
+    between the traceback and the cell's own card."""
     kernel.ok(MODEL)
     ran = fails(kernel, "%%gpuwatch --no-live\nmib(50)")
     kinds = [message.type for message in ran.messages if message.type in ("error", "display_data")]
@@ -230,7 +239,8 @@ def test_in_a_watched_cell(kernel: Kernel) -> None:
 
 
 def test_other_errors_have_no_card(kernel: Kernel) -> None:
-    """There is no card for other errors, nor for an out-of-memory error that the cell catches."""
+    """Other errors get no out-of-memory card,
+    and neither does an out-of-memory error that the cell catches."""
     for code in ("1 / 0", "raise RuntimeError('out of memory')", "raise MemoryError('CUDA out of memory')"):
         assert displayed_after_error(kernel.run(code)) == []
     ran = kernel.ok("try:\n    mib(100)\nexcept torch.OutOfMemoryError:\n    pass")
@@ -238,7 +248,7 @@ def test_other_errors_have_no_card(kernel: Kernel) -> None:
 
 
 def test_a_chained_error(kernel: Kernel) -> None:
-    """The card also appears if a library raises another error from the out-of-memory error."""
+    """If a library raises another error from the out-of-memory error, the card is shown too."""
     ran = kernel.run(
         "try:\n    mib(100)\nexcept torch.OutOfMemoryError as e:\n    raise ValueError('no') from e"
     )
@@ -246,7 +256,7 @@ def test_a_chained_error(kernel: Kernel) -> None:
 
 
 def test_an_old_error_without_figures(kernel: Kernel) -> None:
-    """A RuntimeError of the oldest torch, whose message has no figures, leads to a card without figures."""
+    """An error of an old torch, whose message contains no numbers, gets a card without numbers."""
     ran = kernel.run("raise RuntimeError('CUDA error: out of memory')")
     assert card(ran).splitlines()[:2] == [
         "Out of memory on cuda:0: the error says no figures",
@@ -255,7 +265,7 @@ def test_an_old_error_without_figures(kernel: Kernel) -> None:
 
 
 def test_it_keeps_nothing_alive(kernel: Kernel) -> None:
-    """Releasing the error frees its tensors: the card references none of them."""
+    """The out-of-memory card keeps no tensor alive: after %gpu free, the error's tensors are freed."""
     code = (
         "import weakref\nseen = []\n"
         "def step():\n    batch = mib(8); seen.append(weakref.ref(batch)); mib(100)\nstep()"
@@ -267,7 +277,8 @@ def test_it_keeps_nothing_alive(kernel: Kernel) -> None:
 
 
 def test_the_error_is_unchanged(kernel: Kernel, start_kernel: Callable[..., Kernel]) -> None:
-    """Traceback, reply, sys.last_value and %debug are the same as without gpuwidget."""
+    """With gpuwidget, an out-of-memory error has the same traceback, reply,
+    sys.last_value and %debug as without it."""
     code = "def step():\n    batch = mib(8); mib(100)\nstep()"
     plain = start_kernel()
     plain.ok(SETUP.replace("VERSION", "'2.13'"))
@@ -285,13 +296,13 @@ def test_the_error_is_unchanged(kernel: Kernel, start_kernel: Callable[..., Kern
 
 
 def test_after_unloading(kernel: Kernel) -> None:
-    """After %unload_ext there is no card."""
+    """After %unload_ext, an out-of-memory error gets no card."""
     kernel.ok("%unload_ext gpuwidget")
     assert displayed_after_error(fails(kernel, "mib(100)")) == []
 
 
 def test_html_is_escaped(kernel: Kernel) -> None:
-    """Names and source lines of the user's code are escaped in the HTML."""
+    """Names and source lines of the user's code are escaped in the HTML of the out-of-memory card."""
     kernel.ok("globals()['<img src=x>'] = mib(20) # <script>alert(1)</script>")
     (bundle,) = displayed_after_error(fails(kernel, "mib(50)"))
     assert "<img" not in bundle["text/html"]

@@ -1,4 +1,4 @@
-"""The outputs that gpuwidget adds to a cell are below the text printed before them, in a real kernel."""
+"""In a real kernel, gpuwidget's outputs appear below the text that was printed before them."""
 
 from __future__ import annotations
 
@@ -47,18 +47,19 @@ CELLS: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "not last": (("print('old')", CLEAR_LATER, "print('text')"), ["text\n", "card"]),
     "at once": (("print('text')", "clear_output()"), ["card"]),
 }
-"""The lines of each cell, and its final outputs."""
+"""Each cell's lines, and the outputs that it must have at the end."""
 
 
 @pytest.mark.parametrize(("lines", "expected"), CELLS.values(), ids=CELLS)
 def test_the_card_is_below_the_text(kernel: Kernel, lines: tuple[str, ...], expected: list[str]) -> None:
-    """A cell that ends with ``clear_output(wait=True)`` keeps its text, and its card is below it."""
+    """If a cell ends with ``clear_output(wait=True)``, its text stays,
+    and its card appears below the text."""
     kernel.setup(SETUP)
     assert shown(kernel.ok("\n".join(("%%gpuwatch --no-live", *lines))).messages) == expected
 
 
 def test_a_chart_is_below_the_text_before_it(kernel: Kernel) -> None:
-    """A chart is below the text printed before it, at the cell's beginning and after clear_output()."""
+    """The live chart appears below the text that was printed before it, even after clear_output()."""
     kernel.setup(SETUP)
     ran = kernel.ok(SLOT.format(before="print('before')", after="print('after')"))
     kinds = [message.type for message in ran.messages if message.type in ("stream", "display_data")]
@@ -67,7 +68,7 @@ def test_a_chart_is_below_the_text_before_it(kernel: Kernel) -> None:
 
 
 def test_a_chart_does_not_flush_the_users_stream(kernel: Kernel) -> None:
-    """A stream that the user set as stdout is flushed only on the cell's thread."""
+    """If the user has replaced stdout, only the cell's own thread flushes that stream."""
     kernel.setup(SETUP)
     ran = kernel.ok(
         "with contextlib.redirect_stdout(Tee(sys.stdout)) as tee:"

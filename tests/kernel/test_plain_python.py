@@ -1,4 +1,4 @@
-"""gpuwidget works without a kernel, in terminal IPython and in plain scripts."""
+"""gpuwidget works without a Jupyter kernel, in terminal IPython and in plain scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from helpers_kernel import KERNEL_PYTHON, skip_without_torch
 
 
 def run(tmp_path: Path, *arguments: str, source: str = "replay") -> subprocess.CompletedProcess[str]:
-    """Run the kernel's Python with a private home folder to its end."""
+    """Run the kernel's Python interpreter with an empty home directory, and wait for its end."""
     environment = {
         **os.environ,
         "HOME": str(tmp_path),
@@ -26,7 +26,7 @@ def run(tmp_path: Path, *arguments: str, source: str = "replay") -> subprocess.C
 
 
 def script(tmp_path: Path, text: str, source: str = "replay") -> str:
-    """Run a script, which must succeed without output on stderr; return what it prints."""
+    """Run a script, which must succeed and write nothing to stderr, and return what it prints."""
     path = tmp_path / "script.py"
     path.write_text(text)
     ran = run(tmp_path, str(path), source=source)
@@ -36,7 +36,7 @@ def script(tmp_path: Path, text: str, source: str = "replay") -> str:
 
 @pytest.mark.parametrize("source", ["replay", "none"])
 def test_script(tmp_path: Path, source: str) -> None:
-    """A script's with statement gives a report, with or without a GPU."""
+    """In a script, ``with gpuwidget.watch()`` yields a report, with and without a GPU."""
     text = "import gpuwidget\nwith gpuwidget.watch('x') as w:\n    w.mark('half')\n"
     text += "print(w.report.cell.status, w.report.cell.label, w.report.cell.execution_count)\n"
     text += "print([mark.label for mark in w.report.timeline.marks], w.report.source.kind)"
@@ -44,7 +44,8 @@ def test_script(tmp_path: Path, source: str) -> None:
 
 
 def test_script_loads_no_notebook_packages(tmp_path: Path) -> None:
-    """A script that watches loads neither IPython nor widgets nor torch."""
+    """A script that uses gpuwidget.watch() does not load IPython, ipywidgets, bqplot,
+    torch, tornado or pandas."""
     text = "import gpuwidget, sys\nwith gpuwidget.watch() as w: pass\n"
     text += (
         "print(sorted({'IPython', 'ipywidgets', 'bqplot', 'torch', 'tornado', 'pandas'} & set(sys.modules)))"
@@ -53,7 +54,7 @@ def test_script_loads_no_notebook_packages(tmp_path: Path) -> None:
 
 
 def test_script_nested_and_in_threads(tmp_path: Path) -> None:
-    """Watches may be nested and run in several threads at once; each has its report."""
+    """Watches can be nested, and can run in several threads at the same time; each has its own report."""
     text = """
 import gpuwidget, threading
 with gpuwidget.watch("outer") as outer:
@@ -81,7 +82,7 @@ print([found[n] for n in range(4)])
 
 
 def test_script_decorators(tmp_path: Path) -> None:
-    """A decorated function works as before, keeps its name and has the report of its last call."""
+    """A decorated function works as before, keeps its name, and its ``report`` is that of its last call."""
     text = """
 import asyncio, gpuwidget
 @gpuwidget.watch
@@ -111,7 +112,7 @@ print(asyncio.run(slow()), slow.report.cell.label, Model().step(), Model.step.re
 
 
 def test_script_ends_while_watching(tmp_path: Path) -> None:
-    """A script that exits during a watch ends at once, with its status."""
+    """A script that exits while a watch is active ends without delay and keeps its exit status."""
     path = tmp_path / "script.py"
     path.write_text(
         "import gpuwidget, sys\nw = gpuwidget.watch()\nw.__enter__()\nprint('ending')\nsys.exit(3)"
@@ -121,13 +122,13 @@ def test_script_ends_while_watching(tmp_path: Path) -> None:
 
 
 def test_report_as_text(tmp_path: Path) -> None:
-    """print(report) shows the card as text."""
+    """print(report) prints the card as text."""
     text = "import gpuwidget\nwith gpuwidget.watch('in a terminal') as w: pass\nprint(w.report)"
     assert "in a terminal" in script(tmp_path, text)
 
 
 def test_terminal_ipython(tmp_path: Path) -> None:
-    """In terminal IPython, a watched cell shows its result and one card as text."""
+    """In terminal IPython, a watched cell shows its result and a single card as text."""
     path = tmp_path / "cells.py"
     path.write_text(
         "from IPython.core.interactiveshell import InteractiveShell\n"
@@ -155,7 +156,7 @@ def test_terminal_ipython(tmp_path: Path) -> None:
 
 
 def test_ipython_command(tmp_path: Path) -> None:
-    """`ipython -c` with a watched cell ends with status 0, without messages about threads or sockets."""
+    """`ipython -c` with a watched cell exits with status 0, without messages about threads or sockets."""
     cell = "get_ipython().run_cell('%load_ext gpuwidget'); get_ipython().run_cell('%%gpuwatch\\n6 * 7')"
     ran = run(tmp_path, "-m", "IPython", "--colors=NoColor", "-c", cell)
     assert ran.returncode == 0
@@ -164,7 +165,8 @@ def test_ipython_command(tmp_path: Path) -> None:
 
 
 def test_terminal_a_cell_that_an_interrupt_leaves(tmp_path: Path) -> None:
-    """After Ctrl-C has ended an `await`, each later cell has its memory and its card."""
+    """In terminal IPython, after Ctrl-C has ended an `await`,
+    memory is still attributed to each later cell."""
     text = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})

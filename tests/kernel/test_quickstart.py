@@ -1,4 +1,4 @@
-"""The quickstart notebook runs on any machine, and its committed outputs are from a real GPU."""
+"""The quickstart notebook runs on any machine, and its committed outputs come from a real GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPORT = "application/vnd.gpuwidget.report+json"
 
 
 def reports(notebook: Any) -> list[dict[str, Any]]:
-    """Return the reports in a notebook's outputs."""
+    """Return the reports that a notebook's outputs contain."""
     return [
         output["data"][REPORT]
         for cell in notebook.cells
@@ -25,7 +25,8 @@ def reports(notebook: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("source", ["replay", "none"])
 def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a recording, and without a GPU, each cell succeeds and each watched cell has its card."""
+    """With a recording or without a GPU, each cell of the notebook succeeds,
+    and each watched cell has a card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=200).execute()
@@ -40,7 +41,8 @@ def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_committed_outputs_are_from_a_real_gpu() -> None:
-    """The committed outputs were measured on an H200, with an exact peak and energy, not replayed."""
+    """The quickstart's committed outputs were measured on an H200, not replayed,
+    with an exact peak and energy."""
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     assert sum(cell.cell_type == "code" for cell in notebook.cells) == 5
     training, gone, phases = reports(notebook)

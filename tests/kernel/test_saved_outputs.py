@@ -1,4 +1,4 @@
-"""A saved notebook has no secret, no user or notebook name and no escape sequence of other processes."""
+"""A saved notebook contains no secret, user name, notebook name or escape sequence from another process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 GIB = 1024**3
 OTHER_USER = 54321
-"""A user id without a name."""
+"""A user id that has no user name."""
 ESCAPES = "\x1b]0;PRIVATE_title\x07\x9b2J\u202e"
 SECRETS = ("SECRET", "PRIVATE", str(OTHER_USER), "\x1b", "\x9b", "\u202e")
 REPORT = "application/vnd.gpuwidget.report+json"
@@ -100,7 +100,8 @@ driver(20 * GIB, listed)""",
 
 @pytest.fixture
 def others(tmp_path: Path) -> Iterator[list[int]]:
-    """Start processes with secrets: a script, a notebook's and, as root, two of another user."""
+    """Start other processes with secrets: a script, a notebook's kernel and, if root,
+    two processes of another user."""
     script = tmp_path / "other.py"
     script.write_text(WAITING)
     os.chmod(tmp_path, 0o755)
@@ -123,7 +124,8 @@ def others(tmp_path: Path) -> Iterator[list[int]]:
 
 
 def run(tmp_path: Path, others: list[int]) -> Any:
-    """Run a notebook of :data:`CELLS` next to these processes; return it with the state of its widgets."""
+    """Run a notebook with :data:`CELLS` while these processes run;
+    return it with its outputs and widget states."""
     standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
     standin.scenario(MACHINE)
     environment = {
@@ -150,7 +152,8 @@ def run(tmp_path: Path, others: list[int]) -> Any:
 
 
 def test_a_saved_notebook_has_no_secret(tmp_path: Path, others: list[int]) -> None:
-    """Cards, tables, lists, errors, reports and widgets name the program and its kind of owner, no more."""
+    """In a saved notebook, gpuwidget's outputs identify another process only
+    by its program and its kind of owner."""
     skip_without_torch()
     notebook = run(tmp_path, others)
     outputs = {
@@ -163,7 +166,7 @@ def test_a_saved_notebook_has_no_secret(tmp_path: Path, others: list[int]) -> No
         for output in cell.outputs
         if output.output_type == "error"
     }
-    # IPython colours a traceback, which repeats the cell.
+    # An IPython traceback repeats the cell's source, with colours, so only the error's message is checked.
     saved = json.dumps([outputs[cell] for cell in CELLS], ensure_ascii=False)
     saved += json.dumps(notebook.metadata, ensure_ascii=False) + json.dumps(errors, ensure_ascii=False)
     assert [secret for secret in SECRETS if secret in saved or json.dumps(secret)[1:-1] in saved] == []

@@ -1,4 +1,4 @@
-"""PyTorch switches in a real kernel with the real torch, set by magic and by the panel."""
+"""The PyTorch switches in a real kernel with the real torch, set by %gpu switches and by the panel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _has_torch() -> None:
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget and torch loaded."""
+    """A kernel that has loaded gpuwidget and torch."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     kernel.ok("import torch")
@@ -32,18 +32,19 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def switch(reply: dict[str, Any], name: str = "cudnn.benchmark") -> dict[str, Any]:
-    """Return one of the switches in the state of a reply."""
+    """Return the state of one switch from a reply."""
     result: dict[str, Any] = next(one for one in reply["state"]["switches"] if one["name"] == name)
     return result
 
 
 def request_switch(kernel: Kernel, value: str, name: str = "cudnn.benchmark") -> dict[str, Any]:
-    """Return the reply to the panel's request."""
+    """Send the panel's request to set a switch, and return the reply."""
     return kernel.answer_to(ask="set_switch", name=name, value=value)
 
 
 def test_by_magic(kernel: Kernel) -> None:
-    """%gpu switches sets a switch in the running cell and shows the statement; a wrong value is an error."""
+    """%gpu switches sets a switch immediately and shows the statement that it ran;
+    an invalid value is an error."""
     ran = kernel.ok(f"%gpu switches cudnn.benchmark on\nprint({NOW})")
     assert (ran.displayed, ran.text) == (f"Ran: {ON}", "True\n")
     assert "matmul.precision: highest, or high, medium" in kernel.ok("%gpu switches").displayed
@@ -53,7 +54,8 @@ def test_by_magic(kernel: Kernel) -> None:
 
 
 def test_from_the_panel_while_nothing_runs(kernel: Kernel) -> None:
-    """A request between cells is applied at once; the reply has the statement and the new state."""
+    """If no cell runs, the panel's request sets the switch immediately;
+    the reply has the statement and the new state."""
     reply = request_switch(kernel, "on")
     assert (reply["status"], reply["done"]) == ("ok", ON)
     state = switch(reply)
@@ -62,7 +64,8 @@ def test_from_the_panel_while_nothing_runs(kernel: Kernel) -> None:
 
 
 def test_from_the_panel_while_a_cell_runs(kernel: Kernel) -> None:
-    """The running cell keeps its value; the next one has the new value from its first line."""
+    """If the panel sets a switch while a cell runs, that cell keeps the old value,
+    and the next cell has the new one."""
     request = kernel.send(f"{HOLD}print({NOW})")
     kernel.wait_for_file("began")
     reply = request_switch(kernel, "on")
@@ -77,7 +80,8 @@ def test_from_the_panel_while_a_cell_runs(kernel: Kernel) -> None:
 
 
 def test_the_cell_that_loads_gpuwidget(start_kernel: Callable[..., Kernel]) -> None:
-    """The cell that loads gpuwidget keeps its value too, although no hook ran before it."""
+    """If the panel sets a switch while the cell that loads gpuwidget still runs,
+    that cell keeps the old value too."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     request = kernel.send(f"import torch\n%load_ext gpuwidget\n{HOLD}print({NOW})")
     kernel.wait_for_file("began")
@@ -89,7 +93,8 @@ def test_the_cell_that_loads_gpuwidget(start_kernel: Callable[..., Kernel]) -> N
 
 
 def test_a_nested_cell_does_not_apply_it(kernel: Kernel) -> None:
-    """A pending switch is not applied before a nested cell, which is part of the outer cell."""
+    """A pending switch is not applied before a nested cell,
+    because a nested cell is part of the outer cell."""
     request = kernel.send(f"{HOLD}get_ipython().run_cell('seen = {NOW}')\nprint(seen, {NOW})")
     kernel.wait_for_file("began")
     request_switch(kernel, "on")
@@ -99,7 +104,8 @@ def test_a_nested_cell_does_not_apply_it(kernel: Kernel) -> None:
 
 
 def test_both_tf32_settings_agree(kernel: Kernel) -> None:
-    """After a change from the panel, code can read torch's old and new TF32 settings without an error."""
+    """After the panel changes a TF32 setting, torch's old and new settings agree,
+    and reading either raises no error."""
     kernel.ok("torch.backends.fp32_precision = 'tf32'")
     assert request_switch(kernel, "highest", "matmul.precision")["status"] == "ok"
     assert switch(request_switch(kernel, "off", "cudnn.tf32"), "cudnn.tf32")["value"] == "off"
@@ -112,7 +118,8 @@ def test_both_tf32_settings_agree(kernel: Kernel) -> None:
 
 
 def test_invalid_requests(start_kernel: Callable[..., Kernel]) -> None:
-    """Requests before the import of torch, or with an unknown switch or value, fail and have the reason."""
+    """A request before torch is imported, or with an unknown switch or value,
+    gets an error reply with the reason."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget\nimport sys")
     reply = request_switch(kernel, "on")
@@ -129,7 +136,7 @@ def test_invalid_requests(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_a_pending_switch_after_an_interrupt(kernel: Kernel) -> None:
-    """A pending switch is applied to the next cell even if the current one is interrupted."""
+    """If the running cell is interrupted, a pending switch still applies from the next cell."""
     request = kernel.send(HOLD)
     kernel.wait_for_file("began")
     request_switch(kernel, "on")

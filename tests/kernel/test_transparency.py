@@ -1,4 +1,4 @@
-"""A watched cell does and shows exactly what the plain cell does, in a real kernel."""
+"""In a real kernel, a watched cell does and shows exactly the same as an unwatched one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _shows_chart(case: Case) -> Callable[[Message], bool]:
 
 
 def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
-    """Run one case and the cell that follows it, plain and watched, and compare."""
+    """Run a case and the cell that follows it, unwatched and watched, and compare what they show."""
     magic = f"%%gpuwatch {options}".rstrip()
     plain, watched = pair.same(
         case.body,
@@ -64,30 +64,34 @@ def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
 
 @pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
 def test_same_without_live_view(pair: Pair, case: Case) -> None:
-    """With --no-live, everything that a cell shows, raises and replies is the same as without the magic."""
+    """With ``%%gpuwatch --no-live``, everything that a cell shows,
+    raises and replies is the same as without the magic."""
     run_case(pair, case, "--no-live")
 
 
 @pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
 def test_same_with_live_view(pair: Pair, case: Case) -> None:
-    """With the live chart, everything that a cell shows, raises and replies is as without the magic."""
+    """With the live chart on, everything that a cell shows,
+    raises and replies is the same as without the magic."""
     run_case(pair, case, "")
 
 
 @pytest.mark.parametrize("case", LONG, ids=lambda case: case.name)
 def test_same_while_live_view_shows(pair: Pair, case: Case) -> None:
-    """The same is true for a cell that is long enough for the live chart to appear."""
+    """While the live chart is visible, everything that a cell shows,
+    raises and replies is the same as without the magic."""
     run_case(pair, case, "", long=True)
 
 
 def test_names_and_counters_after_many_cells(pair: Pair) -> None:
-    """After many watched cells, the user's namespace, history and counters are those of plain cells."""
+    """After many watched cells, the user's namespace,
+    history and counters are the same as after unwatched cells."""
     pair.both("sorted(name for name in globals()), len(In), sorted(Out), len(_ih), len(_dh)")
     pair.both("sorted(get_ipython().user_ns_hidden), get_ipython().execution_count")
 
 
 def test_debugger(pair: Pair) -> None:
-    """Post-mortem and breakpoints show the same frames as without the magic."""
+    """In a watched cell, %debug and breakpoints show the same frames as in an unwatched one."""
     pair.same("def deep(n):\n    return 1 / n\ndeep(0)")
     pair.both("%debug", answers=["where", "p n", "up", "list", "quit"])
     body = "import pdb\nlocal = 3\npdb.set_trace()\nprint('went on')"
@@ -96,6 +100,6 @@ def test_debugger(pair: Pair) -> None:
 
 
 def test_reset(pair: Pair) -> None:
-    """%reset in a watched cell empties the namespace; the cell continues and has its card."""
+    """%reset in a watched cell empties the namespace, and the cell continues and has its card."""
     pair.same("%reset -f\nprint(sorted(name for name in globals() if name[0] != '_'))")
     pair.same("kept = 1\nkept")

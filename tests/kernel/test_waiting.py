@@ -1,4 +1,4 @@
-"""A watched cell with --need runs only with enough free GPU memory, in a real kernel."""
+"""In a real kernel, a watched cell with --need runs only if enough GPU memory is free."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from helpers_pair import check_card
 
 
 def is_status_line(message: Message) -> bool:
-    """Return whether the message shows the status line of the wait."""
+    """Return whether the message shows the status line that a waiting cell has."""
     text = message.content.get("data", {}).get("text/plain", "") if message.is_live else ""
     return text.startswith("Waiting for ")
 
 
 def assert_skipped(ran: Ran, message: str) -> None:
-    """Assert that the cell failed with one line that contains ``message``, and with no other output."""
+    """Assert that the cell failed with one printed line that contains ``message``,
+    and has no other output."""
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert len(ran.text.strip().splitlines()) == 1
     assert ran.text.startswith("UsageError: ")
@@ -31,7 +32,7 @@ def assert_skipped(ran: Ran, message: str) -> None:
 
 @pytest.fixture
 def busy(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
-    """Return a kernel on a machine whose GPU has 12 GiB free, always."""
+    """A kernel on a machine whose only GPU always has 12 GiB free."""
     recording = tmp_path / "full.jsonl"
     meta = (
         '{"meta": {"driver": "580.95.05", "cuda_driver": 13000, "tick_s": 1.0, "gpus": [{"name": '
@@ -50,7 +51,7 @@ def busy(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
 
 
 def test_not_enough_memory(busy: Kernel) -> None:
-    """A cell without enough memory does not run: one line says why, and Run All stops."""
+    """If not enough memory is free, the cell does not run, one line explains why, and Run All stops."""
     busy.setup("ran = False")
     refused, next_one = busy.run_all("%%gpuwatch --need 20GiB\nran = True", "ran = True")
     assert_skipped(refused, "it has 12.0 of 140.4 GiB free")
@@ -74,7 +75,7 @@ def test_not_enough_memory(busy: Kernel) -> None:
     ],
 )
 def test_no_kind_of_cell_runs_without_memory(busy: Kernel, cell: str) -> None:
-    """No code of a skipped cell runs, whatever magic it has; the next cell runs."""
+    """If a cell is skipped, none of its code runs, whatever magics it contains, and the next cell runs."""
     busy.setup("ran = False")
     ran = busy.run(cell.format("%%gpuwatch --need 20GiB"))
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
@@ -84,7 +85,7 @@ def test_no_kind_of_cell_runs_without_memory(busy: Kernel, cell: str) -> None:
 
 
 def test_a_syntax_error_does_not_wait(busy: Kernel) -> None:
-    """A cell with a syntax error shows it at once."""
+    """A cell with a syntax error shows the error without waiting for memory."""
     ran = busy.run("%%gpuwatch --need 20GiB --wait 1h\nran = (1")
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "SyntaxError")
     assert [message for message in ran.messages if is_status_line(message)] == []
@@ -92,7 +93,8 @@ def test_a_syntax_error_does_not_wait(busy: Kernel) -> None:
 
 @pytest.mark.parametrize("body", ["ran = True", "import asyncio\nawait asyncio.sleep(0)\nran = True"])
 def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
-    """An interrupt ends the wait, also of a cell with await: the cell does not run, the next one does."""
+    """An interrupt ends the wait for memory: the cell does not run, even one with await,
+    and the next cell does."""
     busy.setup("ran = False")
     request = busy.send(f"%%gpuwatch --need 20GiB --wait 1h\n{body}")
     shown = busy.wait_for_message(request, is_status_line)
@@ -114,7 +116,7 @@ def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
     ],
 )
 def test_a_cell_whose_memory_can_not_be_checked(busy: Kernel, cell: str) -> None:
-    """If gpuwidget's check fails, the cell is skipped with one line, and the next cell runs."""
+    """If checking the free memory fails, the cell is skipped with one line, and the next cell runs."""
     busy.setup(
         "ran = False\nfrom gpuwidget.kernel.cells import wait_for_memory as w\n"
         "w.find_target_gpus = lambda *_: 1 / 0"
@@ -125,7 +127,7 @@ def test_a_cell_whose_memory_can_not_be_checked(busy: Kernel, cell: str) -> None
 
 
 def test_a_cell_that_can_not_be_watched_runs(busy: Kernel) -> None:
-    """Once its memory is confirmed, a cell runs even if gpuwidget fails to watch it, without a card."""
+    """If enough memory is free but gpuwidget fails to watch the cell, the cell runs without a card."""
     busy.setup("from gpuwidget.kernel.cells import watch_api as w\nw.new_run = lambda *_: 1 / 0")
     ran = busy.run("%%gpuwatch --need 10GiB\n6 * 7")
     assert (ran.result, ran.cards) == ("42", [])
@@ -139,7 +141,7 @@ def test_a_cell_that_can_not_be_watched_runs(busy: Kernel) -> None:
     ],
 )
 def test_exclusive_is_unknown(busy: Kernel, cell: str) -> None:
-    """A cell with --exclusive is skipped with a usage error."""
+    """%%gpuwatch has no option --exclusive: a cell with it is skipped with a usage error."""
     busy.setup("ran = False")
     assert_skipped(busy.run(cell), "%%gpuwatch: unrecognized arguments: --exclusive.")
     assert busy.value("ran") == "False"

@@ -1,8 +1,9 @@
-"""A C library that stands in for NVML and follows a scenario: the real ctypes path without a GPU.
+"""A C library that stands in for NVML and follows a scenario, to test the real ctypes calls without a GPU.
 
-The scenario is a text of ``key=value`` lines, read again whenever the file changes; later lines win.
-``gpu.N.`` before a key means GPU N, ``gpu.N.mig.M.`` its slice M, ``gpu.*.`` every GPU; a slice has the
-values of its GPU unless it sets others, and ``ok`` makes a call succeed that fails for its GPU.
+The scenario is a text of ``key=value`` lines. The library reads it again whenever the file changes; if a key
+occurs twice, the later line wins. The prefix ``gpu.N.`` applies a key to GPU N, ``gpu.N.mig.M.`` to its slice
+M, and ``gpu.*.`` to every GPU. A slice has the values of its GPU unless it sets others; for a call that fails
+on the GPU, the value ``ok`` makes it succeed on the slice.
 
 - ``gpus=8`` ``driver=580.95.05`` ``cuda=13000``: the machine
 - ``gpu.0.util=97`` ``gpu.0.memory_util=40``: percent
@@ -10,23 +11,27 @@ values of its GPU unless it sets others, and ``ok`` makes a call succeed that fa
 - ``gpu.0.power=650`` ``.power_average`` ``.power_limit``: watts; the energy counter integrates ``power``
 - ``gpu.0.temperature`` ``.memory_temperature`` ``.sm_clock`` ``.pstate`` ``.throttle`` ``.fan``
   ``.memory_clock`` ``.encoder`` ``.decoder``: in NVML's units
-- ``gpu.0.energy=2706.5``: joules that the counter starts from
-- ``gpu.0.window=0.2`` ``gpu.0.samples=70``: the utilization samples that the driver keeps
-- ``gpu.0.compute=self:1048576 4711``: pid:bytes; ``self`` is the caller; no bytes: unknown
-- ``gpu.0.graphics=...``: likewise
-- ``gpu.0.mig=0 2`` ``gpu.0.mig.2.memory_used=B``: the indices that hold a slice
-- ``gpu.0.gpm=0`` ``gpu.0.gpm.2=55.5`` ``gpu.0.gpm.3=nan``: no GPM; metric 2
-- ``gpu.0.name`` ``.uuid`` ``.pci`` ``.compute_capability`` ``.slice_name`` ``.slice_uuid``: its identity
-- ``gpu.1.nvmlDeviceGetMemoryInfo_v2=error 15``: that call fails; ``gpu.1.*`` every call
-- ``gpu.1.nvmlDeviceGetMemoryInfo_v2=hang``: it does not return while the scenario has this line
-- ``nvmlInitWithFlags=error 9`` ``*=error 9``: a call without a GPU, every call
-- ``gpu.0.field.186=error 3`` ``gpu.0.gpm.2=error 3``: that value fails, the call does not
+- ``gpu.0.energy=2706.5``: joules at which the energy counter starts
+- ``gpu.0.window=0.2`` ``gpu.0.samples=70``: length in seconds and number of the driver's utilization samples
+- ``gpu.0.compute=self:1048576 4711``: compute processes as pid:bytes; ``self`` is the caller;
+  without bytes, the size is unknown
+- ``gpu.0.graphics=...``: graphics processes, in the same format
+- ``gpu.0.mig=0 2`` ``gpu.0.mig.2.memory_used=B``: the MIG indices that hold a slice, and a value of slice 2
+- ``gpu.0.gpm=0`` ``gpu.0.gpm.2=55.5`` ``gpu.0.gpm.3=nan``: no GPM on GPU 0;
+  values of the GPM metrics 2 and 3
+- ``gpu.0.name`` ``.uuid`` ``.pci`` ``.compute_capability`` ``.slice_name`` ``.slice_uuid``:
+  the GPU's identity
+- ``gpu.1.nvmlDeviceGetMemoryInfo_v2=error 15``: the call fails for GPU 1;
+  ``gpu.1.*`` instead of the function's name: every call for GPU 1 fails
+- ``gpu.1.nvmlDeviceGetMemoryInfo_v2=hang``: the call does not return while the scenario contains this line
+- ``nvmlInitWithFlags=error 9`` ``*=error 9``: a call that concerns no GPU fails; every call fails
+- ``gpu.0.field.186=error 3`` ``gpu.0.gpm.2=error 3``: one value fails, and the call that returns it succeeds
 - ``gpu.0.ecc=2`` ``.ecc_mode`` ``.remapped`` ``.remap_pending`` ``.remap_failed``
-  ``.retired_pending``: its memory
-- ``gpu.0.xids=13 79``: the XIDs so far; event sets registered before one was added get it
-- ``gpu.0.persistence`` ``.compute_mode`` ``.mig_mode`` ``.mig_mode_pending``: its settings
-- ``gpu.0.pcie_gen`` ``.pcie_gen_max`` ``.pcie_width`` ``.pcie_width_max``: its link
-- ``gpu.0.p2p.1.2=5``: the status of NVLink (2; 0 reading) from GPU 0 to GPU 1
+  ``.retired_pending``: errors and repairs of the GPU's memory
+- ``gpu.0.xids=13 79``: the XIDs so far; an event set receives those that are added after it was registered
+- ``gpu.0.persistence`` ``.compute_mode`` ``.mig_mode`` ``.mig_mode_pending``: the GPU's settings
+- ``gpu.0.pcie_gen`` ``.pcie_gen_max`` ``.pcie_width`` ``.pcie_width_max``: the GPU's PCIe link
+- ``gpu.0.p2p.1.2=5``: the P2P status from GPU 0 to GPU 1 for capability 2 (NVLink; 0 is reading)
 - ``latency=h200``: calls take as long as on a real H200
 """
 
@@ -56,12 +61,13 @@ OLD_DRIVER = (
     "nvmlGpmMigSampleGet",
     "nvmlGpmMetricsGet",
 )
-"""Functions that a driver of the 470 series lacks."""
+"""Functions of NVML that a driver of the 470 series lacks."""
 
 
 def build(folder: Path, absent: Iterable[str] = ()) -> Path:
-    """Compile the library into ``folder``, without the functions ``absent``; return its path."""
-    # Imported late: the benchmarks load this module by its path, without the tests' folder on sys.path.
+    """Compile the library into ``folder`` without the functions named in ``absent``,
+    and return the library's path."""
+    # Imported here, because the benchmarks load this module by its path, without ``tests`` on ``sys.path``.
     from helpers_programs import compile_library
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,12 +78,13 @@ def build(folder: Path, absent: Iterable[str] = ()) -> Path:
 
 
 class Standin:
-    """One library with its scenario and call counters, all in ``folder``."""
+    """A copy of the library in ``folder``, together with its scenario and its call counters."""
 
     def __init__(self, library: Path, folder: Path, scenario: str = "") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        # Each copy has its statics: nothing of one test is left for the next.
+        # Each copy of the library has its own static variables, so that no state of one test reaches the
+        # next.
         self.library = Path(shutil.copy(library, folder / LIBRARY))
         self._scenario = folder / "scenario.txt"
         self._calls = folder / "calls"
@@ -85,14 +92,14 @@ class Standin:
         self.scenario(scenario)
 
     def scenario(self, *lines: str) -> None:
-        """Replace the scenario by these lines; the next call reads them."""
+        """Replace the scenario with these lines; the library reads them at its next call."""
         beside = self._scenario.with_suffix(".new")
         beside.write_text("\n".join(lines) + "\n")
         os.replace(beside, self._scenario)
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables that the library reads."""
+        """Return the environment variables that the library reads."""
         return {"NVML_STANDIN": str(self._scenario), "NVML_STANDIN_CALLS": str(self._calls)}
 
     def environment(self) -> dict[str, str]:
@@ -101,7 +108,7 @@ class Standin:
         return {**os.environ, **self.variables, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
     def calls(self) -> Counter[str]:
-        """Return how often each function was called since the last query, by all processes together."""
+        """Return the number of calls of each function since the last :meth:`calls`, over all processes."""
         counted: Counter[str] = Counter()
         if self._calls.exists():
             for name, count in _COUNTER.iter_unpack(self._calls.read_bytes()):

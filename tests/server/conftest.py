@@ -1,4 +1,4 @@
-"""A Jupyter server with gpuwidget's extension, whose GPUs and clock a test controls."""
+"""Fixtures for a Jupyter server with gpuwidget's extension; the test controls its GPUs and its clock."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def source() -> FakeSource:
-    """A source with two GPUs."""
+    """A source of readings with two GPUs, which the test controls."""
     return FakeSource(gpus=2)
 
 
 @pytest.fixture
 def configuration() -> dict[str, object]:
-    """Values of the traits; a test module or parametrization overrides them."""
+    """Values of the extension's traits; a test module or a parametrization overrides this fixture."""
     return {}
 
 
 @pytest.fixture
 def jp_server_config(configuration: dict[str, object]) -> Config:
-    """Only gpuwidget's extension, as in ``jupyter_server_config.d``."""
+    """Enable only gpuwidget's extension, as the installed ``jupyter_server_config.d`` file does."""
     return Config(
         {"ServerApp": {"jpserver_extensions": {"gpuwidget": True}}, "GpuWidget": dict(configuration)}
     )
@@ -46,13 +46,13 @@ def jp_server_config(configuration: dict[str, object]) -> Config:
 
 @pytest.fixture
 def told() -> list[str]:
-    """The warnings and errors that the extension logs while it is loaded."""
+    """Collects the warnings and errors that the extension logs while it is loaded."""
     return []
 
 
 @pytest.fixture
 def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[SampleHub]]:
-    """The hub of every server that the test starts; closed after the test."""
+    """Collects the sample hub of every server that the test starts, and closes them after the test."""
     made: list[SampleHub] = []
     load = gpuwidget.server.load
 
@@ -74,7 +74,7 @@ def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[Samp
 def faked(
     hubs: list[SampleHub], clock: FakeClock, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """The server uses the test's source and clock."""
+    """Make the server use the test's source and clock."""
     monkeypatch.setattr(gpuwidget.server, "SYSTEM_CLOCK", clock)
     monkeypatch.setattr("gpuwidget.server.settings.open_source", lambda *_: source)
     yield
@@ -92,7 +92,7 @@ def server(
     hubs: list[SampleHub],
     clock: FakeClock,
 ) -> Server:
-    """A running server on the test's GPUs and clock."""
+    """A running server that uses the test's GPUs and clock."""
     (hub,) = hubs
     return Server(jp_serverapp, jp_fetch, jp_ws_fetch, hub, clock)
 
@@ -101,6 +101,7 @@ def server(
 def real(
     hubs: list[SampleHub], jp_serverapp: Any, jp_fetch: Callable[..., Any], jp_ws_fetch: Callable[..., Any]
 ) -> Server:
-    """A running server as a user has it: the source by configuration or environment, the system clock."""
+    """A running server as a user has it: configuration or environment choose the source,
+    and the clock is real."""
     (hub,) = hubs
     return Server(jp_serverapp, jp_fetch, jp_ws_fetch, hub, None)

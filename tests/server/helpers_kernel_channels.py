@@ -1,4 +1,4 @@
-"""A kernel's channels, used as a notebook uses them."""
+"""The websocket to a kernel's channels, which tests use as a notebook does."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def answer(stream, ident, parent):
 shell = get_ipython()
 shell.kernel.control_handlers["{REQUEST}"] = answer
 """
-"""Replaces ``%load_ext gpuwidget``: a kernel that replies."""
+"""Code that makes a kernel reply to the panel's requests; it replaces ``%load_ext gpuwidget``."""
 PATIENCE_S = 30.0
 
 
 class Channels:
-    """The websocket of one kernel."""
+    """A websocket connection to one kernel."""
 
     def __init__(self, server: Server, kernel: str) -> None:
         self._server = server
@@ -32,13 +32,13 @@ class Channels:
         self._seen: list[Any] = []
 
     async def open(self) -> None:
-        """Connect, as a notebook does."""
+        """Open the websocket, as a notebook does."""
         self._socket = await self._server.ws_fetch("api", "kernels", self._kernel, "channels")
 
     async def send(
         self, channel: str, kind: str, content: dict[str, object], subshell: str | None = None
     ) -> str:
-        """Send a message, to a subshell if one is given; return its id."""
+        """Send a message, to a subshell if one is given, and return the message's id."""
         header = {
             "msg_id": uuid.uuid4().hex,
             "msg_type": kind,
@@ -59,7 +59,8 @@ class Channels:
         return header["msg_id"]
 
     async def until(self, kind: str, parent: str, **content: object) -> Any:
-        """Read until that reply to ``parent`` has come; messages of several channels come in any order."""
+        """Read messages until this reply to ``parent`` arrives;
+        messages of different channels arrive in any order."""
 
         def wanted(message: Any) -> bool:
             found = {name: message["content"].get(name) for name in content}
@@ -72,7 +73,7 @@ class Channels:
         return next(filter(wanted, self._seen))
 
     async def run(self, code: str) -> str:
-        """Run a cell to its end without an error; return what it printed."""
+        """Run a cell to its end, assert that it raises no error, and return what it printed."""
         request = await self.send("shell", "execute_request", {"code": code, "silent": False})
         await self.until("status", request, execution_state="idle")
         printed = ""
@@ -83,17 +84,18 @@ class Channels:
         return printed
 
     async def ask(self) -> None:
-        """Send the panel's request; return after its reply and its ``idle``."""
+        """Send the panel's request, and return after the kernel has replied and sent its ``idle`` status."""
         asked = await self.send("control", REQUEST, {"schema": 1, "ask": "state"})
         await self.until(REPLY, asked, status="ok")
         await self.until("status", asked, execution_state="idle")
 
     async def control(self, kind: str, **content: object) -> Any:
-        """Send a request on the control channel; return the reply after its ``idle``."""
+        """Send a request on the control channel, wait for the kernel's ``idle`` status,
+        and return the reply."""
         request = await self.send("control", kind, content)
         await self.until("status", request, execution_state="idle")
         return await self.until(kind.replace("_request", "_reply"), request)
 
     def close(self) -> None:
-        """Close the notebook."""
+        """Close the websocket, as closing the notebook does."""
         self._socket.close()

@@ -19,17 +19,17 @@ _LOOK_S = 0.1
 
 
 class Prometheus:
-    """A running Prometheus with its data in ``folder``."""
+    """A running Prometheus that stores its data in ``folder``."""
 
     def __init__(self, program: str, folder: Path, scrape: Mapping[str, Any], rules: Path) -> None:
-        """Start it; ``scrape`` is one of its scrape configs, as in docs/prometheus.md."""
+        """Start Prometheus; ``scrape`` is an entry of its ``scrape_configs``, as in docs/prometheus.md."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
         self._url = f"http://{address}"
         self._log = folder / "prometheus.log"
         configuration = folder / "prometheus.yml"
-        # JSON is YAML.
+        # Prometheus reads YAML, and JSON is valid YAML.
         configuration.write_text(
             json.dumps(
                 {
@@ -52,12 +52,13 @@ class Prometheus:
             )
 
     async def api(self, path: str, **query: str) -> Any:
-        """Return its reply, once it runs."""
+        """Return the decoded reply of Prometheus's HTTP API,
+        after waiting until Prometheus accepts requests."""
         address = f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                # On a thread, since the server that it scrapes runs in this one.
+                # In a thread, because Prometheus scrapes a server that runs on this event loop.
                 return await asyncio.to_thread(_get, address)
             except (urllib.error.URLError, OSError) as error:
                 if isinstance(error, urllib.error.HTTPError):
@@ -67,7 +68,8 @@ class Prometheus:
                 await asyncio.sleep(_LOOK_S)
 
     async def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """Return the labels, without the name, and the value of each series of the reply."""
+        """Return the labels (without the metric's name) and the value
+        of each series that matches the expression."""
         result = (await self.api("query", query=expression))["data"]["result"]
         return [
             (
@@ -78,7 +80,7 @@ class Prometheus:
         ]
 
     async def until(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """Return the reply, once it is not empty."""
+        """Repeat the query until it matches at least one series, and return what it matches."""
         deadline = time.monotonic() + _PATIENCE_S
         while not (found := await self.query(expression)):
             if time.monotonic() > deadline:
@@ -89,11 +91,11 @@ class Prometheus:
 
     @property
     def log(self) -> str:
-        """Return its log."""
+        """Return the text of Prometheus's log."""
         return self._log.read_text(errors="replace")
 
     def stop(self) -> None:
-        """End it."""
+        """Stop Prometheus."""
         self._process.terminate()
         try:
             self._process.wait(timeout=20)

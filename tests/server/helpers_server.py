@@ -14,13 +14,13 @@ from gpuwidget.server.sample_hub import SampleHub
 
 TICK_S = 0.2
 USAGE = '{"type":"usage",'
-"""The beginning of a message with the memory's owners."""
+"""The first characters of a message that lists the owners of the GPUs' memory."""
 _PATIENCE_S = 20.0
 _LOOK_S = 0.02
 
 
 class Stream:
-    """The websocket of one client."""
+    """The sample stream's websocket of one client."""
 
     def __init__(self, socket: Any, clock: FakeClock | None) -> None:
         self._socket = socket
@@ -31,7 +31,8 @@ class Stream:
     async def next(self) -> Any:
         """Return the next initial message or sample, decoded; None if the server closed the stream.
 
-        Time advances while none comes. Changes are returned as the whole sample.
+        The fake clock advances while no message arrives. A message with changes is returned as the whole
+        sample.
         """
         text = await self.next_text()
         message = None if text is None else json.loads(text)
@@ -45,7 +46,7 @@ class Stream:
         return message
 
     async def usage(self) -> Any:
-        """Return the next message with the memory's owners, decoded."""
+        """Return the next message that lists the owners of the GPUs' memory, decoded."""
         while True:
             text = await self._next_of_any_kind()
             assert text is not None, "the server ended the stream"
@@ -53,7 +54,7 @@ class Stream:
                 return json.loads(text)
 
     async def next_text(self) -> str | None:
-        """Return the next initial message, sample or changes as text."""
+        """Return the next initial message, sample or set of changes, as text."""
         while True:
             text = await self._next_of_any_kind()
             if text is None or not text.startswith(USAGE):
@@ -78,7 +79,7 @@ class Stream:
         await self._socket.write_message(raw, binary=isinstance(raw, bytes))
 
     def close(self) -> None:
-        """Close the tab."""
+        """Close the websocket, as closing the browser tab does."""
         self._socket.close()
 
 
@@ -100,7 +101,7 @@ class Server:
         self.clock = clock
 
     async def get(self, *path: str, **query: object) -> tuple[int, Any]:
-        """Return status and decoded reply of ``gpuwidget/api/…``."""
+        """Return the status and the decoded reply of a GET request to ``gpuwidget/api/…``."""
         try:
             answer = await self.fetch("gpuwidget", "api", *path, params=query)
         except HTTPClientError as error:
@@ -108,7 +109,7 @@ class Server:
         return answer.code, json.loads(answer.body)
 
     async def post(self, *path: str) -> tuple[int, Any]:
-        """Return status and decoded reply of a POST without a body to ``gpuwidget/api/…``."""
+        """Return the status and the decoded reply of a POST request without a body to ``gpuwidget/api/…``."""
         try:
             answer = await self.fetch("gpuwidget", "api", *path, method="POST", body="")
         except HTTPClientError as error:
@@ -116,11 +117,11 @@ class Server:
         return answer.code, json.loads(answer.body)
 
     async def stream(self, **query: object) -> Stream:
-        """Connect a new client."""
+        """Connect a new client to the sample stream."""
         return Stream(await self.ws_fetch("gpuwidget", "api", "stream", params=query), self.clock)
 
     async def refused(self, **query: object) -> tuple[int, Any]:
-        """Return status and decoded reply of a stream that is refused."""
+        """Return the status and the decoded reply of a stream request, which the server must refuse."""
         try:
             await self.ws_fetch("gpuwidget", "api", "stream", params=query)
         except HTTPClientError as error:
@@ -128,7 +129,7 @@ class Server:
         raise AssertionError("the stream was given")
 
     async def until(self, happened: Callable[[], bool]) -> None:
-        """Let the server and its threads run, and time advance, until the condition holds."""
+        """Wait until the condition holds, while the server works and the fake clock advances."""
         for _ in range(int(_PATIENCE_S / _LOOK_S)):
             if happened():
                 return

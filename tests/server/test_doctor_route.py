@@ -1,4 +1,5 @@
-"""``POST gpuwidget/api/doctor``: the server's own environment, one run of the checks at a time."""
+"""``POST gpuwidget/api/doctor`` diagnoses the server's own environment,
+with one run of the checks at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ FOUND = diagnose(results(place="server"))
 
 
 class Examinations:
-    """Counts the runs; each waits until it may end."""
+    """Replaces the doctor's checks: counts the runs, and each run waits until the test lets it end."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -45,7 +46,7 @@ class Examinations:
 
 @pytest.fixture
 def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
-    """Runs without processes."""
+    """Replace the doctor's subprocess runs with runs that the test controls."""
     made = Examinations()
     monkeypatch.setattr(
         gpuwidget.server, "CachedDiagnosis", lambda clock: CachedDiagnosis(clock, made), raising=True
@@ -54,7 +55,8 @@ def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
 
 
 async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: Server) -> None:
-    """The whole diagnosis is returned as JSON; for a moment it is cached, later it is made again."""
+    """The route returns the whole diagnosis as JSON.
+    It caches the diagnosis briefly and then runs the checks again."""
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert examinations.count == 1
@@ -65,7 +67,8 @@ async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: S
 
 
 async def test_concurrent_requests_share_one_run(examinations: Examinations, server: Server) -> None:
-    """Several requests share one run; other requests are answered meanwhile."""
+    """Concurrent requests share one run of the checks,
+    and the server answers other requests during the run."""
     examinations.may_end.clear()
     asked = [asyncio.ensure_future(server.post("doctor")) for _ in range(3)]
     await server.until(lambda: examinations.count == 1)
@@ -76,7 +79,8 @@ async def test_concurrent_requests_share_one_run(examinations: Examinations, ser
 
 
 async def test_a_failed_run_returns_its_reason(examinations: Examinations, server: Server) -> None:
-    """A failed run returns 503 with a sentence, and is not cached: the next one may succeed."""
+    """If a run fails, the route returns 503 with the reason, and the failure is not cached:
+    the next run may succeed."""
     examinations.fails = True
     status, answer = await server.post("doctor")
     assert (status, answer["message"]) == (
@@ -88,14 +92,15 @@ async def test_a_failed_run_returns_its_reason(examinations: Examinations, serve
 
 
 async def test_requests_are_no_activity(examinations: Examinations, server: Server) -> None:
-    """The route keeps no idle server from being culled."""
+    """A request for a diagnosis does not count as activity,
+    so it does not keep an idle server from being culled."""
     before = server.app.web_app.last_activity()
     assert (await server.post("doctor"))[0] == 200
     assert server.app.web_app.last_activity() == before
 
 
 async def test_a_link_starts_no_run(examinations: Examinations, server: Server) -> None:
-    """A GET, which any page can trigger by an image or a link, is refused."""
+    """The route refuses a GET request, which any web page can trigger with an image or a link."""
     assert (await server.get("doctor"))[0] == 405
     assert examinations.count == 0
 
@@ -103,7 +108,8 @@ async def test_a_link_starts_no_run(examinations: Examinations, server: Server) 
 async def test_a_page_of_another_site_starts_no_run(
     examinations: Examinations, server: Server, jp_auth_header: dict[str, str]
 ) -> None:
-    """The user's cookie is not enough: the XSRF token that only Jupyter's own pages have is required."""
+    """The user's cookie alone starts no run: the route also requires the XSRF token,
+    which only Jupyter's pages have."""
     answer = await server.fetch("api", "status")
     cookies = [one.partition(";")[0] for one in answer.headers.get_list("Set-Cookie")]
     jp_auth_header.clear()
@@ -116,7 +122,7 @@ async def test_a_page_of_another_site_starts_no_run(
 
 
 async def test_the_right_to_read_is_not_enough(examinations: Examinations, server: Server) -> None:
-    """The checks run code, so an authorizer is called for the action execute."""
+    """A user with read permission only may not run the doctor, because its checks execute code."""
 
     async def only_read(handler: Any, user: Any, action: str, resource: str) -> bool:
         return action == "read"
@@ -130,7 +136,8 @@ async def test_the_right_to_read_is_not_enough(examinations: Examinations, serve
 async def test_files_in_the_servers_folder_do_not_run(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server may be started in a folder where others can write: their torch.py there does not run."""
+    """If others can write to the server's working directory,
+    a torch.py that they put into it is not executed."""
     ran = tmp_path / "ran"
     for name in ("torch", "pynvml", "packaging", "sitecustomize"):
         (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})\n")
@@ -145,13 +152,13 @@ async def test_files_in_the_servers_folder_do_not_run(
 
 
 async def test_the_servers_own_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real run in a subprocess: the diagnosis is of the server's environment."""
+    """A real run in a subprocess diagnoses the server's environment."""
     status, doctor = await server.post("doctor")
     assert (status, doctor["place"], len(doctor["links"])) == (200, "server", 14)
 
 
 def test_the_checks_run_for_the_server(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
-    """Without a replacement, the checks run for the server."""
+    """If the test replaces nothing else, the cached diagnosis runs the checks with the place ``server``."""
     asked: list[Any] = []
 
     def run(place: str, version: str, environment: object) -> Diagnosis:

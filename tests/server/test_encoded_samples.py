@@ -1,4 +1,4 @@
-"""Samples as JSON for the stream: whole, and as changes."""
+"""The stream's samples as JSON, either as a whole sample or as the changes since the previous sample."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ BEFORE = Sample(
 
 
 def test_changes_have_only_what_is_new() -> None:
-    """A client with the sample before is sent the changed values, including null and empty ones."""
+    """A client that has the previous sample receives only the changed values,
+    including nulls and empty values."""
     first, second = BEFORE.readings
     now = replace(
         BEFORE,
@@ -40,7 +41,7 @@ def test_changes_have_only_what_is_new() -> None:
 
 
 def test_what_is_not_json_is_unknown() -> None:
-    """A value that JSON can't represent is null in the changes, as in the whole sample."""
+    """A value that JSON can't represent is null, both in the changes and in the whole sample."""
     now = replace(BEFORE, readings=(replace(BEFORE.readings[0], power_w=math.nan), BEFORE.readings[1]))
     encoded = EncodedSample(now, BEFORE)
     assert encoded.changes is not None
@@ -57,5 +58,6 @@ def test_what_is_not_json_is_unknown() -> None:
     ],
 )
 def test_without_changes(before: Any) -> None:
-    """The first sample, and one with other GPUs or another origin, is sent whole."""
+    """The first sample, and a sample whose GPUs or origin differ
+    from the previous sample's, is sent whole."""
     assert EncodedSample(BEFORE, before).changes is None

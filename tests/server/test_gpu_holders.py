@@ -1,5 +1,5 @@
-"""The holders of one GPU's memory: every sum and every sentence, from the driver's list and kernels'
-reports."""
+"""The holders of one GPU's memory, with every sum and every reason,
+from the driver's process list and the kernels' reports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def told(
     gpu: Any = GPU,
     **values: Any,
 ) -> GpuMemoryOwnership:
-    """Return the ownership of one GPU, of which 60 GiB are used."""
+    """Return the memory ownership of one GPU that has 60 GiB in use."""
     context = ProcessContext(
         owner=lambda pid: OWNERS.get(pid, ProcessOwner(None, None)),
         identity=lambda one: Identity(one.user, one.program, one.arguments),
@@ -61,7 +61,7 @@ def told(
 
 
 def test_holders_are_sorted_by_memory() -> None:
-    """Kernels and terminals are one holder each, with their child processes; other processes are separate."""
+    """Holders are sorted by memory; a kernel or terminal is one holder together with its child processes."""
     usage = told(
         process(20, 2 * GIB, program="bash"),
         process(21, 3 * GIB, program="python train.py"),
@@ -87,12 +87,13 @@ def test_holders_are_sorted_by_memory() -> None:
 
 
 def test_a_gpu_without_processes() -> None:
-    """Memory of a GPU without processes is unattributed, without a reason."""
+    """If a GPU has no processes, its used memory is unattributed, and no reason is given."""
     assert (told().holdings, told().unattributed, told().reason) == ((), 60 * GIB, None)
 
 
 def test_never_less_than_nothing() -> None:
-    """Lists and sums are read one after the other: the unattributed rest is never negative."""
+    """Unattributed memory is never negative,
+    although the process list and the total are read at different times."""
     assert told(process(10, 61 * GIB)).unattributed == 0
 
 
@@ -119,13 +120,13 @@ def test_never_less_than_nothing() -> None:
     ],
 )
 def test_unknown_memory(values: dict[str, Any], unattributed: int | None, reason: str) -> None:
-    """Unknown memory stays unknown, with a sentence that gives the reason."""
+    """Memory that can't be read is unknown, and a sentence gives the reason."""
     usage = told(**values)
     assert (usage.holdings, usage.unattributed, usage.reason) == ((), unattributed, reason)
 
 
 def test_torch_fills_in_where_no_process_is_listed() -> None:
-    """If the driver does not list a slice's or GPU's processes, the kernels' reports are used."""
+    """If the driver does not list the processes of a GPU or MIG slice, the kernels' own reports are used."""
     reports = {"k1": KernelUsage(True, 20 * GIB), "k2": KernelUsage(True, 0), "k3": KernelUsage(False, None)}
     usage = told(gpu=SLICE, processes=None, reports=reports)
     assert usage.holdings == (
@@ -139,7 +140,8 @@ def test_torch_fills_in_where_no_process_is_listed() -> None:
 
 
 def test_torch_fills_in_where_ids_do_not_match() -> None:
-    """Process ids that do not match this server's are not shown, and nothing is counted twice."""
+    """If the driver's process ids don't match this server's,
+    its processes are not shown and no memory counts twice."""
     usage = told(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
     assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, 20 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
@@ -147,14 +149,15 @@ def test_torch_fills_in_where_ids_do_not_match() -> None:
 
 
 def test_a_kernel_with_unknown_memory() -> None:
-    """If a kernel uses the GPU and does not know how much, the rest is unknown too."""
+    """If a kernel uses the GPU but can't report how much, the unattributed memory is unknown too."""
     usage = told(pids_match=False, reports={"k1": KernelUsage(True, None), "k2": KernelUsage(True, GIB)})
     assert [(one.kernel, one.memory) for one in usage.holdings] == [("k2", GIB), ("k1", None)]
     assert usage.unattributed is None
 
 
 def test_a_driver_without_sizes() -> None:
-    """Torch's count, labelled, replaces the unknown size of a kernel's own process, beside its children."""
+    """If the driver gives no size for a kernel's own process, torch's count replaces it and the holder is
+    labelled ``torch``; the sizes of the kernel's child processes are added."""
     reports = {"k1": KernelUsage(True, 20 * GIB)}
     listed = (process(10, None), process(11, 5 * GIB))
     usage = told(*listed, reports=reports)
@@ -172,7 +175,8 @@ def test_a_driver_without_sizes() -> None:
 
 @pytest.mark.parametrize("own", [(process(10, 30 * GIB),), ()])
 def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
-    """Torch in a kernel has no count of a child's memory, and never replaces it."""
+    """If a kernel's child process has no size, the kernel's memory is unknown:
+    torch's count excludes child processes."""
     usage = told(*own, process(11, None), reports={"k1": KernelUsage(True, 5 * GIB)})
     (holding,) = usage.holdings
     assert (holding.kernel, holding.memory, holding.source) == ("k1", None, "driver")
@@ -181,14 +185,16 @@ def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
 
 
 def test_in_a_container_that_sees_its_own() -> None:
-    """Processes outside the container may hold the rest, and the reason says so if there is one."""
+    """In a container, the reason
+    for unattributed memory names processes outside the container as possible holders."""
     outside = "Processes outside this container, which are not listed here, may hold some of it."
     assert told(process(10, GIB), in_container=True).reason == outside
     assert told(process(10, 60 * GIB), in_container=True).reason is None
 
 
 def test_remote_kernels() -> None:
-    """A remote kernel has no process here: it may be one of the other processes."""
+    """If a kernel runs remotely, the reason explains
+    that a listed process without a known owner may be that kernel's."""
     one = "One kernel of this server runs elsewhere: what it holds can't be told from what others hold."
     two = "2 kernels of this server run elsewhere: what they hold can't be told from what others hold."
     assert told(process(30, GIB), remote_kernels=1).reason == one
@@ -197,8 +203,8 @@ def test_remote_kernels() -> None:
 
 
 def test_an_impossible_report_of_a_kernel() -> None:
-    """If only the kernel could report its memory and does not, that is unknown with the reason, as is the
-    rest."""
+    """If only the kernel could report its memory and its report is invalid, its memory and the unattributed
+    memory are unknown, and the reason is given."""
     invalid = {"k1": KernelUsage(False, None, invalid=True), "k2": KernelUsage(True, 5 * GIB)}
     usage = told(process(10, None), reports=invalid, pids_match=False)
     assert usage.holdings == (
@@ -215,7 +221,7 @@ def test_an_impossible_report_of_a_kernel() -> None:
 
 
 def test_an_impossible_report_that_is_not_needed() -> None:
-    """If the driver reports the kernel's memory, the kernel's own report does not matter."""
+    """If the driver reports the kernel's memory, an invalid report from the kernel changes nothing."""
     usage = told(process(10, 20 * GIB), reports={"k1": KernelUsage(True, None, invalid=True)})
     assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, 20 * GIB, "driver"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, None)

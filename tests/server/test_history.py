@@ -1,4 +1,4 @@
-"""The history: which samples are stored, for how long, and how they are sent."""
+"""The server's history: which samples it stores, for how long, and how it encodes them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ ONE, OTHER = h200(0), h200(1)
 
 
 def at(seconds: float, *indexes: int, **values: Any) -> Sample:
-    """Return a sample this many seconds after the tests' epoch."""
+    """Return a sample taken this many seconds after the tests' epoch."""
     return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)
 
 
 def told(store: HistoryStore, since: float = 0.0) -> Any:
-    """Return the decoded JSON, with times relative to the tests' epoch."""
+    """Return the decoded JSON of the stored history, with times relative to the tests' epoch."""
     whole = json.loads(store.encode_recent(EPOCH + since))
     return {**whole, "t": [round(time - EPOCH, 3) for time in whole["t"]]}
 
 
 def test_nothing_was_read_yet() -> None:
-    """Before the first sample there is neither time nor GPU."""
+    """Before the first sample, the history contains neither times nor GPUs."""
     assert told(HistoryStore(600.0, 0.2)) == {"t": [], "gpus": []}
 
 
 def test_values_are_exact() -> None:
-    """Percent and watts keep their decimals, bytes are whole, and unknown is null, never 0."""
+    """In the history, percent and watts keep their decimals, bytes are integers,
+    and unknown values are null, never 0."""
     store = HistoryStore(600.0, 0.2)
     store.add(at(0.0, 0, utilization=12.5, memory_used=150_323_855_361, power_w=612.437))
     store.add(at(0.2004, 0, utilization=None, memory_used=None, power_w=None))
@@ -52,7 +53,7 @@ def test_values_are_exact() -> None:
 
 @pytest.mark.parametrize("ticks", [1, 63, 64, 65, 200])
 def test_every_tick_is_stored_in_order(ticks: int) -> None:
-    """Every tick is stored at full rate, for any number of ticks and any start time."""
+    """The history keeps every sample at the full rate, for any number of samples and any start time."""
     store = HistoryStore(600.0, 0.2)
     for tick in range(ticks):
         store.add(at(float(tick), 0, power_w=float(tick)))
@@ -63,7 +64,8 @@ def test_every_tick_is_stored_in_order(ticks: int) -> None:
 
 
 def test_gpus_come_and_go() -> None:
-    """A GPU that came later or left earlier is unknown before or after; columns stay aligned with time."""
+    """For times when a GPU was absent its values are unknown,
+    and every column stays aligned with the times."""
     store = HistoryStore(600.0, 0.2)
     for tick in range(100):
         store.add(at(float(tick), *([0] if tick < 70 else [0, 1] if tick < 80 else [1]), power_w=float(tick)))
@@ -75,7 +77,7 @@ def test_gpus_come_and_go() -> None:
 
 
 def test_a_gpu_that_left_is_dropped_with_its_samples() -> None:
-    """A GPU is dropped with the last sample that it is in."""
+    """A GPU is dropped from the history together with the last sample that contains it."""
     store = HistoryStore(60.0, 1.0)
     store.add(at(0.0, 0, 1))
     for tick in range(1, 200):
@@ -84,7 +86,7 @@ def test_a_gpu_that_left_is_dropped_with_its_samples() -> None:
 
 
 def test_it_is_bounded_in_time_and_in_number() -> None:
-    """What is older than configured is dropped, a chunk of 64 ticks at a time, at any sampling rate."""
+    """Samples older than the configured time are dropped, in chunks of 64, at any sampling rate."""
     store = HistoryStore(60.0, 0.2)
     for tick in range(5_000):
         store.add(at(tick / 5, 0))
@@ -96,7 +98,8 @@ def test_it_is_bounded_in_time_and_in_number() -> None:
 
 
 def test_a_pause_leaves_a_gap() -> None:
-    """Times without clients have no values, and old samples are dropped when sampling resumes."""
+    """A pause in sampling adds no values to the history,
+    and old samples are dropped when sampling resumes."""
     store = HistoryStore(60.0, 0.2)
     store.add(at(0.0, 0))
     store.add(at(30.0, 0))
@@ -106,7 +109,8 @@ def test_a_pause_leaves_a_gap() -> None:
 
 
 def test_a_clock_set_far_back() -> None:
-    """Times always rise: samples from before the clock was set far back are dropped."""
+    """Times in the history always increase: if the clock is set far back,
+    the samples taken before that are dropped."""
     store = HistoryStore(600.0, 0.2)
     store.add(at(100.0, 0))
     store.add(at(40.0, 0))
@@ -117,7 +121,8 @@ def test_a_clock_set_far_back() -> None:
 @pytest.mark.parametrize("seconds", [20, 63, 64, 65, 130, 190])
 @pytest.mark.parametrize("back", [0, 1, 3, 59])
 def test_a_clock_set_back_a_little(seconds: int, back: int) -> None:
-    """If the clock is set back a little, only samples after the new time are dropped, in both resolutions."""
+    """If the clock is set back a little, only samples later than the new time are dropped,
+    from the full-rate history and from the rollup."""
     store, seconds = HistoryStore(600.0, 1.0), max(seconds, back + 1)
     for second in range(seconds):
         store.add(at(float(second), 0, power_w=float(second)))

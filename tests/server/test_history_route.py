@@ -1,4 +1,4 @@
-"""The history's route with metrics, the trait always_on, and when the hardware counters are read."""
+"""The history route with its metrics, the ``always_on`` trait, and when the hardware counters are read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NAMES = ", ".join(METRICS)
 
 
 async def sampled(server: Server, ticks: int = 3) -> tuple[Stream, list[Any]]:
-    """A client, and the samples that it has received."""
+    """Connect a client, and return it with the samples that it has received."""
     stream = await server.stream()
     await stream.next()
     return stream, [(await stream.next())["sample"] for _ in range(ticks)]
 
 
 async def test_requested_metrics(server: Server) -> None:
-    """The reply has the requested metrics of every GPU, and the step."""
+    """The history route returns the requested metrics of every GPU, and the step in seconds."""
     _, seen = await sampled(server)
     status, course = await server.get(
         "history", metrics="temperature_c,utilization", seconds=600, points=4000
@@ -41,7 +41,7 @@ async def test_requested_metrics(server: Server) -> None:
 
 
 async def test_all_metrics_of_a_part(server: Server) -> None:
-    """``all`` returns every known metric; ``since`` and ``until`` limit the time."""
+    """``metrics=all`` returns every known metric, and ``since`` and ``until`` limit the time range."""
     _, seen = await sampled(server, 5)
     since, until = seen[1]["time"], seen[3]["time"]
     _, course = await server.get("history", metrics="all", since=since, until=until)
@@ -51,7 +51,8 @@ async def test_all_metrics_of_a_part(server: Server) -> None:
 
 
 async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Server) -> None:
-    """The reply contains the time that it covers."""
+    """A time range that extends into the future or beyond the last hour is cut,
+    and the reply gives the actual range."""
     await sampled(server, 1)
     assert server.clock is not None
     _, course = await server.get("history", since=0, until=4e9)
@@ -78,14 +79,14 @@ async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Ser
     ],
 )
 async def test_invalid_queries_are_refused(server: Server, query: dict[str, str], sentence: str) -> None:
-    """An invalid query gets 400 with a sentence that names the allowed values."""
+    """The history route answers an invalid query with 400 and a sentence that names the allowed values."""
     status, answer = await server.get("history", **query)
     assert (status, answer["message"]) == (400, sentence)
     assert not server.hub._sampler.wanted
 
 
 async def test_the_reply_is_json_and_no_activity(server: Server) -> None:
-    """The reply is JSON, and the request keeps no idle server from being culled."""
+    """The history route returns JSON, and a request does not keep an idle server from being culled."""
     before = server.app.web_app.last_activity()
     answer = await server.fetch("gpuwidget", "api", "history", params={"metrics": "all"})
     assert answer.headers["Content-Type"] == "application/json"
@@ -94,7 +95,7 @@ async def test_the_reply_is_json_and_no_activity(server: Server) -> None:
 
 
 async def test_counters_are_read_while_a_client_requests_them(server: Server, source: FakeSource) -> None:
-    """The hardware counters are read only while a client requests them."""
+    """The hardware counters are read only while a client of the stream requests them."""
     source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
     stream, _ = await sampled(server, 10)
     assert source.calls["activity"] == 0
@@ -137,7 +138,7 @@ async def test_counters_are_read_while_a_client_requests_them(server: Server, so
     ],
 )
 async def test_invalid_messages_are_ignored(server: Server, said: str | bytes) -> None:
-    """Invalid messages of a client change nothing, and the stream continues."""
+    """The server ignores a client's invalid message, and the stream continues."""
     stream, _ = await sampled(server, 1)
     await stream.say(said)
     for _ in range(3):
@@ -146,7 +147,7 @@ async def test_invalid_messages_are_ignored(server: Server, said: str | bytes) -
 
 
 class TestAlwaysOn:
-    """``c.GpuWidget.always_on = True``."""
+    """The server with ``c.GpuWidget.always_on = True``."""
 
     @pytest.fixture
     def configuration(self) -> dict[str, object]:
@@ -155,8 +156,8 @@ class TestAlwaysOn:
     async def test_the_history_starts_before_the_first_client(
         self, server: Server, source: FakeSource
     ) -> None:
-        """The server samples from its start, including the counters, and the first client gets that
-        history."""
+        """With ``always_on``, the server samples from its start, counters included,
+        and the first client gets that history."""
         source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
         await server.until(lambda: source.calls["activity"] > 3 and source.calls["fast"] > 20)
         hello = await (await server.stream()).next()
@@ -166,7 +167,8 @@ class TestAlwaysOn:
         assert 7.0 in course["gpus"][0]["metrics"]["tensor"]["mean"]
 
     async def test_sampling_goes_on_without_clients(self, server: Server, source: FakeSource) -> None:
-        """Sampling goes on after the last client has left, until the server ends."""
+        """With ``always_on``, sampling continues after the last client disconnects,
+        until the server stops."""
         stream, _ = await sampled(server)
         stream.close()
         await server.until(lambda: not server.hub._clients)
@@ -189,13 +191,13 @@ class TestAlwaysOn:
 async def test_an_invalid_value_of_always_on(
     server: Server, configuration: dict[str, object], said: str, told: list[str]
 ) -> None:
-    """An invalid value is logged, and sampling does not start."""
+    """An invalid value of ``always_on`` is logged, and the server does not start sampling."""
     assert told == [said]
     assert not server.hub._sampler.wanted
 
 
 @pytest.mark.parametrize("jp_argv", [["--GpuWidget.always_on=True"]])
 async def test_always_on_by_a_command_line(server: Server, jp_argv: list[str], source: FakeSource) -> None:
-    """``--GpuWidget.always_on=True`` has the same effect."""
+    """``--GpuWidget.always_on=True`` on the command line starts sampling without a client."""
     await server.until(lambda: source.calls["fast"] > 4)
     assert not server.hub._clients

@@ -1,4 +1,5 @@
-"""The memory's owners while reading processes hangs: old data is not sent as new, and it recovers."""
+"""When finding the owners of GPU memory hangs, old results are never sent as new,
+and the monitor recovers later."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ STEP_S = 0.2
 
 
 class ProcessContext(KernelInventory):
-    """This server's kernels, set by a test."""
+    """Stands in for the inventory of this server's kernels; a test sets the kernels."""
 
     def __init__(self) -> None:
         self.kernels: tuple[ServerKernel, ...] = ()
@@ -39,7 +40,8 @@ class ProcessContext(KernelInventory):
 
 
 class Machine:
-    """A machine where resolutions hang while ``stuck``; ``told`` has the messages, newest last."""
+    """A machine on which finding the memory's owners hangs while ``stuck``;
+    ``told`` collects the messages, newest last."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -55,27 +57,27 @@ class Machine:
         self.told.append(json.loads(message))
 
     def hang(self) -> None:
-        """Called by every resolution."""
+        """Block until the test lets this resolution continue; every resolution calls this."""
         gate = threading.Event()
         self.gates.append(gate)
         if self.stuck:
             gate.wait(60.0)
 
     async def run(self, seconds: float) -> None:
-        """Send samples for this many seconds."""
+        """Add samples to the monitor for this many seconds of the fake clock."""
         for _ in range(round(seconds / STEP_S)):
             self.clock.advance(STEP_S)
             self.see()
             await asyncio.sleep(0)
 
     def see(self) -> None:
-        """Send one sample."""
+        """Add one sample to the monitor."""
         gpu = h200(0)
         newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
         self.watch.add_sample(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
 
     async def until_told(self, reason: str | None) -> Any:
-        """Send samples until the message has that reason; return it."""
+        """Add samples until a message with that reason arrives, and return the message."""
         for _ in range(2000):
             await self.run(STEP_S)
             if self.told and self.told[-1]["gpus"][0]["reason"] == reason:
@@ -86,11 +88,12 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """A machine whose resolutions hang."""
+    """A machine on which finding the memory's owners hangs."""
     machines: list[Machine] = []
 
     class Hanging(OwnershipResolver):
-        """A subclass per machine, so that a late thread of one test does not affect another."""
+        """Blocks each resolution. Each test has its own subclass,
+        so that a late thread does not affect the next test."""
 
         def resolve(self, request: Any) -> Any:
             machines[0].hang()
@@ -106,12 +109,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 
 
 def kernel(name: str) -> ServerKernel:
-    """Return a notebook's kernel."""
+    """Return a notebook's kernel as the server lists it."""
     return ServerKernel(name, "python3", "idle", 1.0, None, None, None, f"{name}.ipynb")
 
 
 async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
-    """After ten seconds the reason is sent; memory and kernels in it are current."""
+    """After a resolution has hung for ten seconds, messages contain the reason,
+    with current memory and kernels."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
     machine.see()
@@ -129,7 +133,8 @@ async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
 
 
 async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
-    """A hung resolution is abandoned for another, three in all; the first that returns ends the timeout."""
+    """A hung resolution is replaced by a new one, at most three in all; as soon as one of them returns,
+    the memory is attributed again."""
     before = threading.active_count()
     machine.watch.enable(True)
     machine.see()
@@ -146,7 +151,8 @@ async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
 
 
 async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
-    """Hours after a resolution hung, a new client gets a new one, or the timeout's reason."""
+    """If a resolution has hung for hours,
+    a new client gets the result of a new one or the timeout's reason, no old data."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
     machine.see()
@@ -168,7 +174,7 @@ async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
         SILENT,
     )
     assert machine.clock.time() - told["time"] <= 2.0
-    # The late result of the first one is discarded.
+    # The late result of the first resolution is discarded.
     machine.gates[0].set()
     await machine.run(3.0)
     assert {one["gpus"][0]["reason"] for one in machine.told} == {SILENT}

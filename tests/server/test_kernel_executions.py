@@ -1,4 +1,5 @@
-"""Whether a kernel runs code: real kernels of a real server, and messages of other kernels."""
+"""Detecting whether a kernel is running code,
+with a real server's kernels and with recorded status messages."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ import pathlib, time
 print("it runs", flush=True)
 while not pathlib.Path({0!r}).exists(): time.sleep(0.01)
 """
-"""A cell that runs until that file exists."""
+"""Code of a cell that runs until the given file exists."""
 USAGE = "usage_request"
-"""A request that jupyter-resource-usage sends on the control channel, and Jupyter Server tracks."""
+"""A request that jupyter-resource-usage sends on the control channel;
+Jupyter Server takes its ``idle`` for the kernel's."""
 
 
 class Cell:
-    """A cell that runs until :meth:`end`."""
+    """A cell that runs until the test calls :meth:`end`."""
 
     def __init__(self, channels: Channels, end: Path, request: str) -> None:
         self._channels = channels
@@ -35,24 +37,24 @@ class Cell:
 
     @classmethod
     async def begin(cls, channels: Channels, end: Path, subshell: str | None = None) -> Cell:
-        """Send it, and return once it runs."""
+        """Send the cell to the kernel, and return once it runs."""
         content: dict[str, object] = {"code": WAITS.format(str(end)), "silent": False}
         request = await channels.send("shell", "execute_request", content, subshell)
         await channels.until("stream", request, text="it runs\n")
         return cls(channels, end, request)
 
     async def end(self) -> None:
-        """End it, and return once the kernel has finished it."""
+        """Let the cell end, and return once the kernel has finished it."""
         self._end.touch()
         await self.ended()
 
     async def ended(self) -> None:
-        """Return once the kernel has finished it."""
+        """Return once the kernel has finished the cell."""
         await self._channels.until("status", self._request, execution_state="idle")
 
 
 class Kernel:
-    """A kernel of the server, with a client's channels."""
+    """A kernel of the server under test, with a client connected to its channels."""
 
     def __init__(self, server: Server, identity: str, channels: Channels) -> None:
         self.server = server
@@ -61,7 +63,7 @@ class Kernel:
 
     @classmethod
     async def start(cls, server: Server) -> Kernel:
-        """Start a kernel, and return it when it is ready."""
+        """Start a kernel, and return it once it is ready."""
         answer = await server.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
         channels = Channels(server, json.loads(answer.body)["id"])
         await channels.open()
@@ -70,16 +72,16 @@ class Kernel:
 
     @property
     def manager(self) -> Any:
-        """Return Jupyter's manager of it."""
+        """Return Jupyter's manager of this kernel."""
         return self.server.app.kernel_manager.get_kernel(self.id)
 
     async def mislead(self) -> None:
-        """Make Jupyter Server read a running kernel as idle, by a request on the control channel."""
+        """Make Jupyter Server report a busy kernel as idle, by sending a request on the control channel."""
         await self.channels.control(USAGE)
         await self.server.until(lambda: self.manager.execution_state == "idle")
 
     async def streamed(self) -> str:
-        """Return its state for a page that is opened now."""
+        """Return the kernel's state as a newly opened page receives it."""
         stream = await self.server.stream()
         usage = await stream.usage()
         stream.close()
@@ -88,7 +90,7 @@ class Kernel:
         return state
 
     async def reads(self, state: str) -> None:
-        """Return once an open page shows this state."""
+        """Return once an open page receives this state for the kernel."""
         stream = await self.server.stream()
         while all((one["id"], one["state"]) != (self.id, state) for one in (await stream.usage())["kernels"]):
             pass
@@ -96,7 +98,8 @@ class Kernel:
 
 
 async def test_a_request_on_the_control_channel_ends_no_cell(server: Server, tmp_path: Path) -> None:
-    """A kernel that runs a cell is busy until its end, whatever messages it handles meanwhile."""
+    """A kernel that runs a cell is busy until the cell ends,
+    even if it handles control messages in the meantime."""
     kernel = await Kernel.start(server)
     cell = await Cell.begin(kernel.channels, tmp_path / "end")
     await kernel.mislead()
@@ -106,7 +109,8 @@ async def test_a_request_on_the_control_channel_ends_no_cell(server: Server, tmp
 
 
 async def test_subshells_of_a_live_chart_end_no_cell(server: Server, tmp_path: Path) -> None:
-    """The messages of a watched cell: JupyterLab requests a subshell at the chart's first widget."""
+    """A watched cell stays busy when JupyterLab creates
+    and deletes a subshell for the live chart's widget."""
     kernel = await Kernel.start(server)
     cell = await Cell.begin(kernel.channels, tmp_path / "end")
     subshell = (await kernel.channels.control("create_subshell_request"))["content"]["subshell_id"]
@@ -119,7 +123,7 @@ async def test_subshells_of_a_live_chart_end_no_cell(server: Server, tmp_path: P
 
 
 async def test_a_cell_in_a_subshell_runs_too(server: Server, tmp_path: Path) -> None:
-    """A kernel is busy while a subshell runs a console's cell, after its main shell has finished."""
+    """If a subshell runs a cell, the kernel is busy even after the main shell has finished its own cell."""
     kernel = await Kernel.start(server)
     subshell = (await kernel.channels.control("create_subshell_request"))["content"]["subshell_id"]
     cell = await Cell.begin(kernel.channels, tmp_path / "end", subshell)
@@ -131,7 +135,8 @@ async def test_a_cell_in_a_subshell_runs_too(server: Server, tmp_path: Path) -> 
 
 
 async def test_queued_cells_and_those_of_another_client(server: Server, tmp_path: Path) -> None:
-    """With several clients, the kernel is busy until the last cell is finished or interrupted."""
+    """If several clients send cells, the kernel is busy
+    until the last cell has finished or is interrupted."""
     kernel = await Kernel.start(server)
     other = Channels(kernel.server, kernel.id)
     await other.open()
@@ -152,7 +157,7 @@ async def test_queued_cells_and_those_of_another_client(server: Server, tmp_path
 
 @pytest.mark.parametrize("how", ["restarted by the user", "killed"])
 async def test_a_new_process_runs_nothing(server: Server, tmp_path: Path, how: str) -> None:
-    """After a restart, cells of the previous process do not count."""
+    """After a kernel restarts, the cells of its previous process no longer make it busy."""
     kernel = await Kernel.start(server)
     await Cell.begin(kernel.channels, tmp_path / "never")
     await kernel.mislead()
@@ -167,7 +172,8 @@ async def test_a_new_process_runs_nothing(server: Server, tmp_path: Path, how: s
 
 
 def status(state: str, request: str, kind: str = "execute_request", **changes: Any) -> list[dict[str, Any]]:
-    """Return header, parent's header and content of a status message; ``changes`` apply to its header."""
+    """Return the header, parent header and content of a status message;
+    ``changes`` are applied to the header."""
     header = {"msg_type": "status", "session": "kernel", **changes}
     return [header, {"msg_id": request, "msg_type": kind, "session": "client"}, {"execution_state": state}]
 
@@ -180,19 +186,20 @@ def status(state: str, request: str, kind: str = "execute_request", **changes: A
         ([status("busy", "1"), status("idle", "2", "comm_msg")], True),
         ([status("busy", "1"), status("idle", "2", "complete_request")], True),
         ([status("busy", "1", "comm_msg")], False),
-        # The first one's idle was lost.
+        # The ``idle`` message of the first request was lost.
         ([status("busy", "1"), status("busy", "2"), status("idle", "2")], False),
         ([status("busy", "1"), status("idle", "0")], True),
-        # A new process.
+        # The next two cases: the kernel's process is new.
         ([status("busy", "1"), status("idle", "2", "kernel_info_request", session="new")], False),
         ([status("busy", "1", session="client"), status("starting", "", session="client")], False),
-        # A kernel that repeats the client's session.
+        # The kernel sends the client's session id as its own.
         ([status("busy", "1", session="client"), status("idle", "2", "comm_msg", session="client")], True),
         ([status("busy", "1"), [{"msg_type": "stream", "session": "new"}, {}, {"text": "status"}]], True),
     ],
 )
 def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
-    """A request runs from its ``busy`` to its ``idle``, to the next request or to the next process."""
+    """A request runs from its ``busy`` message until its ``idle`` message,
+    the next request or the kernel's restart."""
     execution_tracker = KernelExecutions()
     for message in messages:
         execution_tracker.receive(*message)
@@ -200,7 +207,8 @@ def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
 
 
 def test_other_kernel_managers() -> None:
-    """Kernels of a manager without Jupyter Server's messages start as usual, and keep Jupyter's state."""
+    """If a kernel manager lacks Jupyter Server's activity hooks,
+    its kernels start normally and keep Jupyter's state."""
     execution_tracker = ExecutionTracker()
     execution_tracker.observe(SimpleNamespace())
     started: list[str] = []

@@ -1,4 +1,4 @@
-"""Reading Jupyter's managers of any kind, and which kernels are queried when."""
+"""Listing kernels from any kind of Jupyter kernel manager, and deciding which kernels to query, and when."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ WHEN = datetime.fromtimestamp(EPOCH, timezone.utc)
 
 
 def local(pid: int, returncode: int | None = None) -> LocalProvisioner:
-    """A kernel's process on this machine."""
+    """Return the provisioner of a kernel whose process runs on this machine."""
     made = LocalProvisioner()
     made.process = SimpleNamespace(pid=pid, returncode=returncode)  # type: ignore[assignment]
     return made
 
 
 def kernel(provisioner: Any, state: str = "idle", **facts: Any) -> Any:
-    """Jupyter's manager of one kernel."""
+    """Return Jupyter's manager of one kernel."""
     python = SimpleNamespace(language="python")
     known = {"kernel_name": "python3", "last_activity": WHEN, "kernel_spec": python, **facts}
     return SimpleNamespace(provisioner=provisioner, execution_state=state, **known)
 
 
 class Managers:
-    """Jupyter's manager of all kernels, and of the sessions."""
+    """Stands in for Jupyter's kernel manager and session manager."""
 
     def __init__(self, **kernels: Any) -> None:
         self.kernels = kernels
@@ -60,7 +60,7 @@ class Managers:
 
 
 def session(name: str, kernel_id: str, kind: str = "notebook") -> dict[str, Any]:
-    """A session as Jupyter lists it."""
+    """Return a session as Jupyter lists it."""
     return {"id": f"s-{name}", "path": f"w/{name}", "name": name, "type": kind, "kernel": {"id": kernel_id}}
 
 
@@ -69,7 +69,8 @@ def inventory(managers: Managers, clock: FakeClock, **settings: Any) -> KernelIn
 
 
 async def test_every_kind_of_kernel(clock: FakeClock) -> None:
-    """Only a running child of the server has a process here; other kernels are remote or gone."""
+    """Only a kernel that is a running child of the server has a process id;
+    every other kernel is remote or gone."""
     managers = Managers(
         here=kernel(local(10), "busy"),
         ended=kernel(local(11, returncode=-9)),
@@ -95,7 +96,8 @@ async def test_every_kind_of_kernel(clock: FakeClock) -> None:
 
 
 async def test_one_kernel_is_looked_up_without_the_others(clock: FakeClock) -> None:
-    """With 50 kernels to query, the event loop is not blocked by 2500 look-ups."""
+    """Looking up one kernel's manager does not list all kernels,
+    so querying 50 kernels does not take 2500 look-ups."""
     managers = Managers(a=kernel(local(10)), vanished=KeyError("vanished"), lost=None)
     made = inventory(managers, clock)
     managers.list_kernel_ids = None  # type: ignore[assignment,method-assign]
@@ -104,7 +106,7 @@ async def test_one_kernel_is_looked_up_without_the_others(clock: FakeClock) -> N
 
 
 async def test_terminals_that_were_closed(clock: FakeClock) -> None:
-    """The process id of a terminated shell may be another process's."""
+    """A closed terminal's shell is not listed, since its process id may belong to another process by now."""
 
     def shell(pid: int, terminated: bool) -> Any:
         return SimpleNamespace(ptyproc=SimpleNamespace(pid=pid, terminated=terminated))
@@ -115,7 +117,8 @@ async def test_terminals_that_were_closed(clock: FakeClock) -> None:
 
 
 async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
-    """Sessions are listed every five seconds, and at once for a new kernel; until then the old ones stay."""
+    """Sessions are listed every five seconds and whenever a new kernel appears; in between,
+    the last list is used."""
     managers = Managers(a=kernel(local(10)))
     managers.rows = [session("a.ipynb", "a")]
     made = inventory(managers, clock)
@@ -139,7 +142,8 @@ async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
 
 
 async def test_a_slow_listing(clock: FakeClock) -> None:
-    """A manager that queries another server does not block, and is not called a second time meanwhile."""
+    """A session manager that queries a remote server does not block the inventory,
+    and only one listing runs at a time."""
     managers = Managers(a=kernel(local(10)))
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     managers.rows = answer
@@ -155,7 +159,7 @@ async def test_a_slow_listing(clock: FakeClock) -> None:
 
 
 async def test_odd_sessions(clock: FakeClock) -> None:
-    """Sessions without a kernel, without a name or of another front end's type do no harm."""
+    """The inventory accepts sessions that have no kernel, no name, or a type that another front end uses."""
     managers = Managers(a=kernel(local(10)), b=kernel(local(11)))
     managers.rows = [
         {"id": "1", "kernel": None},
@@ -184,7 +188,7 @@ STATE_REPLY = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": T
 
 
 class QueriedKernels:
-    """Kernels whose replies a test sets; counts the queries."""
+    """Stands in for kernels' replies to state queries, which the test sets, and counts the queries."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, managers: Managers) -> None:
         self.count = 0
@@ -200,7 +204,7 @@ class QueriedKernels:
         return self.reply
 
     async def query(self, pid: int | None = 10) -> int:
-        """Return how often the kernel ``a`` has been queried."""
+        """Query the kernel ``a`` if it is due, and return the number of queries so far."""
         self.reports.query({"a": pid})
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -210,7 +214,7 @@ class QueriedKernels:
 async def test_a_silent_kernel_is_queried_less_and_less(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that never replies is queried again only after activity, at growing intervals."""
+    """A kernel that never replies is queried again only after activity, and at growing intervals."""
     manager = kernel(local(10))
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     assert await queries.query() == 1
@@ -224,7 +228,7 @@ async def test_a_silent_kernel_is_queried_less_and_less(
 
 
 async def test_a_report_expires(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that replies is queried every five seconds; its last report counts for half a minute."""
+    """A kernel that replies is queried every five seconds, and its last report is valid for 30 seconds."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10), "busy")))
     queries.reply = STATE_REPLY
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (1, {"a": USAGE})
@@ -244,7 +248,8 @@ async def test_a_report_expires(clock: FakeClock, monkeypatch: pytest.MonkeyPatc
 async def test_a_kernel_that_has_replied_is_queried_again(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that has replied before is queried again although it was silent and has run nothing."""
+    """A kernel that has replied before is queried again,
+    even if it missed a query and has run nothing since."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = STATE_REPLY
     await queries.query()
@@ -260,7 +265,8 @@ async def test_a_kernel_that_has_replied_is_queried_again(
 async def test_a_kernel_that_is_silent_in_a_long_call(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that has replied is queried at least every half minute, and at once after activity."""
+    """A busy kernel that has replied before is queried at least every 30 seconds,
+    and immediately after activity."""
     manager = kernel(local(10), "busy")
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     queries.reply = STATE_REPLY
@@ -282,8 +288,8 @@ async def test_a_kernel_that_is_silent_in_a_long_call(
 
 
 async def test_the_report_of_an_invisible_process(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report of a remote kernel counts for five minutes; then it is queried as rarely as an unknown
-    one."""
+    """A remote kernel's report is valid for five minutes; after that,
+    the kernel is queried as rarely as one that never replied."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(SimpleNamespace(pid=None))))
     queries.reply = STATE_REPLY
     await queries.query(None)
@@ -302,7 +308,8 @@ async def test_the_report_of_an_invisible_process(clock: FakeClock, monkeypatch:
 async def test_the_report_of_a_kernel_that_restarts(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    """A restart that Jupyter reports discards the report, even if the process is not visible."""
+    """If Jupyter reports that a kernel restarts, its report is discarded,
+    even if its process is not visible."""
     manager = kernel(SimpleNamespace(pid=None))
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     queries.reply = STATE_REPLY
@@ -327,7 +334,7 @@ async def test_the_report_of_a_kernel_that_restarts(
 async def test_kernels_that_are_never_queried(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, manager: Any
 ) -> None:
-    """Kernels of another language, kernels that do not run, and a gateway's kernels are not queried."""
+    """Kernels of other languages, kernels that are not running, and a gateway's kernels are never queried."""
     assert await QueriedKernels(monkeypatch, clock, Managers(a=manager)).query() == 0
 
 
@@ -343,14 +350,15 @@ async def test_kernels_that_are_never_queried(
 async def test_invalid_replies(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, answer: Mapping[str, Any]
 ) -> None:
-    """An invalid reply is ignored."""
+    """An invalid reply of a kernel is ignored."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = answer
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (1, {})
 
 
 async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel whose older gpuwidget does not send the number has a context and unknown memory."""
+    """A kernel with an older gpuwidget, whose reply lacks ``torch_reserved``,
+    has a CUDA context and unknown memory."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True}]}}
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (
@@ -370,7 +378,8 @@ async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPa
 async def test_impossible_sizes_are_unknown(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, sent: object
 ) -> None:
-    """A size that is no possible number of bytes is discarded; the kernel's other GPUs count."""
+    """If a reported size is no possible number of bytes, it is unknown;
+    the kernel's other GPUs keep their sizes."""
     gpus = [
         {"uuid": "GPU-1", "context": True, "torch_reserved": sent},
         {"uuid": "GPU-2", "context": False, "torch_reserved": 2**53 - 1},

@@ -1,4 +1,5 @@
-"""Requests on a kernel's control channel, sent over its websocket as the panel and JupyterLab send them."""
+"""The panel's and JupyterLab's requests
+on a kernel's control channel do not make the kernel look idle or active."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ SUBSHELLS = ("create_subshell", "list_subshell", "delete_subshell")
 
 
 async def test_requests_on_the_control_channel_change_neither_state_nor_last_activity(server: Server) -> None:
-    """A busy kernel stays busy while the panel queries it, or JupyterLab opens a subshell for a live chart.
+    """A busy kernel stays busy while the panel queries it or JupyterLab opens a subshell for a live chart.
 
-    An idle kernel may still be culled.
+    An idle kernel's last activity stays the same, so that it may still be culled.
     """
     answer = await server.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
     kernel = json.loads(answer.body)["id"]
@@ -36,7 +37,7 @@ async def test_requests_on_the_control_channel_change_neither_state_nor_last_act
     try:
         loaded = await channels.send("shell", "execute_request", {"code": ANSWERING, "silent": False})
         await channels.until("status", loaded, execution_state="idle")
-        # After a first request the server has received all messages of the cell.
+        # Once the first request has finished, the server has received all messages of the cell.
         await ask()
         idle = await shown()
         assert idle[0] == "idle"
@@ -48,7 +49,7 @@ async def test_requests_on_the_control_channel_change_neither_state_nor_last_act
         await channels.until("stream", runs, text="it runs\n")
         assert (await shown())[0] == "busy"
         await ask()
-        # Its last activity is now in any case: Jupyter counts every message of a busy kernel.
+        # The last activity is not compared: Jupyter updates it for every message of a busy kernel.
         assert (await shown())[0] == "busy"
     finally:
         channels.close()
@@ -56,7 +57,8 @@ async def test_requests_on_the_control_channel_change_neither_state_nor_last_act
 
 
 def test_the_list_of_untracked_messages_grows_by_eight(server: Server) -> None:
-    """Messages that the server did not track before stay untracked; JupyterLab reads the same list."""
+    """gpuwidget adds eight message types to those
+    that the server does not track as activity, and removes none."""
     manager = server.app.kernel_manager
     added = [REQUEST, REPLY, *(f"{name}_{end}" for name in SUBSHELLS for end in ("request", "reply"))]
     before = type(manager)().untracked_message_types

@@ -1,5 +1,5 @@
-"""The memory's owners on a real server with its kernels, sessions and terminals, and a test's GPU
-processes."""
+"""The owners of GPU memory on a real server with its kernels, sessions and terminals;
+a test sets the GPU processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ INVALID = "A kernel reported an impossible amount of torch memory, so what it ho
 async def start_session(
     server: Server, path: str, kind: str = "notebook", kernel: str | None = None, name: str | None = None
 ) -> Any:
-    """Start a session, as a browser does."""
+    """Start a session, as a browser does, and return it."""
     started = {"name": "python3"} if kernel is None else {"id": kernel}
     body = {"path": path, "name": name or path.rpartition("/")[2], "type": kind, "kernel": started}
     answer = await server.fetch("api", "sessions", method="POST", body=json.dumps(body))
@@ -47,21 +47,21 @@ async def start_session(
 
 
 async def start_kernel(server: Server) -> str:
-    """Start a kernel without a session; return its id."""
+    """Start a kernel without a session, and return its id."""
     answer = await server.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
     kernel: str = json.loads(answer.body)["id"]
     return kernel
 
 
 def pid_of(server: Server, kernel: str) -> int:
-    """Return the process id of a kernel."""
+    """Return the process id of a kernel of the server."""
     pid = server.app.kernel_manager.get_kernel(kernel).provisioner.pid
     assert isinstance(pid, int)
     return pid
 
 
 async def connected(server: Server, kernel: str) -> Channels:
-    """Return the channels of a kernel that is ready."""
+    """Connect to a kernel, wait until it is ready, and return its channels."""
     channels = Channels(server, kernel)
     await channels.open()
     await channels.run("")
@@ -69,7 +69,7 @@ async def connected(server: Server, kernel: str) -> Channels:
 
 
 async def usage_where(stream: Stream, wanted: Callable[[Any], object]) -> Any:
-    """Return the first ownership message that meets the condition."""
+    """Return the first ownership message for which the condition holds."""
     while True:
         usage = await stream.usage()
         if wanted(usage):
@@ -77,12 +77,14 @@ async def usage_where(stream: Stream, wanted: Callable[[Any], object]) -> Any:
 
 
 def held(usage: Any, place: int = 0) -> list[tuple[Any, ...]]:
-    """Return kernel, terminal, process id, user, program, arguments, bytes and source of a GPU's holders."""
+    """Return each holder of one GPU's memory as kernel, terminal, process id, user, program,
+    arguments, bytes, source."""
     return [tuple(holding.values()) for holding in usage["gpus"][place]["holdings"]]
 
 
 async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source: FakeSource) -> None:
-    """A GPU's memory is split by notebook, with its child processes, and by other processes."""
+    """A GPU's memory is split into one holder per notebook, child processes included,
+    and one per other process."""
     session = await start_session(server, "work/train.ipynb")
     kernel = session["kernel"]["id"]
     channels = await connected(server, kernel)
@@ -139,7 +141,8 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
 
 
 async def test_it_is_resent_when_it_changes(server: Server, source: FakeSource) -> None:
-    """No message is sent twice; a new client gets the last one at once."""
+    """An ownership message is sent only when something has changed;
+    a new client receives the latest one immediately."""
     stream = await server.stream()
     first = await stream.usage()
     assert held(first) == []
@@ -160,7 +163,8 @@ async def test_it_is_resent_when_it_changes(server: Server, source: FakeSource) 
 async def test_nothing_is_read_without_clients(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without clients of the stream, neither Jupyter nor the process table is read."""
+    """While no client is connected to the stream,
+    the server reads neither Jupyter's kernels nor the process table."""
     looks: list[int] = []
     look = server.hub._ownership._inventory.snapshot
 
@@ -182,7 +186,8 @@ async def test_nothing_is_read_without_clients(
 
 
 async def test_a_notebook_that_is_moved(server: Server) -> None:
-    """A kernel has the new path of its notebook, even if only the path was changed."""
+    """If a notebook is moved, its kernel's path and name are updated,
+    even if the request changed only the path."""
     session = await start_session(server, "work/train.ipynb")
     stream = await server.stream()
     await usage_where(stream, lambda one: one["kernels"] and one["kernels"][0]["name"] == "train.ipynb")
@@ -194,7 +199,8 @@ async def test_a_notebook_that_is_moved(server: Server) -> None:
 
 
 async def test_consoles_and_several_sessions(server: Server) -> None:
-    """A console has a name and no file; a kernel with a console and a notebook has the notebook's."""
+    """A console has a name and no path; a kernel that both a notebook
+    and a console use gets the notebook's path."""
     console = await start_session(server, "work/console-1-abc", "console", name="Console 1")
     kernel = console["kernel"]["id"]
     stream = await server.stream()
@@ -209,7 +215,8 @@ async def test_consoles_and_several_sessions(server: Server) -> None:
 
 
 async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: FakeSource) -> None:
-    """A restart gives a kernel another process; what the old process left running is no longer its child."""
+    """After a restart, a kernel has a new process,
+    and a process that the old one left behind is no longer its child."""
     kernel = await start_kernel(server)
     channels = await connected(server, kernel)
     orphan = int(
@@ -242,7 +249,8 @@ async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: Fak
 
 
 async def test_a_terminal(server: Server, source: FakeSource) -> None:
-    """A program in a terminal of this server is shown with the terminal's name."""
+    """The memory of a program in one
+    of this server's terminals is attributed to the terminal, by its name."""
     answer = await server.fetch("api", "terminals", method="POST", body="")
     name = json.loads(answer.body)["name"]
     shell = server.app.web_app.settings["terminal_manager"].terminals[name].ptyproc.pid
@@ -257,11 +265,11 @@ async def test_a_terminal(server: Server, source: FakeSource) -> None:
 
 
 class TestOtherManagers:
-    """Servers with other managers."""
+    """Memory ownership on servers that use other kernel managers and have no terminals."""
 
     @pytest.fixture(params=["MappingKernelManager", "AsyncMappingKernelManager"])
     def jp_server_config(self, request: pytest.FixtureRequest) -> Config:
-        """No terminals, and each of the two kernel managers."""
+        """Configure a server without terminals, once per kernel manager class."""
         manager = f"jupyter_server.services.kernels.kernelmanager.{request.param}"
         return Config(
             {
@@ -274,7 +282,7 @@ class TestOtherManagers:
         )
 
     async def test_both_managers_list_their_kernels(self, server: Server, source: FakeSource) -> None:
-        """Both kinds of managers list their kernels; a server without terminals has none."""
+        """The kernels of both manager classes are listed, and a server without terminals works."""
         session = await start_session(server, "train.ipynb")
         kernel = session["kernel"]["id"]
         source.processes[0] = (process(pid_of(server, kernel), 2 * GIB),)
@@ -285,17 +293,18 @@ class TestOtherManagers:
 
 
 class TestRecording:
-    """A server that shows a recording."""
+    """Memory ownership on a server that plays a recording."""
 
     @pytest.fixture
     def source(self) -> FakeSource:
-        """One recorded GPU."""
+        """A source with one recorded GPU."""
         return FakeSource(gpus=1, kind="replay")
 
     async def test_nothing_is_attributed(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A recording's process ids mean nothing here, even if they are in use; no kernel is queried."""
+        """A recording's process ids are not matched with this machine's, even if they are in use,
+        and no kernel is queried."""
         monkeypatch.setattr(processes, "uses_cuda", lambda pid: True)
         asked: list[Any] = []
         monkeypatch.setattr(KernelReports, "query", lambda self, kernels: asked.extend(kernels))
@@ -317,7 +326,8 @@ class TestRecording:
 
 
 async def test_a_driver_without_process_memory(server: Server, source: FakeSource) -> None:
-    """If the driver lists processes without their memory (WSL), no memory is attributed to them."""
+    """If the driver lists processes without sizes (as on WSL),
+    their memory and the unattributed memory are unknown."""
     kernel = await start_kernel(server)
     source.memory[0] = 5 * GIB
     source.processes[0] = (process(pid_of(server, kernel), None), process(3_999_999, None))
@@ -337,7 +347,7 @@ async def test_a_driver_without_process_memory(server: Server, source: FakeSourc
 async def test_a_process_table_that_hangs(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the process table hangs, the server goes on, sends the reason once, and recovers."""
+    """If reading the process table hangs, the server keeps working, sends the reason, and recovers later."""
     source.memory[0] = 5 * GIB
     source.processes[0] = (process(3_999_999, 2 * GIB),)
     stream = await server.stream()
@@ -380,12 +390,14 @@ def answer(stream, ident, parent):
     shell.kernel.session.send(stream, "{REPLY}", content, parent, ident=ident)
 shell.kernel.control_handlers["{REQUEST}"] = answer
 """
-"""Replaces ``%load_ext gpuwidget`` in a kernel that uses ``word``'s GPUs."""
+"""Replaces ``%load_ext gpuwidget`` in a kernel:
+it reports the GPUs that the kernel's variable ``word`` lists."""
 
 
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch) -> dict[int, bool]:
-    """Process ids are not the host's; by process id, whether it has a CUDA device open."""
+    """Simulate a container; the returned dict maps a process id to whether
+    that process has a CUDA device open."""
     users: dict[int, bool] = {}
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     monkeypatch.setattr(processes, "uses_cuda", lambda pid: users.get(pid, False))
@@ -395,7 +407,8 @@ def container(monkeypatch: pytest.MonkeyPatch) -> dict[int, bool]:
 async def test_kernels_report_their_memory_in_a_container(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """If process ids don't match, torch's own numbers are used, labelled, also those of a busy kernel."""
+    """If process ids don't match, torch's own counts are used and labelled ``torch``,
+    even while the kernel is busy."""
     busy, silent, idle = [await start_kernel(server) for _ in range(3)]
     for kernel in (busy, silent):
         container[pid_of(server, kernel)] = True
@@ -418,14 +431,14 @@ async def test_kernels_report_their_memory_in_a_container(
     assert (told["unattributed"], told["reason"]) == (22 * GIB, f"{FOREIGN} {BY_TORCH}")
     assert held(usage, 1) == []
     assert {one["id"] for one in usage["kernels"]} == {busy, silent, idle}
-    # A kernel without an open CUDA device is not queried.
+    # A kernel that has no CUDA device open is not queried.
     assert set(server.hub._ownership._reports._kernels) == {busy, silent}
     channels.close()
 
 
 @pytest.fixture
 def stand_ins(jp_environ: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels have the stand-ins for NVML and torch, with the GPUs of the server's source."""
+    """Give kernels the stand-ins for NVML and torch, with the same GPUs as the server's source."""
     driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
     driver.scenario("gpus=2", *(f"gpu.{place}.uuid={gpu(place).uuid}" for place in (0, 1)))
     standins = str(Path(__file__).parent.parent / "torch_standin")
@@ -439,7 +452,8 @@ def stand_ins(jp_environ: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 async def test_the_report_of_a_real_kernel(
     stand_ins: None, container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A kernel that has loaded gpuwidget and uses torch reports torch's bytes by GPU."""
+    """A kernel that has loaded gpuwidget and uses torch reports the bytes
+    that torch has reserved on each GPU."""
     kernel = await start_kernel(server)
     container[pid_of(server, kernel)] = True
     channels = await connected(server, kernel)
@@ -459,8 +473,8 @@ async def test_the_report_of_a_real_kernel(
 async def test_proof_by_a_kernels_report(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A kernel that reports a context and is listed on that GPU proves that ids match: the driver's bytes
-    count."""
+    """If a kernel reports a CUDA context on a GPU and the driver lists its process id there, the ids match,
+    and the driver's sizes are used."""
     kernel = await start_kernel(server)
     pid = pid_of(server, kernel)
     channels = await connected(server, kernel)
@@ -484,11 +498,11 @@ async def test_proof_by_a_kernels_report(
 async def test_proof_by_an_open_device(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A driver that lists the container's own ids counts as matching after it names a process that uses
-    CUDA."""
+    """In a container, if the driver lists only ids of the container's processes,
+    and one of them uses CUDA, the ids match."""
     own = os.getpid()
     container[own] = True
-    # The other one has no process here: while it is listed, the ids may be another machine's.
+    # The second id belongs to no process in the container: while it is listed, the ids may be the host's.
     ours = process(own, 2 * GIB, user=None, program=None)
     source.processes[0] = (ours, process(4_194_305, GIB, user=None, program=None))
     stream = await server.stream()
@@ -504,13 +518,15 @@ def with_raw(sent, pack=shell.kernel.session.pack, names=globals()):
     return pack(sent).replace(b'"RAW"', names.get("raw", "").encode())
 shell.kernel.session.pack = with_raw
 """
-"""Sends the text ``raw`` where a message has the string RAW: numbers that json.dumps would refuse."""
+"""Makes the kernel send the text ``raw`` in place of the string RAW,
+to send numbers that json.dumps refuses."""
 
 
 async def test_impossible_numbers_in_a_kernels_reply(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """Whatever a kernel replies, metrics and stream go on, and that kernel's memory is unknown."""
+    """If a kernel reports an impossible number, its memory is unknown,
+    and the metrics and the stream keep working."""
     kernel = await start_kernel(server)
     container[pid_of(server, kernel)] = True
     channels = await connected(server, kernel)
@@ -549,7 +565,7 @@ async def test_impossible_numbers_in_a_kernels_reply(
 async def test_the_report_of_a_restarted_kernel_is_discarded(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """After a restart, the report of the previous process is discarded."""
+    """After a kernel restarts, the report of its previous process is discarded."""
     kernel = await start_kernel(server)
     container[pid_of(server, kernel)] = True
     channels = await connected(server, kernel)
@@ -565,7 +581,8 @@ async def test_the_report_of_a_restarted_kernel_is_discarded(
 async def test_a_stopped_kernel_blocks_nothing(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A stopped kernel is queried once; all else is sent as usual, and nothing is left behind."""
+    """A stopped kernel is queried once, does not delay other messages,
+    and its query is cancelled with the last client."""
     hung = await start_kernel(server)
     pid = pid_of(server, hung)
     (await connected(server, hung)).close()
@@ -587,7 +604,7 @@ async def test_a_stopped_kernel_blocks_nothing(
 
 
 async def test_a_gpu_that_is_gone(server: Server, source: FakeSource) -> None:
-    """A lost GPU only has its reason; the other one is complete."""
+    """For a lost GPU, only the reason is sent; the other GPU's memory ownership stays complete."""
     from gpuwidget.model.errors import GpuLostError
 
     source.processes[1] = (process(3_999_999, GIB),)

@@ -1,4 +1,4 @@
-"""The route that a Prometheus scrapes: permissions, values without clients, and sampling afterwards."""
+"""The route that Prometheus scrapes: permissions, values without clients, and how long sampling continues."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ KEPT_S = 150.0
 
 
 async def scrape(server: Server) -> Any:
-    """Return the reply, while time advances."""
+    """Scrape the metrics while the fake clock advances, and return the reply."""
     asked = asyncio.ensure_future(server.fetch("gpuwidget", "metrics"))
     await server.until(asked.done)
     return asked.result()
 
 
 async def values(server: Server) -> dict[str, list[float]]:
-    """Return the values of each metric, in the order of GPUs."""
+    """Scrape the metrics, and return the values of each metric, ordered by GPU."""
     return values_of(await scrape(server))
 
 
 def values_of(answer: Any) -> dict[str, list[float]]:
-    """Return the values in one reply."""
+    """Return the values of each metric in one reply, ordered by GPU."""
     text = answer.body.decode()
     found: dict[str, list[float]] = {}
     for family in text_string_to_metric_families(text):
@@ -43,7 +43,7 @@ def values_of(answer: Any) -> dict[str, list[float]]:
 
 
 async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> None:
-    """Without clients, the first scrape contains the slow readings, in Prometheus' text format."""
+    """Even without clients, the first scrape contains the slow readings, in Prometheus's text format."""
     answer = await scrape(server)
     assert (answer.code, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
     found = values_of(answer)
@@ -55,7 +55,7 @@ async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> 
 
 
 async def test_memory_by_notebook_without_clients(server: Server, source: FakeSource) -> None:
-    """A first scrape already contains which notebook holds what, with its name."""
+    """The first scrape contains each notebook's GPU memory and name, even without clients."""
     session = await start_session(server, "work/train.ipynb")
     kernel = session["kernel"]["id"]
     await server.until(
@@ -75,7 +75,7 @@ async def test_memory_by_notebook_without_clients(server: Server, source: FakeSo
 
 
 async def test_two_concurrent_scrapes(server: Server, source: FakeSource) -> None:
-    """A pair of Prometheus servers costs the driver no more than one."""
+    """Two scrapes at the same time open the driver only once."""
     both = asyncio.gather(scrape(server), scrape(server))
     answers = await both
     assert [one.code for one in answers] == [200, 200]
@@ -85,7 +85,7 @@ async def test_two_concurrent_scrapes(server: Server, source: FakeSource) -> Non
 
 
 async def test_a_machine_without_a_gpu(server: Server, source: FakeSource) -> None:
-    """Without a driver the scrape succeeds, and reports no GPUs."""
+    """On a machine without a driver, the scrape succeeds and reports zero GPUs."""
     source.gpus, source.present, source.kind, source.reason = [], [], "none", "No driver."
     found = await values(server)
     assert found["gpuwidget_gpus"] == [0.0]
@@ -93,7 +93,8 @@ async def test_a_machine_without_a_gpu(server: Server, source: FakeSource) -> No
 
 
 async def test_missing_values_are_waited_for_once(server: Server, source: FakeSource) -> None:
-    """A kernel without a session delays the first scrape, and no other."""
+    """Only the first scrape waits for a kernel's session; if the kernel has none,
+    later scrapes do not wait."""
     kernel = await start_kernel(server)
     source.processes[0] = (process(pid_of(server, kernel), GIB),)
     text = (await scrape(server)).body.decode()
@@ -102,7 +103,8 @@ async def test_missing_values_are_waited_for_once(server: Server, source: FakeSo
 
 
 async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, source: FakeSource) -> None:
-    """The next scrape finds the driver open and a sample; nothing is encoded without clients."""
+    """The next scrape uses the open driver and a recent sample; without clients,
+    no sample is encoded or stored."""
     await scrape(server)
     subscription = server.hub._subscription
     assert subscription is not None
@@ -116,7 +118,7 @@ async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, so
 
 
 async def test_sampling_ends_after_the_last_scrape(server: Server) -> None:
-    """Some minutes after the last scrape the driver is closed."""
+    """150 seconds after the last scrape, sampling ends and the driver is closed."""
     await scrape(server)
     clock = server.clock
     assert clock is not None
@@ -128,7 +130,8 @@ async def test_sampling_ends_after_the_last_scrape(server: Server) -> None:
 
 
 async def test_a_client_between_scrapes(server: Server) -> None:
-    """A panel has its own rate while a Prometheus scrapes; after it is closed, the scrapes' rate is left."""
+    """While Prometheus scrapes, a panel still gets its own rate; after it closes,
+    sampling returns to the scrapes' rate."""
     await scrape(server)
     stream = await server.stream()
     assert (await stream.next())["type"] == "hello"
@@ -150,7 +153,7 @@ async def test_a_client_between_scrapes(server: Server) -> None:
 async def test_slow_sampling_returns_the_newest_sample(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a minute between samples is not mistaken for a silent driver, not even by the first scrape."""
+    """If 30 seconds pass between samples as configured, the scrape does not report the driver as hung."""
     await server.until(lambda: server.hub._newest is not None)
     monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     answer = await server.fetch("gpuwidget", "metrics")
@@ -160,7 +163,7 @@ async def test_slow_sampling_returns_the_newest_sample(
 async def test_a_driver_that_hangs_gives_503(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hung driver fails the scrape with a reason in Prometheus' log; no sampling continues."""
+    """If the driver hangs, the scrape fails with 503, and sampling does not continue."""
     source.hang_in_open = threading.Event()
     monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     with pytest.raises(HTTPClientError) as failed:
@@ -172,7 +175,8 @@ async def test_a_driver_that_hangs_gives_503(
 async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no sample has come for long, the last one is not returned again and again."""
+    """If no sample has arrived for over 10 seconds,
+    the scrape fails instead of returning the last one again."""
     await scrape(server)
     monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     monkeypatch.setattr(server.hub, "_process_arrived", lambda: None)
@@ -184,7 +188,7 @@ async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
 
 
 async def test_a_gpu_that_hangs_is_not_up(server: Server, source: FakeSource) -> None:
-    """A GPU without numbers does not affect the others'."""
+    """If one GPU hangs, the scrape reports it as not up, and still contains the other GPU's values."""
     await scrape(server)
     source.hanging[0] = threading.Event()
     await server.until(lambda: source.calls["fast 1"] > 4)
@@ -196,7 +200,7 @@ async def test_a_gpu_that_hangs_is_not_up(server: Server, source: FakeSource) ->
 
 
 async def test_no_metrics_without_the_token(server: Server, jp_auth_header: dict[str, str]) -> None:
-    """Nobody without the token can read the metrics; the token as Prometheus sends it works."""
+    """The metrics require the server's token, which Prometheus sends as a bearer token."""
     token = jp_auth_header["Authorization"].partition(" ")[2]
     for header in ("", "Bearer wrong", "token wrong"):
         jp_auth_header["Authorization"] = header
@@ -209,7 +213,8 @@ async def test_no_metrics_without_the_token(server: Server, jp_auth_header: dict
 
 
 async def test_no_metrics_without_permission(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An authorizer is called for gpuwidget, and its denial holds."""
+    """The server's authorizer is called for reading ``gpuwidget``, and if it denies the action,
+    the scrape fails with 403."""
     asked: list[tuple[str, str]] = []
 
     def refuse(handler: object, user: object, action: str, resource: str) -> bool:
@@ -223,7 +228,7 @@ async def test_no_metrics_without_permission(server: Server, monkeypatch: pytest
 
 
 async def test_scraping_is_no_activity(server: Server) -> None:
-    """A Prometheus does not keep an idle server from being culled."""
+    """Scrapes do not count as activity, so they do not keep an idle server from being culled."""
     before = server.app.web_app.last_activity()
     await scrape(server)
     assert server.app.web_app.last_activity() == before
@@ -232,5 +237,5 @@ async def test_scraping_is_no_activity(server: Server) -> None:
 
 @pytest.mark.parametrize("jp_base_url", ["/user/a.b+c/"])
 async def test_behind_jupyterhub(server: Server, jp_base_url: str) -> None:
-    """The route is under the server's base URL."""
+    """The metrics route is under the server's base URL."""
     assert (await scrape(server)).code == 200

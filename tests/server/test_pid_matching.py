@@ -1,4 +1,4 @@
-"""Whether the driver's process ids are this server's: only with proof."""
+"""Deciding whether the driver's process ids are this server's own; that needs proof."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPU = h200(0)
 
 @pytest.fixture
 def matching(monkeypatch: pytest.MonkeyPatch) -> PidMatching:
-    """A container in which 5 and 6 are processes, 6 with a CUDA context."""
+    """Simulate a container with the processes 5 and 6, of which 6 has a CUDA context."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     monkeypatch.setattr(processes, "process_exists", lambda pid: pid in (5, 6))
     monkeypatch.setattr(processes, "uses_cuda", lambda pid: pid == 6)
@@ -22,7 +22,7 @@ def matching(monkeypatch: pytest.MonkeyPatch) -> PidMatching:
 
 
 def listed(*pids: int | None) -> list[Reading]:
-    """Return two GPUs, the second without a process list."""
+    """Return the readings of two GPUs: the first lists these processes, the second has no process list."""
     found = [process(pid, 1) for pid in pids if pid is not None]
     other = h200(1)
     return [reading(GPU, processes=tuple(found)), reading(other, processes=None)]
@@ -43,21 +43,20 @@ def listed(*pids: int | None) -> list[Reading]:
 def test_ids_match_only_with_proof(
     matching: PidMatching, pids: tuple[int, ...], word: bool, proven: bool
 ) -> None:
-    """All listed processes exist, and one is known to use a GPU; a listed id without a process prevents the
-    proof."""
+    """Process ids match if every listed process exists and one of them is known to use a GPU."""
     matching.update(listed(*pids), lambda pid, uuid: word and (pid, uuid) == (5, GPU.uuid))
     assert (matching.proven, matching.in_host_namespace) == (proven, False)
 
 
 def test_a_proof_holds(matching: PidMatching) -> None:
-    """A proof stays valid, even while a process that has just ended is still listed."""
+    """Once proven, the match stays valid, even if a process that has just ended is still listed."""
     matching.update(listed(6), lambda pid, uuid: False)
     matching.update(listed(6, 7), lambda pid, uuid: False)
     assert matching.proven
 
 
 def test_the_host_namespace_needs_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the host's PID namespace the ids match without proof."""
+    """In the host's PID namespace, process ids match without proof."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
     made = PidMatching()
     assert (made.proven, made.in_host_namespace) == (True, True)

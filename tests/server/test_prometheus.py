@@ -1,4 +1,5 @@
-"""A real Prometheus (Debian's) scrapes a real server, and stores what docs/prometheus.md promises."""
+"""A real Prometheus (Debian's) scrapes a real server,
+and stores the metrics that docs/prometheus.md describes."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ VARIABLES = {"$instance": ".*", "$__range": "1h"}
 
 @pytest.fixture(scope="session")
 def programs() -> dict[str, str]:
-    """The paths of Prometheus and promtool; without them the test is skipped."""
+    """The paths of Prometheus and promtool; if they are missing, the test is skipped."""
     found = prometheus.find()
     if found is None:
         skip(prometheus.MISSING)
@@ -45,7 +46,8 @@ Scrape = Callable[[Server], Prometheus]
 
 @pytest.fixture
 def scrape(programs: dict[str, str], tmp_path: Path) -> Iterator[Scrape]:
-    """Scrape a server every second, with its token in a file, as the documentation describes."""
+    """Return a function that starts a Prometheus,
+    which scrapes a server every second as the documentation describes."""
     started: list[Prometheus] = []
 
     def scrape(server: Server) -> Prometheus:
@@ -67,7 +69,7 @@ def scrape(programs: dict[str, str], tmp_path: Path) -> Iterator[Scrape]:
 
 
 def at(index: int, uuid: str, **labels: str) -> dict[str, str]:
-    """Return the labels of a GPU's series as Prometheus stores them: without empty ones."""
+    """Return the labels of a GPU's series as Prometheus stores them, without empty labels."""
     return {
         "job": "gpuwidget",
         "instance": "lab",
@@ -79,12 +81,12 @@ def at(index: int, uuid: str, **labels: str) -> dict[str, str]:
 
 
 def metrics_of(text: str) -> set[str]:
-    """Return gpuwidget's metrics that a text names."""
+    """Return the names of gpuwidget's metrics that occur in a text."""
     return set(re.findall(r"\bgpuwidget_[a-z0-9_]+\b", text))
 
 
 def expressions() -> list[str]:
-    """Return the queries of the dashboard's panels."""
+    """Return the queries of the Grafana dashboard's panels."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
     found: list[str] = [target["expr"] for panel in panels for target in panel["targets"]]
     for name, value in VARIABLES.items():
@@ -94,18 +96,20 @@ def expressions() -> list[str]:
 
 @pytest.mark.parametrize("jp_base_url", ["/user/anna/"])
 class TestOnARecording:
-    """A server that plays a recording that stands still."""
+    """Prometheus scrapes a server that plays a recording with constant values."""
 
     @pytest.fixture(autouse=True)
     def recording(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Two GPUs, of which the second is throttled by its power limit and has no clock reading."""
+        """Record two GPUs; the first one is throttled by its power limit,
+        and the second one has no clock reading."""
         busy = values(util=97, mem_used=60 * GIB, power_mw=612_400, temp_c=51, throttle=4)
         quiet = values(util=0, mem_used=0, power_mw=75_000, sm_mhz=None)
         path = write(tmp_path / "still.jsonl", meta(2), tick(0, busy, quiet), tick(1, busy, quiet))
         monkeypatch.setenv("GPUWIDGET_SOURCE", f"replay:{path}")
 
     async def test_series_have_the_values_of_the_sample(self, real: Server, scrape: Scrape) -> None:
-        """Every value of the server's sample is in Prometheus, in base units, and no other."""
+        """Prometheus stores every value of the server's sample, in base units,
+        and nothing for unknown values."""
         there = scrape(real)
         await there.until('up{job="gpuwidget"} == 1')
         uuids = [one["uuid"] for one in (await real.get("sample"))[1]["gpus"]]
@@ -141,7 +145,7 @@ class TestOnARecording:
         assert age < 30
 
     async def test_the_dashboard_and_the_rules_are_understood(self, real: Server, scrape: Scrape) -> None:
-        """Prometheus accepts the rules, and answers every query of the dashboard."""
+        """Prometheus loads the alert rules, and answers every query of the dashboard."""
         there = scrape(real)
         await there.until("gpuwidget_gpu_up")
         asked = expressions()
@@ -156,14 +160,15 @@ class TestOnARecording:
 
 @pytest.fixture
 def on_a_gpu(source: FakeSource, hubs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The GPUs are the test's; the clock is the system's, as Prometheus' is."""
+    """The server uses the test's GPUs, but the system clock, as Prometheus does."""
     monkeypatch.setattr("gpuwidget.server.settings.open_source", lambda *_: source)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
 
 @pytest.mark.parametrize("jp_base_url", ["/user/a%2Bb%40c/"])
 async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSource, scrape: Scrape) -> None:
-    """Prometheus stores which notebook holds what, whatever the names of notebook and user are."""
+    """Prometheus stores each notebook's memory correctly,
+    whatever characters the notebook's and user's names contain."""
     name = 'a "b"\\c é.ipynb'
     kernel = (await start_session(real, f"work/{name}"))["kernel"]["id"]
     channels = await connected(real, kernel)
@@ -194,7 +199,7 @@ async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSour
     assert await there.query(by_notebook) == [
         ({"instance": "lab", "kernel": kernel, "name": name}, 20.0 * GIB)
     ]
-    # Ten minutes of idle time are too long for a test: any time will do.
+    # Ten minutes of idle time would be too long for a test, so any idle time counts.
     await there.until("gpuwidget_kernel_idle_since_timestamp_seconds")
     idle = [one.replace("> 600", ">= 0") for one in expressions() if "> 600" in one]
     rows = [await there.query(expression) for expression in idle]
@@ -205,18 +210,18 @@ async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSour
 
 
 def run(*command: str, told: bytes | None = None) -> str:
-    """Return promtool's complaints; empty if it has none."""
+    """Return what promtool prints if it fails or warns; empty if it accepts the input."""
     done = subprocess.run(command, input=told, capture_output=True, check=False, timeout=60)
     return "" if done.returncode == 0 and not done.stderr else (done.stdout + done.stderr).decode()
 
 
 def test_promtool_objects_to_no_metric(programs: dict[str, str]) -> None:
-    """Names, units, types and help texts follow Prometheus' conventions."""
+    """promtool accepts the metrics' names, units, types and help texts."""
     assert run(programs["promtool"], "check", "metrics", told=whole()) == ""
 
 
 def test_the_alerts_fire_when_they_should(programs: dict[str, str], tmp_path: Path) -> None:
-    """Each alert fires when it should, says what to do, and leaves a healthy machine alone."""
+    """Each alert fires under its condition, with its text, and does not fire on a healthy machine."""
     assert run(programs["promtool"], "check", "rules", str(ALERTS)) == ""
     path = tmp_path / "test.yml"
     path.write_text(ALERTS_TEST.read_text(encoding="utf-8").replace("ALERTS", str(ALERTS)))
@@ -227,14 +232,14 @@ def test_the_alerts_fire_when_they_should(programs: dict[str, str], tmp_path: Pa
 
 
 def test_errors_of_users_programs_are_no_alert() -> None:
-    """The rule excludes the same XIDs as the panel and the doctor."""
+    """The XID alert excludes the same XIDs (errors of users' programs) as the panel and the doctor."""
     (line,) = re.findall(r"gpuwidget_gpu_xid (!= .*)", ALERTS.read_text())
     assert [int(number) for number in re.findall(r"!= (\d+)", line)] == list(APPLICATION_XIDS)
 
 
 @pytest.mark.parametrize("path", [ALERTS, DASHBOARD, DOCS / "prometheus.md"], ids=lambda path: path.name)
 def test_every_metric_that_is_named_exists(path: Path) -> None:
-    """No rule, panel or line of the documentation uses a metric that does not exist."""
+    """Every metric that an alert rule, the dashboard or the documentation names exists."""
     there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
     named = metrics_of(path.read_text(encoding="utf-8"))
     assert named
@@ -242,13 +247,14 @@ def test_every_metric_that_is_named_exists(path: Path) -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    """The documentation's tables contain all metrics."""
+    """The documentation's tables list every metric."""
     there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
     assert there - metrics_of((DOCS / "prometheus.md").read_text(encoding="utf-8")) == set()
 
 
 def test_the_dashboard_is_valid_for_grafana() -> None:
-    """The data source is a variable; panels have unique numbers and do not overlap."""
+    """The Grafana dashboard takes its data source from a variable,
+    and its panels have unique ids and do not overlap."""
     dashboard = json.loads(DASHBOARD.read_text())
     assert [one["name"] for one in dashboard["templating"]["list"]] == ["datasource", "instance"]
     panels = dashboard["panels"]

@@ -1,4 +1,4 @@
-"""The text that a Prometheus reads: exact names, labels and values, and nothing that is unknown."""
+"""The text that Prometheus scrapes: exact names, labels and values, and no series for unknown values."""
 
 from __future__ import annotations
 
@@ -45,19 +45,20 @@ WINDOW = Activity(
 
 
 def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> MemoryHolder:
-    """Return a holder whose memory the driver reports."""
+    """Return a holder whose memory is known from the driver."""
     return MemoryHolder(kernel, terminal, None, None, None, None, memory, "driver")
 
 
 def usage(
     *gpus: GpuMemoryOwnership, kernels: tuple[ServerKernel, ...] = (NOTEBOOK, CONSOLE, HOLDS_NOTHING)
 ) -> MemoryOwnership:
-    """Return the memory's owners on these GPUs."""
+    """Return the memory ownership of these GPUs."""
     return MemoryOwnership("usage", EPOCH, kernels, gpus)
 
 
 def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:
-    """Return labels and value of each series of one metric, without the GPU's labels."""
+    """Return the labels (without the GPU's ``UUID`` and ``model``)
+    and the value of each series of one metric."""
     return [
         ({key: value for key, value in one.labels.items() if key not in ("UUID", "model")}, one.value)
         for family in text_string_to_metric_families(text.decode())
@@ -67,12 +68,12 @@ def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:
 
 
 def names(text: bytes) -> set[str]:
-    """Return the names of the metrics."""
+    """Return the names of the metrics in a text."""
     return set(re.findall(r"^(\w+)[{ ]", text.decode(), re.MULTILINE))
 
 
 def whole() -> bytes:
-    """A machine with all kinds of values."""
+    """Return the metrics of a machine that has every kind of value."""
     return metrics_text(
         sample(
             (ZERO, reading(ZERO, throttle=("power cap",), xid=79, xid_time=EPOCH - 30, activity=WINDOW)),
@@ -103,12 +104,13 @@ def whole() -> bytes:
 
 
 def test_the_exact_text() -> None:
-    """Names, labels, types and values are exactly those of docs/prometheus.md."""
+    """The names, labels, types and values of the metrics are exactly those in ``data/metrics.txt``."""
     assert whole().decode() == GOLDEN.read_text(encoding="utf-8").replace("VERSION", gpuwidget.__version__)
 
 
 def test_user_text_stays_within_its_quotes() -> None:
-    """A notebook's name may contain quotes, backslashes, line breaks and bytes that are no text."""
+    """A notebook's name is escaped: quotes, backslashes,
+    line breaks and invalid characters stay within the label."""
     nasty = 'a "b"\\c\nd{}=,\udcff é.ipynb'
     kernel = replace(NOTEBOOK, path=nasty, name=nasty)
     text = metrics_text(
@@ -121,7 +123,7 @@ def test_user_text_stays_within_its_quotes() -> None:
 
 
 def test_what_is_unknown_is_absent() -> None:
-    """A GPU without readings has neither zeros nor NaN, only its labels."""
+    """Unknown values have no series, neither 0 nor NaN; a GPU without readings has only its info series."""
     nothing = dict.fromkeys(
         (*("answered", "measured", "throttle", "processes"), *keys("fast"), *keys("status"), *keys("slow"))
     )
@@ -141,7 +143,7 @@ def test_what_is_unknown_is_absent() -> None:
 
 @pytest.mark.parametrize("state", ["lost_since", "silent_since"])
 def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
-    """A lost GPU stays in the scrape as 0, with the time of its last answer."""
+    """A lost or silent GPU is still reported, with ``gpuwidget_gpu_up`` 0 and the time of its last answer."""
     text = metrics_text(
         sample((ZERO, reading(ZERO)), (ONE, reading(ONE, **{state: EPOCH, "answered": EPOCH - 60}))), None
     )
@@ -153,7 +155,7 @@ def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
 
 
 def test_no_gpu() -> None:
-    """Without a GPU, the scrape reports zero GPUs."""
+    """On a machine without a GPU, the scrape reports zero GPUs."""
     text = metrics_text(sample(origin=replace(LIVE, kind="none", driver=None, cuda_driver=None)), usage())
     ((labels, _),) = series(text, "gpuwidget_build_info")
     assert labels == {"version": gpuwidget.__version__, "source": "none", "driver": "", "cuda_driver": ""}
@@ -162,14 +164,14 @@ def test_no_gpu() -> None:
 
 
 def test_a_recording_is_labelled() -> None:
-    """Numbers of a recording are labelled as such."""
+    """The build info of metrics from a recording has the label ``source="replay"``."""
     origin = Origin("replay", None, "Recording of NVIDIA H200", "580.1", "13.0")
     text = metrics_text(sample((ZERO, reading(ZERO)), origin=origin), None)
     assert series(text, "gpuwidget_build_info")[0][0]["source"] == "replay"
 
 
 def test_unknown_memory_is_not_summed() -> None:
-    """If the memory of one process is unknown, the sum is left out too."""
+    """If the memory of one process is unknown, the sum that would contain it is left out."""
     text = metrics_text(
         sample((ZERO, reading(ZERO))),
         usage(
@@ -189,12 +191,12 @@ def test_unknown_memory_is_not_summed() -> None:
 
 
 def test_kernels_without_gpu_memory_are_not_named() -> None:
-    """Only kernels that hold GPU memory are named."""
+    """The names of kernels without GPU memory do not appear in the metrics."""
     assert b"secret" not in whole()
 
 
 def test_an_unknown_throttle_reason() -> None:
-    """An unknown throttle reason is there by its number."""
+    """A throttle reason that gpuwidget does not know is labelled with its number."""
     text = metrics_text(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
     on = [labels["reason"] for labels, value in series(text, "gpuwidget_gpu_throttle_reason") if value]
     assert on == ["reason 0x800"]
@@ -202,7 +204,7 @@ def test_an_unknown_throttle_reason() -> None:
 
 
 def test_ownership_of_a_gpu_that_left() -> None:
-    """A GPU that left between sample and ownership is left out."""
+    """If a GPU disappears from the sample, the memory ownership that was found for it is left out."""
     text = metrics_text(
         sample((ZERO, reading(ZERO))),
         usage(GpuMemoryOwnership(ONE.uuid, (holding(GIB, kernel="k-1"),), 0, None, ())),
@@ -211,7 +213,8 @@ def test_ownership_of_a_gpu_that_left() -> None:
 
 
 def test_memory_in_a_slice_counts_once() -> None:
-    """If the driver lists a slice's processes on its parent too, a sum over all series counts them once."""
+    """If the driver lists a process both on a MIG slice and on its GPU,
+    a sum over all series counts it once."""
     held = (holding(GIB, kernel="k-1"), holding(2 * GIB))
     text = metrics_text(
         sample((ONE, reading(ONE)), (SLICE, reading(SLICE))),

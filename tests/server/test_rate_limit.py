@@ -1,4 +1,4 @@
-"""Clients that request fewer samples than the server takes."""
+"""Clients of the stream that request fewer samples than the server takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gpuwidget.server.rate_limit import RateLimit
 
 
 def sent(interval_s: float, moments: list[float]) -> list[float]:
-    """Return which samples at ``moments`` a client with that interval receives, from a server at 5 Hz."""
+    """Return the times in ``moments`` at which a client with
+    that interval gets a sample from a 5 Hz server."""
     rate_limit: RateLimit[str] = RateLimit(0.2)
     rate_limit.set_interval("client", interval_s)
     return [moment for moment in moments if rate_limit.due("client", moment)]
@@ -32,17 +33,18 @@ CHUNK_TICKS = [round(0.2 * tick, 1) for tick in range(16)]
     ],
 )
 def test_whole_steps_and_never_faster_than_the_server(interval_s: float, moments: list[float]) -> None:
-    """A client gets the first sample, and then samples at its interval."""
+    """A client gets the first sample, and then one sample per interval, never more than the server takes."""
     assert sent(interval_s, CHUNK_TICKS) == moments
 
 
 def test_a_late_sample_costs_no_other() -> None:
-    """Samples that come a little early or late, as real ones do, are not skipped for it."""
+    """A sample that arrives slightly early or late is still sent,
+    and does not cost the client another sample."""
     assert sent(0.4, [0.0, 0.2, 0.43, 0.6, 0.79, 1.0, 1.2]) == [0.0, 0.43, 0.79, 1.2]
 
 
 def test_each_client_has_its_own_limit() -> None:
-    """Each client has its own limit, which ends with it."""
+    """Each client's rate limit is independent of the others', and is removed with the client."""
     rate_limit: RateLimit[str] = RateLimit(0.2)
     rate_limit.set_interval("slow", 10.0)
     assert [rate_limit.due(client, 0.0) for client in ("slow", "quick")] == [True, True]
@@ -56,8 +58,8 @@ def test_each_client_has_its_own_limit() -> None:
 
 
 async def test_a_client_may_have_fewer_samples(server: Server) -> None:
-    """A client that requests one per second gets each fifth, and another still all; invalid requests do
-    nothing."""
+    """A client that requests one sample per second gets every fifth one, another client gets all,
+    and invalid requests are ignored."""
     slow, quick = await server.stream(), await server.stream()
     for stream in (slow, quick):
         await stream.next()
@@ -72,7 +74,8 @@ async def test_a_client_may_have_fewer_samples(server: Server) -> None:
     all_of_them = [(await quick.next())["sample"]["time"]]
     while all_of_them[-1] < few[-1]:
         all_of_them.append((await quick.next())["sample"]["time"])
-    # Samples that were on their way at the time of the request came before.
+    # The first samples are not compared, since they may have been sent before the server received the
+    # request.
     assert [round(later - sooner, 1) for sooner, later in pairwise(few[-4:])] == [1.0, 1.0, 1.0]
     assert {time for time in few if time >= all_of_them[0]} <= set(all_of_them)
     slow.close()

@@ -1,4 +1,5 @@
-"""The mean utilization of a GPU: known for completely sampled windows only."""
+"""The mean utilization of a GPU over a time window,
+which is known only if the window was sampled completely."""
 
 from __future__ import annotations
 
@@ -15,27 +16,27 @@ GPU = h200(0)
 
 
 def at(seconds: float, utilization: float | None) -> Sample:
-    """Return a sample at this time."""
+    """Return a sample taken this many seconds after the tests' epoch."""
     return sample((GPU, reading(GPU, utilization=utilization)), time=EPOCH + seconds)
 
 
 def fed(
     made: RollingMeans, since: int, until: int, utilization: float | None, every: int = 1
 ) -> RollingMeans:
-    """Add samples every second or so."""
+    """Add a sample every ``every`` seconds."""
     for second in range(since, until, every):
         made.add(at(second, utilization), second)
     return made
 
 
 def told(made: RollingMeans) -> list[float | None]:
-    """Return the means over 10, 30 and 60 minutes."""
+    """Return the mean utilization over the last 10, 30 and 60 minutes."""
     assert [one.seconds for one in made.means(GPU.uuid)] == [600.0, 1800.0, 3600.0]
     return [one.utilization for one in made.means(GPU.uuid)]
 
 
 def test_windows_are_unknown_until_sampled() -> None:
-    """The mean over ten minutes is unknown before ten minutes were sampled, and so on."""
+    """The mean over a window of 10, 30 or 60 minutes is unknown until that much time has been sampled."""
     made = RollingMeans(1.0)
     assert told(made) == [None, None, None]
     assert told(fed(made, 0, 300, 20.0)) == [None, None, None]
@@ -46,7 +47,8 @@ def test_windows_are_unknown_until_sampled() -> None:
 
 
 def test_time_counts_not_samples() -> None:
-    """A value counts until the next sample, however short the time is."""
+    """Each value is weighted by the time until the next sample,
+    so more frequent samples do not weigh more."""
     made = RollingMeans(1.0)
     for second in range(0, 700, 2):
         made.add(at(second, 90.0), second)
@@ -57,7 +59,7 @@ def test_time_counts_not_samples() -> None:
 
 
 def test_gaps_make_a_mean_unknown() -> None:
-    """A gap of a minute in ten makes them unknown; so does a GPU without a value, or one that was absent."""
+    """The 10-minute mean is unknown if a minute of it is missing: no samples, no value, or an absent GPU."""
     made = fed(RollingMeans(1.0), 0, 300, 50.0)
     assert told(fed(made, 360, 660, 50.0))[0] is None
     assert told(fed(made, 660, 990, 50.0))[0] == 50.0
@@ -70,14 +72,14 @@ def test_gaps_make_a_mean_unknown() -> None:
 
 
 def test_a_few_seconds_more_or_less_do_not_matter() -> None:
-    """Half a minute without values in ten minutes leaves them known."""
+    """If only 25 seconds of values are missing, the 10-minute mean is still known."""
     made = fed(fed(RollingMeans(1.0), 0, 300, 50.0), 300, 325, None)
     assert told(fed(made, 325, 620, 50.0))[0] == 50.0
 
 
 @pytest.mark.parametrize("step", [-5000.0, -1.0, 3.0, 5000.0])
 def test_a_clock_that_is_set(step: float) -> None:
-    """The system clock may be set forward or back: the means follow the elapsed time."""
+    """If the system clock is set forward or back, the means are not affected, since they use elapsed time."""
     made = fed(RollingMeans(1.0), 0, 700, 50.0)
     for second in range(700, 1311):
         assert told(made)[0] is not None
@@ -86,7 +88,7 @@ def test_a_clock_that_is_set(step: float) -> None:
 
 
 def test_a_pause() -> None:
-    """Samples from long ago do not count as the last ten minutes."""
+    """After a long pause in sampling, the means are unknown: samples from before the pause are too old."""
     made = fed(RollingMeans(1.0), 0, 700, 50.0)
     made.add(at(10**6, 40.0), 10**6)
     made.add(at(10**6 + 20, 40.0), 10**6 + 20)
@@ -94,13 +96,13 @@ def test_a_pause() -> None:
 
 
 def test_slow_sampling() -> None:
-    """At the slowest rate of one sample a minute, the means are known too."""
+    """At the slowest sampling rate, one sample per minute, the means are known too."""
     made = fed(RollingMeans(60.0), 0, 3700, 30.0, every=60)
     assert told(made) == [30.0, 30.0, 30.0]
 
 
 def test_memory_is_bounded() -> None:
-    """However long it runs, it stores an hour, and only the present GPUs."""
+    """The stored samples cover at most an hour, and only GPUs that are still present."""
     made = fed(RollingMeans(1.0), 0, 20_000, 30.0, every=5)
     assert len(made._gpus[GPU.uuid]._spans) == 360
     other = replace(GPU, uuid="GPU-other")

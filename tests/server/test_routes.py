@@ -1,4 +1,4 @@
-"""The routes: permissions, replies, and that no request counts as activity."""
+"""The server's routes: permissions, replies, and that no request counts as activity."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ALLOWED = {
     ("SampleHandler", "GET"): "read",
     ("StreamHandler", "GET"): "read",
 }
-"""Each method of each handler, with the action that an authorizer is called for. A GET must change nothing
-and run no code: check that before you add one here."""
+"""Maps each method of each handler to the action for which the authorizer is called. A GET must change
+nothing and run no code: check that before you add one here."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:
-    """Without a stream the GPUs are read once, and no sampling continues."""
+    """If no stream runs, a request for the sample reads the GPUs once, and sampling does not continue."""
     status, sample = await server.get("sample")
     assert status == 200
     assert (sample["schema"], sample["origin"]["kind"]) == (1, "nvml")
@@ -39,7 +39,7 @@ async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:
 
 
 async def test_sample_reads_nothing_while_a_stream_runs(server: Server, source: FakeSource) -> None:
-    """A thousand requests cost the driver no more than the running stream."""
+    """While a stream runs, requests for the sample return its newest sample and do not call the driver."""
     stream = await server.stream()
     await stream.next()
     await stream.next()
@@ -47,13 +47,13 @@ async def test_sample_reads_nothing_while_a_stream_runs(server: Server, source: 
     calls = source.calls["fast"]
     samples = [await server.get("sample") for _ in range(5)]
     assert {status for status, _ in samples} == {200}
-    assert source.calls["fast"] - calls in (0, 2)  # one poll of both may have been in progress
+    assert source.calls["fast"] - calls in (0, 2)  # one poll of both GPUs may have been in progress
 
 
 async def test_a_driver_that_hangs_gives_503(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no sample comes in time, the reply gives the reason and what to do."""
+    """If no sample arrives in time, the route returns 503 with the reason and what the user can do."""
     source.hang_in_open = threading.Event()
     monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     status, answer = await server.get("sample")
@@ -63,7 +63,7 @@ async def test_a_driver_that_hangs_gives_503(
 
 
 async def test_history(server: Server) -> None:
-    """All of the history, or the last seconds of it."""
+    """The history route returns the whole history, or the last ``seconds`` of it."""
     stream = await server.stream()
     await stream.next()
     times = [round((await stream.next())["sample"]["time"], 3) for _ in range(3)]
@@ -78,7 +78,7 @@ async def test_history(server: Server) -> None:
 
 @pytest.mark.parametrize("seconds", ["601", "-0.1", "nan", "1e999", "ten", ""])
 async def test_seconds_out_of_range_are_refused(server: Server, seconds: str) -> None:
-    """An invalid query gets 400 with a sentence."""
+    """The history route answers an invalid ``seconds`` with 400 and a sentence that gives the range."""
     status, answer = await server.get("history", seconds=seconds)
     assert (status, answer["message"]) == (400, "seconds must be a number of seconds from 0 to 600.")
 
@@ -87,7 +87,8 @@ async def test_seconds_out_of_range_are_refused(server: Server, seconds: str) ->
 async def test_every_route_requires_authentication(
     server: Server, jp_auth_header: dict[str, str], route: str
 ) -> None:
-    """Nobody without the token can see the GPUs and whose processes run on them."""
+    """Every route refuses a request without the token,
+    so nobody else sees the GPUs and whose processes run on them."""
     fetch = server.ws_fetch if route == "stream" else server.fetch
     jp_auth_header.clear()
     with pytest.raises(HTTPClientError) as refused:
@@ -100,7 +101,8 @@ async def test_every_route_requires_authentication(
 
 @pytest.mark.parametrize("route", ROUTES)
 async def test_every_route_requires_authorization(server: Server, route: str) -> None:
-    """An authorizer that denies reading ``gpuwidget`` is obeyed."""
+    """Every route asks the server's authorizer for the right to read ``gpuwidget``,
+    and is refused if it denies that."""
     asked = []
 
     async def deny(handler: Any, user: Any, action: str, resource: str) -> bool:
@@ -116,7 +118,7 @@ async def test_every_route_requires_authorization(server: Server, route: str) ->
 
 
 def registered(server: Server) -> list[tuple[str, type[RequestHandler]]]:
-    """Return each of gpuwidget's handlers in the server, with an address that leads to it."""
+    """Return each of gpuwidget's registered handlers, together with a path that the server routes to it."""
     rules = [rule for group in server.app.web_app.default_router.rules for rule in group.target.rules]
     rules += server.app.web_app.wildcard_router.rules
     found = {
@@ -128,13 +130,13 @@ def registered(server: Server) -> list[tuple[str, type[RequestHandler]]]:
 
 
 def implemented(handler: type[RequestHandler]) -> list[str]:
-    """Return the methods that a handler defines itself, or inherits from Tornado's websocket."""
+    """Return the HTTP methods that a handler class defines, or inherits from another class of gpuwidget."""
     own = [one for one in handler.__mro__ if one.__module__.startswith("gpuwidget.")]
     return [method for method in METHODS if any(method.lower() in vars(one) for one in own)]
 
 
 async def request(server: Server, path: str, handler: type[RequestHandler], method: str) -> int:
-    """Return the status of a request to that address."""
+    """Return the status of a request to that path."""
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     headers = {**upgrade, "Sec-WebSocket-Key": "AAAA"} if issubclass(handler, WebSocketHandler) else {}
     body = None if method in ("GET", "HEAD", "OPTIONS") else ""
@@ -148,7 +150,8 @@ async def request(server: Server, path: str, handler: type[RequestHandler], meth
 
 
 async def test_every_handler_is_in_the_table(server: Server) -> None:
-    """A new route, or a new method of one, must be listed here with its permissions."""
+    """Every route and method of the server is listed in ``ALLOWED`` with its permission;
+    a new one must be added."""
     found = {(one.__name__, method) for _, one in registered(server) for method in implemented(one)}
     assert found == set(ALLOWED)
 
@@ -156,8 +159,8 @@ async def test_every_handler_is_in_the_table(server: Server) -> None:
 async def test_every_method_requires_authentication_and_authorization(
     server: Server, jp_auth_header: dict[str, str]
 ) -> None:
-    """Without a login nothing is answered, nor against an authorizer, which is called for the right
-    action."""
+    """Every method of every handler refuses a request without a login,
+    and a request that the authorizer denies for the listed action."""
     asked: list[tuple[str, str]] = []
 
     async def deny(handler: Any, user: Any, action: str, resource: str) -> bool:
@@ -178,7 +181,7 @@ async def test_every_method_requires_authentication_and_authorization(
 
 
 async def test_every_other_method_is_refused(server: Server) -> None:
-    """An undefined method returns 405, and Tornado's reply to OPTIONS reveals nothing."""
+    """A method that a handler does not implement, except OPTIONS, returns 405."""
     for path, handler in registered(server):
         for method in set(METHODS) - set(implemented(handler)) - {"OPTIONS"}:
             assert await request(server, path, handler, method) == 405, (handler, method)
@@ -187,7 +190,7 @@ async def test_every_other_method_is_refused(server: Server) -> None:
 async def test_a_page_of_another_site_gets_no_stream(
     server: Server, jp_auth_header: dict[str, str], jp_http_port: int
 ) -> None:
-    """The user's cookie opens the stream to Jupyter's own pages, and to those of no other site."""
+    """The user's cookie opens the stream for Jupyter's own pages, but not for pages of another site."""
     answer = await server.fetch("api", "status", headers={"Host": f"localhost:{jp_http_port}"})
     jp_auth_header.clear()
     jp_auth_header["Cookie"] = "; ".join(
@@ -202,13 +205,14 @@ async def test_a_page_of_another_site_gets_no_stream(
 
 @pytest.mark.parametrize("jp_base_url", ["/", "/user/a.b+c/", "/a%40b/lab-1/"])
 async def test_the_base_url_is_kept(server: Server, jp_base_url: str) -> None:
-    """The routes are under the server's base URL, as behind JupyterHub."""
+    """The routes work under any base URL of the server, for example behind JupyterHub."""
     assert (await server.get("sample"))[0] == 200
     assert (await (await server.stream()).next())["type"] == "hello"
 
 
 async def test_requests_are_no_activity(server: Server) -> None:
-    """An open panel does not keep an idle server from being culled."""
+    """Requests and an open stream do not count as activity,
+    so an open panel does not keep an idle server from being culled."""
     before = server.app.web_app.last_activity()
     stream = await server.stream()
     await stream.next()
@@ -228,7 +232,7 @@ async def test_no_token_in_the_log(
     query: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A refused or failed request leaves no log line with its token."""
+    """If a request is refused or fails, the token in its URL does not appear in the log."""
     token = server.app.identity_provider.token
     jp_auth_header.clear()
 

@@ -1,4 +1,4 @@
-"""The hub on a busy server: messages are sent in batches, and do not pile up."""
+"""The sample hub on a busy server: messages are sent in batches and do not pile up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwidget.server.sample_hub import SampleHub
 
 
 class Client:
-    """A client that accepts every message."""
+    """A client that accepts every message and records it."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
@@ -32,7 +32,7 @@ class Client:
 
 
 class Nobody(KernelInventory):
-    """A server without kernels."""
+    """Stands in for the inventory of a server without kernels."""
 
     def __init__(self) -> None:
         pass
@@ -46,8 +46,8 @@ class Nobody(KernelInventory):
 
 @pytest.mark.parametrize("turns", [2, 13])
 async def test_messages_do_not_pile_up_on_a_busy_server(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
-    """With a hundred clients and few turns of the event loop per sample, no client falls ever further
-    behind."""
+    """With 100 clients and few turns of the event loop per sample,
+    no client falls further and further behind."""
     clock = FakeClock()
     hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
     clients = [Client() for _ in range(100)]
@@ -69,7 +69,7 @@ async def test_messages_do_not_pile_up_on_a_busy_server(monkeypatch: pytest.Monk
 
 
 class Gone(Client):
-    """A client that accepts the initial message, and nothing after it."""
+    """A client that accepts the initial message and no later one."""
 
     def send(self, message: bytes) -> bool:
         super().send(message)
@@ -80,7 +80,8 @@ class Gone(Client):
 
 
 async def test_after_a_dropped_sample_comes_a_whole_one() -> None:
-    """Changes are sent only to a client that was sent the sample they are relative to."""
+    """Changes are sent only to a client that has received the sample they are relative to;
+    others get a whole sample."""
     clock = FakeClock()
     hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
     first, second, third, fourth = [sample((h200(0), reading(h200(0))), time=10.0 + n) for n in range(4)]

@@ -1,4 +1,4 @@
-"""The queue of messages to one client."""
+"""The queue of messages to one client of the stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuwidget.server.stream_handler import SendQueue
 
 
 class Network:
-    """A network that sends messages when the test says so."""
+    """A network connection on which each message is sent when the test completes its future."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -26,7 +26,7 @@ class Network:
 
 
 async def test_a_backlog_is_bounded() -> None:
-    """A limited number of messages may wait for the network; one more reports that the client is too slow."""
+    """The queue holds at most ``limit`` unsent messages; ``put`` returns False for one more."""
     network = Network()
     queue = SendQueue(network.write, limit=2)
     assert [queue.put(message) for message in (b"1", b"2", b"3")] == [True, True, False]
@@ -34,7 +34,8 @@ async def test_a_backlog_is_bounded() -> None:
 
 
 async def test_sent_messages_do_not_count() -> None:
-    """A client that keeps up never reaches the limit."""
+    """Messages that have been sent do not count towards the queue's limit,
+    so a client that keeps up never reaches it."""
     network = Network()
     queue = SendQueue(network.write, limit=1)
     for number in range(100):
@@ -45,14 +46,14 @@ async def test_sent_messages_do_not_count() -> None:
 
 
 async def test_a_closed_client_is_reported() -> None:
-    """Nothing is written to a client that is gone."""
+    """``put`` returns False if the client's connection is closed."""
     network = Network()
     network.closed = True
     assert not SendQueue(network.write, limit=2).put(b"1")
 
 
 async def test_a_connection_that_breaks_is_no_error_in_the_log() -> None:
-    """A message that can't be sent any more is not logged as an exception that was never retrieved."""
+    """If a queued message can't be sent because the connection breaks, no unretrieved exception is logged."""
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
     network = Network()

@@ -1,4 +1,4 @@
-"""The configuration: limits, invalid values, and that the server starts anyway."""
+"""The server's configuration: limits, and that the server starts despite invalid values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INSTALL = (
 
 @pytest.fixture
 def variable(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Restores GPUWIDGET_INSTALL_REQUIREMENT after the test, since the server writes it."""
+    """Restore GPUWIDGET_INSTALL_REQUIREMENT after the test, since the server sets it."""
     monkeypatch.setenv(installation.REQUIREMENT_VARIABLE, "")
     return monkeypatch
 
@@ -34,8 +34,8 @@ def variable(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 async def test_rate_and_length_are_the_configured_ones(
     server: Server, configuration: dict[str, object], told: list[str]
 ) -> None:
-    """``c.GpuWidget.interval`` and ``.history`` take effect, and the initial message has them for the
-    panel."""
+    """``c.GpuWidget.interval`` and ``c.GpuWidget.history`` take effect,
+    and the initial message tells the panel about them."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (1.0, 30.0)
     assert await server.refused(history=31) == (
@@ -91,7 +91,8 @@ async def test_rate_and_length_are_the_configured_ones(
 async def test_an_invalid_value_is_logged_in_a_sentence(
     server: Server, configuration: dict[str, object], said: list[str], told: list[str]
 ) -> None:
-    """The server starts with the default, and logs the value, what is allowed and what is used."""
+    """If a value is invalid, the server uses the default and logs the value,
+    the allowed values and the default."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.2, 600.0)
     assert sorted(told) == said
@@ -99,7 +100,8 @@ async def test_an_invalid_value_is_logged_in_a_sentence(
 
 @pytest.mark.parametrize("jp_argv", [["--GpuWidget.interval=0.5", "--GpuWidget.history=soon"]])
 async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], told: list[str]) -> None:
-    """``--GpuWidget.interval=0.5`` takes effect, and a bad value on a command line ends no server either."""
+    """``--GpuWidget.interval=0.5`` on the command line takes effect,
+    and an invalid value there does not stop the server."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.5, 600.0)
     assert told == [f"GpuWidget.history can't be 'soon': {HISTORY}"]
@@ -125,8 +127,8 @@ async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], 
 async def test_the_configured_install_command(
     variable: pytest.MonkeyPatch, server: Server, configuration: dict[str, str], command: str | None
 ) -> None:
-    """The configured requirement reaches the panel as a quoted command, with the server's version for a bare
-    name, and the server's kernels and terminals through their environment."""
+    """The panel gets the configured requirement as a quoted pip command, pinned to the server's version if it
+    is a bare name; kernels and terminals get it through the environment."""
     hello = await (await server.stream()).next()
     assert (hello["install"], hello["documentation"]) == (command, installation.documentation())
     requirement = configuration.get("install_requirement")
@@ -134,7 +136,7 @@ async def test_the_configured_install_command(
 
 
 def test_the_variable_wins(variable: pytest.MonkeyPatch) -> None:
-    """As with the source, GPUWIDGET_INSTALL_REQUIREMENT takes precedence over the configuration."""
+    """GPUWIDGET_INSTALL_REQUIREMENT takes precedence over the configuration's install_requirement."""
     variable.setenv(installation.REQUIREMENT_VARIABLE, "/srv/b.whl")
     log = logging.getLogger("test")
     assert settings.install_command("/srv/a.whl", log) == "pip install /srv/b.whl"
@@ -144,7 +146,8 @@ def test_the_variable_wins(variable: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("configuration", [{"source": "replay"}])
 async def test_a_recording_by_the_trait(real: Server, configuration: dict[str, object]) -> None:
-    """``c.GpuWidget.source = 'replay'`` shows the recording, labelled as one."""
+    """``c.GpuWidget.source = 'replay'`` plays the built-in recording,
+    and the sample is labelled as a recording."""
     _, sample = await real.get("sample")
     assert sample["origin"]["recording"] == "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
     assert [gpu["index"] for gpu in sample["gpus"]] == [0, 1, 2, 3]
@@ -152,7 +155,7 @@ async def test_a_recording_by_the_trait(real: Server, configuration: dict[str, o
 
 @pytest.mark.parametrize("configuration", [{"source": "none"}])
 async def test_no_gpus_by_the_trait(real: Server, configuration: dict[str, object]) -> None:
-    """``c.GpuWidget.source = 'none'`` shows no GPU and where that was configured."""
+    """``c.GpuWidget.source = 'none'`` shows no GPU, with a reason that names the setting."""
     _, sample = await real.get("sample")
     assert (sample["gpus"], sample["origin"]["reason"]) == (
         [],
@@ -161,7 +164,7 @@ async def test_no_gpus_by_the_trait(real: Server, configuration: dict[str, objec
 
 
 class TestWithTheVariable:
-    """GPUWIDGET_SOURCE is set for the server."""
+    """A server that starts with GPUWIDGET_SOURCE set."""
 
     @pytest.fixture(autouse=True)
     def variable(self, monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
@@ -171,7 +174,8 @@ class TestWithTheVariable:
     async def test_the_variable_wins(
         self, variable: None, real: Server, configuration: dict[str, object]
     ) -> None:
-        """The panel shows the same source as kernels and the command line, whatever the trait says."""
+        """GPUWIDGET_SOURCE takes precedence over ``c.GpuWidget.source``,
+        as in kernels and on the command line."""
         _, sample = await real.get("sample")
         assert sample["origin"]["reason"] == (
             "GPUWIDGET_SOURCE is 'none': unset it to see this machine's GPUs."
@@ -181,7 +185,8 @@ class TestWithTheVariable:
     async def test_a_source_that_is_none_shows_no_gpus(
         self, variable: None, real: Server, told: list[str]
     ) -> None:
-        """A misspelt source is reported in the log and in the panel; no other is used in its place."""
+        """If GPUWIDGET_SOURCE is misspelt, the log and the panel give the reason,
+        and no other source is used."""
         reason = (
             "GPUWIDGET_SOURCE can't be used. 'nvidia' names no source of GPU readings. "
             "Use auto, nvml, replay, replay:PATH, replay-once:PATH or none."
@@ -192,19 +197,20 @@ class TestWithTheVariable:
 
 
 class TestWithABrokenDriver:
-    """Opening the source may fail in any way."""
+    """A server whose driver can't be opened."""
 
     async def test_the_start_does_not_wait_for_it(
         self, faked: None, source: FakeSource, jp_serverapp: Any, hubs: list[SampleHub]
     ) -> None:
-        """A server starts without waiting for the driver."""
+        """The server starts without opening the driver."""
         assert source.calls == {}
         assert not hubs[0]._sampler.running
 
     async def test_the_reason_is_sent_and_nothing_else(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A driver that can't be opened leaves no GPU and the reason; the stream goes on."""
+        """If the driver can't be opened, the stream sends samples without GPUs
+        and with the reason, and continues."""
 
         def fail() -> None:
             raise OSError("no permission")

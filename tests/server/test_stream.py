@@ -1,4 +1,4 @@
-"""The stream: what a client receives, when sampling runs, and what happens to a slow client."""
+"""The sample stream: what a client receives, when sampling runs, and what happens to a slow client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from gpuwidget.server import wire
 
 
 async def test_the_initial_message_comes_first_then_every_sample(server: Server) -> None:
-    """A client gets versions, rate and history at once, and then one message per sample."""
+    """A client first receives one message with versions, rate and history,
+    and then one message per sample."""
     stream = await server.stream()
     hello = await stream.next()
     assert hello == {
@@ -39,7 +40,8 @@ async def test_the_initial_message_comes_first_then_every_sample(server: Server)
 
 
 async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -> None:
-    """After one whole sample, the changes are enough for a client to have the newest sample."""
+    """A client receives one whole sample and then only changes,
+    from which it can always build the newest sample."""
     stream = await server.stream()
     types = [json.loads(str(await stream.next_text()))["type"] for _ in range(4)]
     assert types == ["hello", "sample", "changes", "changes"]
@@ -57,7 +59,8 @@ async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -
 
 
 async def test_a_late_client_starts_with_the_history(server: Server, source: FakeSource) -> None:
-    """A client that connects later gets the history from the first one on, up to the newest sample."""
+    """A client that connects later receives the history since the first client connected,
+    up to the newest sample."""
     first = await server.stream()
     await first.next()
     seen = [(await first.next())["sample"]]
@@ -84,7 +87,7 @@ async def test_a_late_client_starts_with_the_history(server: Server, source: Fak
 
 
 async def test_no_history_unless_requested(server: Server) -> None:
-    """``history=0`` gives the newest sample alone."""
+    """``history=0`` requests the newest sample without the history."""
     first = await server.stream()
     await first.next()
     newest = await first.next()
@@ -97,19 +100,19 @@ async def test_no_history_unless_requested(server: Server) -> None:
 
 
 async def test_all_clients_get_the_same_tick(server: Server) -> None:
-    """Two tabs show the same numbers, read from the driver once and encoded once."""
+    """Two clients receive identical messages, from samples that are read and encoded only once."""
     one, other = await server.stream(), await server.stream()
     await one.next()
     await other.next()
     ticks = [await other.next_text() for _ in range(3)]
     first = await one.next_text()
-    while first != ticks[0]:  # It connected earlier, and has more samples.
+    while first != ticks[0]:  # The first stream connected earlier, and has more samples.
         first = await one.next_text()
     assert [first, await one.next_text(), await one.next_text()] == ticks
 
 
 async def test_sampling_runs_while_there_are_clients(server: Server, source: FakeSource) -> None:
-    """Without a client the driver is not read; the last to leave ends the sampling, a new one starts it."""
+    """Sampling runs while at least one client is connected, and starts again when a new client connects."""
     sampler = server.hub._sampler
     assert (sampler.running, source.calls["open"]) == (False, 0)
     one, other = await server.stream(), await server.stream()
@@ -133,7 +136,7 @@ async def test_sampling_runs_while_there_are_clients(server: Server, source: Fak
 
 
 async def test_a_lost_gpu_does_not_affect_others(server: Server, source: FakeSource) -> None:
-    """A GPU that fell off the bus has no numbers from then on, with the reason; the other one goes on."""
+    """If one GPU is lost, its readings are unknown with the reason, and the other GPU's readings continue."""
     stream = await server.stream()
     await stream.next()
     await stream.next()
@@ -149,13 +152,13 @@ async def test_a_lost_gpu_does_not_affect_others(server: Server, source: FakeSou
 
 
 def time_of(message: bytes) -> float:
-    """Return the time of the sample in a message, whole or as changes."""
+    """Return the time of the sample in a message, which contains either the whole sample or changes."""
     said = json.loads(message)
     return float(said["time"] if said["type"] == "changes" else said["sample"]["time"])
 
 
 class Slow:
-    """A client whose network accepts a limited number of messages."""
+    """A client whose network accepts only this many messages."""
 
     def __init__(self, takes: int) -> None:
         self.left = takes
@@ -175,7 +178,7 @@ class Slow:
 
 
 async def test_a_slow_client_is_dropped(server: Server) -> None:
-    """A tab behind a stalled network is disconnected; the others get every sample all the while."""
+    """A client that reads too slowly is disconnected; the other clients still receive every sample."""
     slow = Slow(takes=3)
     quick = await server.stream()
     await quick.next()
@@ -194,7 +197,7 @@ async def test_a_slow_client_is_dropped(server: Server) -> None:
 
 
 async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -> None:
-    """However many tabs are open, each gets all samples after its initial message, in order."""
+    """With 100 clients, each receives every sample after its initial message, in order."""
     many = [Slow(takes=10_000) for _ in range(100)]
     for one in many:
         server.hub.join(one, 0.0)
@@ -210,7 +213,7 @@ async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -
 
 
 async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSource) -> None:
-    """Samples that came while the server was busy are sent in order, and in limited number."""
+    """After the server was busy, it sends the samples that it missed in order, up to a limited number."""
     late = Slow(takes=10_000)
     server.hub.join(late, 0.0)
     await server.until(lambda: len(late.got) >= 2)
@@ -224,7 +227,7 @@ async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSou
 
 
 async def test_a_client_that_closes_while_connecting(server: Server) -> None:
-    """A tab that closes while it connects starts no sampling."""
+    """A client that disconnects while it connects does not start sampling."""
     gone = Slow(takes=0)
     server.hub.join(gone, 0.0)
     assert (gone.dropped, server.hub._sampler.wanted) == (1, False)
@@ -232,7 +235,8 @@ async def test_a_client_that_closes_while_connecting(server: Server) -> None:
 
 @pytest.mark.parametrize("history", ["601", "-1", "nan", "inf", "x", ""])
 async def test_a_history_out_of_range_is_refused(server: Server, history: str) -> None:
-    """An invalid query gets 400 with a sentence, and starts nothing."""
+    """The stream answers an invalid ``history`` with 400 and a sentence that gives the range,
+    and no sampling starts."""
     assert await server.refused(history=history) == (
         400,
         {"message": "history must be a number of seconds from 0 to 600."},

@@ -1,4 +1,4 @@
-"""A history query: which step is used, and that no spike and no gap is lost in one."""
+"""Queries of the history: which step they use, and that no spike and no gap is lost in a step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RATE_S = 0.2
 
 
 def at(seconds: float, *indexes: int, **values: Any) -> Sample:
-    """Return a sample this many seconds after the tests' epoch."""
+    """Return a sample taken this many seconds after the tests' epoch."""
     return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)
 
 
@@ -37,7 +37,7 @@ def course(
 
 
 def filled(values: Sequence[float | None], *, rate_s: float = RATE_S, seconds: float = 600.0) -> HistoryStore:
-    """Return the history of one GPU with this utilization, one value per tick."""
+    """Return the history of one GPU whose utilization has these values, one per tick."""
     store = HistoryStore(seconds, rate_s)
     for tick, value in enumerate(values):
         store.add(at(tick * rate_s, 0, utilization=value))
@@ -45,7 +45,8 @@ def filled(values: Sequence[float | None], *, rate_s: float = RATE_S, seconds: f
 
 
 def test_a_short_part_is_exact() -> None:
-    """If all samples fit into the requested points, each is sent exactly, unknown as null."""
+    """If all samples fit into the requested number of points, each sample is sent exactly,
+    with null for unknown values."""
     store = filled([1.25, None, 0.0, 97.123456789])
     times, metrics, whole = course(store, 0.0, 0.6)
     assert times == [0.0, 0.2, 0.4, 0.6]
@@ -57,7 +58,8 @@ def test_a_short_part_is_exact() -> None:
 
 
 def test_minimum_mean_and_maximum_of_a_second() -> None:
-    """Each second has its minimum, mean and maximum; unknown values do not count, and bytes are whole."""
+    """Each one-second step has a minimum, mean and maximum of its known values;
+    those of byte counts are integers."""
     store = HistoryStore(600.0, RATE_S)
     for tick, value in enumerate([10, None, 40, 10, 20, 5, 5, 5, 5, 5]):
         store.add(at(tick / 5, 0, utilization=value, memory_used=value))
@@ -71,7 +73,8 @@ def test_minimum_mean_and_maximum_of_a_second() -> None:
 
 @pytest.mark.parametrize("seconds", [10.0, 60.0, 600.0, 3600.0])
 def test_no_spike_disappears_at_any_step(seconds: float) -> None:
-    """A value of a single tick is exactly the maximum or minimum of its step, however coarse that is."""
+    """A value that occurs in one sample is the exact maximum or minimum of its step,
+    however long the step is."""
     random.seed(7)
     values = [random.uniform(40, 50) for _ in range(int(seconds / RATE_S) + 1)]
     up, down = len(values) // 3, len(values) // 2
@@ -91,14 +94,14 @@ def test_no_spike_disappears_at_any_step(seconds: float) -> None:
 
 
 def test_means_are_those_of_all_samples() -> None:
-    """The mean of a long step is that of its samples, not of its seconds."""
+    """The mean of a long step weights every sample equally, not every second."""
     store = filled([100.0] * 5 + [10.0])
     _, metrics, _ = course(store, 0.0, 3600.0, points=10)
     assert metrics[ONE.uuid]["utilization"] == {"mean": [85.0], "min": [10.0], "max": [100.0]}
 
 
 def test_steps_are_aligned() -> None:
-    """Steps are aligned with the epoch, so that two queries have the same ones."""
+    """Steps are aligned with the epoch, so that two queries with the same step have the same boundaries."""
     store = filled([float(tick % 7) for tick in range(3000)])
     early, _, whole = course(store, 3.1, 303.1, points=150)
     later, _, _ = course(store, 7.7, 307.7, points=150)
@@ -107,7 +110,8 @@ def test_steps_are_aligned() -> None:
 
 
 def test_parts_of_a_second() -> None:
-    """If there are too many samples and seconds are too coarse, steps of half a second are used."""
+    """If there are too many samples to send each, but few enough for steps below a second,
+    half-second steps are used."""
     store = filled([float(tick) for tick in range(301)])
     times, metrics, whole = course(store, 0.0, 60.0, points=130)
     assert (whole["step_s"], times[:3], whole["samples"][:3]) == (0.5, [0.0, 0.5, 1.0], [3, 2, 3])
@@ -115,7 +119,7 @@ def test_parts_of_a_second() -> None:
 
 
 def test_parts_before_the_full_rate_history() -> None:
-    """A query that begins before the full-rate history has steps of at least a second throughout."""
+    """If a query begins before the full-rate history, its steps are at least one second long throughout."""
     store = filled([float(tick) for tick in range(1500)], seconds=60.0)
     times, metrics, whole = course(store, 100.0, 109.9)
     assert (whole["step_s"], times) == (1, [float(second) for second in range(100, 110)])
@@ -124,7 +128,7 @@ def test_parts_before_the_full_rate_history() -> None:
 
 
 def test_an_hour_is_stored_and_no_more() -> None:
-    """At any sampling rate an hour of seconds is stored, plus at most a chunk of 64."""
+    """The history keeps one hour of one-second steps at any sampling rate, plus at most one chunk of 64."""
     store = HistoryStore(10.0, 0.2)
     for tick in range(4 * 4000):
         store.add(at(tick / 4, 0))
@@ -135,7 +139,7 @@ def test_an_hour_is_stored_and_no_more() -> None:
 
 
 def test_a_pause_is_a_gap() -> None:
-    """Seconds without clients are left out, at any step."""
+    """A pause in sampling is left out of the reply, at any step."""
     store = filled([1.0, 2.0])
     store.add(at(100.0, 0))
     assert course(store, 0.0, 100.0)[0] == [0.0, 0.2, 100.0]
@@ -143,7 +147,7 @@ def test_a_pause_is_a_gap() -> None:
 
 
 def test_gpus_and_metrics_come_and_go() -> None:
-    """Before it came and after it left, a GPU is unknown; a metric that was never known is left out."""
+    """A GPU's values are null for times when it was absent, and a metric that was never known is left out."""
     store = HistoryStore(600.0, 1.0)
     for tick in range(300):
         present = [0] if tick < 100 else [0, 1] if tick < 200 else [1]
@@ -162,7 +166,7 @@ def test_gpus_and_metrics_come_and_go() -> None:
 
 
 def test_every_metric_is_stored() -> None:
-    """All metrics of a reading and its activity are stored, by their field names."""
+    """The history stores every metric of a reading and of its activity, by its field name."""
     store = HistoryStore(600.0, RATE_S)
     activity = Activity(EPOCH, EPOCH + 1, *(float(number) for number in range(len(ACTIVITY_METRICS))))
     known = dict.fromkeys(READING_METRICS, 1.0)
@@ -176,7 +180,7 @@ def test_every_metric_is_stored() -> None:
 
 
 def test_a_clock_set_far_back() -> None:
-    """After the clock was set far back, earlier samples are left out at any step."""
+    """If the clock is set far back, the samples taken before that are left out of the reply, at any step."""
     store = filled([1.0] * 400)
     store.add(at(10.0, 0))
     assert course(store, 0.0, 80.0)[0] == [10.0]
@@ -185,7 +189,8 @@ def test_a_clock_set_far_back() -> None:
 
 @pytest.mark.parametrize("points", [50, 200, MAX_POINTS])
 def test_the_newest_sample_in_the_reply(points: int) -> None:
-    """``newest`` is the newest sample in the reply, after which a client continues with the stream."""
+    """``newest`` in the reply is the time of its newest sample,
+    from which a client continues with the stream."""
     store = filled([float(tick) for tick in range(297)])
     newest = EPOCH + 296 * RATE_S
     assert course(store, 0.0, 60.0, points=points)[2]["newest"] == newest
@@ -196,13 +201,13 @@ def test_the_newest_sample_in_the_reply(points: int) -> None:
 
 
 def test_nothing_was_read_yet() -> None:
-    """Before the first sample there is neither time nor GPU."""
+    """Before the first sample, the reply contains neither times nor GPUs."""
     times, metrics, whole = course(HistoryStore(600.0, RATE_S), 0.0, 3600.0)
     assert (times, metrics, whole["samples"], whole["newest"]) == ([], {}, [], None)
 
 
 def test_the_reply_is_a_snapshot() -> None:
-    """The reply is a snapshot, although other requests and samples come between its parts."""
+    """The reply does not change if samples are added while its parts are being sent."""
     store = filled([float(tick) for tick in range(130)])
     asked = HistoryQuery(EPOCH, EPOCH + 600.0, ("utilization", "power_w"), 100)
     for seconds in (20.0, 600.0):

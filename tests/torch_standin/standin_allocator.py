@@ -1,7 +1,7 @@
-"""torch's caching allocator in the stand-in torch, with its counters, its history and its end of memory.
+"""A stand-in for torch's caching allocator, with its counters, allocation history and out-of-memory error.
 
-``install(torch)`` puts it in place. ``torch.allocate(bytes)`` makes a tensor whose memory lives as long as it
-does; the history has the Python frames that led there, as the real one has.
+``install(torch)`` adds it to the stand-in torch. ``torch.allocate(bytes)`` returns a tensor whose memory is
+freed with the tensor; as in torch, the history contains the Python frames of each allocation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 class Block:
-    """Memory that is handed out: what a tensor of the stand-in keeps alive."""
+    """An allocated block of memory, which lives as long as the stand-in's tensor that refers to it."""
 
     def __init__(self, address: int, size: int) -> None:
         self.address = address
@@ -29,14 +29,14 @@ class Block:
 
 
 class Allocator:
-    """The memory of all devices."""
+    """The allocator of all devices."""
 
     def __init__(self, torch: Any, capacity: int) -> None:
         self._torch = torch
         self.capacity = capacity
         self.enabled = False
         self.calls: list[tuple[Any, ...]] = []
-        """Every switching of the history."""
+        """The arguments of every call that turned the allocation history on or off."""
         self.most = sys.maxsize
         self.traces: list[list[dict[str, Any]]] = [[] for _ in range(torch.GPUS)]
         self.blocks: dict[int, dict[str, Any]] = {}
@@ -139,7 +139,7 @@ class Allocator:
 
 
 def stack(frame: Any) -> list[dict[str, Any]]:
-    """The Python frames, the innermost first; an allocator has none itself."""
+    """Return the Python frames, innermost first, without those of this module."""
     frames = []
     while frame is not None:
         code = frame.f_code
@@ -150,7 +150,7 @@ def stack(frame: Any) -> list[dict[str, Any]]:
 
 
 def install(torch: Any, capacity: int = 8 * 1024**3) -> Allocator:
-    """Give the stand-in an allocator of ``capacity`` bytes on each GPU."""
+    """Give the stand-in torch an allocator with ``capacity`` bytes on each GPU, and return the allocator."""
     allocator = Allocator(torch, capacity)
 
     def allocate(size: int, device: object = "cuda:0") -> Any:

@@ -1,9 +1,9 @@
-"""As much of torch's devices as gpuwidget deals with, on GPUs that are not there.
+"""A stand-in for torch on imaginary GPUs, with the parts of its device handling that gpuwidget uses.
 
-For tests in processes of their own, put on their path before anything else. Its numbers are those of
-``TORCH_STANDIN_GPUS`` (2); with 0 it is a torch that was built without CUDA. As torch's, its default
-device and its current device belong to a thread, its CUDA is initialised by the first use, with the calls
-queued for that, and to set a device opens a context there.
+It is for tests in separate processes, first on their ``sys.path``. TORCH_STANDIN_GPUS (default 2) is the
+number of GPUs; if it is 0, this is a torch that was built without CUDA. As in torch, the default device and
+the current device belong to a thread, the first use of CUDA initializes it and runs the calls queued for
+that, and setting a device opens a context on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ version = SimpleNamespace(cuda="13.0" if GPUS else None, hip=None)
 _GLOBAL_DEVICE_CONTEXT = threading.local()
 _thread = threading.local()
 events: list[str] = []
-"""Every context that was opened."""
+"""Contains an entry for every CUDA context that was opened."""
 
 
 class device:
@@ -176,7 +176,7 @@ class _Cuda:
         pass
 
     def get_allocator_backend(self) -> str:
-        return "cudaMallocAsync"  # no counters: nothing here is allocated
+        return "cudaMallocAsync"  # This backend has no counters, and this module allocates no memory.
 
 
 class _NoHooks:
