@@ -61,13 +61,10 @@ class Extension:
             ("pre_run_cell", out_of_memory.before),
             ("post_run_cell", self._running.ending),
             ("post_run_cell", self._watcher.failed),
-            (
-                "post_run_cell",
-                ErrorHints(shell).show_hint,
-            ),  # a hint is below the traceback and above the card
+            ("post_run_cell", ErrorHints(shell).show_hint),  # shown below the traceback and above the card
             ("post_run_cell", out_of_memory.after),
             ("post_run_cell", self._watcher.after),
-            ("post_run_cell", CELL_MEMORY.after),  # after the run has ended: it takes milliseconds
+            ("post_run_cell", CELL_MEMORY.after),  # after the run's end, because it takes milliseconds
             ("post_run_cell", self._running.after),
         )
         self._loop_handle: asyncio.TimerHandle | None = None
@@ -110,7 +107,7 @@ class Extension:
         if self._opening is not None:
             self._opening.close()
         sampler = process_sampler()
-        if not sampler.wanted:  # a watch in another thread that wants it stops it later
+        if not sampler.wanted:  # otherwise a watch in another thread still uses it, and stops it later
             sampler.stop()
 
     # -- the cell's first line -----------------------------------------------------------------------

@@ -63,12 +63,12 @@ class PanelRequests:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Start answering; does nothing outside a Jupyter kernel."""
+        """Start answering requests; does nothing outside a Jupyter kernel."""
         if self._kernel is not None:
             self._kernel.control_handlers[REQUEST] = self._handle
 
     def stop(self) -> None:
-        """Stop answering."""
+        """Stop answering requests."""
         if self._kernel is not None and self._kernel.control_handlers.get(REQUEST) == self._handle:
             del self._kernel.control_handlers[REQUEST]
 

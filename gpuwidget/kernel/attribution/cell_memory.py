@@ -54,13 +54,13 @@ class CellMemoryTracker:
         self._running = None
 
     def before(self, info: Any) -> None:
-        """Handle ``pre_run_cell``: attribute blocks that are new since the last cell to no cell."""
+        """Handle ``pre_run_cell``: record that new blocks were allocated outside cells."""
         # A thread or a callback may have allocated memory since the last cell.
         if self._running is not None and len(self._running) == 1:
             self._update(OUTSIDE_CELLS)
 
     def after(self, result: Any) -> None:
-        """Handle ``post_run_cell``: attribute blocks that are new since ``pre_run_cell`` to the cell."""
+        """Handle ``post_run_cell``: record that the cell allocated the new blocks."""
         # Allocations of a nested cell are attributed to the outermost cell, when that one ends.
         if self._running is not None and len(self._running) <= 1:
             self._update(self._running_cell)
@@ -81,7 +81,7 @@ class CellMemoryTracker:
         return self._running_cell if self._running_cell > 0 else None
 
     def first_line(self, cell: int) -> str | None:
-        """Return the first code line of the cell In[N]; None if the cell is not in the history."""
+        """Return the first code line of the cell with number ``cell``; None if it is not in the history."""
         history = getattr(getattr(self._shell, "history_manager", None), "input_hist_raw", None)
         if not isinstance(history, list) or not 0 < cell < len(history):
             return None

@@ -56,7 +56,7 @@ class Holders(list[Holder]):
     notes: tuple[str, ...] = ()
     """Sentences that tell what is unknown, and why."""
     reason: str | None = None
-    """Why torch's memory is not listed; None if it is."""
+    """Why torch's memory is not listed; None if it is listed."""
 
     def on(self, device: str) -> list[Holder]:
         """Return the holders of memory on ``device``, such as ``cuda:0``."""
@@ -106,7 +106,7 @@ def holders_of(shell: Any, *, outside: bool = True) -> Holders:
 
 @drop_frames_on_interrupt
 def search(shell: Any, *, time_limit_s: float | None = None) -> HolderSearch:
-    """Take a snapshot of torch's blocks and find their holders in ``time_limit_s`` seconds of CPU time."""
+    """Take a snapshot of torch's blocks and find their holders; stop after ``time_limit_s`` s of CPU time."""
     # Memory that a garbage collection frees after the snapshot would appear to have no holder.
     with gc_paused():
         origins = CELL_MEMORY.current_blocks(track_storages=False) if CELL_MEMORY.attached else None

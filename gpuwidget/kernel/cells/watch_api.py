@@ -104,7 +104,7 @@ class Watch:
     def __init__(self, label: Label = None) -> None:
         self._label = _text(label)
         self._entered: dict[int, list[tuple[Run, Token[Run | None]]]] = {}
-        """Open runs by thread id: several threads may use one watch, and one thread may nest it."""
+        """Open runs by thread id: several threads may enter one watch, and one may enter it again."""
         self.report: Report | None = None
 
     def __enter__(self) -> Watch:

@@ -208,7 +208,7 @@ class CellWatcher:
             # interrupt is sent again, to arrive in the cell's code.
             watch.abandon()
             watch.restore_device()
-            if watch.needs_memory:  # it would arrive only after the code has started
+            if watch.needs_memory:  # the interrupt would arrive after the code's start
                 skip_cell.skip(self._shell, "Interrupted before it began: the cell was not run.")
             else:
                 interrupt_soon()

@@ -76,7 +76,7 @@ class SharedDiagnosis:
         self._task: asyncio.Task[Diagnosis] | None = None
 
     async def diagnosis(self) -> Diagnosis:
-        """Return the diagnosis without blocking the event loop. Raises DoctorError, as :func:`doctor` does."""
+        """Return the diagnosis without blocking the event loop. Raises DoctorError like :func:`doctor`."""
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(isolated_run.run_in_thread(_run_checks))
         # If one request is cancelled, the checks continue for the others.

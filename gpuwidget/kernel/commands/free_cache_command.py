@@ -1,4 +1,4 @@
-"""Free torch's cache when the panel requests it, and describe what ran, how long and what it freed."""
+"""Free torch's cache when the panel requests it, and describe what ran, how long it took, what it freed."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class MemoryShares:
     own: int | None
     """The bytes of this process without its children; None if it holds none."""
     others: tuple[tuple[str, int], ...]
-    """Names for saved outputs, and bytes, of this process's children and of other processes, the largest first.
+    """Names (for saved outputs) and bytes of this process's children and other processes, the largest first.
 
     Processes whose memory is unknown are left out.
     """
@@ -134,7 +134,7 @@ class GpuMonitor:
     def memory_shares(self, gpu: Gpu, reading: Reading) -> MemoryShares:
         """Return how much memory of ``gpu`` each process holds, according to ``reading``.
 
-        Call :meth:`kernel_gpus` with the sample that contains ``reading`` before.
+        Requires an earlier call of :meth:`kernel_gpus` with the sample that contains ``reading``.
         """
         assert self._attribution is not None
         holding = self._attribution.holding(gpu, reading)

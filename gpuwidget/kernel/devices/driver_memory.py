@@ -1,4 +1,4 @@
-"""Measure how much memory a command frees, by what the driver reports as used before and after it."""
+"""Measure how much memory a command frees, from the used memory that the driver reports before and after."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_used_memory(clock: Clock = SYSTEM_CLOCK) -> dict[str, UsedMemory] | Non
     monitor = default_device.monitor()
     began, now = clock.monotonic(), clock.time()
     sample = monitor.read(_TIMEOUT_S)
-    # If this took as long as the timeout, the sample may be older than this call.
+    # After a timeout, the sample may be older than this call.
     if sample is None or not sample.origin.local_processes or clock.monotonic() - began >= _TIMEOUT_S:
         return None
     monitor.kernel_gpus(sample)  # may confirm that the driver's process ids are those of this PID namespace

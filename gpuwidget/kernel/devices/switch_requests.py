@@ -1,8 +1,8 @@
-"""Set torch's switches when the panel requests it, and with ``%gpu switches``.
+"""Set torch's switches, for the panel and for ``%gpu switches``.
 
 The switches are flags of the whole process. Setting one in the middle of a cell would change the results of
-the rest of the cell. So if the panel requests it while a cell is running, the request is stored and applied
-before the next cell.
+the rest of the cell. So a request that the panel sends while a cell is running is stored, and applied before
+the next cell.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SwitchRequests:
         self._failed: dict[str, str] = {}
 
     def attach(self, busy: Callable[[], bool]) -> None:
-        """Store requests that arrive while ``busy()`` is true, until the next cell."""
+        """From now on, store requests that arrive while ``busy()`` is true until the next cell begins."""
         self._busy = busy
 
     def detach(self) -> None:

@@ -109,7 +109,7 @@ class ChartLayout:
             floor = self.bottom(panel)
             for mark in marks[-most:]:
                 x += (self.left(panel) + mark.t * self.width / end,) * 3
-                # Both lines contain each stroke, one of them with no height: bqplot needs a number last.
+                # Each stroke is in both lines, with no height in one of them: bqplot needs a number last.
                 tall += (np.nan, floor, floor + (self.height if mark.kind == "mark" else 0.0))
                 stroke = self.height * _TICK_PERCENT / 100.0
                 short += (np.nan, floor, floor + (stroke if mark.kind == "printed" else 0.0))
@@ -127,14 +127,14 @@ def downsample(series: Sequence[Sequence[float | None]], points: int) -> Values:
     step = -(-values.shape[1] // points)
     if step <= 1:
         return values
-    # The incomplete block, if any, comes first: the newest blocks, where the chart moves, are complete.
+    # The incomplete block, if any, comes first. The newest blocks, at the moving edge, are complete.
     rest = values.shape[1] % step
     means = values[:, rest:].reshape(len(values), -1, step).mean(axis=2)
     return means if not rest else np.column_stack((values[:, :rest].mean(axis=1), means))
 
 
 def _area_times(t: Values, gaps: NDArray[np.bool_]) -> Values:
-    """Return the times of the areas' outlines, which are vertical next to a gap instead of sloping."""
+    """Return the times of the areas' outlines, which are vertical next to a gap, not sloping into it."""
     if not gaps.any():
         return t
     vertical = np.repeat(t[None], len(gaps), axis=0)

@@ -1,8 +1,8 @@
 """The inline dashboard, ``%gpu`` and ``gpuwidget.dashboard()``: live charts of all GPUs, device dropdown.
 
-A kernel has at most one dashboard: opening another one closes it. It samples while a cell runs and for ten
-minutes after the last cell or click. Then it pauses, because a kernel is not notified when its browser
-disconnects. The next cell or click resumes it.
+A kernel has at most one dashboard: opening a new one closes the old one. A dashboard samples while a cell
+runs and for ten minutes after the last cell or click. Then it pauses, because a kernel is not notified when
+its browser disconnects. The next cell or click resumes it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RecentSamples:
         self._samples: deque[Sample] = deque(maxlen=round(WINDOW_S / PERIOD_S))
 
     def add(self, sample: Sample) -> None:
-        """Add a sample, unless it was also the last one to be added."""
+        """Add a sample, unless it is the one that was added last."""
         if not self._samples or self._samples[-1].time != sample.time:
             self._samples.append(sample)
 
@@ -145,7 +145,7 @@ class Dashboard:
         return self.bundle()
 
     def bundle(self) -> dict[str, Any]:
-        """Start the dashboard, on the first call, and return the mime bundle; only text once it is closed."""
+        """Return the mime bundle, which is only text after :meth:`close`; the first call starts sampling."""
         bundle = {"text/plain": repr(self)}
         if self._view is None and not self._closed:
             self._start()

@@ -82,7 +82,7 @@ def advice_line(progress: Progress) -> str:
 
 
 def axes(layout: ChartLayout, axis: TimeAxis) -> str:
-    """Return the labels of the axes of each plot."""
+    """Return the area of each plot with the labels of its axes; tiles have no labels."""
     numbers = ""
     if not layout.tiles:
         numbers = "".join(f'<span style="left:{place:g}%">{number}</span>' for place, number in axis.labels)

@@ -74,7 +74,10 @@ class FailedCell:
 
 
 def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -> OomContext:
-    """Return the error's context from torch, the notebook and the driver, without the user's objects."""
+    """Return the error's context, from torch, the notebook and the driver.
+
+    The result contains no references to the user's objects.
+    """
     message = oom_error.error_message(error)
     said = parse_message(message)
     index = said.index if said.index is not None else _only_device()

@@ -71,7 +71,7 @@ def interrupt_soon() -> None:
 
 
 def drop_frames_on_interrupt(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate ``function`` so that an interrupt's traceback omits its frames and the objects in them."""
+    """Decorate ``function``: an interrupt's traceback omits its frames, which would keep objects alive."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:

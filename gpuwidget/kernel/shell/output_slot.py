@@ -89,7 +89,7 @@ class OutputSlot:
 
     @property
     def captured(self) -> bool:
-        """Whether an Output widget captures the cell's outputs now."""
+        """Whether an Output widget currently captures the cell's outputs."""
         return _is_captured(self.channel.message_id)
 
     def fill(self, data: Mapping[str, Any]) -> None:

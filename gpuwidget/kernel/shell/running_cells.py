@@ -70,7 +70,7 @@ class RunningCells:
         if depth:  # ``depth`` includes the new cell
             self._lose(self._on_this_thread()[depth - 1 :])
         stored = getattr(info, "store_history", False)
-        # shell.execution_count differs: IPython 9 has already incremented it, older versions have not.
+        # Not shell.execution_count: IPython 9 has already incremented it, older versions have not.
         number = self._shell.displayhook.prompt_count if stored else None
         self._cells.append(RunningCell(info, threading.get_ident(), number))
 

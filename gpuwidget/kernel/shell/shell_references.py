@@ -143,7 +143,7 @@ def _traceback_formatters(shell: Any) -> list[object]:
 
 
 def release(shell: Any, roots: Sequence[Root]) -> None:
-    """Delete ``roots``, which are from :func:`notebook_roots`, in all places that refer to their objects."""
+    """Delete some references from :func:`notebook_roots`, in all places where IPython keeps them."""
     values = {id(root.value): root.value for root in roots if root.name not in (LAST_ERROR, DEBUGGER)}
     if values:
         _release_results(shell, values)
