@@ -124,8 +124,8 @@ class Extension:
         return without_watch_line(lines)
 
     def _gpuwatch(self, line: str, cell: str) -> Any:
-        # IPython calls this magic for invalid options, for run_cell_magic, and if %%gpuwatch is not the cell's
-        # first line but below a magic that calls its body by name.
+        # IPython calls this magic for invalid options, for run_cell_magic, and if %%gpuwatch is not the first
+        # line but below a magic that calls its body by name.
         __tracebackhide__ = True
         try:
             options = parse(line)
