@@ -1,1 +1,1 @@
-"""The notebook's side: magics, live chart and card."""
+"""The part of gpuwidget that runs in a notebook's kernel: magics, live chart and card."""

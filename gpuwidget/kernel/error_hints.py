@@ -1,6 +1,7 @@
 """Hints below the tracebacks of known errors: what happened, where, and the fix.
 
-A hint is a separate output after the traceback; the traceback, the reply and ``sys.last_*`` stay unchanged.
+A hint is a separate output after the traceback. The traceback, the kernel's reply and ``sys.last_*`` stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gpuwidget.pytorch.torch_variables import devices_of_tensors
 _LOG = logging.getLogger(__name__)
 
 _MAX_MESSAGE = 20_000
-"""Characters of the error's message that are searched."""
+"""Only this many characters of an error's message are searched."""
 _MAX_NAMES = 12
 _MAX_FRAMES = 200
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -63,8 +64,8 @@ class ErrorHints:
 
 
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
-    """Return what happened and, on a second line, the fix; None for all other errors."""
-    # torch's errors have these types; str() of any other error may run the user's code.
+    """Return an explanation of a known error and, on a second line, its fix; None for all other errors."""
+    # torch raises error types of these modules only; str() of any other error may run user code.
     if cuda_state.loaded_torch() is None or type(error).__module__.partition(".")[0] not in (
         "builtins",
         "torch",
@@ -103,7 +104,8 @@ def _shuffle(match: re.Match[str]) -> str:
 def _two_types(
     match: re.Match[str], trace: TracebackType | None, user_ns: Mapping[str, object]
 ) -> str | None:
-    # "torch.cuda.FloatTensor" and "CUDAFloatType"; two dtypes on one device are another error.
+    # torch writes types as "torch.cuda.FloatTensor" or "CUDAFloatType". If both types are on one device, only
+    # their dtypes differ, which is another error.
     first, second = ("cuda" in one.lower() for one in match.groups())
     return None if first == second else _several_devices(trace, user_ns)
 
@@ -132,9 +134,10 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
 def _device_by_name(
     trace: TracebackType | None, user_ns: Mapping[str, object]
 ) -> tuple[dict[str, str], bool]:
-    """Return the device of each variable in the failed line, and True, if these devices differ.
+    """Return the device of each variable in the innermost line that uses several devices, and True.
 
-    Else return the devices of all variables in that frame, and False.
+    If there is no such line, return the devices of the local variables of the innermost frame that has
+    tensors, or else of the notebook's variables, and False.
     """
     local: dict[str, str] = {}
     for frame, line in _user_frames(trace):

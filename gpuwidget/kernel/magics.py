@@ -42,11 +42,11 @@ _GPU_USAGE = (
     "the GPU."
 )
 _WARM_UP_DELAY_S = 0.3
-"""Time after ``%load_ext`` at which the chart's libraries are imported."""
+"""Seconds from ``%load_ext`` to the import of the chart's libraries."""
 
 
 class Extension:
-    """The magics and hooks in one shell."""
+    """The magics and hooks that gpuwidget adds to one shell."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -64,7 +64,7 @@ class Extension:
             ("post_run_cell", ErrorHints(shell).show_hint),  # shown below the traceback and above the card
             ("post_run_cell", out_of_memory.after),
             ("post_run_cell", self._watcher.after),
-            ("post_run_cell", CELL_MEMORY.after),  # after the run's end: it takes milliseconds
+            ("post_run_cell", CELL_MEMORY.after),  # after the run's end, because it takes milliseconds
             ("post_run_cell", self._running.after),
         )
         self._loop_handle: asyncio.TimerHandle | None = None
@@ -79,14 +79,14 @@ class Extension:
             self._shell.events.register(event, hook)
         self._shell.register_magic_function(self._gpuwatch, "cell", "gpuwatch")
         self._shell.register_magic_function(self._gpu, "line", "gpu")
-        # ipykernel runs the cells on the main thread; torch's defaults in a subshell's thread are separate.
+        # ipykernel runs cells on the main thread; a subshell has another thread with separate torch defaults.
         DEVICE_SWITCH.attach(threading.main_thread().ident or 0)
         SWITCHES.attach(lambda: self._running.busy)
         self._requests.start()
         self._warm_up_soon()
 
     def unload(self) -> None:
-        """Remove the magics and the hooks, and end the threads."""
+        """Remove the magics and the hooks, and stop gpuwidget's threads."""
         if self._loop_handle is not None:
             self._loop_handle.cancel()
         self._requests.stop()
@@ -107,7 +107,7 @@ class Extension:
         if self._opening is not None:
             self._opening.close()
         sampler = process_sampler()
-        if not sampler.wanted:  # otherwise a watch in another thread uses it, and stops it at its end
+        if not sampler.wanted:  # otherwise a watch in another thread still uses it, and stops it later
             sampler.stop()
 
     # -- the cell's first line -----------------------------------------------------------------------
@@ -119,13 +119,13 @@ class Extension:
         try:
             check(parse(found[1]))
         except OptionError:
-            # The magic replaces the body: it shows the error, and the body does not run.
+            # The magic replaces the whole cell and shows the error, so that the body does not run.
             return [f"get_ipython().run_cell_magic('gpuwatch', {found[1]!r}, 'pass')\n"]
         return without_watch_line(lines)
 
     def _gpuwatch(self, line: str, cell: str) -> Any:
-        # Called if %%gpuwatch is not the cell's first line (below a magic that calls its body by name), for
-        # run_cell_magic, and for invalid options.
+        # IPython calls this magic for invalid options, for run_cell_magic, and if %%gpuwatch is not the first
+        # line but below a magic that calls its body by name.
         __tracebackhide__ = True
         try:
             options = parse(line)
@@ -143,13 +143,13 @@ class Extension:
             raise
         finally:
             self._watcher.end_body(watch, raised)
-            # The traceback refers to this frame: a reference back would keep the user's tensors alive.
+            # The traceback refers to this frame: a reference cycle would keep the user's tensors alive.
             raised = None
 
     _gpuwatch.__doc__ = f"Watch the GPUs while this cell runs.\n\n{HELP}"
 
     def _compile(self, cell: str) -> tuple[Any, Any]:
-        """Return the code of the body and, if its last statement is an expression, the code of that."""
+        """Compile the body; if its last statement is an expression, compile that separately."""
         compiler = self._shell.compile
         text = self._shell.transform_cell(cell)
         name = compiler.cache(text, self._shell.execution_count, raw_code=cell)
@@ -236,7 +236,7 @@ _loaded: Extension | None = None
 
 
 def load(shell: InteractiveShell) -> None:
-    """Load the extension; do nothing if it is loaded. Raise UsageError, in one line."""
+    """Load the extension, unless it is loaded. Raise a one-line UsageError if a setting is invalid."""
     global _loaded
     if _loaded is not None:
         return

@@ -1,6 +1,6 @@
-"""Answers the panel's requests to this kernel on the control channel, which works while a cell runs.
+"""Answer the panel's requests to this kernel on the control channel, which works even while a cell runs.
 
-:mod:`gpuwidget.model.kernel_requests` defines requests and replies.
+:mod:`gpuwidget.model.kernel_requests` defines the requests and replies.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _LOG = logging.getLogger(__name__)
 
 _Reply = OkReply | ErrorReply | DoctorReply
 _DEVICE_TIMEOUT_S = 0.05
-"""How long to wait for the driver before a device is chosen from what torch reports."""
+"""Seconds to wait for a reading from the driver when the panel sets the device."""
 
 
 class WatchSetting(Protocol):
-    """Whether this kernel watches its cells."""
+    """The part of the cell watcher that the panel reads and sets."""
 
     every_cell: bool
     """Whether every cell is watched."""
 
     @property
     def busy(self) -> bool:
-        """Whether a cell runs."""
+        """Whether a cell is running."""
         ...
 
 
@@ -63,17 +63,17 @@ class PanelRequests:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Start answering; does nothing outside a Jupyter kernel."""
+        """Start answering requests; does nothing outside a Jupyter kernel."""
         if self._kernel is not None:
             self._kernel.control_handlers[REQUEST] = self._handle
 
     def stop(self) -> None:
-        """Stop answering."""
+        """Stop answering requests."""
         if self._kernel is not None and self._kernel.control_handlers.get(REQUEST) == self._handle:
             del self._kernel.control_handlers[REQUEST]
 
     async def _handle(self, stream: Any, ident: Any, parent: Mapping[str, Any]) -> None:
-        # ipykernel awaits this, and writes its exceptions to the log of the notebook's server.
+        # ipykernel awaits this method and writes its exceptions to the Jupyter server's log.
         def send(reply: _Reply) -> None:
             try:
                 self._kernel.session.send(stream, REPLY, to_json(reply), parent, ident)
@@ -86,10 +86,10 @@ class PanelRequests:
             send(self._error(error))
             return
         if isinstance(request, FreeCacheRequest):
-            # It waits for the GPU: other requests, and Jupyter's interrupt, would wait behind it.
+            # Freeing the cache waits for the GPU. Here it would delay other requests and Jupyter's interrupt.
             self._answer_on_thread(request, send)
         elif isinstance(request, DoctorRequest):
-            # Awaited here, it would block the channel: every other request, and the shutdown.
+            # Awaiting the checks here would block every other request on the channel, and the shutdown.
             task = asyncio.ensure_future(self._run_checks(send))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -97,7 +97,7 @@ class PanelRequests:
             send(self._answer(request))
 
     def _answer_on_thread(self, request: Request, send: Callable[[_Reply], None]) -> None:
-        """Answer on another thread; send the reply on this one, which alone may use the channel."""
+        """Answer on a new thread, but send the reply on this thread: only this one may use the channel."""
         loop = asyncio.get_running_loop()
 
         def work() -> None:
@@ -142,7 +142,7 @@ class PanelRequests:
             return None
 
     def _do(self, request: Request) -> str | None:
-        """Do what is requested; return the sentence or statement to show, if any. Raise GpuWidgetError."""
+        """Carry out a request and return the text to show, if any. Raise GpuWidgetError if it fails."""
         if isinstance(request, FreeCacheRequest):
             return free_cache(cell_runs=self._cells.busy)
         if isinstance(request, SwitchRequest):

@@ -1,4 +1,4 @@
-"""Which cell, line and variable holds torch's memory.
+"""Attribute torch's memory to the cells and lines that allocated it and the variables that hold it.
 
 Start with ``memory_holders.py`` (``gpuwidget.holders()``); ``cell_memory.py`` records which cell
 allocated each block.

@@ -1,6 +1,6 @@
 """Record which cell allocated each of torch's blocks, by comparing the blocks after each cell.
 
-Takes 8 µs per device and cell where no memory was allocated, and nothing before CUDA is initialized.
+This takes 8 µs per device and cell if no memory was allocated, and no time before CUDA is initialized.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LOG = logging.getLogger(__name__)
 
 _MAX_OBJECTS = 20_000
 _TIME_LIMIT_S = 0.05
-"""Limits of the search for storages after a cell."""
+"""Limits of the search for storages after a cell: visited objects, and seconds of CPU time."""
 
 
 class CellMemoryTracker:
-    """The origin of each block, while attached to a shell."""
+    """Records which cell allocated each block of torch's memory, while attached to a shell."""
 
     def __init__(self) -> None:
         self._shell: Any = None
@@ -37,11 +37,11 @@ class CellMemoryTracker:
 
     @property
     def attached(self) -> bool:
-        """Whether cells are recorded."""
+        """Whether the tracker is attached to a shell and records allocations."""
         return self._shell is not None
 
     def attach(self, shell: Any, running: RunningCells) -> None:
-        """Start recording. All blocks of now count as allocated before."""
+        """Start recording. Blocks that already exist are attributed to :data:`BEFORE_LOAD`."""
         self._shell = shell
         self._blocks = CellBlocks()
         self._running = running
@@ -54,22 +54,22 @@ class CellMemoryTracker:
         self._running = None
 
     def before(self, info: Any) -> None:
-        """``pre_run_cell``."""
-        # Allocations by a thread or a callback since the last cell are not this cell's.
+        """Handle ``pre_run_cell``: record that new blocks were allocated outside cells."""
+        # A thread or a callback may have allocated memory since the last cell.
         if self._running is not None and len(self._running) == 1:
             self._update(OUTSIDE_CELLS)
 
     def after(self, result: Any) -> None:
-        """``post_run_cell``."""
-        # Allocations of a cell within a cell belong to the outer one.
+        """Handle ``post_run_cell``: record that the cell allocated the new blocks."""
+        # Allocations of a nested cell are attributed to the outermost cell, when that one ends.
         if self._running is not None and len(self._running) <= 1:
             self._update(self._running_cell)
 
     def current_blocks(self, *, track_storages: bool = True) -> CellBlocks:
-        """Return the origins including what the running cell has allocated so far.
+        """Return the origin of each block, including what the running cell has allocated so far.
 
-        Without ``track_storages`` the caller tracks new storages (:meth:`track_storage`), or they are tracked
-        after the cell.
+        Without ``track_storages``, new storages are not tracked yet: either the caller tracks them
+        (:meth:`track_storage`), or they are tracked after the cell.
         """
         if self.attached:
             self._update(self._running_cell, track_storages=track_storages)
@@ -77,11 +77,11 @@ class CellMemoryTracker:
 
     @property
     def running_cell(self) -> int | None:
-        """The N of the running cell; None where no cell runs, or it has no number."""
+        """The N of the running cell In[N]; None if no cell runs or the cell has no number."""
         return self._running_cell if self._running_cell > 0 else None
 
     def first_line(self, cell: int) -> str | None:
-        """Return the first line of In[N]; None where it is not in the history."""
+        """Return the first code line of the cell with number ``cell``; None if it is not in the history."""
         history = getattr(getattr(self._shell, "history_manager", None), "input_hist_raw", None)
         if not isinstance(history, list) or not 0 < cell < len(history):
             return None
@@ -89,7 +89,7 @@ class CellMemoryTracker:
         return next((line for line in lines if line and not line.startswith("%%")), None)
 
     def track_storage(self, index: int, address: int, reference: Callable[[], StorageWeakRef]) -> None:
-        """Track the storage in the block at ``address``."""
+        """Track the storage in the block at ``address``, to detect when its memory is freed."""
         self._storages_missing = False
         self._blocks.track_storage(index, address, reference)
 
@@ -114,8 +114,8 @@ class CellMemoryTracker:
             _LOG.debug("the memory of a cell could not be recorded", exc_info=True)
 
     def _track_storages(self, blocks: Mapping[int, DeviceBlocks]) -> None:
-        """Track the storages that names lead to, because the next cell may reuse their addresses."""
-        self._storages_missing = False  # set first: a search that fails would fail after every cell
+        """Track the storages that names lead to, to detect when a later cell reuses their addresses."""
+        self._storages_missing = False  # set first, so that a failing search is not repeated per cell
         excluded = shell_references.excluded_objects(self._shell)
         with gc_paused():
             roots = [
@@ -133,4 +133,4 @@ class CellMemoryTracker:
 
 
 CELL_MEMORY = CellMemoryTracker()
-"""The process's instance."""
+"""The tracker of this process."""

@@ -1,4 +1,4 @@
-"""``--lines``: which lines of a watched cell allocated torch's memory."""
+"""Record which lines of a watched cell allocated torch's memory (``--lines``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwidget.sampler import Subscription, process_sampler
 
 
 class LineCollector:
-    """Records torch's allocations during one run. A :class:`gpuwidget.measure.collector.Collector`."""
+    """A :class:`gpuwidget.measure.collector.Collector` that records torch's allocations during one run."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
@@ -26,21 +26,21 @@ class LineCollector:
         self._subscription: Subscription | None = None
 
     def start(self) -> None:
-        """Start recording."""
+        """Start recording torch's allocation history."""
         with defer_interrupts():
             self._scope = ALLOCATION_HISTORY.open()
         if not self._scope.recording:
-            # The cell may import torch itself, so check at each sample.
+            # torch may not be imported yet. The cell may import it, so check at each sample.
             self._subscription = process_sampler().subscribe(lambda sample: ALLOCATION_HISTORY.poll_torch())
 
     def stop(self) -> None:
-        """Mark the end of the code."""
+        """Mark the end of the cell's code: later allocations do not count."""
         self._unsubscribe()
         if self._scope is not None:
             self._scope.stop()
 
     def annotate(self, report: Report) -> Report:
-        """Return the report with the allocations by line."""
+        """Return the report with the memory that each line allocated."""
         if self._scope is None:
             return report
         recorded = ALLOCATION_HISTORY.read(self._scope)
@@ -61,7 +61,7 @@ class LineCollector:
         return replace(report, lines=found.lines).with_notes(*(_note(text) for text in notes))
 
     def abandon(self) -> None:
-        """Stop recording."""
+        """Stop recording, without adding anything to a report."""
         self._unsubscribe()
         scope, self._scope = self._scope, None
         if scope is not None:
@@ -89,7 +89,7 @@ def _run_requests(recorded: RecordedHistory) -> dict[int, RunRequests]:
 def _missing_notes(
     found: LineAllocations, requests: dict[int, RunRequests], recorded: RecordedHistory
 ) -> list[str]:
-    """Return notes about what the history does not contain, and why."""
+    """Return notes about memory that the history attributes to no line, and the reasons."""
     notes = []
     for index, missing in sorted(found.missing.items()):
         traces = recorded.snapshot.get("device_traces") or ()

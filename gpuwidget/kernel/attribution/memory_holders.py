@@ -1,6 +1,6 @@
 """Find the holders of the GPU's memory: ``gpuwidget.holders()``, ``%gpu memory`` and a report's holders.
 
-A search does not initialize CUDA, runs no user code and keeps nothing alive.
+A search does not initialize CUDA, runs no user code and keeps none of the user's objects alive.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 _MAX_REPORTED = 30
 _REPORT_TIME_LIMIT_S = 0.3
-"""For the search after a watched cell that has left memory allocated."""
+"""Seconds of CPU time for the search after a watched cell that has left memory allocated."""
 _FAILED = "gpuwidget could not look at torch's memory."
 _CELLS_USAGE = (
     "%gpu memory: who holds the GPU's memory; with --cells, which cell allocated what is still held."
@@ -37,28 +37,29 @@ _CELLS_USAGE = (
 
 
 class Holders(list[Holder]):
-    """The holders, the largest first. Displays as a table.
+    """The holders of the GPU's memory, the largest first. Displays as a table.
 
-    Per device, the bytes of all holders except the kind ``outside torch`` add up to torch's allocated memory.
+    Per device, the bytes of all holders except those of kind ``outside torch`` add up to torch's allocated
+    memory.
     """
 
     devices: tuple[DeviceMemory, ...] = ()
-    """State of torch's allocator on each device where it has memory."""
+    """State of torch's allocator on each device on which it has reserved memory."""
     cells: tuple[CellAllocation, ...] = ()
-    """The same memory by the cell that allocated it, the largest first; empty if not recorded."""
+    """torch's memory by the cell that allocated it, the largest first; empty if cells are not recorded."""
     gpus: Mapping[str, str] = {}
-    """Name of the GPU by ``cuda:N``, where the driver was queried."""
+    """Name of the GPU by ``cuda:N``; empty if the driver was not queried."""
     saved: tuple[tuple[str, str, int], ...] = ()
-    """Name, device and bytes: the part of a holder's memory that only autograd graphs keep."""
+    """Memory that only autograd graphs keep alive: tuples of the holder's name, the device and the bytes."""
     graphs: tuple[str, ...] = ()
-    """Tensors whose autograd graph may hold some of the memory of kind unknown."""
+    """Names of tensors whose autograd graphs can't be read and may hold some of the ``unknown`` memory."""
     notes: tuple[str, ...] = ()
-    """What is unknown, and why."""
+    """Sentences that tell what is unknown, and why."""
     reason: str | None = None
-    """Why there is no memory of torch's to show."""
+    """Why torch's memory is not listed; None if it is listed."""
 
     def on(self, device: str) -> list[Holder]:
-        """Return the holders on ``device``, such as ``cuda:0``."""
+        """Return the holders of memory on ``device``, such as ``cuda:0``."""
         return [holder for holder in self if holder.device == device]
 
     def __repr__(self) -> str:
@@ -76,22 +77,23 @@ class HolderSearch:
     roots: Sequence[Root]
     found: FoundHolders
     origins: CellBlocks | None
-    """Which cell allocated each block; None where cells are not recorded."""
+    """Which cell allocated each block; None if cells are not recorded."""
 
 
 def holders() -> Holders:
     """Return the holders of the GPU's memory: variables, the notebook itself, and memory outside torch.
 
-    Each byte counts once, for one holder, with all names that lead to it.
+    Each byte is counted for exactly one holder, which lists all names that lead to its memory.
     """
     return holders_of(_current_shell())
 
 
 @drop_frames_on_interrupt
 def holders_of(shell: Any, *, outside: bool = True) -> Holders:
-    """Return the holders in a shell; None stands for a plain Python program. Never raises.
+    """Return the holders of the GPU's memory; ``shell`` is None in a plain Python program.
 
-    ``outside=False`` leaves out memory outside torch and does not query the driver.
+    ``outside=False`` leaves out memory outside torch and does not query the driver. If the search fails, the
+    result contains the reason instead of holders.
     """
     try:
         return _holders_of(shell, outside)
@@ -104,8 +106,8 @@ def holders_of(shell: Any, *, outside: bool = True) -> Holders:
 
 @drop_frames_on_interrupt
 def search(shell: Any, *, time_limit_s: float | None = None) -> HolderSearch:
-    """Take a snapshot of torch's blocks and find their holders within ``time_limit_s`` of CPU time."""
-    # Memory that a garbage collection frees after the snapshot would appear as held by no name.
+    """Take a snapshot of torch's blocks and find their holders; stop after ``time_limit_s`` s of CPU time."""
+    # Memory that a garbage collection frees after the snapshot would appear to have no holder.
     with gc_paused():
         origins = CELL_MEMORY.current_blocks(track_storages=False) if CELL_MEMORY.attached else None
         blocks = allocator.snapshot()
@@ -119,22 +121,22 @@ def search(shell: Any, *, time_limit_s: float | None = None) -> HolderSearch:
 
 
 class HolderCollector:
-    """Adds to a report the holders of what its cell has allocated.
+    """Adds the holders of the memory that a cell allocated to the cell's report.
 
-    It searches only after the cell, and only if memory that the cell allocated is left.
+    It searches only after the cell, and only if some of that memory is still allocated.
     """
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
 
     def start(self) -> None:
-        """Do nothing: :data:`CELL_MEMORY` has the blocks before the cell."""
+        """Do nothing: :data:`CELL_MEMORY` has already recorded the blocks that existed before the cell."""
 
     def stop(self) -> None:
-        """Do nothing, so that the search is not part of the run's time."""
+        """Do nothing: the search runs later, so that it does not count as the run's time."""
 
     def annotate(self, report: Report) -> Report:
-        """Return the report with the holders of the cell's memory, the largest first."""
+        """Return the report with the holders of the memory that the cell allocated, the largest first."""
         cell = CELL_MEMORY.running_cell
         if cell is None or not CELL_MEMORY.current_blocks(track_storages=False).has(cell):
             return report
@@ -150,7 +152,7 @@ class HolderCollector:
 
 
 def memory_command(shell: Any, words: Sequence[str]) -> None:
-    """``%gpu memory [--cells]``."""
+    """Run ``%gpu memory [--cells]``."""
     if list(words) not in ([], ["--cells"]):
         raise OptionError(f"{'%gpu memory ' + ' '.join(words)!r} is not known. {_CELLS_USAGE}")
     found = holders_of(shell, outside=not words)

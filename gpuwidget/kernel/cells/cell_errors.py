@@ -1,8 +1,9 @@
-"""Detects an error as it leaves a cell's code, before IPython spends time on formatting the traceback.
+"""Detect an error as soon as a cell's code raises it, before IPython spends time on the traceback.
 
-IPython stores the error in the cell's result, then formats and shows the traceback. The result of one cell
-gets a subclass that reports the assignment, and its original class back right after it or when the cell has
-ended. Nothing in the shell is replaced. If IPython changes how it does this, the callback is never called.
+IPython assigns the error to an attribute of the cell's result object, then formats and shows the traceback.
+Until that assignment, or until the cell has ended, the class of this one object is replaced by a subclass
+that reports the assignment. Nothing in the shell is replaced. If a version of IPython stores errors in
+another way, the callback is not called.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from gpuwidget.kernel.shell.running_cells import RUN_CELL
 _Callback = Callable[[Any], None]
 
 _ERROR = "error_in_exec"
-"""The result's attribute for an error of the code."""
+"""The attribute of the result to which IPython assigns an error of the cell's code."""
 _CALLBACK = "_gpuwidget_on_error"
 
 
 def listen_for_error(info: object, callback: _Callback) -> Callable[[], None]:
-    """In ``pre_run_cell``: call ``callback`` with the cell's result once its code has raised an error.
+    """Call ``callback`` with the cell's result as soon as the cell's code raises an error.
 
-    ``callback`` must not raise. Return a function that stops listening; it is safe to call at any time and
-    twice.
+    Call this function in a ``pre_run_cell`` hook. ``callback`` must not raise. The returned function stops
+    listening; it may be called at any time, even twice.
     """
     result = _find_result(info)
     original: Any = type(result)
     try:
         result.__class__ = _listening_class(original)
         vars(result)[_CALLBACK] = callback
-    except TypeError:  # there is no result, or its class does not allow this
+    except TypeError:  # there is no result, or its class can't be replaced
         return lambda: None
 
     def stop() -> None:
@@ -54,7 +55,7 @@ def _find_result(info: object) -> Any:
 
 @functools.cache
 def _listening_class(original: Any) -> Any:
-    """Return a subclass of the same name that calls the callback when an error is assigned."""
+    """Return a subclass of ``original`` that calls the callback when IPython assigns an error."""
 
     def __setattr__(self: Any, name: str, value: object) -> None:
         original.__setattr__(self, name, value)
@@ -72,7 +73,7 @@ def _listening_class(original: Any) -> Any:
 
 
 def _restore(result: Any) -> _Callback | None:
-    """Give ``result`` its original class back; return the callback the first time."""
+    """Restore the original class of ``result``. Return the callback, or None if that was done before."""
     callback: _Callback | None = vars(result).pop(_CALLBACK, None)
     if callback is not None:
         result.__class__ = type(result).__base__

@@ -1,4 +1,4 @@
-"""The collectors of a watched cell: what is measured besides the samples of its GPUs."""
+"""Create the collectors of a watched cell, which add to its report what GPU samples do not contain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _profiler(shell: Any, raw_cell: str) -> SamplingProfiler:
         return cell_label(shell, file)
 
     def line_text(file: str, line: int) -> str:
-        """Return the line as the user wrote it, unless IPython joined lines, as for ``%time f(x)``."""
+        """Return a line as the user wrote it, or as compiled if IPython changed the number of lines."""
         as_written = len(source.bodies) > 1 or len(linecache.getlines(file)) == len(source.lines)
         if as_written:
             return source.lines[line - 1] + "\n" if line <= len(source.lines) else ""

@@ -14,14 +14,14 @@ from gpuwidget.measure.run import RunOptions
 from gpuwidget.model.errors import OptionError
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S
 
-# `%%gpuwatch?` is IPython's request for help.
+# Does not match `%%gpuwatch?`, which is IPython's request for help.
 _WATCH_LINE = re.compile(r"[ \t]*%%gpuwatch(?:[ \t]+(?P<options>.*))?$")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(TiB|GiB|MiB|TB|GB|MB)", re.IGNORECASE)
 _SIZES = {"tib": 1024**4, "gib": 1024**3, "mib": 1024**2, "tb": 10**12, "gb": 10**9, "mb": 10**6}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(s|m|min|h)")
 _TIMES = {"s": 1, "m": 60, "min": 60, "h": 3600}
 _TRANSPARENT = re.compile(r"[ \t]*%%(time|timeit|prun)\b")
-"""Cell magics that transform and run their body themselves, without a nested cell."""
+"""Cell magics that transform and run their body themselves instead of running it as a nested cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class WatchOptions:
     need: int | None = None
     """Bytes that must be free on each of the cell's GPUs before the cell runs."""
     wait_s: float | None = None
-    """Seconds to wait for that memory; None to check once."""
+    """Seconds to wait for the memory in ``need``; None to check only once."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -134,7 +134,7 @@ HELP = _PARSER.format_help()
 
 @functools.lru_cache(maxsize=64)  # called several times per cell
 def parse(line: str) -> WatchOptions:
-    """Return the options in ``line``. Raise OptionError, in one line, for invalid ones."""
+    """Return the options in ``line``. Raise OptionError, with a one-line message, if they are invalid."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -156,7 +156,7 @@ def parse(line: str) -> WatchOptions:
 
 
 def find(lines: Sequence[str]) -> tuple[int, str] | None:
-    """Return index and options of a ``%%gpuwatch`` line that is the first non-blank line; else None."""
+    """Return the index and the options of the first non-blank line if it is ``%%gpuwatch``, else None."""
     for number, line in enumerate(lines):
         if line.strip():
             match = _WATCH_LINE.match(line.rstrip("\r\n"))
@@ -165,9 +165,9 @@ def find(lines: Sequence[str]) -> tuple[int, str] | None:
 
 
 def find_in_cell(raw_cell: str) -> str | None:
-    """Return the options of the ``%%gpuwatch`` line that watches the cell; None without one.
+    """Return the options of the cell's ``%%gpuwatch`` line; None if the cell has none.
 
-    ``%%time``, ``%%timeit`` and ``%%prun`` may stand above it. Other magics run their body as a nested cell,
+    ``%%time``, ``%%timeit`` and ``%%prun`` may be above it. Other magics run their body as a nested cell,
     for which this function is called again.
     """
     lines = raw_cell.splitlines()
@@ -185,9 +185,9 @@ def find_in_cell(raw_cell: str) -> str | None:
 def without_watch_line(lines: list[str]) -> list[str]:
     """Return the cell's lines as they would run without ``%%gpuwatch``.
 
-    The line becomes a comment, so that line numbers stay the same (IPython strips a blank first line). The
-    comment is indented like the body, which would not compile otherwise. If the body begins with a cell
-    magic, that must be the first line: everything above it is removed.
+    The ``%%gpuwatch`` line becomes a comment, so that line numbers stay the same (IPython strips a blank
+    first line). The comment is indented like the body, because the body would not compile otherwise. If the
+    body begins with a cell magic, everything above the magic is removed, because it must be the first line.
     """
     found = find(lines)
     while found is not None:

@@ -1,6 +1,6 @@
-"""Context of a run that advice uses: the user's data loaders and models, torch's switches, the host.
+"""Collect a run's context for the advice: the user's data loaders and models, torch's switches, the host.
 
-Variables are those of ``__main__``: the notebook's namespace in a kernel, the script's elsewhere.
+The user's variables are those of ``__main__``, which is the notebook's namespace or the script.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _GPU_LIBRARIES = ("cupy", "jax", "numba.cuda", "pycuda", "tensorflow")
 _CELL_FRAME = re.compile(r"In\[(\d+)\]:(\d+)\b")
 _lock = threading.Lock()
 _earlier_runs: OrderedDict[tuple[str, str, str], deque[EarlierRun]] = OrderedDict()
-"""Memory at start and end of earlier runs, by source, GPU and kind of memory; the latest source is last."""
+"""Memory at the start and end of earlier runs, by source, GPU and kind of memory, the latest source last."""
 
 
 class RunContextBuilder:
     """Builds the context of one run. Create it just before the run begins; call it when the run has ended."""
 
     def __init__(self, cell: str | None) -> None:
-        """``cell`` is the source of the watched cell; None outside a cell."""
+        """``cell`` is the source of the watched cell; None for a run outside a cell."""
         self._cell = cell
         self._started = time.monotonic()
         self._cpu_at_start = time.process_time()
 
     def __call__(self, report: Report) -> RunContext:
-        """Return the context now; for a run too short to judge, only the parts that cost nothing."""
+        """Return the context; for a run too short for most advice, only the parts that cost no time."""
         earlier = _or_default(lambda: self._remember(report), None)
         if measured_s(report.cell) < MIN_RUN_S:
             return RunContext(cell=self._cell, earlier_runs=earlier)
@@ -62,7 +62,7 @@ class RunContextBuilder:
         )
 
     def _remember(self, report: Report) -> dict[str, tuple[EarlierRun, ...]]:
-        """Store this run's memory; return that of all runs of the same source, by GPU."""
+        """Store this run's memory. Return the memory of the last runs of the same source, by GPU."""
         source = self._cell.strip() if self._cell is not None else report.cell.label
         if not source:
             return {}
@@ -83,7 +83,7 @@ class RunContextBuilder:
 
 
 def _or_default(query: Callable[[], _T], default: _T) -> _T:
-    """Return the result of ``query``, or ``default`` if it fails: only the rules that need it are skipped."""
+    """Return the result of ``query``; if it fails, ``default``, which only skips the advice that needs it."""
     try:
         return query()
     except Exception:
@@ -92,8 +92,8 @@ def _or_default(query: Callable[[], _T], default: _T) -> _T:
 
 
 def _user_variables() -> list[tuple[str, object]]:
-    # Names such as _, _3 and Out refer to what other names refer to; globals() may have keys that are not
-    # text.
+    # Names such as _ and _3 are skipped, since they refer to what other names refer to. Keys of globals() may
+    # be other objects than strings.
     return [
         (name, value)
         for name, value in list(vars(sys.modules["__main__"]).items())
@@ -118,7 +118,7 @@ def _source_of(frame: str) -> str:
 
 
 def _process_memory(gpu: GpuReport) -> tuple[str, Span]:
-    """Return the memory figure that most certainly belongs to this process, and its kind."""
+    """Return the kind and the span of the memory figure that is most specific to this process."""
     if gpu.torch is not None:
         return "torch", gpu.torch.allocated
     if gpu.process_memory is not None:

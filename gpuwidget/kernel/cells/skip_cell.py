@@ -1,7 +1,7 @@
-"""Keeps a cell from running, from ``pre_run_cell``, where IPython ignores exceptions.
+"""Skip a cell from a ``pre_run_cell`` hook, although IPython ignores the exceptions of hooks.
 
-The shell applies its AST transformers after that event. A transformer that is added for one cell replaces the
-cell's code with a call that raises a UsageError, which IPython shows in one line.
+The shell applies its AST transformers after that event. So a transformer is added for this one cell, and
+replaces its code with a call that raises a UsageError, which IPython shows in one line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def skip(shell: Any, message: str) -> None:
 
 
 def clear(shell: Any) -> None:
-    """Remove the transformer of this thread after the cell. Safe to call twice."""
+    """Remove the transformer that :func:`skip` added on this thread, if any. Safe to call twice."""
     thread = threading.get_ident()
     for transformer in list(shell.ast_transformers):
         if isinstance(transformer, _SkipTransformer) and transformer.thread == thread:
@@ -30,13 +30,13 @@ def clear(shell: Any) -> None:
 
 
 def raise_error(message: str) -> NoReturn:
-    """Raise the error; called by the code that replaces the cell."""
+    """Raise a UsageError; the code that replaces the cell calls this."""
     __tracebackhide__ = True
     raise UsageError(printable_lines(message))
 
 
 class _SkipTransformer:
-    """Replaces the code of the next cell on one thread."""
+    """Replaces the code of the next cell that one thread runs."""
 
     def __init__(self, shell: Any, message: str) -> None:
         self._shell = shell
@@ -44,7 +44,7 @@ class _SkipTransformer:
         self.thread = threading.get_ident()
 
     def visit(self, node: ast.AST) -> ast.AST:
-        """Return the code to run; called by IPython with the cell's code."""
+        """Return the code to run instead of the cell's code ``node``; IPython calls this."""
         if threading.get_ident() != self.thread:
             return node
         self._shell.ast_transformers.remove(self)

@@ -1,4 +1,4 @@
-"""The GPUs that a cell is about to use: those that its options name, or the one that torch would use."""
+"""Find the GPUs that a cell is about to use: those that its options name, or the one that torch would use."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class TargetGpu:
 
 
 def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list[TargetGpu], str]:
-    """Return the GPUs and how they were chosen, for a message. Raise OptionError if they are unknown.
+    """Return the GPUs that a cell is about to use, and a phrase that tells how they were chosen.
 
-    The first of these that is set: the cell's ``--device``, its ``--gpu``, torch's default device, the
-    current CUDA device, the device that will be current once CUDA is initialized, the first device that CUDA
-    lists.
+    The first of these that is set determines the GPUs: the cell's ``--device``, its ``--gpu``, torch's
+    default device, the current CUDA device, the device that will be current once CUDA is initialized, the
+    first device that CUDA lists. Raise OptionError if none of them does.
     """
     if sample is None:
         raise OptionError("The NVIDIA driver has not answered: which GPU there is can't be told.")
@@ -61,7 +61,7 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
 
 
 def _order(sample: Sample) -> Sequence[str] | None:
-    """Return UUIDs in the order of CUDA's devices; None if the order is unknown."""
+    """Return the GPUs' UUIDs in the order of CUDA's devices; None if the order is unknown."""
     devices = cuda_state.devices() if sample.origin.live else ()
     if not devices:
         return cuda_order(sample.gpus, os.environ)

@@ -41,8 +41,9 @@ def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
     """Wait until the cell's GPUs have the free memory that ``--need`` asks for.
 
     Call it on the thread that is about to run the cell. Return the note for the cell's card, or None if the
-    cell neither waited nor counted torch's cache. Raise OptionError, in one line, if the cell must not run:
-    no such GPU, not enough memory in time, an interrupt, or an unexpected error.
+    cell neither waited nor needs the memory in torch's cache. Raise OptionError, with a one-line message, if
+    the cell must not run: the GPU does not exist, the memory is not free in time, the user interrupts, or the
+    check fails.
     """
     if options.need is None:
         return None
@@ -85,7 +86,7 @@ class MemoryWait:
         self._pause = threading.Condition()
 
     def wait(self) -> str | None:
-        """Return the card's note once the memory is free. Raise OptionError if the cell must not run."""
+        """Wait until the memory is free and return the card's note, as :func:`wait_for_memory` does."""
         with ignore_interrupts() as state:
             try:
                 return self._wait(state)
@@ -115,7 +116,7 @@ class MemoryWait:
         return " ".join(notes) or None
 
     def _pause_or_give_up(self, wanted: str, why: str) -> None:
-        """Show the status line and pause. Raise OptionError if the cell waits no longer."""
+        """Show the status line and pause. Raise OptionError if the cell may not wait any longer."""
         limit = self._options.wait_s
         if limit is None:
             raise OptionError(
@@ -159,7 +160,7 @@ class _GpuMemory:
     """Why ``free`` is unknown."""
     holders: tuple[str, ...]
     cached: int
-    """Bytes in the empty cache of this process's torch, which the cell can allocate again."""
+    """Bytes of this process's torch cache that no tensor uses, which the cell can allocate again."""
 
     def has(self, need: int) -> bool:
         return self.free is not None and self.free + self.cached >= need
@@ -182,7 +183,7 @@ class _GpuMemory:
 
 
 def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
-    """Raise OptionError for a size that can never be free."""
+    """Raise OptionError if ``need`` bytes can never be free on one of the GPUs, or if that is unknown."""
     for gpu in gpus:
         name = f"GPU {_number(gpu)}"
         total, reserved = gpu.memory_total, gpu.memory_reserved
@@ -201,7 +202,7 @@ def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
 
 
 def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: float) -> _GpuMemory:
-    """Return the GPU's memory from a reading that is not older than ``requested`` (epoch seconds)."""
+    """Return the GPU's memory; unknown if it was not measured after ``requested`` (epoch seconds)."""
     reading = next((one for one in sample.readings if one.uuid == target.gpu.uuid), None) if sample else None
     if reading is None:
         return _GpuMemory(target.gpu, None, "the driver does not answer", (), 0)
@@ -215,7 +216,7 @@ def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: 
 
 
 def _holders(reading: Reading) -> tuple[str, ...]:
-    """Return who holds the GPU's memory and how much, the largest first."""
+    """Return each holder of the GPU's memory with its bytes, the largest first."""
     found = [
         (clean_line(name, _MAX_NAME_LENGTH), size) for name, size in default_device.monitor().holders(reading)
     ]
@@ -226,12 +227,12 @@ def _holders(reading: Reading) -> tuple[str, ...]:
 
 
 def _returnable_cache(target: TargetGpu) -> int:
-    """Return the bytes that torch holds in this process without a tensor in them."""
+    """Return the bytes that torch has reserved in this process and that no tensor uses."""
     if target.cuda_index is None:
         return 0
     try:
         blocks = allocator.snapshot().get(target.cuda_index)
-    except Exception:  # this torch has another snapshot format
+    except Exception:  # this version of torch has another snapshot format
         _LOG.debug("torch's cache could not be read", exc_info=True)
         return 0
     return 0 if blocks is None else blocks.returnable

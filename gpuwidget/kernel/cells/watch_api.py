@@ -1,4 +1,4 @@
-"""The Python API of watching: ``with gpuwidget.watch()``, ``@gpuwidget.watch``, marks and past reports."""
+"""The Python API for watching: ``with gpuwidget.watch()``, ``@gpuwidget.watch``, marks and past reports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def new_run(
 ) -> Run:
     """Return a run on the process's sampler whose report displays as a card.
 
-    ``cell`` is the source of the watched cell; None outside a cell.
+    ``cell`` is the source of the watched cell; None for a run outside a cell.
     """
     return Run(
         process_sampler(),
@@ -73,12 +73,12 @@ def keep(report: Report) -> None:
 
 
 def enter_cell(run: Run) -> None:
-    """Send marks from any thread to ``run``, which measures the running cell."""
+    """Direct marks from all threads to ``run``, which measures the running cell."""
     _cells.append(run)
 
 
 def leave_cell(run: Run) -> None:
-    """Stop sending marks to ``run``: its cell has ended."""
+    """Stop directing marks to ``run``, because its cell has ended."""
     if run in _cells:
         _cells.remove(run)
 
@@ -91,20 +91,20 @@ def status_of(error: BaseException | None) -> Status:
 
 
 def _text(label: object) -> str | None:
-    # Users pass any object; the report's label must be text.
+    # Users may pass any object, but the label in a report must be text.
     return None if label is None else str(label)
 
 
 class Watch:
     """Measures the body of a ``with`` statement each time it is entered.
 
-    :attr:`report` is the last report; None before the first run has ended.
+    :attr:`report` is the report of the last run; None before the first run has ended.
     """
 
     def __init__(self, label: Label = None) -> None:
         self._label = _text(label)
         self._entered: dict[int, list[tuple[Run, Token[Run | None]]]] = {}
-        """By thread: several threads may enter one watch at once, and one thread several times."""
+        """Open runs by thread id: several threads may enter one watch, and one may enter it again."""
         self.report: Report | None = None
 
     def __enter__(self) -> Watch:
@@ -121,7 +121,7 @@ class Watch:
         try:
             run.end(status_of(error))
             with suppress(ValueError):
-                # A generator may exit in another context than it was entered in; that context is gone.
+                # A generator may exit the watch in another context than it entered it; the old one is gone.
                 _innermost.reset(token)
             self.report = run.report()
         finally:
@@ -132,7 +132,8 @@ class Watch:
             raise KeyboardInterrupt
 
     def _leave(self) -> tuple[Run, Token[Run | None]]:
-        # Another thread may exit a generator than entered it: then it is the last run that is still open.
+        # A generator may exit the watch on another thread than it entered it; then take an open run of the
+        # thread that entered the watch last.
         here = threading.get_ident()
         thread = here if here in self._entered else next(reversed(self._entered))
         entries = self._entered[thread]
@@ -142,20 +143,20 @@ class Watch:
         return entry
 
     def mark(self, text: str) -> None:
-        """Add a mark to the timeline."""
+        """Add a mark to the timeline of the innermost open run."""
         entries = self._entered.get(threading.get_ident()) or next(reversed(self._entered.values()), None)
         if entries:
             entries[-1][0].mark(text)
 
     def __call__(self, function: Callable[P, R]) -> WatchedFunction[P, R]:
-        """Decorate ``function``: each call is measured, with the watch's label or the function's name."""
+        """Decorate ``function`` to measure each call; the label is the watch's or the function's name."""
         return WatchedFunction(function, self._label)
 
 
 class WatchedFunction(Generic[P, R]):
-    """A function of which each call is measured; :attr:`report` is that of the last call.
+    """A function whose calls are measured; :attr:`report` is the report of the last call.
 
-    Coroutines are measured until they are done, generators until they are exhausted.
+    A coroutine is measured until it is done, a generator until it is exhausted or closed.
     """
 
     def __init__(self, function: Callable[P, R], label: Label) -> None:
@@ -168,7 +169,7 @@ class WatchedFunction(Generic[P, R]):
             self._mark_as_coroutine_function()
 
     def _mark_as_coroutine_function(self) -> None:
-        # For frameworks that test for coroutine functions.
+        # Some frameworks test whether an object is a coroutine function.
         mark = getattr(inspect, "markcoroutinefunction", None)  # since Python 3.12
         if mark is not None:
             mark(self)
@@ -234,9 +235,9 @@ def watch(label: Label = None) -> Watch: ...
 def watch(label: Label | Callable[..., Any] = None) -> Any:
     """Measure what the GPUs do: ``with gpuwidget.watch("label") as w:``, then ``w.report``.
 
-    It is also a decorator, with or without a label: each call of the function is measured, and the function's
-    ``.report`` is that of the last call. Watches may be nested and may run in several threads at once; each
-    measures everything that happens on the GPUs during its time.
+    ``watch`` is also a decorator, with or without a label: it measures each call of the function, and the
+    function's ``.report`` is the report of the last call. Watches may be nested and may run in several
+    threads at the same time; each measures everything that happens on the GPUs while it is open.
     """
     if callable(label):
         return WatchedFunction(label, None)
@@ -246,7 +247,7 @@ def watch(label: Label | Callable[..., Any] = None) -> Any:
 def mark(text: str) -> None:
     """Add a mark to the timeline of the innermost watch around this code, or of the watched cell.
 
-    It does nothing outside a watch, so that it may stay in code that also runs unwatched.
+    Outside a watch, ``mark`` does nothing, so calls may stay in code that also runs unwatched.
     """
     run = _innermost.get() or (_cells[-1] if _cells else None)
     if run is not None:

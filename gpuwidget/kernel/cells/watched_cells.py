@@ -1,8 +1,8 @@
-"""Watching cells: a run starts before the cell and is reported after it, outside the user's code.
+"""Watch cells: start a run before a cell and report it afterwards, outside the user's code.
 
-The cell itself runs as it would without gpuwidget. IPython's ``pre_run_cell`` and ``post_run_cell`` events
-start and end the run. Where these do not see ``%%gpuwatch``, the registered magic runs its body with the same
-:class:`CellWatch`.
+The cell itself runs as it would without gpuwidget. Hooks for IPython's ``pre_run_cell`` and ``post_run_cell``
+events start and end the run. If ``%%gpuwatch`` is in a place where these hooks do not find it, IPython calls
+the registered magic, which runs the body with the same :class:`CellWatch`.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class CellWatch:
         self.requested = True
         """Whether the cell has ``%%gpuwatch``."""
         self.needs_memory = False
-        """Whether the cell must not run yet, because ``--need`` is not confirmed."""
+        """Whether the cell must not run yet, because ``--need`` has not been checked successfully."""
         self.stop_listening: Callable[[], None] = lambda: None
-        """Stops listening for the cell's error."""
+        """Call it to stop listening for the cell's error."""
         self._shell = shell
         self._view: live_display.LiveDisplay | None = None
         self._slot: OutputSlot | None = None
         self._render: Callable[[Report], dict[str, Any]] | None = None
-        """Makes the card; None for no card."""
+        """Makes the card from the report; None if no card is shown."""
         self._restore_device: Callable[[], str | None] | None = None
         self._wait_note: str | None = None
 
@@ -84,7 +84,7 @@ class CellWatch:
         wait_note: str | None = None,
         info: object = None,
     ) -> None:
-        """Start the run; ``info`` is IPython's for a cell, and None for the body of a magic."""
+        """Start the run. ``info`` is IPython's ExecutionInfo for a cell, and None for the body of a magic."""
         self._wait_note = wait_note
         show_chart = info is not None and options.live and self._prepare_chart()
         if not options.quiet:
@@ -117,7 +117,7 @@ class CellWatch:
         return True
 
     def end_failed(self, result: Any) -> None:
-        """End the run when the cell's code has raised: formatting the traceback is not the cell's time."""
+        """End the run when the cell's code raises an error, so that it excludes formatting the traceback."""
         try:
             with defer_interrupts():
                 hide_own_frames(result.error_in_exec)
@@ -127,7 +127,7 @@ class CellWatch:
             _LOG.debug("the run of a failed cell could not be ended", exc_info=True)
 
     def finish(self, status: Status, *, cell_has_result: bool = False, keep: bool = True) -> None:
-        """End the run, if it has not ended, and show the card; without ``keep``, discard the report."""
+        """End the run, if it is still going, and show the card; without ``keep``, discard the report."""
         run = self.run
         assert run is not None
         run.end(status)
@@ -167,7 +167,7 @@ class CellWatch:
         self.run = self._view = self._slot = None
 
     def discard(self) -> None:
-        """Stop watching a cell that ended without an event. Never raises."""
+        """Stop watching a cell that ended without a ``post_run_cell`` event. Never raises."""
         try:
             self.abandon()
             self.restore_device()
@@ -187,11 +187,11 @@ class CellWatcher:
 
     @property
     def busy(self) -> bool:
-        """Whether a cell runs."""
+        """Whether a cell is running."""
         return self._running.busy
 
     def before(self, info: Any) -> None:
-        """``pre_run_cell``: start watching the cell if it asks for that."""
+        """Handle ``pre_run_cell``: start watching if the cell has ``%%gpuwatch`` or every cell is watched."""
         cell = self._running.find(info)
         if cell is None:
             return
@@ -204,11 +204,11 @@ class CellWatcher:
                     SWITCHES.apply_pending()
             self._start(watch, cell)
         except KeyboardInterrupt:
-            # Interrupted before the cell's code began. IPython ignores exceptions from here, so that the
-            # interrupt is sent again, to the code it was meant for.
+            # The user interrupted before the cell's code began. IPython ignores exceptions of hooks, so the
+            # interrupt is sent again, to arrive in the cell's code.
             watch.abandon()
             watch.restore_device()
-            if watch.needs_memory:  # the interrupt would arrive only after that code has started
+            if watch.needs_memory:  # the interrupt would arrive after the code's start
                 skip_cell.skip(self._shell, "Interrupted before it began: the cell was not run.")
             else:
                 interrupt_soon()
@@ -219,7 +219,7 @@ class CellWatcher:
             watch.abandon()
 
     def failed(self, result: Any) -> None:
-        """``post_run_cell``, before the other hooks: end the run of a cell that failed."""
+        """Handle ``post_run_cell`` before hints and cards are made: end the run of a cell that failed."""
         if getattr(result, "error_in_exec", None) is not None:
             watch = self._watch_of(result)
             if watch is not None:
@@ -227,7 +227,7 @@ class CellWatcher:
                 watch.end_failed(result)
 
     def after(self, result: Any) -> None:
-        """``post_run_cell``: finish the run, and show its card."""
+        """Handle ``post_run_cell``: finish the run and show its card."""
         skip_cell.clear(self._shell)
         watch = self._watch_of(result)
         interrupted = False
@@ -237,7 +237,7 @@ class CellWatcher:
                 watch.finish(
                     status,
                     cell_has_result=status != "ok" or getattr(result, "result", None) is not None,
-                    keep=watch.requested or self.every_cell,  # not the cell with `%gpu watch off`
+                    keep=watch.requested or self.every_cell,  # the cell with `%gpu watch off` gets no card
                 )
                 interrupted = watch.run.wait_interrupted
         except Exception:
@@ -247,11 +247,12 @@ class CellWatcher:
             if watch is not None:
                 watch.abandon()
         if interrupted:
-            # Interrupted while the GPU finished: that ends the wait, and Run All too.
+            # The user interrupted the wait for the GPU after the cell's code. The interrupt must stop Run All
+            # too.
             interrupt_soon()
 
     def begin_body(self, options: WatchOptions, body: str) -> CellWatch:
-        """Start watching the body of a ``%%gpuwatch`` magic. Raise OptionError if it must not run."""
+        """Start watching the body of a ``%%gpuwatch`` magic. Raise OptionError if the body must not run."""
         watch = CellWatch(self._shell)
         try:
             wait_note = wait_for_memory.wait_for_memory(options, self._shell)
@@ -265,7 +266,7 @@ class CellWatcher:
         return watch
 
     def end_body(self, watch: CellWatch, error: BaseException | None) -> None:
-        """Finish a watch from :meth:`begin_body`; ``error`` is what the body raised."""
+        """Finish a watch from :meth:`begin_body`; ``error`` is the body's exception, or None."""
         run = watch.run
         try:
             watch.finish(watch_api.status_of(error))
@@ -283,7 +284,7 @@ class CellWatcher:
         info: Any = cell.info
         raw_cell: str = info.raw_cell or ""
         line = find_in_cell(raw_cell)
-        # A cell within a cell, such as the body of %%capture, belongs to the outer one: one line for both.
+        # A nested cell, such as the body of %%capture, shares the one-line card of the outer cell.
         if line is None and (not self.every_cell or len(self._running) > 1):
             return
         try:
@@ -291,7 +292,7 @@ class CellWatcher:
             watch.needs_memory = options.need is not None
             check(options)
         except OptionError:
-            # The body does not run either: the code that replaces it shows the error.
+            # The cell's body does not run: the code that replaced it shows the error.
             return
         wait_note = None
         if watch.needs_memory and self._compiles(info):
@@ -312,11 +313,11 @@ class CellWatcher:
         watch.start(options, raw_cell, cell.number, wait_note=wait_note, info=info)
 
     def _compiles(self, info: Any) -> bool:
-        """Return whether the cell is valid Python: one that is not need not wait for memory."""
+        """Return whether the cell is valid Python: an invalid cell fails, so it need not wait for memory."""
         try:
             code = getattr(info, "transformed_cell", None)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the shell compiles it again, and shows them then
+                warnings.simplefilter("ignore")  # the shell compiles the cell again and shows them
                 self._shell.compile.ast_parse(
                     self._shell.transform_cell(info.raw_cell) if code is None else code
                 )
@@ -335,7 +336,7 @@ class CellWatcher:
 
 
 def check(options: WatchOptions) -> None:
-    """Raise OptionError if a GPU or a device that ``options`` name can't be used."""
+    """Raise OptionError if ``options`` name a GPU or a device that can't be used."""
     watch_api.check(options.run)
     if options.device is not None:
         default_device.check_for_cell(options.device)
@@ -354,5 +355,5 @@ def _status(result: Any) -> Status:
     if type(error).__name__ == "CancelledError":
         return "interrupted"
     if isinstance(error, GeneratorExit):
-        return "error"  # it ends a generator normally, but not a cell
+        return "error"  # it closes generators normally, but is an error in a cell
     return watch_api.status_of(error)

@@ -1,4 +1,4 @@
-"""The subcommands of ``%gpu`` and the Python functions beside them.
+"""The subcommands of ``%gpu``, and the Python functions that do the same.
 
-``subcommands.py`` lists them.
+``subcommands.py`` lists the subcommands.
 """

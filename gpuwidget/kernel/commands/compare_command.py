@@ -1,4 +1,4 @@
-"""``%gpu compare`` and ``gpuwidget.compare()``: finding the two reports and comparing them."""
+"""``%gpu compare`` and ``gpuwidget.compare()``: find two reports and compare them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def compare(first: object, second: object) -> Comparison:
     """Compare two runs: time, peak, energy, activity, and the differences of their environments.
 
     Each argument is a report, a watch, a watched function, the number of a cell (its last run) or a label of
-    :func:`gpuwidget.reports`. Raises OptionError for anything else, with a list of what exists.
+    :func:`gpuwidget.reports`. Raises OptionError, which lists the existing runs, for anything else.
     """
     return _compare(*((_find(one, {}), one if isinstance(one, str) else "") for one in (first, second)))
 
@@ -45,7 +45,7 @@ def _compare(first: tuple[Report, str], second: tuple[Report, str]) -> Compariso
     reports = (first[0], second[0])
     names = [run_name(first[0], first[1] or "first"), run_name(second[0], second[1] or "second")]
     if names[0] == names[1]:
-        # Two runs with the same label.
+        # The runs have the same label, so their start times distinguish them.
         names = [
             f"{name}, {units.clock_time(report.cell.started)}"
             for name, report in zip(names, reports, strict=True)
@@ -81,9 +81,9 @@ def _find(what: object, variables: Mapping[str, object]) -> Report:
 
 
 def _report_of(value: object, name: str) -> Report | None:
-    """Return the report that ``value`` is or has; None for any other object.
+    """Return ``value`` if it is a report, or its report if it is a watch; None for any other object.
 
-    Raises OptionError, in which the value is called ``name``, if the run has not finished.
+    Raises OptionError, whose message refers to the value as ``name``, if no run of the watch has finished.
     """
     if isinstance(value, Report):
         return value
@@ -99,7 +99,7 @@ def _report_of(value: object, name: str) -> Report | None:
 
 
 def _available(reports: Sequence[Report]) -> str:
-    """Return a sentence that lists the cell numbers and labels, the newest first."""
+    """Return a sentence that lists the cell numbers and labels of past runs, the newest first."""
     names: dict[str, None] = {}
     for report in reports:
         cell = report.cell

@@ -1,6 +1,7 @@
 """``gpuwidget.doctor()`` and ``%gpu doctor``: the checks of this notebook's environment.
 
-They run in a subprocess: nothing is imported here, CUDA is not initialized, and Ctrl-C stops them.
+The checks run in a subprocess, so that they neither import modules nor initialize CUDA in this process.
+Ctrl-C stops them.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class DiagnosisDisplay:
         return self.doctor.ok
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
+        """Return the diagnosis as JSON values."""
         values: dict[str, Any] = to_json(self.doctor)
         return values
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Return JSON text, for ``gpuwidget doctor --diff``."""
+        """Return the diagnosis as JSON text, which ``gpuwidget doctor --diff`` can read."""
         return json.dumps(self.to_dict(), indent=indent)
 
     def __repr__(self) -> str:
@@ -69,16 +70,16 @@ def command(shell: Any, words: Sequence[str]) -> None:
 
 
 class SharedDiagnosis:
-    """Runs the checks for the panel, one run at a time: concurrent requests share its result."""
+    """Runs the checks for the panel, one run at a time: concurrent requests share one result."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Diagnosis] | None = None
 
     async def diagnosis(self) -> Diagnosis:
-        """Return the diagnosis without blocking the event loop. Raises DoctorError."""
+        """Return the diagnosis without blocking the event loop. Raises DoctorError like :func:`doctor`."""
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(isolated_run.run_in_thread(_run_checks))
-        # A cancelled request does not cancel the run of the others.
+        # If one request is cancelled, the checks continue for the others.
         return await asyncio.shield(self._task)
 
 

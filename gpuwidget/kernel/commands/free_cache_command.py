@@ -1,4 +1,4 @@
-"""Freeing torch's cache from the panel: what ran, how long it took and how much it freed, in words."""
+"""Free torch's cache when the panel requests it, and describe what ran, how long it took, what it freed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _lock = threading.Lock()
 
 
 def free_cache(*, cell_runs: bool) -> str:
-    """Free torch's cache and return a sentence on what the driver reports as freed.
+    """Free torch's cache and return sentences that tell what ran and how much memory was freed.
 
     Waits for the GPU without a timeout. Raises OptionError with the reason if the cache can't be freed.
     """

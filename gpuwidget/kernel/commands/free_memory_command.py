@@ -1,7 +1,7 @@
 """``%gpu free``: frees the memory that IPython's own references hold, and torch's cache.
 
-Without ``--yes`` it only lists them. Variables are deleted only by name. The freed memory is the difference
-of the driver's readings before and after.
+Without ``--yes``, it only lists that memory. It deletes variables only if the user names them. The freed
+memory is the difference between the driver's readings before and after.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
 
 
 def _search(shell: Any) -> HolderSearch | str:
-    """Return the roots that hold torch's memory, or the reason why nothing can be freed."""
+    """Return the search for the holders of torch's memory, or the reason why nothing can be freed."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
         return f"Nothing to free: {reason}."
@@ -120,7 +120,7 @@ def _search(shell: Any) -> HolderSearch | str:
 
 
 def _freeable(search: HolderSearch) -> dict[int, int]:
-    """Return the bytes that only IPython's references hold, by root, the largest first."""
+    """Return the bytes that only IPython's references hold, by root number, the largest first."""
     sums: dict[int, int] = {}
     for index, blocks in search.blocks.items():
         for owner, size in zip(search.found.owners[index], blocks.sizes, strict=True):
@@ -142,7 +142,7 @@ def _lost_references(search: HolderSearch, freeable: Mapping[int, int]) -> list[
 
 
 def _kept_by_variables(search: HolderSearch, freeable: Mapping[int, int]) -> list[str]:
-    """Return IPython's references to memory that a variable holds too: dropping them would free nothing."""
+    """Return IPython's references to memory that a variable also holds: deleting them would free nothing."""
     dropped = {
         search.roots[number].name for owner in freeable for number in search.found.leading_roots[owner]
     }

@@ -10,7 +10,7 @@ from gpuwidget.kernel.commands import compare_command, doctor_command, free_memo
 from gpuwidget.kernel.devices import switch_requests
 
 Command = Callable[[Any, Sequence[str]], None]
-"""Takes the shell and the words after the subcommand, and displays its result. Raises GpuWidgetError."""
+"""Receives the shell and the words after the subcommand, and displays the result. Raises GpuWidgetError."""
 
 COMMANDS: Mapping[str, Command] = {
     "memory": memory_holders.memory_command,
@@ -19,4 +19,4 @@ COMMANDS: Mapping[str, Command] = {
     "doctor": doctor_command.command,
     "switches": switch_requests.command,
 }
-"""By the first word after ``%gpu``."""
+"""Maps the first word after ``%gpu`` to its command."""

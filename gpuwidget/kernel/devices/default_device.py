@@ -1,4 +1,4 @@
-"""The default torch device: which devices exist, setting it, and describing it in words."""
+"""List the devices that can be torch's default device, set the default, and describe it in words."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ def monitor() -> GpuMonitor:
 def devices() -> tuple[DeviceChoice, ...]:
     """Return the devices that torch code can use: the CPU, and every CUDA device in CUDA_VISIBLE_DEVICES.
 
-    Each has its GPU, the free memory in bytes and who holds memory on it. Does not initialize CUDA. Returns
-    only the CPU while the CUDA devices are unknown.
+    Each CUDA device has its GPU, the free memory in bytes and the holders of its memory. Does not initialize
+    CUDA. Returns only the CPU while the CUDA devices are unknown.
     """
     return monitor().device_choices(monitor().read(_TIMEOUT_S)).devices
 
 
 def set_device(device: object, *, new_tensors: bool = True) -> None:
-    """Make ``device`` torch's default: ``"cpu"``, ``"cuda:1"``, a torch.device; None restores the previous.
+    """Make ``device``, such as ``"cpu"``, ``"cuda:1"`` or a torch.device, torch's default device.
 
-    In a notebook it takes effect from the next cell, elsewhere at once on the calling thread. New tensors are
-    created there (torch.set_default_device), which costs 1 to 2 µs on every call into torch. With
-    ``new_tensors=False`` only the current CUDA device changes, at no cost: the device that ``"cuda"`` without
-    a number, ``.cuda()``, CuPy and Numba use. Does not create a CUDA context.
+    None restores the default device from before.
+
+    In a notebook, this takes effect from the next cell; elsewhere, immediately on the calling thread. New
+    tensors are created on the device (torch.set_default_device), which costs 1 to 2 µs on every call into
+    torch. With ``new_tensors=False``, only the current CUDA device changes, at no cost: the device that
+    ``"cuda"`` without a number, ``.cuda()``, CuPy and Numba use. Does not create a CUDA context.
 
     Raises OptionError, which lists the devices, for a device that does not exist.
     """
@@ -54,7 +56,7 @@ def set_device(device: object, *, new_tensors: bool = True) -> None:
 
 
 def validate_device(device: object, *, new_tensors: bool = True, timeout_s: float = _TIMEOUT_S) -> str | None:
-    """Return ``device`` as torch names it. Raise OptionError, with a list, if it can't be set."""
+    """Return torch's name of ``device``. Raise OptionError, which lists the devices, if it can't be set."""
     name = "none" if device is None else str(device).strip().lower()
     if name == "none":
         return None
@@ -68,7 +70,7 @@ def validate_device(device: object, *, new_tensors: bool = True, timeout_s: floa
 
 
 def check_for_cell(device: str) -> None:
-    """Raise OptionError with the reason if a single cell can't use the device."""
+    """Raise OptionError, with the reason, if ``device`` can't be the default device of a single cell."""
     if validate_device(device) is None:
         raise OptionError("--device none: leave the option out, and nothing is changed.")
     if cuda_state.loaded_torch() is None:
@@ -125,7 +127,7 @@ def label(choice: DeviceChoice) -> str:
 
 
 def describe(state: DeviceState) -> str:
-    """Return the chosen and the present default device in one or two sentences."""
+    """Return a description of the chosen and the current default device, in one or two sentences."""
     if state.chosen is None:
         text = "No default torch device is chosen"
         text += "; what was before holds from the next cell." if state.pending else "."

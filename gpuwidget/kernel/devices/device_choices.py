@@ -1,7 +1,7 @@
-"""The torch devices of this kernel, each with its GPU and the holders of its memory.
+"""List the torch devices of this kernel, each with its GPU and the holders of its memory.
 
-Nothing here initializes CUDA. Until the user's code does, the GPU of ``cuda:N`` is derived from the driver's
-list and the environment, as far as they determine it.
+This module does not initialize CUDA. Until the user's code initializes it, the GPU of ``cuda:N`` is derived
+from the driver's list and the environment, if these determine it.
 """
 
 from __future__ import annotations
@@ -36,29 +36,32 @@ _MAX_HOLDERS = 8
 
 @dataclass(frozen=True, slots=True)
 class DeviceChoices:
-    """The devices that can be the default device."""
+    """The devices that can be torch's default device."""
 
     devices: tuple[DeviceChoice, ...]
     unavailable: str | None
-    """Why there is no CUDA device."""
+    """Why there is no CUDA device; None if there is or may be one."""
     complete: bool
     """Whether all devices are listed: False while the number of CUDA devices is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryShares:
-    """The bytes that each holder has on one GPU."""
+    """The bytes that each process holds on one GPU."""
 
     own: int | None
-    """This process alone; None if it holds none."""
+    """The bytes of this process without its children; None if it holds none."""
     others: tuple[tuple[str, int], ...]
-    """Its children and other processes with known memory, the largest first, named as in saved outputs."""
+    """Names (for saved outputs) and bytes of this process's children and other processes, the largest first.
+
+    Processes whose memory is unknown are left out.
+    """
     reason: str | None
     """Why the shares are unknown."""
 
 
 class GpuMonitor:
-    """Reads the GPUs on request; nothing is sampled in between."""
+    """Reads the GPUs on request, and does not sample them between requests."""
 
     def __init__(self, sampler: Sampler, clock: Clock = SYSTEM_CLOCK) -> None:
         self._sampler = sampler
@@ -68,13 +71,14 @@ class GpuMonitor:
         self._family = OwnProcessTree(clock)
 
     def read(self, timeout_s: float = _DEFAULT_TIMEOUT_S) -> Sample | None:
-        """Return a new sample; the latest one if the driver takes longer than ``timeout_s``.
+        """Return a new sample, or the latest one if the driver takes longer than ``timeout_s``.
 
-        None if there is none or it is more than ten seconds old: the reading continues, so call again later.
+        Return None if there is no latest sample or it is more than ten seconds old. The reading continues in
+        the background, so a later call may return it.
         """
         latest = self._sampler.latest
         subscription = self._sampler.subscribe()
-        # A silent driver keeps the subscription open: one pending subscription is enough for all calls.
+        # While the driver does not answer, the subscription stays open. One is enough for all calls.
         before, self._pending = self._pending, subscription
         if before is not None:
             before.close()
@@ -88,7 +92,10 @@ class GpuMonitor:
         return latest if recent else None
 
     def device_choices(self, sample: Sample | None, *, live: bool = False) -> DeviceChoices:
-        """Return the devices as of ``sample``; ``live`` names holders for the panel, which is not saved."""
+        """Return the devices as of ``sample``.
+
+        With ``live``, the holders have detailed names for the panel, whose content is not saved.
+        """
         reason = _unavailable(sample)
         if reason is not None:
             return DeviceChoices((CPU,) if _installed() else (), reason, complete=True)
@@ -99,7 +106,7 @@ class GpuMonitor:
         return DeviceChoices((CPU, *found), None, complete=True)
 
     def kernel_gpus(self, sample: Sample | None) -> tuple[KernelGpu, ...]:
-        """Return this kernel's device, memory and context on each GPU of ``sample``."""
+        """Return this kernel's torch device, memory and CUDA context on each GPU of ``sample``."""
         if sample is None:
             return ()
         if self._attribution is None:
@@ -117,7 +124,7 @@ class GpuMonitor:
             device = next((device for device in devices if _same(gpu, device.uuid)), None)
             holding = self._attribution.holding(gpu, reading)
             context = holding.present or (device is not None and device.index in contexts)
-            # Before CUDA is initialized the environment determines the device.
+            # Before CUDA is initialized, the environment determines the number of the device.
             name = next((name for name, uuid in names if uuid is not None and _same(gpu, uuid)), None)
             counted = counters.get(device.index) if device is not None else None
             reserved = counted.reserved if counted is not None else None
@@ -125,7 +132,10 @@ class GpuMonitor:
         return tuple(found)
 
     def memory_shares(self, gpu: Gpu, reading: Reading) -> MemoryShares:
-        """Return who holds how much of ``gpu``, as of a sample passed to :meth:`kernel_gpus` before."""
+        """Return how much memory of ``gpu`` each process holds, according to ``reading``.
+
+        Requires an earlier call of :meth:`kernel_gpus` with the sample that contains ``reading``.
+        """
         assert self._attribution is not None
         holding = self._attribution.holding(gpu, reading)
         if holding.reason is not None:
@@ -166,7 +176,7 @@ class GpuMonitor:
         return tuple(dict.fromkeys(sorted(names, key=lambda name: name != THIS_NOTEBOOK)))[:_MAX_HOLDERS]
 
     def holders(self, reading: Reading) -> list[tuple[str, int | None]]:
-        """Return the holders of a GPU, named as in saved outputs, with their bytes in total.
+        """Return the holders of a GPU's memory, with names for saved outputs and each holder's total bytes.
 
         This notebook and its children are one holder. The bytes are None if the driver does not report them.
         """
@@ -185,22 +195,22 @@ class GpuMonitor:
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """Processes that a saved output does not distinguish.
+    """Processes that have the same name in a saved output.
 
-    A notebook is shared with people who may not see this machine's processes, so what is saved in it contains
-    no arguments, no names of users and notebooks, and not even the programs of other users.
+    Notebooks are shared with people who may not be allowed to see this machine's processes. So saved outputs
+    contain no arguments, no names of users or notebooks, and no programs of other users.
     """
 
     relation: Literal["child", "notebook", "same user", "other user", "unknown"]
-    """A descendant of this process, a process of another notebook of the same user, another process of the
-    same user, of another user, or of an unknown user."""
+    """Whether the processes are descendants of this process, belong to another notebook of the same user, or
+    are other processes of the same user, of another user or of an unknown user."""
     program: str | None = None
-    """For descendants and processes of the same user, if readable."""
+    """Name of the program, for descendants and other processes of the same user; None if it is unreadable."""
     pid: int | None = None
-    """For a process whose user is unknown."""
+    """Process id, only for a process whose user is unknown."""
 
     def label(self, number: int = 1) -> str:
-        """Return the name of ``number`` processes in a saved output."""
+        """Return the name of a group of ``number`` processes for a saved output."""
         one, several = _LABELS[self.relation]
         words = one if number == 1 else several.format(number)
         if self.pid is not None:
@@ -288,7 +298,7 @@ def _installed() -> bool:
 
 
 def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
-    """Return the UUID of each CUDA device, None where it is unknown; None if their number is unknown."""
+    """Return the UUID of each CUDA device, or None for each unknown one; None if their number is unknown."""
     if cuda_state.cuda_initialized():
         return [device.uuid for device in cuda_state.devices()]
     if sample is None or not sample.origin.live or cuda_state.is_rocm():
@@ -296,7 +306,7 @@ def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
     order = cuda_order(sample.gpus, os.environ)
     if order is not None:
         return order
-    # Their order depends on their speed, their number does not.
+    # The order of the devices depends on their speed, but their number does not.
     by_bus: Mapping[str, str] = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     counted = cuda_order(sample.gpus, by_bus)
     return None if counted is None else [None] * len(counted)
@@ -307,7 +317,7 @@ def _same(gpu: Gpu, uuid: str | None) -> bool:
 
 
 def free_memory(gpu: Gpu, reading: Reading) -> int | None:
-    """Return the bytes that processes can allocate: total minus used and reserved by the driver."""
+    """Return the bytes that processes can still allocate: total minus used and reserved by the driver."""
     total, reserved, used = gpu.memory_total, gpu.memory_reserved, reading.memory_used
     if total is None or reserved is None or used is None or reading.lost_since is not None:
         return None

@@ -1,4 +1,4 @@
-"""How much GPU memory the driver reports as used before and after a command that frees some."""
+"""Measure how much memory a command frees, from the used memory that the driver reports before and after."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class UsedMemory:
-    """The memory in use on one GPU."""
+    """The memory in use on one GPU, as reported by the driver."""
 
     gpu: str
-    """``GPU 0``."""
+    """Name of the GPU, such as ``GPU 0``."""
     bytes: int
     own: bool
-    """Whether it is this process's memory; else that of all processes."""
+    """Whether ``bytes`` is the memory of this process only. Otherwise, it is that of all processes."""
 
 
 class FreedMemory:
-    """Measures what a command frees: construct it before, call :meth:`describe` afterwards."""
+    """Measures what a command frees: create it before the command, and call :meth:`describe` afterwards."""
 
     def __init__(self) -> None:
         self._used = read_used_memory()
         self._reserved = reserved_by_torch()
 
     def describe(self) -> str:
-        """Return a sentence on the memory that other programs can allocate now."""
+        """Return a sentence that tells how much memory was freed for other programs."""
         freed_by_torch = max(0, self._reserved - reserved_by_torch())
         return describe_freed(self._used, read_used_memory(), freed_by_torch)
 
@@ -43,17 +43,17 @@ def reserved_by_torch() -> int:
 
 
 def read_used_memory(clock: Clock = SYSTEM_CLOCK) -> dict[str, UsedMemory] | None:
-    """Return the memory in use by UUID, for GPUs on which this process has a context.
+    """Return the memory in use by GPU UUID, for GPUs on which this process has a CUDA context.
 
-    None if the driver provides no current reading.
+    Return None if there is no such GPU or the driver provides no current reading.
     """
     monitor = default_device.monitor()
     began, now = clock.monotonic(), clock.time()
     sample = monitor.read(_TIMEOUT_S)
-    # A reading that takes longer may be older than this call.
+    # After a timeout, the sample may be older than this call.
     if sample is None or not sample.origin.local_processes or clock.monotonic() - began >= _TIMEOUT_S:
         return None
-    monitor.kernel_gpus(sample)  # may confirm that the driver's process ids are valid here
+    monitor.kernel_gpus(sample)  # may confirm that the driver's process ids are those of this PID namespace
     in_use = cuda_state.devices_with_context()
     uuids = [device.uuid for device in cuda_state.devices() if device.index in in_use]
     found: dict[str, UsedMemory] = {}
@@ -71,7 +71,7 @@ def read_used_memory(clock: Clock = SYSTEM_CLOCK) -> dict[str, UsedMemory] | Non
 def describe_freed(
     before: Mapping[str, UsedMemory] | None, after: Mapping[str, UsedMemory] | None, freed_by_torch: int
 ) -> str:
-    """Return how much was freed: by the driver's figure for this process, else by torch's."""
+    """Return a sentence with the freed memory: the driver's figure for this process, or else torch's."""
     by_torch = f"Given back to the GPU: {units.memory(freed_by_torch)} by torch's count"
     if before is None or after is None or before.keys() != after.keys():
         return f"{by_torch}; the driver's is not known."

@@ -1,4 +1,4 @@
-"""GPU memory outside torch's allocator: CUDA contexts, other libraries, other processes."""
+"""Attribute GPU memory outside torch's allocator to CUDA contexts, other libraries and other processes."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _TIMEOUT_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class NonTorchMemory:
-    """The holders of one device's memory outside torch."""
+    """The holders of memory outside torch's allocator on one device."""
 
     gpu: str
-    """``GPU 0 H200``."""
+    """Name of the GPU, such as ``GPU 0 H200``."""
     holders: tuple[Holder, ...]
     notes: tuple[str, ...]
     """What is unknown, and why."""
 
 
 def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchMemory], str | None]:
-    """Return the memory by ``cuda:N``, for devices on which this process has a context.
+    """Return the memory outside torch by ``cuda:N``, for devices on which this process has a CUDA context.
 
-    Also returns the reason if nothing is known. Takes at most a quarter of a second.
+    The second value is the reason if nothing is known, else None. Takes at most a quarter of a second.
     """
     monitor = default_device.monitor()
     sample = monitor.read(_TIMEOUT_S)
@@ -46,7 +46,7 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
     if not sample.origin.local_processes:
         reason = sample.origin.reason or "a recording's processes are not this machine's."
         return {}, f"What lies outside torch is not known: {reason}"
-    monitor.kernel_gpus(sample)  # may confirm that the driver's process ids are valid here
+    monitor.kernel_gpus(sample)  # may confirm that the driver's process ids are those of this PID namespace
     reserved = {device.device: device.reserved for device in torch_memory}
     in_use = cuda_state.devices_with_context()
     found = {}

@@ -1,7 +1,8 @@
-"""Setting torch's switches: from the panel, between two cells, and with ``%gpu switches``.
+"""Set torch's switches, for the panel and for ``%gpu switches``.
 
-They are flags of the whole process. Set in the middle of a cell, a switch would change the results of the
-rest of the cell: a request from the panel is stored while a cell runs, and applied before the next one.
+The switches are flags of the whole process. Setting one in the middle of a cell would change the results of
+the rest of the cell. So a request that the panel sends while a cell is running is stored, and applied before
+the next cell.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class SwitchRequests:
         self._failed: dict[str, str] = {}
 
     def attach(self, busy: Callable[[], bool]) -> None:
-        """Keep requests that arrive while ``busy()`` pending until the next cell."""
+        """From now on, store requests that arrive while ``busy()`` is true until the next cell begins."""
         self._busy = busy
 
     def detach(self) -> None:
-        """Drop all requests; values that were set stay, as if the user's code had set them."""
+        """Drop all requests. Switches that were set keep their values, as if the user's code had set them."""
         with self._lock:
             self._busy = lambda: False
             for requests in (self._pending, self._ran, self._failed):
@@ -46,7 +47,7 @@ class SwitchRequests:
 
     @property
     def state(self) -> tuple[Switch, ...]:
-        """Return the state of all switches; may be called on any thread."""
+        """The state of all switches; may be read on any thread."""
         with self._lock:
             values = torch_switches.switch_values()
             return tuple(
@@ -55,13 +56,13 @@ class SwitchRequests:
             )
 
     def request(self, name: str, value: str) -> str:
-        """Set a switch now if no cell runs, else before the next cell; return the statement.
+        """Set a switch now if no cell is running, else before the next cell; return text with the statement.
 
         Raises OptionError for an unknown switch or value, and if torch raises an error.
         """
         switch = find_switch(name, value)
         with self._lock:
-            # apply_pending() takes the same lock: no cell starts running its code meanwhile.
+            # apply_pending() takes the same lock, so no cell can start its code in the meantime.
             if not self._busy():
                 return self._run(switch, value)
             statement = torch_switches.statement(switch, value)
@@ -73,13 +74,13 @@ class SwitchRequests:
             return f"From the next cell: {statement}"
 
     def set_now(self, name: str, value: str) -> str:
-        """Set a switch from the running cell; return the statement. Raises OptionError as :meth:`request`."""
+        """Set a switch immediately and return the statement. Raises OptionError as :meth:`request` does."""
         switch = find_switch(name, value)
         with self._lock:
             return self._run(switch, value)
 
     def apply_pending(self) -> None:
-        """Apply the pending requests before a cell, if no other cell runs; never raises."""
+        """Apply the pending requests; called before a cell that is not nested in another. Never raises."""
         with self._lock:
             for name, value in self._pending.copy().items():
                 try:
@@ -139,4 +140,4 @@ def _lines(switch: Switch) -> list[str]:
 
 
 SWITCHES = SwitchRequests()
-"""The switches of this process."""
+"""The switch requests of this process."""

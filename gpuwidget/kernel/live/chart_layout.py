@@ -1,8 +1,8 @@
 """The layout of the live chart: the panels of all GPUs in one bqplot figure.
 
-One figure has the panels of all GPUs, so that an update is one message for any number of GPUs: a message
-costs the kernel's threads a dozen hand-overs of the GIL, whatever its size. A few GPUs have rows, many have
-tiles. Vertical lengths are pixels, horizontal ones percent of the figure's width.
+With a single figure, an update is one message for any number of GPUs. Each message, whatever its size, costs
+the kernel's threads a dozen hand-overs of the GIL. Up to four GPUs are shown in rows, more in tiles. Vertical
+lengths are in pixels, horizontal lengths in percent of the figure's width.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TICK_PERCENT = 8.0
 
 @dataclass(frozen=True, slots=True)
 class ChartLayout:
-    """The panels of a number of GPUs."""
+    """The positions and sizes of the panels for a given number of GPUs."""
 
     panels: int
     columns: int
@@ -38,7 +38,7 @@ class ChartLayout:
     top: int
     """Pixels from the top of a row to the top of its plot."""
     height: int
-    """Pixels of a plot, for 0 to 100 percent."""
+    """Height of a plot in pixels, for 0 to 100 percent."""
     width: float
     """Width of a plot in percent of the figure."""
     gap: float
@@ -46,34 +46,34 @@ class ChartLayout:
 
     @classmethod
     def for_gpus(cls, gpus: int) -> ChartLayout:
-        """Return rows for a few GPUs, small multiples for many."""
+        """Return a layout in rows for up to four GPUs, and in tiles for more."""
         if gpus < _MIN_TILES:
             return cls(gpus, columns=1, row_height=98, top=8, height=64, width=100.0, gap=0.0)
         return cls(gpus, columns=4, row_height=104, top=22, height=36, width=23.5, gap=2.0)
 
     @property
     def tiles(self) -> bool:
-        """Whether panels are small multiples."""
+        """Whether the panels are tiles, several in a row."""
         return self.columns > 1
 
     @property
     def total_height(self) -> int:
-        """Pixels of the figure."""
+        """Height of the figure in pixels."""
         return self.row_height * -(-self.panels // self.columns)
 
     def left(self, panel: int) -> float:
-        """Return the x of a plot's left edge."""
+        """Return the x coordinate of the left edge of a panel's plot."""
         return (panel % self.columns) * (self.width + self.gap)
 
     def bottom(self, panel: int) -> float:
-        """Return the y of 0 percent in a plot; y increases from the lower edge of the figure."""
+        """Return the y coordinate of 0 percent in a panel's plot; y is 0 at the lower edge of the figure."""
         row = panel // self.columns
         return float(self.total_height - row * self.row_height - self.top - self.height)
 
     def series_lines(self, times: Sequence[float], end: float, gpus: Sequence[GpuProgress]) -> Lines:
-        """Return three lines per GPU: the outline of the utilization's area, the utilization, the memory.
+        """Return three lines per GPU: the outline of the utilization's area, the utilization, and the memory.
 
-        ``end`` is the time at the right edge of a plot. Unknown values are gaps.
+        ``end`` is the time at the right edge of a plot. Unknown values become gaps.
         """
         if not times or not gpus:
             return _EMPTY
@@ -89,8 +89,8 @@ class ChartLayout:
         y = np.zeros_like(x)
         y[:, 0, 1:-1] = np.nan_to_num(utilization)
         y[:, 1, 1:-1], y[:, 2, 1:-1] = utilization, memory
-        # All lines are as long as the area's outline. Their extra points are invisible, but bqplot needs a
-        # number at the end of a line.
+        # All lines must be as long as the area's outline, so the other lines have two more points than they
+        # need. These are invisible, but bqplot needs a number at the end of a line.
         y[:, 1:, 0] = np.nan
         y[:, 1:, -1] = np.nan_to_num(y[:, 1:, -2])
         panels = range(len(gpus))
@@ -100,7 +100,7 @@ class ChartLayout:
         return _flatten(x), _flatten(y)
 
     def mark_lines(self, marks: Sequence[Mark], end: float) -> Lines:
-        """Return two lines of vertical strokes in every panel: tall for marks, short for printed lines."""
+        """Return two lines of strokes in every panel: tall ones for marks, short ones for printed lines."""
         most = max(10, _MAX_VALUES // (6 * max(1, self.panels)))
         x: list[float] = []
         tall: list[float] = []
@@ -109,7 +109,7 @@ class ChartLayout:
             floor = self.bottom(panel)
             for mark in marks[-most:]:
                 x += (self.left(panel) + mark.t * self.width / end,) * 3
-                # In the line of the other kind a stroke has no height: bqplot needs a number last, not a gap.
+                # Each stroke is in both lines, with no height in one of them: bqplot needs a number last.
                 tall += (np.nan, floor, floor + (self.height if mark.kind == "mark" else 0.0))
                 stroke = self.height * _TICK_PERCENT / 100.0
                 short += (np.nan, floor, floor + (stroke if mark.kind == "printed" else 0.0))
@@ -127,14 +127,14 @@ def downsample(series: Sequence[Sequence[float | None]], points: int) -> Values:
     step = -(-values.shape[1] // points)
     if step <= 1:
         return values
-    # The newest blocks are full: the right edge of the chart is the part that moves.
+    # The incomplete block, if any, comes first. The newest blocks, at the moving edge, are complete.
     rest = values.shape[1] % step
     means = values[:, rest:].reshape(len(values), -1, step).mean(axis=2)
     return means if not rest else np.column_stack((values[:, :rest].mean(axis=1), means))
 
 
 def _area_times(t: Values, gaps: NDArray[np.bool_]) -> Values:
-    """Return the times of the areas' outlines, which are vertical beside a gap instead of sloping into it."""
+    """Return the times of the areas' outlines, which are vertical next to a gap, not sloping into it."""
     if not gaps.any():
         return t
     vertical = np.repeat(t[None], len(gaps), axis=0)

@@ -1,8 +1,8 @@
 """The inline dashboard, ``%gpu`` and ``gpuwidget.dashboard()``: live charts of all GPUs, device dropdown.
 
-A kernel has one dashboard: a new one closes the one before. It samples while a cell runs and for ten minutes
-after the last cell or click, then pauses, since a kernel is not notified when its browser disconnects. The
-next cell, or a click, resumes it.
+A kernel has at most one dashboard: opening a new one closes the old one. A dashboard samples while a cell
+runs and for ten minutes after the last cell or click. Then it pauses, because a kernel is not notified when
+its browser disconnects. The next cell or click resumes it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 PERIOD_S = 0.5
 WINDOW_S = 120.0
 ACTIVE_S = 600.0
-"""How long it samples after the last cell or click."""
+"""Seconds for which the dashboard keeps sampling after the last cell or click."""
 
 _DEVICES_EVERY_S = 10.0
 _PAUSED_CHECK_S = 30.0
@@ -47,7 +47,7 @@ _FAILED = "This dashboard has failed and shows what was last known: %gpu shows a
 
 
 class UserActivity:
-    """Whether the notebook is in use: a cell runs, or the last cell or click is recent."""
+    """Tracks whether the notebook is in use: a cell is running, or the last cell or click is recent."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, active_s: float = ACTIVE_S) -> None:
         self._clock = clock
@@ -64,7 +64,7 @@ class UserActivity:
         """Record that a cell has finished."""
         self._running = max(
             0, self._running - 1
-        )  # the first to finish is the cell that displayed the dashboard
+        )  # the start of the cell that displayed the dashboard was not recorded
         self.record()
 
     def record(self) -> None:
@@ -73,7 +73,7 @@ class UserActivity:
 
     @property
     def recent(self) -> bool:
-        """Whether a cell runs, or the last action is recent."""
+        """Whether a cell is running, or the last action is recent."""
         return bool(self._running) or self._clock.monotonic() - self._last < self._active_s
 
 
@@ -84,12 +84,12 @@ class RecentSamples:
         self._samples: deque[Sample] = deque(maxlen=round(WINDOW_S / PERIOD_S))
 
     def add(self, sample: Sample) -> None:
-        """Add a sample, unless it is the latest one already."""
+        """Add a sample, unless it is the one that was added last."""
         if not self._samples or self._samples[-1].time != sample.time:
             self._samples.append(sample)
 
     def progress(self, kernel_gpus: tuple[KernelGpu, ...]) -> Progress:
-        """Return the samples in the form of the live chart, with this kernel's share of each GPU."""
+        """Return the samples in the form that a live chart takes, with this kernel's share of each GPU."""
         newest = self._samples[-1]
         start = newest.time - WINDOW_S
         samples = [sample for sample in self._samples if start <= sample.time <= newest.time]
@@ -120,7 +120,7 @@ class RecentSamples:
 
 
 class Dashboard:
-    """A dashboard: displaying it shows its widgets, :meth:`close` closes them."""
+    """A dashboard. Displaying it shows its widgets; :meth:`close` closes them."""
 
     def __init__(self, shell: Any, sampler: Sampler, activity: UserActivity) -> None:
         self._shell = shell
@@ -145,7 +145,7 @@ class Dashboard:
         return self.bundle()
 
     def bundle(self) -> dict[str, Any]:
-        """Return the mime bundle, and start the dashboard on the first call; only text once it is closed."""
+        """Return the mime bundle, which is only text after :meth:`close`; the first call starts sampling."""
         bundle = {"text/plain": repr(self)}
         if self._view is None and not self._closed:
             self._start()
@@ -202,13 +202,13 @@ class Dashboard:
             self._error = ""
         except GpuWidgetError as error:
             self._error = str(error)
-        self._device_changed(DEVICE_SWITCH.state)  # also if it is unchanged: the dropdown returns to it
+        self._device_changed(DEVICE_SWITCH.state)  # even if unchanged, to reset the dropdown
 
     # -- the thread ----------------------------------------------------------------------------------
 
     def _start(self) -> None:
         if getattr(self._shell, "kernel", None) is None:
-            return  # a terminal shows the text
+            return  # without a kernel, as in a terminal, the text is shown
         channel = IOPubChannel.of_running_cell(self._shell)
         live_display.import_libraries()
         from gpuwidget.kernel.live.dashboard_widgets import DashboardView
@@ -232,7 +232,7 @@ class Dashboard:
                 if self._paused and self._devices_changed:
                     self._show_devices(view, None)
                 with self._changed:
-                    # An event that arrived while it was pausing has not notified this thread.
+                    # An event that arrived while the dashboard was pausing has not notified this thread.
                     resume = self._paused and (self._devices_changed or self._activity.recent)
                     if not self._closed and not resume:
                         self._changed.wait(_PAUSED_CHECK_S if self._paused else PERIOD_S)
@@ -294,10 +294,10 @@ _current: Dashboard | None = None
 
 
 def dashboard() -> Dashboard:
-    """Return live charts of all GPUs with a dropdown for torch's default device; displays as a widget.
+    """Return a dashboard with live charts of all GPUs and a dropdown for torch's default device.
 
-    Closes the dashboard before it. In a terminal it displays as a list of the devices. Raises GpuWidgetError
-    when it is first displayed if ipywidgets or bqplot can't be imported.
+    It displays as a widget, or in a terminal as a list of the devices. A previous dashboard is closed.
+    Displaying it raises GpuWidgetError if ipywidgets or bqplot can't be imported.
     """
     return _new(_shell())
 
@@ -326,6 +326,6 @@ def _new(shell: Any) -> Dashboard:
 
 
 def _shell() -> Any:
-    """Return the running IPython shell; None in a script, which has not imported IPython."""
+    """Return the running IPython shell; None if there is none, as in a script."""
     ipython = sys.modules.get("IPython")
     return None if ipython is None else ipython.get_ipython()

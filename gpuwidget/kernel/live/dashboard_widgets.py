@@ -14,16 +14,20 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 
 NONE = "none"
-"""The dropdown's value without a default device."""
+"""The dropdown's value if no default device is chosen."""
 
 OnDevice = Callable[[str, bool], None]
 
 
 class DashboardView:
-    """The widgets; created on the thread of the cell that shows them, then updated by one other thread."""
+    """The dashboard's widgets, created on the cell's thread and then updated by one other thread."""
 
     def __init__(self, on_device: OnDevice, on_resume: Callable[[], None]) -> None:
-        """Call ``on_device`` with a selected device and mode, and ``on_resume`` on a click of that button."""
+        """Create the widgets.
+
+        They call ``on_device`` with the selected device and whether the light mode is selected, and
+        ``on_resume`` when the user clicks the button that resumes the dashboard.
+        """
         self._on_device = on_device
         self._updating_thread: int | None = None
         self._chart: LiveChart | None = None
@@ -52,12 +56,12 @@ class DashboardView:
         return getattr(self._root, "comm", None) is None
 
     def bundle(self) -> dict[str, Any]:
-        """Return the mime bundle that displays the widgets, without a text form."""
+        """Return the mime bundle that displays the widgets; it does not contain text."""
         view = {"version_major": 2, "version_minor": 0, "model_id": self._root.model_id}
         return {WIDGET_MIME_TYPE: view}
 
     def show_progress(self, progress: Progress, window: TimeAxis) -> None:
-        """Draw the last minutes of the GPUs."""
+        """Update the chart; create a new one if the number of GPUs has changed."""
         chart = self._chart
         if chart is not None and chart.fits(progress):
             chart.update(progress)
@@ -70,7 +74,7 @@ class DashboardView:
     def show_devices(
         self, options: Sequence[tuple[str, str]], chosen: str, light: bool, enabled: bool
     ) -> None:
-        """Set the dropdown's labels and values, and select one, without calling ``on_device``."""
+        """Set the dropdown's labels and values and select ``chosen``, without calling ``on_device``."""
         self._updating_thread = threading.get_ident()
         try:
             if tuple(self._device.options) != tuple(options):
@@ -88,7 +92,7 @@ class DashboardView:
         self._text.value = html.escape(text)
 
     def show_paused(self, paused: bool) -> None:
-        """Show or hide the button that resumes."""
+        """Show the button that resumes the dashboard if it is paused; otherwise hide it."""
         self._resume.layout.display = None if paused else "none"
 
     def close(self) -> None:

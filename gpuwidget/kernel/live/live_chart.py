@@ -21,7 +21,7 @@ from gpuwidget.views import styles
 
 WIDGET_MIME_TYPE = "application/vnd.jupyter.widget-view+json"
 _READINGS_EVERY = 3
-"""Updates."""
+"""Calls of :meth:`LiveChart.update` from one update of the readings to the next."""
 _MARKS_EVERY = 5
 _ROWS_MARGIN = {"top": 0, "bottom": 0, "left": 28, "right": 22}
 _TILES_MARGIN = {"top": 0, "bottom": 0, "left": 0, "right": 0}
@@ -31,7 +31,7 @@ class LiveChart:
     """The widgets of one live chart, for a fixed number of GPUs."""
 
     def __init__(self, progress: Progress, window: TimeAxis | None = None) -> None:
-        """Create the widgets; with ``window`` for the last minutes of all GPUs, instead of a whole run."""
+        """Create the widgets. With ``window``, the chart shows the last minutes instead of a whole run."""
         self._window = window
         self._layout = ChartLayout.for_gpus(len(progress.gpus))
         self._widgets: list[Any] = []
@@ -48,7 +48,7 @@ class LiveChart:
         }
         end = self._axis.end_s
         self._marks = self._lines(scales, self._layout.mark_lines(progress.marks, end), ["#888888"])
-        # The style sheet overrides these colours where the front end has themes.
+        # If the front end has themes, the style sheet overrides these colours.
         self._series = self._lines(
             scales,
             self._layout.series_lines(progress.t, end, progress.gpus),
@@ -71,7 +71,7 @@ class LiveChart:
         return self._root
 
     def fits(self, progress: Progress) -> bool:
-        """Return whether this chart can show ``progress``; another number of GPUs needs another chart."""
+        """Return whether this chart can show ``progress``: each chart is made for one number of GPUs."""
         return self._layout.panels == len(progress.gpus)
 
     def bundle(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class LiveChart:
         return {WIDGET_MIME_TYPE: view, "text/plain": "live GPU chart"}
 
     def update(self, progress: Progress) -> None:
-        """Update the lines on each call, and readings and marks, which need no such rate, less often."""
+        """Update the lines on each call, and the readings and marks only every few calls."""
         axis = self._window or TimeAxis.reaching(progress.elapsed_s)
         axis_changed = axis != self._axis
         if axis_changed:
@@ -105,7 +105,7 @@ class LiveChart:
     def _figure(self, scales: dict[str, Any]) -> Any:
         options: dict[str, Any] = {}
         if "display_toolbar" in bqplot.Figure.class_trait_names():
-            options["display_toolbar"] = False  # only newer versions have it
+            options["display_toolbar"] = False  # only newer versions of bqplot have it
         height = f"{self._layout.total_height}px"
         return self._register(
             bqplot.Figure(
@@ -132,13 +132,13 @@ class LiveChart:
         return widget
 
     def _register(self, widget: Any) -> Any:
-        """Return ``widget``, and close it with the chart."""
+        """Register ``widget`` to be closed with the chart, and return it."""
         self._widgets.append(widget)
         return widget
 
 
 def _draw(widget: Any, lines: Lines) -> None:
-    with widget.hold_sync():  # one message for both
+    with widget.hold_sync():  # one message for both x and y
         widget.x, widget.y = lines
 
 

@@ -1,7 +1,7 @@
 """Shows, updates and removes the live chart of a watched cell.
 
-The chart is displayed in an output slot reserved when the cell starts; when the cell ends the slot is
-emptied and takes no space.
+The chart is displayed in an output slot that is reserved when the cell starts. When the cell ends, the slot
+is emptied and takes no space.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _LOG = logging.getLogger(__name__)
 _STOP_TIMEOUT_S = 0.25
 _RENEW_EVERY_S = 1.0
 _MAX_TIME_SHARE = 0.025
-"""Largest share of the time that updates take. While a cell holds the GIL, each message of an update waits
-5 ms for it and then interrupts the cell."""
+"""Largest share of the time that updates may take. While a cell holds the GIL, each message of an update
+waits 5 ms for it and then interrupts the cell."""
 _MAX_PERIOD_S = 0.5
-"""Longest period that this leads to."""
+"""Longest time between two updates, even if they take more than their share."""
 
 _import_lock = threading.Lock()
 _imported = False
 
 
 class LiveUnavailable(GpuWidgetError):
-    """ipywidgets or bqplot can't be imported; everything else works without them."""
+    """Raised if ipywidgets or bqplot can't be imported; everything but live charts works without them."""
 
 
 def import_libraries() -> None:
-    """Import ipywidgets and bqplot, which takes 0.3 to 0.8 s, before a cell needs them. Safe to call again.
+    """Import ipywidgets and bqplot, which takes 0.3 to 0.8 s, before a cell needs them. Safe to call twice.
 
     Raises LiveUnavailable if they can't be imported.
     """
@@ -80,7 +80,7 @@ class LiveDisplay:
         self._shown = False
         self._renewed_at = float("-inf")
         self.slot: OutputSlot | None = None
-        """The output slot of the chart; None before :meth:`start`, and if no chart is shown."""
+        """The output slot of the chart; None before :meth:`start` or if no chart can be shown."""
 
     def start(self) -> None:
         """Reserve the output slot and start the thread; must be called on the thread that runs the cell.
@@ -101,7 +101,7 @@ class LiveDisplay:
     def stop(self) -> None:
         """Empty the output slot and stop; must be called on the thread that called :meth:`start`.
 
-        A thread that hangs is abandoned after a quarter of a second; it displays nothing more.
+        If the thread hangs, it is abandoned after a quarter of a second and displays nothing more.
         """
         self._stopping.set()
         try:
@@ -151,7 +151,7 @@ class LiveDisplay:
         return chart
 
     def _show(self, chart: LiveChart) -> None:
-        """Display the chart in its slot, and in a new one after the cell cleared its outputs."""
+        """Display the chart in its slot, or in a new slot if the cell has cleared its outputs."""
         slot = self.slot
         assert slot is not None
         if self._stopping.is_set() or (self._shown and not slot.cleared) or slot.captured:
@@ -179,5 +179,5 @@ class LiveDisplay:
 
 
 def update_period(shortest_s: float, took_s: float) -> float:
-    """Return the seconds between two updates of which the last one took ``took_s`` seconds."""
+    """Return the seconds until the next update if the last update took ``took_s`` seconds."""
     return max(shortest_s, min(took_s / _MAX_TIME_SHARE, _MAX_PERIOD_S))

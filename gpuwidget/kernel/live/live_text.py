@@ -29,7 +29,7 @@ def run_header(progress: Progress) -> str:
         parts.append(f'<span class="gpuwidget-quiet">{_LEGEND}</span>')
     else:
         parts.append(f"<span>{NO_GPU_IN_USE}</span>")
-    # The label of a recording implies that its GPUs are not in use here.
+    # The label of a recording implies that this notebook does not use its GPUs.
     if progress.gpus and not progress.attributed and recording is None:
         note = 'class="gpuwidget-quiet gpuwidget-note"'
         parts.append(f'<span {note} title="{NOT_ATTRIBUTED}">{NOT_ATTRIBUTED}</span>')
@@ -54,10 +54,10 @@ def dashboard_header(progress: Progress) -> str:
 
 
 def readings(progress: Progress, layout: ChartLayout, now: float, *, overview: bool = False) -> str:
-    """Return the header, and the current readings of each GPU beside (in tiles: around) its plot.
+    """Return the header, the current readings of each GPU next to its plot, and the advice for a run.
 
-    ``now``, in epoch seconds, is the end of the time for which a GPU has not answered. ``overview`` selects
-    the dashboard's header instead of a run's.
+    ``now`` (epoch seconds) determines for how long a GPU has not answered. ``overview`` selects the
+    dashboard, which has another header and no advice.
     """
     block = _tile if layout.tiles else _row
     grid = _grid(block(gpu, now) for gpu in progress.gpus)
@@ -67,7 +67,7 @@ def readings(progress: Progress, layout: ChartLayout, now: float, *, overview: b
 
 
 def advice_line(progress: Progress) -> str:
-    """Return the line below a run's charts; it is reserved from the start, so that nothing moves later."""
+    """Return the advice below a run's charts; without advice, an empty line that reserves the space."""
     if not progress.gpus:
         return ""
     one = progress.advice
@@ -82,7 +82,7 @@ def advice_line(progress: Progress) -> str:
 
 
 def axes(layout: ChartLayout, axis: TimeAxis) -> str:
-    """Return the axes of each plot."""
+    """Return the area of each plot with the labels of its axes; tiles have no labels."""
     numbers = ""
     if not layout.tiles:
         numbers = "".join(f'<span style="left:{place:g}%">{number}</span>' for place, number in axis.labels)
@@ -138,11 +138,11 @@ def _gpu_name(gpu: GpuProgress) -> str:
 
 
 def _bar(gpu: GpuProgress) -> str:
-    """Return the GPU's memory as a bar: this notebook's part, and that of all others."""
+    """Return a bar of the GPU's memory, divided into this notebook's part and that of all other processes."""
     total, used = gpu.gpu.memory_total, gpu.reading.memory_used
     if not total or used is None or gpu.reading.lost_since is not None:
         return '<div class="gpuwidget-bar"></div>'
-    # The driver reads a process's memory and the GPU's at different times: the part may exceed the total.
+    # A process's memory and the GPU's are read at different times: the former may exceed the latter.
     here = min(gpu.process_memory or 0, used)
     parts = (("gpuwidget-bar-here", here), ("gpuwidget-bar-other", used - here))
     bars = "".join(f'<i class="{name}" style="width:{100 * part / total:.1f}%"></i>' for name, part in parts)
@@ -162,7 +162,7 @@ def _utilization(reading: Reading) -> str:
 
 
 def _problem(reading: Reading, now: float) -> str:
-    """Return a chip if the GPU is lost or does not answer."""
+    """Return a chip if the GPU is lost or does not answer; otherwise an empty string."""
     if reading.lost_since is not None:
         return _chip(f"lost since {units.clock_time(reading.lost_since)}")
     if reading.silent_since is not None:

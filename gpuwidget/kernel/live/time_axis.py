@@ -1,4 +1,4 @@
-"""The time axis of the live chart: it grows in steps, so that lines are compressed only now and then."""
+"""The time axis of the live chart. It grows in steps, so that the lines are rarely rescaled."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class TimeAxis:
     unit: str
     """``s``, ``min`` or ``h``."""
     seconds: float
-    """Seconds of one unit."""
+    """Seconds per unit."""
     end: float
-    """The last value, in that unit; the first is 0."""
+    """The value at the end of the axis, in ``unit``; the axis begins at 0."""
     step: float
-    """The distance of two ticks, in that unit."""
+    """The distance between two ticks, in ``unit``."""
     until_now: bool = False
-    """Whether the axis ends now, instead of starting at the start of a run."""
+    """Whether the axis ends at the present. Otherwise, it begins at the start of a run."""
 
     @classmethod
     def reaching(cls, elapsed_s: float) -> TimeAxis:
-        """Return the shortest of a few round axes that includes ``elapsed_s``."""
+        """Return the shortest axis of a round length that includes ``elapsed_s``."""
         for unit, seconds, lengths in _UNITS:
             for end, step in lengths:
                 if elapsed_s <= end * seconds:
@@ -40,13 +40,13 @@ class TimeAxis:
 
     @classmethod
     def last(cls, seconds: float) -> TimeAxis:
-        """Return an axis of the last ``seconds``, with negative numbers up to now."""
+        """Return an axis that covers the last ``seconds``, labelled with negative numbers up to "now"."""
         axis = cls.reaching(seconds)
         return cls(axis.unit, axis.seconds, axis.end, axis.step, until_now=True)
 
     @property
     def labels(self) -> list[tuple[float, str]]:
-        """The position of each tick in percent and its text; one text has the unit."""
+        """The position of each tick in percent, and its text; one of the texts includes the unit."""
         if self.until_now:
             texts = [f"\N{MINUS SIGN}{self.end - tick:g}" for tick in self.ticks[:-1]]
             texts = [f"{texts[0]} {self.unit}", *texts[1:], "now"]
@@ -57,10 +57,10 @@ class TimeAxis:
 
     @property
     def end_s(self) -> float:
-        """The end in seconds."""
+        """The value at the end of the axis, in seconds."""
         return self.end * self.seconds
 
     @property
     def ticks(self) -> list[float]:
-        """The values of the ticks."""
+        """The values of the ticks, in ``unit``."""
         return [index * self.step for index in range(int(self.end / self.step) + 1)]

@@ -1,4 +1,4 @@
 """The card under an out-of-memory error.
 
-Start with ``handler.py``; ``context.py`` collects what is known while the error's frames still exist.
+Start with ``handler.py``; ``context.py`` collects the facts while the error's frames still exist.
 """

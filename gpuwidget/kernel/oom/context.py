@@ -51,9 +51,9 @@ _NO_COUNTERS = "who holds torch's memory"
 _NOT_FOUND = f"{_NO_COUNTERS}: gpuwidget could not look through the variables"
 _EARLIER = "an earlier error's frames, not collected yet"
 _TIME_LIMIT_S = 0.15
-"""CPU time of this thread, so that the card appears within 300 ms of the error in any notebook."""
+"""Seconds of CPU time for the search, so that the card appears within 300 ms of the error in any notebook."""
 _SEARCH_FROM_BYTES = units.MIB
-"""Bytes without a holder from which on the frames of uncollected tracebacks are searched too."""
+"""If at least this many bytes have no holder, the frames of uncollected tracebacks are searched too."""
 
 
 @dataclass(slots=True)
@@ -62,23 +62,26 @@ class FailedCell:
 
     info: object
     number: int | None
-    """The N of In[N], or None."""
+    """The N of In[N]; None for a cell that is not stored in the history."""
     at_start: dict[int, int] = field(default_factory=dict)
-    """Bytes allocated when it began, by device index."""
+    """Bytes that torch had allocated when the cell began, by device index."""
 
     @property
     def source(self) -> str:
-        """Its code, with magics transformed to Python by IPython."""
+        """The cell's code, with magics transformed to Python by IPython."""
         info = self.info
         return str(getattr(info, "transformed_cell", None) or getattr(info, "raw_cell", ""))
 
 
 def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -> OomContext:
-    """Query torch, the notebook and the driver. The result holds no user objects."""
+    """Return the error's context, from torch, the notebook and the driver.
+
+    The result contains no references to the user's objects.
+    """
     message = oom_error.error_message(error)
     said = parse_message(message)
     index = said.index if said.index is not None else _only_device()
-    # Memory that a garbage collection frees in between would appear as held by no name.
+    # Memory that a garbage collection frees during the search would appear to have no holder.
     with gc_paused():
         state = oom_error.allocator_state(index) if index is not None else _NO_STATE
         blocks, held, failed = _holders(shell, index, error, cell)
@@ -128,7 +131,7 @@ def _only_device() -> int | None:
 
 
 def _reserved(said: OomMessage, state: AllocatorState) -> int | None:
-    """Return what torch had reserved at the error, or the upper end of its range."""
+    """Return the bytes that torch had reserved at the error; the upper bound if only a range is known."""
     if said.reserved is not None:
         most = said.reserved
     elif said.allocated is not None and said.unallocated is not None:
@@ -141,7 +144,7 @@ def _reserved(said: OomMessage, state: AllocatorState) -> int | None:
 
 
 def _fragmented(said: OomMessage, state: AllocatorState) -> int | None:
-    """Return what was reserved at the error, in no tensor and not releasable."""
+    """Return the bytes that were reserved at the error, but were in no tensor and could not be released."""
     if said.unallocated is not None:
         least = said.unallocated.at_least(state.fragmented)
     elif said.reserved is not None and said.allocated is not None:
@@ -153,19 +156,19 @@ def _fragmented(said: OomMessage, state: AllocatorState) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _OwnedBlocks:
-    """The device's allocated blocks with their owners. A row has address, bytes, owning root and cell."""
+    """One device's allocated blocks. Each row contains a block's address, bytes, owning root and cell."""
 
     index: int
     blocks: DeviceBlocks
     rows: tuple[tuple[int, int, int | None, int], ...]
     known: bool
-    """Whether cells are recorded."""
+    """Whether gpuwidget has recorded which cell allocated each block."""
 
 
 def _holders(
     shell: Any, index: int | None, error: BaseException, cell: FailedCell | None
 ) -> tuple[_OwnedBlocks | None, list[OomHolder], str | None]:
-    """Return the device's blocks and their holders, and the reason where the search failed."""
+    """Return the device's blocks, their holders and, if the search failed, a reason."""
     try:
         searched = memory_holders.search(shell, time_limit_s=_TIME_LIMIT_S)
         blocks = _blocks(searched, index)
@@ -261,10 +264,10 @@ def _holder_of(
 
 
 def _error_frame_blocks(shell: Any, blocks: _OwnedBlocks, error: BaseException) -> frozenset[int]:
-    """Return the blocks without a holder that are kept by frames of an earlier error.
+    """Return the addresses of blocks without a holder that the frames of an earlier error keep alive.
 
-    Such frames refer to each other in a cycle that includes IPython's frames. Though no name leads to them,
-    they live until the garbage collector runs.
+    These frames form a reference cycle with IPython's frames. No name leads to them, but they exist until the
+    garbage collector runs.
     """
     unowned = {address: size for address, size, owner, _ in blocks.rows if owner is None}
     if sum(unowned.values()) < _SEARCH_FROM_BYTES:
@@ -282,7 +285,7 @@ def _error_frame_blocks(shell: Any, blocks: _OwnedBlocks, error: BaseException) 
 
 
 def _names_needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozenset[str] | None:
-    """Return the variables that the failing code reads, or None where they are unknown."""
+    """Return the names of the variables that the failed code reads; None if they are unknown."""
     source = cell.source if cell is not None else ""
     namespace: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
     excluded = [] if shell is None else [*excluded_objects(shell), *shell.user_ns_hidden.values()]
@@ -296,7 +299,10 @@ def _names_needed(shell: Any, error: BaseException, cell: FailedCell | None) -> 
 def _variables_to(
     searched: HolderSearch, numbers: Sequence[int], names_needed: frozenset[str] | None
 ) -> tuple[str, ...] | None:
-    """Return the variables to delete to free those roots; None if one is needed or not a plain variable."""
+    """Return the variables whose deletion frees the memory of the roots in ``numbers``.
+
+    Return None if there are none, if one of them is not a plain variable, or if the failed code may read one.
+    """
     if names_needed is None:
         return None
     ways = [searched.roots[way] for number in numbers for way in searched.found.leading_roots[number]]
@@ -306,7 +312,7 @@ def _variables_to(
 
 
 def _older_bytes(blocks: _OwnedBlocks | None, cell: FailedCell | None) -> int | None:
-    """Return the bytes that were allocated before the failing cell; blocks of unknown cells count."""
+    """Return the bytes of blocks that the failed cell did not allocate, including those of unknown cells."""
     if blocks is None or not blocks.known or cell is None or cell.number is None:
         return None
     return sum(size for _, size, _, origin in blocks.rows if origin != cell.number)
@@ -325,7 +331,7 @@ def _cells(blocks: _OwnedBlocks | None) -> tuple[CellShare, ...]:
     )
 
 
-# -- everybody else --------------------------------------------------------------------------------------
+# -- memory outside torch --------------------------------------------------------------------------------
 
 
 def _non_torch_memory(
@@ -353,7 +359,7 @@ def _non_torch_memory(
 
 
 def _processes_in_message(said: OomMessage) -> tuple[OtherMemory, ...]:
-    """Return the processes in torch's message."""
+    """Return the processes that torch's message lists, with their memory."""
     directory = processes.ProcessDirectory()
     known = processes.in_host_pid_namespace()
     found = []
@@ -364,7 +370,7 @@ def _processes_in_message(said: OomMessage) -> tuple[OtherMemory, ...]:
 
 
 def _pools(index: int) -> tuple[LibraryPool, ...]:
-    """Return CuPy's memory pool, where the user has imported CuPy."""
+    """Return CuPy's memory pool; empty if the user has not imported CuPy."""
     cupy: Any = sys.modules.get("cupy")
     torch: Any = cuda_state.loaded_torch()
     pool = getattr(cupy, "get_default_memory_pool", None)

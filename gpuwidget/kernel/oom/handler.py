@@ -1,6 +1,7 @@
 """Show a card after an out-of-memory error: the request, the holders of the memory, and possible fixes.
 
-The card is a separate output after the traceback. Traceback, reply and ``sys.last_*`` stay unchanged.
+The card is a separate output after the traceback. The traceback, the kernel's reply and
+``sys.last_*`` stay unchanged.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class OutOfMemoryCards:
-    """Shows the card for failed cells of a shell."""
+    """Shows a card below each cell of a shell that ran out of GPU memory."""
 
     def __init__(self, shell: Any, running: RunningCells) -> None:
         self._shell = shell
         self._running = running
         self._cells: WeakKeyDictionary[RunningCell, FailedCell] = WeakKeyDictionary()
         self._shown: int | None = None
-        """``id`` of the last error with a card: an outer cell may fail with the same error."""
+        """``id`` of the last error with a card. An outer cell that fails with it gets no second card."""
 
     def before(self, info: Any) -> None:
-        """``pre_run_cell``: record the allocated memory. Takes 8 µs per device in use."""
+        """Handle ``pre_run_cell``: record torch's allocated memory, which takes 8 µs per device in use."""
         running = self._running.find(info)
         if running is None:
             return
@@ -42,7 +43,7 @@ class OutOfMemoryCards:
             _LOG.debug("the allocated memory could not be read", exc_info=True)
 
     def after(self, result: Any) -> None:
-        """``post_run_cell``: show a card where the cell ran out of memory."""
+        """Handle ``post_run_cell``: show a card if the cell ran out of memory."""
         error = getattr(result, "error_in_exec", None)
         if error is None:
             return

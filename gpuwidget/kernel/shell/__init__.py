@@ -1,4 +1,4 @@
-"""IPython and the user's code: running cells, output slots, interrupts, user code and its names, references.
+"""Interfaces to IPython and the user's code: running cells, output slots, interrupts, source lines and names.
 
-Start with ``running_cells.py`` and ``user_code.py``; nothing here measures.
+Nothing in this package measures anything. Start with ``running_cells.py`` and ``user_code.py``.
 """

@@ -1,4 +1,4 @@
-"""Interrupts that arrive outside the cell's code: ignored, or deferred until the work is done."""
+"""Ignore interrupts that arrive outside the cell's code, or defer them until gpuwidget's work is done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _R = TypeVar("_R")
 
 
 class InterruptState:
-    """Whether an interrupt arrived while interrupts were held back."""
+    """Whether an interrupt arrived while interrupts were ignored or deferred."""
 
     def __init__(self) -> None:
         self.interrupted = False
@@ -24,9 +24,10 @@ class InterruptState:
 
 @contextmanager
 def ignore_interrupts() -> Iterator[InterruptState]:
-    """Ignore interrupts in this block.
+    """Ignore interrupts during this block, and only record that one arrived.
 
-    A second click on the stop button, milliseconds after the cell's end, has nothing left to stop.
+    Users may click the stop button twice. If the second interrupt arrives milliseconds after the cell has
+    ended, there is nothing left to stop.
     """
     state = InterruptState()
     if threading.current_thread() is not threading.main_thread():
@@ -49,7 +50,7 @@ def ignore_interrupts() -> Iterator[InterruptState]:
 
 @contextmanager
 def defer_interrupts() -> Iterator[InterruptState]:
-    """Deliver interrupts after this block, which must not be left half done."""
+    """Defer interrupts until the end of this block, which must not be left half done."""
     state = InterruptState()
     try:
         with ignore_interrupts() as state:
@@ -60,7 +61,7 @@ def defer_interrupts() -> Iterator[InterruptState]:
 
 
 def interrupt_soon() -> None:
-    """Interrupt the code that the main thread runs in 50 ms; an idle kernel ignores it."""
+    """Interrupt whatever the main thread is running 50 ms from now; an idle kernel ignores the interrupt."""
     main = threading.main_thread().ident
     if main is None or threading.current_thread() is not threading.main_thread():
         return
@@ -70,7 +71,7 @@ def interrupt_soon() -> None:
 
 
 def drop_frames_on_interrupt(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raise interrupts of ``function`` without its frames, which would keep its objects alive."""
+    """Decorate ``function``: an interrupt's traceback omits its frames, which would keep objects alive."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -78,7 +79,7 @@ def drop_frames_on_interrupt(function: Callable[_P, _R]) -> Callable[_P, _R]:
             return function(*args, **kwargs)
         except KeyboardInterrupt:
             pass
-        raise KeyboardInterrupt  # a new one, with the traceback from here
+        raise KeyboardInterrupt  # a new exception, whose traceback starts at this frame
 
     return call
 
@@ -86,14 +87,14 @@ def drop_frames_on_interrupt(function: Callable[_P, _R]) -> Callable[_P, _R]:
 def hide_own_frames(error: object) -> None:
     """Cut gpuwidget's frames off the end of an interrupt's traceback, so that it ends at the user's call.
 
-    IPython hides frames with ``__tracebackhide__``, but never the last one.
+    IPython hides frames with ``__tracebackhide__``, but never the last frame.
     """
     if not isinstance(error, KeyboardInterrupt):
         return
     trace = error.__traceback__
     last_user_entry = None
     while trace is not None:
-        # The namespace's __name__ may be any object.
+        # Users may set the __name__ of a namespace to any object.
         if not str(trace.tb_frame.f_globals.get("__name__")).startswith("gpuwidget."):
             last_user_entry = trace
         trace = trace.tb_next

@@ -1,7 +1,8 @@
-"""Names that failed code reads before it assigns them: deleting one of these variables would break it.
+"""Find the names that a failed cell reads before it assigns them. Without these variables it can't run again.
 
-The cell's source gives the names that it reads itself. Following the functions that it reads, and the frames
-on the traceback, gives the names that the user's functions read. Nothing here runs user code.
+The cell's source contains the names that the cell itself reads. The names that the user's functions read are
+found by following the functions that the cell refers to, and the frames of the traceback. This runs no user
+code.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from gpuwidget.model.raw_attributes import class_dict, class_module, class_mro, 
 _MAX_FRAMES = 200
 _MAX_OBJECTS = 20_000
 _MAX_ITEMS = 1_000
-"""Items that are followed per container: a larger one rarely has items of other kinds."""
+"""Only this many items of a container are followed: the others rarely have other types."""
 _NAME = re.compile(r"[^\W\d]\w*")
-# By identity: a lookup of a class in a set may run its metaclass's code.
+# Ids instead of classes: looking up a class in a set may run its metaclass's code.
 _LEAVES = frozenset(
     map(
         id,
@@ -75,7 +76,7 @@ def names_read(
 
 
 def _is_cell_body(frame: FrameType, code: UserCode) -> bool:
-    """Return whether a frame runs a cell's top-level lines, whose names come from the source, in order."""
+    """Return whether a frame runs a cell's top-level code, whose names are found in the cell's source."""
     file, name = frame.f_code.co_filename, frame.f_code.co_name
     is_cell = (code.name(file) or "").startswith("In[")
     return file in TIMED_FILES or (is_cell and name.startswith(("<module>", "<cell line")))
@@ -85,10 +86,10 @@ def _is_cell_body(frame: FrameType, code: UserCode) -> bool:
 
 
 def _names_read_first(cell: str) -> set[str]:
-    """Return the names read before they are certainly assigned; all names if the source can't be parsed."""
+    """Return the names that may be read before they are assigned; all names if the source can't be parsed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the user saw them when the cell ran
+            warnings.simplefilter("ignore")  # the user has seen the warnings when the cell ran
             tree = ast.parse(cell)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set(_NAME.findall(cell))
@@ -101,13 +102,13 @@ def _names_read_first(cell: str) -> set[str]:
 
 
 class _ReadBeforeAssigned(ast.NodeVisitor):
-    """Visits code in the order in which it runs, and collects the names that are read first."""
+    """Visits code in execution order, and collects the names that may be read before they are assigned."""
 
     def __init__(self) -> None:
         self.read: set[str] = set()
         self._assigned: set[str] = set()
         self._certain = True
-        """Whether the visited code runs in any case."""
+        """Whether the visited code always runs: False in branches, loops and nested functions."""
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
@@ -156,37 +157,37 @@ class _ReadBeforeAssigned(ast.NodeVisitor):
             super().generic_visit(node)
 
     def _visit_uncertain(self, *nodes: ast.AST) -> None:
-        """Visit code that may not run, whose assignments therefore do not count."""
+        """Visit code that may not run, and ignore its assignments."""
         certain, self._certain = self._certain, False
         for node in nodes:
             self.visit(node)
         self._certain = certain
 
 
-# -- names in the functions that it uses -----------------------------------------------------------------
+# -- names in the functions that a cell uses -------------------------------------------------------------
 
 
 class _References:
-    """Collects the variables of one namespace that functions read, following objects to further functions."""
+    """Collects the variables of one namespace that functions read; follows references to find functions."""
 
     def __init__(self, namespace: Mapping[str, object], code: UserCode, excluded: Iterable[object]) -> None:
         self._namespace = namespace
         self._code = code
         self._visited: list[object] = [namespace, vars(builtins), *excluded]
-        """Keeps the objects alive while their identities are compared."""
+        """All visited objects, kept alive so that no other object reuses an id."""
         self._visited_ids = {id(value) for value in self._visited}
         self._pending: list[object] = []
         self.names: set[str] = set()
 
     def add_name(self, name: str) -> None:
-        """Add a variable that is read, and the functions that its value leads to."""
+        """Add the name of a variable that is read, and let :meth:`follow` continue from its value."""
         if name not in self.names:
             self.names.add(name)
             if name in self._namespace:
                 self._push(self._namespace[name])
 
     def add_frame(self, frame: FrameType) -> None:
-        """Add what a frame's code reads, and the functions that its local variables lead to."""
+        """Add the names that a frame's code reads, and let :meth:`follow` continue from its variables."""
         self._add_code(frame.f_code, frame.f_globals)
         for value in gc.get_referents(frame):
             if value is not frame.f_globals:
@@ -236,7 +237,7 @@ class _References:
             yield from gc.get_referents(value)[:_MAX_ITEMS]
 
     def _add_code(self, code: CodeType, module_globals: Mapping[str, object]) -> None:
-        """Add the names in a function's code, or in another module, follow them to its functions."""
+        """Add the names in a function's code, or follow their objects if it belongs to another module."""
         found = set(_names_in(code))
         if module_globals is self._namespace or "__main__" in found:
             for name in found:
@@ -251,7 +252,7 @@ class _References:
     def _is_user_class(self, cls: type) -> bool:
         try:
             name = class_module(cls)
-        except AttributeError:  # deleted
+        except AttributeError:  # the class has no __module__
             return True
         if type(name) is not str:
             return True

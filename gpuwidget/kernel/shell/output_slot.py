@@ -53,10 +53,11 @@ class OutputSlot:
 
     @classmethod
     def at_end(cls, shell: Any) -> OutputSlot | None:
-        """Return a slot for :meth:`append`; None outside a Jupyter kernel.
+        """Return a slot for an output below all others (:meth:`append`); None outside a Jupyter kernel.
 
-        If a cell ends with ``clear_output(wait=True)``, its outputs stay until a new output arrives, which
-        the card would be. So the empty output is sent just before each such call.
+        If a cell ends with ``clear_output(wait=True)``, its outputs stay until a new output arrives. A new
+        output with the card would clear them. So an empty output is sent just before each such call, and
+        updated later.
         """
         channel = IOPubChannel.of_running_cell(shell)
         if channel is None:
@@ -78,7 +79,7 @@ class OutputSlot:
 
     @property
     def cleared(self) -> bool:
-        """Whether the cell cleared its outputs, and with them the slot."""
+        """Whether the cell has cleared its outputs, and the slot with them."""
         return self._clears.cleared
 
     @property
@@ -88,7 +89,7 @@ class OutputSlot:
 
     @property
     def captured(self) -> bool:
-        """Whether an Output widget captures the cell's outputs now."""
+        """Whether an Output widget currently captures the cell's outputs."""
         return _is_captured(self.channel.message_id)
 
     def fill(self, data: Mapping[str, Any]) -> None:
@@ -110,8 +111,8 @@ class OutputSlot:
             self._shell.display_pub.publish(data=dict(data), metadata={})
 
     def _reserve_after_text(self) -> None:
-        # The publisher flushes both streams before it sends the clear. They may be the user's streams:
-        # flushing them here puts text that they pass on to the kernel's streams above the card.
+        # The publisher flushes both streams before it sends the clear message. If they are streams that the
+        # user installed, flushing them first puts the text that they pass on above the card.
         sys.stdout.flush()
         sys.stderr.flush()
         self._send_new(EMPTY)
@@ -124,9 +125,9 @@ class OutputSlot:
 class IOPubChannel:
     """Sends display messages of the running cell from any thread, bypassing whatever captures its outputs.
 
-    A cell's messages carry the header of the execute request. ipykernel keeps the request in context
-    variables (7) or in a global (6), and ``%%capture`` replaces the shell's publisher. So request and context
-    are copied on the cell's thread, and messages go directly to the kernel's socket.
+    A cell's messages contain the header of the execute request. ipykernel 7 keeps the request in context
+    variables, ipykernel 6 in a global, and ``%%capture`` replaces the shell's publisher. So this class copies
+    the request and the context on the cell's thread, and sends messages directly to the kernel's socket.
     """
 
     def __init__(self, kernel: Any, parent: Mapping[str, Any]) -> None:
@@ -146,13 +147,14 @@ class IOPubChannel:
         return cls(kernel, parent) if parent and parent.get("header", {}).get("msg_id") else None
 
     def in_context(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Return ``function`` for another thread, in the context where widgets find the cell's request."""
+        """Wrap ``function`` so that widgets find the cell's request when it runs on another thread."""
         return lambda: self._context.run(function)
 
     def display(self, data: Mapping[str, Any], display_id: str) -> None:
         """Send a new output, below the text that the cell has printed so far."""
-        # Printed text waits in the kernel's streams for a timer. A user's stream is not flushed: this may be
-        # another thread than the cell's. A flush waits for the thread that sends, even without any text.
+        # The kernel's streams buffer printed text until a timer sends it. A stream that the user installed is
+        # not flushed, because this may not be the cell's thread. A flush waits for the sending thread even if
+        # the buffer is empty, so it is skipped then.
         for stream in (sys.stdout, sys.stderr):
             if type(stream).__module__ == "ipykernel.iostream" and getattr(stream, "_flush_pending", True):
                 stream.flush()
@@ -172,7 +174,7 @@ class IOPubChannel:
 class _ClearOutputWatch:
     """Detects when a cell's ``clear_output`` calls take effect.
 
-    ``clear_output(wait=True)`` takes effect with the next output of anyone.
+    ``clear_output(wait=True)`` takes effect with the next output, whoever sends it.
     """
 
     def __init__(self, shell: Any, message_id: str, before_pending: Callable[[], None]) -> None:
@@ -183,17 +185,17 @@ class _ClearOutputWatch:
         self._original: Callable[..., Any] = self._publisher.clear_output
         self._previous_override = vars(self._publisher).get("clear_output")
         self._override: Callable[..., Any] = self._clear_output
-        # %%capture installs a publisher without hooks, which keeps all messages.
+        # %%capture installs a publisher without hooks, which stores messages instead of sending them.
         self._has_hooks = hasattr(self._publisher, "register_hook")
         self.pending = False
         """Whether a ``clear_output(wait=True)`` has not taken effect yet."""
         self.cleared = False
-        """Whether the outputs so far were cleared; reset by the sender of a new one."""
+        """Whether the cell's outputs have been cleared; whoever sends a new output resets this."""
 
     def start(self) -> None:
-        """Start on the thread that runs the cell: the publisher's hooks are thread-local.
+        """Start watching. Call it on the thread that runs the cell: the publisher's hooks are thread-local.
 
-        The hooks of older ipykernels do not see ``clear_output``, so that the method is overridden.
+        Older versions of ipykernel do not call the hooks for ``clear_output``, so the method is overridden.
         """
         if not self._has_hooks:
             return
@@ -202,7 +204,10 @@ class _ClearOutputWatch:
         PRINTED_LINES.subscribe(self._on_text, whole_lines=False)
 
     def stop(self) -> None:
-        """Stop on the same thread. If other code has overridden the method since, it stays overridden."""
+        """Stop watching; call it on the thread that called :meth:`start`.
+
+        If other code has overridden ``clear_output`` in the meantime, its override stays.
+        """
         if not self._has_hooks:
             return
         PRINTED_LINES.unsubscribe(self._on_text)
@@ -252,7 +257,7 @@ class _ClearOutputWatch:
 
 
 def _is_captured(message_id: str) -> bool:
-    """Return whether an Output widget captures the outputs of the request now (``with out:``)."""
+    """Return whether an Output widget (``with out:``) currently captures the outputs of the request."""
     ipywidgets = sys.modules.get("ipywidgets")
     if ipywidgets is None:
         return False

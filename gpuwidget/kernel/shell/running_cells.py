@@ -1,8 +1,9 @@
-"""The running cells of this kernel, and which ``post_run_cell`` event belongs to which ``pre_run_cell``.
+"""Track the running cells of this kernel, and match each ``post_run_cell`` event with its ``pre_run_cell``.
 
-IPython's events do not always come in pairs. An empty cell, and the cell that loads the extension, only end.
-A cancelled cell ends without a result. A cell that an exception leaves ends with another info object. Some
-cells never end.
+IPython's events do not always come in pairs. An empty cell, and the cell that loads the extension, only have
+a ``post_run_cell``. The ``post_run_cell`` of a cancelled cell has no result. If an exception escapes from
+IPython's function that runs the cell, the event has another info object. Some cells have no
+``post_run_cell``.
 """
 
 from __future__ import annotations
@@ -19,69 +20,69 @@ RUN_CELL = "run_cell_async"
 
 @dataclass(eq=False)
 class RunningCell:
-    """One cell that runs."""
+    """A running cell."""
 
     info: object
     """IPython's ExecutionInfo."""
     thread: int
     number: int | None
-    """The N of its In[N]; None for a cell that is not stored in the history."""
+    """The N of In[N]; None for a cell that is not stored in the history."""
     on_lost: list[Callable[[], None]] = field(default_factory=list)
-    """Called if the cell has ended without an event; must not raise."""
+    """Called if the cell ended without a ``post_run_cell`` event; must not raise."""
 
 
 class RunningCells:
     """The running cells, outermost first.
 
-    :meth:`before` is the first of the ``pre_run_cell`` hooks, :meth:`ending` the first and :meth:`after` the
-    last of the ``post_run_cell`` hooks, so that the other hooks find their cell with :meth:`find`.
+    :meth:`before` must be the first ``pre_run_cell`` hook, :meth:`ending` the first ``post_run_cell`` hook
+    and :meth:`after` the last one, so that all other hooks can find their cell with :meth:`find`.
     """
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._cells: list[RunningCell] = []
         self._loading_thread = threading.get_ident() if cells_on_this_thread() else None
-        """Thread of the cell that loads the extension, for which there was no ``pre_run_cell``."""
+        """Thread of the cell that loads the extension, which had no ``pre_run_cell``; None afterwards."""
 
     def __len__(self) -> int:
         return len(self._cells)
 
     @property
     def busy(self) -> bool:
-        """Whether a cell runs."""
+        """Whether a cell is running."""
         return bool(self._cells) or self._loading_thread is not None
 
     @property
     def nested(self) -> bool:
-        """Whether a cell runs inside another one."""
+        """Whether a cell is running inside another one."""
         return len(self._cells) > 1 or (bool(self._cells) and self._loading_thread is not None)
 
     @property
     def outermost(self) -> RunningCell | None:
-        """The outermost cell."""
+        """The outermost running cell; None if no cell is running."""
         return self._cells[0] if self._cells else None
 
     def before(self, info: Any) -> None:
-        """``pre_run_cell``: add the cell, and remove those of this thread that ended without an event."""
+        """Handle ``pre_run_cell``: add the cell; remove this thread's cells that ended without an event."""
         depth = cells_on_this_thread()
         if self._loading_thread == threading.get_ident() and depth == 1:
             self._loading_thread = None
-        if depth:  # the new cell is among them
+        if depth:  # ``depth`` includes the new cell
             self._lose(self._on_this_thread()[depth - 1 :])
         stored = getattr(info, "store_history", False)
-        # IPython 9 has already incremented shell.execution_count here, older versions have not.
+        # Not shell.execution_count: IPython 9 has already incremented it, older versions have not.
         number = self._shell.displayhook.prompt_count if stored else None
         self._cells.append(RunningCell(info, threading.get_ident(), number))
 
     def ending(self, result: Any) -> None:
-        """``post_run_cell``, first: remove cells inside the ending one that never had an event."""
+        """Handle ``post_run_cell``, as the first hook: remove nested cells that ended without an event."""
         ending = self.find(getattr(result, "info", None))
         on_thread = self._on_this_thread()
         if ending is not None and ending in on_thread:
             self._lose(on_thread[on_thread.index(ending) + 1 :])
 
     def after(self, result: Any) -> None:
-        """``post_run_cell``, last: remove the cell."""
+        """Handle ``post_run_cell``, as the last hook: remove the cell that has ended."""
         ended = self.find(getattr(result, "info", None))
         if ended is not None:
             self._cells.remove(ended)
@@ -89,9 +90,9 @@ class RunningCells:
             self._loading_thread = None
 
     def find(self, info: object) -> RunningCell | None:
-        """Return the cell with this info object, or the newest of this thread with the same code.
+        """Return the cell with this info object, or else this thread's newest cell with the same code.
 
-        For None, which is what a cancelled cell has, return the newest cell of this thread.
+        The event of a cancelled cell has no info object: for None, return this thread's newest cell.
         """
         return next(self._candidates(info), None)
 
@@ -125,7 +126,7 @@ def _code(info: object) -> str:
 
 
 def cells_on_this_thread() -> int:
-    """Return how many cells run on this thread, one inside the other; 0 if IPython runs none."""
+    """Return how many nested cells IPython is running on this thread; 0 if it is running none."""
     frame, found = sys._getframe(1), 0
     while frame.f_back is not None:
         frame = frame.f_back

@@ -1,7 +1,7 @@
-"""References that a shell holds: the user's variables, and what IPython keeps of past cells.
+"""References that a shell holds: the user's variables, and the results and errors of past cells.
 
-Results stay referenced by ``Out[n]``, ``_n``, ``_``, ``__`` and ``___`` and by three places inside IPython;
-the frames of a failed cell, with their local variables, by seven.
+IPython refers to a result in ``Out[n]``, ``_n``, ``_``, ``__`` and ``___`` and in three internal places. It
+refers to the frames of a failed cell, and thus to their local variables, in seven places.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MISSING = object()
 
 
 def variable_roots(shell: Any) -> list[Root]:
-    """Return the user's variables that may refer to other objects, those in the user's modules included.
+    """Return the user's variables that may refer to other objects, including those in the user's modules.
 
-    Without a shell, these are the variables of ``__main__``.
+    If ``shell`` is None, the variables of ``__main__`` take the place of the notebook's.
     """
     user_ns: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
     roots: list[Root] = []
@@ -55,12 +55,12 @@ def variable_roots(shell: Any) -> list[Root]:
 
 
 def is_user_variable(shell: Any, name: str) -> bool:
-    """Return whether the user has a variable of this name."""
+    """Return whether ``name`` is a variable of the user, not one that IPython set."""
     return name in shell.user_ns and not _is_hidden(shell, name, shell.user_ns[name])
 
 
 def notebook_roots(shell: Any) -> list[Root]:
-    """Return what IPython keeps: results, each under all its names, then the last error."""
+    """Return the references that IPython keeps: results under all their names, then the last error."""
     if shell is None:
         return [
             Root(LAST_ERROR, getattr(sys, name, None), "notebook", names_parts=False)
@@ -75,7 +75,7 @@ def notebook_roots(shell: Any) -> list[Root]:
 
 
 def excluded_objects(shell: Any) -> list[object]:
-    """Return the objects that a search from the user's variables does not follow: the shell's own places."""
+    """Return the shell's internal objects, which a search from the user's variables must not follow."""
     if shell is None:
         return []
     found: list[object] = [shell, shell.user_ns, shell.user_ns_hidden, shell.displayhook]
@@ -113,7 +113,7 @@ def _results(shell: Any) -> Iterator[tuple[str, object]]:
     for name, value in list(shell.user_ns.items()):
         if _is_result_name(name) and _is_hidden(shell, name, value):
             yield name, value
-    # The display hook and user_ns_hidden keep further references, also after the user's names are deleted.
+    # The display hook and user_ns_hidden keep further references, even after user_ns has lost the names.
     for name in _RECENT_RESULTS:
         yield name, getattr(shell.displayhook, name, None)
     for name, value in list(shell.user_ns_hidden.items()):
@@ -125,7 +125,7 @@ def _results(shell: Any) -> Iterator[tuple[str, object]]:
 
 
 def _errors(shell: Any) -> Iterator[object]:
-    """Return the last error from each place that keeps it after its cell."""
+    """Yield the last error from each place that still refers to it after the failed cell."""
     for name in _LAST_ERROR_NAMES:
         yield getattr(sys, name, None)
     last = getattr(shell, "last_execution_result", None)
@@ -143,7 +143,7 @@ def _traceback_formatters(shell: Any) -> list[object]:
 
 
 def release(shell: Any, roots: Sequence[Root]) -> None:
-    """Delete some of the references from :func:`notebook_roots`, from all places that keep them."""
+    """Delete some references from :func:`notebook_roots`, in all places where IPython keeps them."""
     values = {id(root.value): root.value for root in roots if root.name not in (LAST_ERROR, DEBUGGER)}
     if values:
         _release_results(shell, values)
@@ -172,7 +172,7 @@ def _release_results(shell: Any, values: Mapping[int, object]) -> None:
 
 
 def _delete_name(namespace: dict[str, object], name: str) -> None:
-    """Delete a result's name; ``_``, ``__`` and ``___`` become empty, as in IPython's own flush."""
+    """Delete a result's name; set ``_``, ``__`` and ``___`` to an empty string, as IPython's flush does."""
     if name in _RECENT_RESULTS:
         namespace[name] = ""
     else:

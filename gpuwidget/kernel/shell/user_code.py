@@ -1,4 +1,4 @@
-"""User code: the files that are the user's, their names for a reader, and the source of their lines."""
+"""Identify the user's files and cells, give them readable names, and look up the source of their lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuwidget.model.raw_attributes import class_dict, module_dict
 from gpuwidget.system import processes
 
 CHANGED = "(the file may have changed since it was imported)"
-"""Replaces a line that may differ from the line that ran."""
+"""Shown instead of a source line that may differ from the line that ran."""
 
 _LIBRARIES = tuple(
     os.path.join(path, "")
@@ -30,13 +30,13 @@ _LIBRARIES = tuple(
     )
 )
 _PACKAGES = ("torch", "IPython", "ipykernel")
-"""Libraries even outside site-packages: a developer may have them checked out."""
+"""Packages that count as libraries even outside site-packages, as in a developer's checkout."""
 _LIBRARY_FOLDERS = re.compile(r"[/\\](site-packages|dist-packages|torchinductor_[^/\\]*)[/\\]")
 _MAX_SOURCE_LENGTH = 200
 
 
 class UserCode:
-    """Names and source lines of the user's files, cells and modules, in one shell."""
+    """Names and source lines of the user's cells and modules, for one shell."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -56,14 +56,14 @@ class UserCode:
         return (self._cells if is_cell else self._modules).line(filename, line)[:_MAX_SOURCE_LENGTH]
 
     def lines_above_timed(self, filename: str) -> int | None:
-        """Return the number of a cell's lines above the code that its ``%%time`` runs; None without one."""
+        """Return how many of a cell's lines are above the code that ``%%time`` runs; None without it."""
         return self._cells.lines_above_timed(filename)
 
     def _find_name(self, filename: str) -> str | None:
         number = cell_number(self._shell, filename)
         if number is not None:
             return f"In[{number}]"
-        # Code from exec() and compile() has no file; its caller's line represents it.
+        # Code from exec() and compile() has no file; the line that runs it is shown in its place.
         if filename.startswith("<") or not os.path.isabs(filename):
             return None
         if filename.startswith((*_LIBRARIES, *_package_folders())) or _LIBRARY_FOLDERS.search(filename):
@@ -81,7 +81,7 @@ def _short_path(path: str) -> str:
         try:
             return prefix + str(Path(path).relative_to(base()))
         except (OSError, RuntimeError, ValueError):
-            continue  # not below it, or it does not exist
+            continue  # the path is not below ``base``, or the folder does not exist
     return path
 
 
@@ -89,11 +89,11 @@ def _short_path(path: str) -> str:
 
 _NUMBERED_FILE = re.compile(r"<ipython-input-(\d+)-")
 _MAX_CELLS_SEARCHED = 300
-"""Newest cells of the history whose file name is computed, where IPython does not keep the names."""
+"""If IPython does not keep file names of cells, they are computed for this many of the newest cells."""
 
 
 def is_cell_file(shell: Any, filename: str) -> bool:
-    """Return whether the file name is that of a cell's code. Takes constant time."""
+    """Return whether ``filename`` is the file name of a cell's code. Takes constant time."""
     return (
         filename in getattr(getattr(shell, "compile", None), "_filename_map", {})
         or _NUMBERED_FILE.match(filename) is not None
@@ -120,7 +120,7 @@ def cell_number(shell: Any, filename: str) -> int | None:
         return int(numbered[1])
     if numbers is not None or filename not in getattr(linecache, "_ipython_cache", {}):
         return None
-    # ipykernel computes the name from the cell's text.
+    # IPython keeps no numbers. Compute the name from each cell's text, as ipykernel does.
     cells = cell_history(shell)
     for number in range(len(cells) - 1, max(0, len(cells) - 1 - _MAX_CELLS_SEARCHED), -1):
         if compiler.get_code_name(cells[number], cells[number], number) == filename:
@@ -138,11 +138,11 @@ def cell_history(shell: Any) -> list[Any]:
 
 _MAGIC_CALL = "get_ipython()."
 _TIME = "time"
-"""The cell magic whose body IPython compiles line by line, under a file name of its own."""
+"""The cell magic whose body IPython compiles with line numbers, under a separate file name."""
 
 
 class _CellLines:
-    """The lines of a shell's cells. IPython compiles a magic as Python; these are the lines as written."""
+    """The lines of a shell's cells as the user wrote them, although IPython compiles magics as Python."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -175,7 +175,7 @@ class _CellLines:
         return next((n for n, text in enumerate(written[above:], above) if text.strip()), above)
 
     def _find_cell_magic(self, filename: str) -> tuple[list[str], int, str] | None:
-        """Return the cell's lines, the line number of its cell magic and the magic's name."""
+        """Return the cell's lines, the line number of its cell magic and the magic's name, or None."""
         name, body = _parse_magic_call(linecache.getline(filename, 1).strip(), "run_cell_magic")
         if name is None or body is None:
             return None
@@ -193,7 +193,7 @@ class _CellLines:
 
 
 def _parse_magic_call(text: str, function: str) -> tuple[str | None, str | None]:
-    """Return the name and the body of the magic that the code calls, None for each that is missing."""
+    """Return the name and the body of the magic that the code calls; each is None if it is missing."""
     if not text.startswith(f"{_MAGIC_CALL}{function}("):
         return None, None
     try:
@@ -213,14 +213,14 @@ def _same_lines(body: str, lines: list[str]) -> bool:
 # -- source of modules -----------------------------------------------------------------------------------
 
 _CLOCK_MARGIN_S = 2.0
-"""Possible difference between the system's times of a process and of a file."""
+"""Seconds by which the start time of a process and the times of files may be inconsistent."""
 _MAX_OBJECTS = 10_000
-# By identity: a lookup of a class in a set may run its metaclass's code.
+# Ids instead of classes: looking up a class in a set may run its metaclass's code.
 _WRAPPERS = frozenset(map(id, (FunctionType, CellType, tuple, staticmethod, classmethod, property)))
 
 
 class _ModuleLines:
-    """The lines of modules, if the file still contains the code that was imported."""
+    """The lines of imported modules, if their files still contain the code that was imported."""
 
     def __init__(self) -> None:
         self._files: dict[str, _ModuleFile] = {}
@@ -263,7 +263,7 @@ def _older_than_process(filename: str) -> bool:
 
 
 def _compile_file(filename: str) -> Iterator[CodeType]:
-    """Return the code of all functions in the file as it is now."""
+    """Return the code of all functions in the current version of the file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -274,7 +274,7 @@ def _compile_file(filename: str) -> Iterator[CodeType]:
 
 
 def _imported_code(filename: str) -> Iterator[CodeType]:
-    """Return the code of the functions in modules that were imported from the file, decorated ones too."""
+    """Yield the code of the functions that were imported from the file, including decorated functions."""
     pending: list[Any] = []
     for module in list(sys.modules.values()):
         if issubclass(type(module), ModuleType) and module_dict(module).get("__file__") == filename:
