@@ -90,7 +90,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Whether there is a kernel that is not known to be another language's. */
+/** Return whether there is a kernel that may run Python. */
 function mayHavePython({ view }: ActiveKernel): boolean {
   return !['no-notebook', 'no-kernel', 'not-python'].includes(view.condition.kind);
 }
