@@ -300,7 +300,9 @@ function cursorRow(u: uPlot): number | null {
   return (u.cursor.left ?? OUTSIDE) < 0 ? null : (u.cursor.idx ?? null);
 }
 
-/** Return a time in epoch seconds as local time of day, with seconds if the axis labels are close together. */
+/**
+ * Return a time in epoch seconds as local time of day, with seconds if the axis labels are close together.
+ */
 function timeOfDay(time: number, step: number): string {
   const date = new Date(1000 * time);
   const two = (value: number): string => String(value).padStart(2, '0');

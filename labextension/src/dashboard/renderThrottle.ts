@@ -15,7 +15,8 @@ const MAX_LOAD = 1 / 40;
 /**
  * Limits how often the charts are drawn.
  *
- * Lumino's `Throttler` has a fixed limit; this one depends on the time range and on how long the last drawing took.
+ * Lumino's `Throttler` has a fixed limit; this one depends on the time range and on how long the last drawing
+ * took.
  */
 export class RenderThrottle {
   /** The visible time range in seconds; Infinity if the curves do not move. */

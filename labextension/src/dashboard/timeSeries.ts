@@ -39,8 +39,9 @@ const GAP_STEPS = 2.5;
 const GAP_INTERVALS = 4;
 
 /**
- * A part of the history in steps with minimum, mean and maximum, so that no spike is lost. It starts with the server's
- * history and continues with samples, in typed arrays of a fixed size, so that memory does not grow over time.
+ * A part of the history in steps with minimum, mean and maximum, so that no spike is lost. It starts with the
+ * server's history and continues with samples, in typed arrays of a fixed size, so that memory does not grow
+ * over time.
  */
 export class TimeSeries {
   private readonly times: Float64Array;

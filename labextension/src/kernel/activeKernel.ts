@@ -105,7 +105,10 @@ interface TrackedRejection extends Rejection {
 
 const STATE_REQUEST: KernelRequest = { schema: KERNEL_SCHEMA, ask: 'state' };
 
-/** Queries and changes the state of gpuwidget in the active notebook's kernel. It polls only while a view is visible. */
+/**
+ * Queries and changes the state of gpuwidget in the active notebook's kernel. It polls only while a view is
+ * visible.
+ */
 export class ActiveKernel {
   private active: ActiveNotebook = { name: null, kernel: null, phase: null };
   private readonly trackedKernels = new WeakMap<Kernel, TrackedKernel>();

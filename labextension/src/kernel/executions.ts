@@ -25,8 +25,8 @@ export class Executions {
   private session: string | undefined;
   private known = false;
   /**
-   * Message ids by subshell. Each shell handles one request at a time, so the next request ends the previous one even if
-   * its `idle` was lost.
+   * Message ids by subshell. Each shell handles one request at a time, so the next request ends the previous
+   * one even if its `idle` was lost.
    */
   private readonly requests = new Map<string, string>();
 

@@ -42,7 +42,10 @@ export interface UnderusedHint {
 
 export type Hint = IdleHint | UnderusedHint;
 
-/** A hint about a GPU stays for this long after it last applied, so that the panel does not jump with every cell. */
+/**
+ * A hint about a GPU stays for this long after it last applied, so that the panel does not jump with every
+ * cell.
+ */
 const MIN_SHOWN_S = 60;
 
 /** Finds hints in the server's samples and in its data about who holds memory. */

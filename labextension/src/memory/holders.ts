@@ -169,7 +169,9 @@ export function kernelPath(trans: TranslationBundle, kernel: ServerKernel): stri
     .join(' · ');
 }
 
-/** Return a kernel's state, such as `busy` or `idle 3 h`; empty if it is unknown. `now` is in epoch seconds. */
+/**
+ * Return a kernel's state, such as `busy` or `idle 3 h`; empty if it is unknown. `now` is in epoch seconds.
+ */
 export function kernelStateText(trans: TranslationBundle, kernel: ServerKernel | null, now: number): string {
   switch (kernel?.state) {
     case 'idle':

@@ -194,7 +194,9 @@ function installNotice(
     : { text: `${why} ${trans.__('How to install gpuwidget:')}`, link };
 }
 
-/** Return sentences to show below the dropdown, such as why a choice was rejected; empty if there are none. */
+/**
+ * Return sentences to show below the dropdown, such as why a choice was rejected; empty if there are none.
+ */
 export function deviceNotes(
   trans: TranslationBundle,
   view: KernelView,

@@ -44,7 +44,8 @@ export const commands: JupyterFrontEndPlugin<void> = {
       describedBy: NO_ARGUMENTS,
       execute: () => {
         if (panel.isVisible) {
-          // Notebook 7's shell has the same methods, but its token is in a package that JupyterLab does not have.
+          // Notebook 7's shell has the same methods, but its token is in a package that JupyterLab does not
+          // have.
           hide(shell, labShell ?? (shell as Partial<Sidebars>), panel);
         } else {
           shell.activateById(panel.id);
@@ -95,7 +96,10 @@ function mayHavePython({ view }: ActiveKernel): boolean {
   return !['no-notebook', 'no-kernel', 'not-python'].includes(view.condition.kind);
 }
 
-/** Collapse the sidebar that contains the panel, which the user may have moved. The focus returns to the document. */
+/**
+ * Collapse the sidebar that contains the panel, which the user may have moved. The focus returns to the
+ * document.
+ */
 function hide(shell: JupyterFrontEnd.IShell, sidebars: Partial<Sidebars>, panel: IGpuPanel): void {
   const focused = panel.node.contains(document.activeElement);
   if ([...shell.widgets('left')].includes(panel)) {

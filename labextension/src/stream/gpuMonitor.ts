@@ -25,7 +25,9 @@ const UPDATE_MS = 450;
 const MANY_GPUS = 4;
 const UPDATE_MANY_MS = 900;
 
-/** The live data that the views display. Keeps the stream open while at least one view or the alerts need it. */
+/**
+ * The live data that the views display. Keeps the stream open while at least one view or the alerts need it.
+ */
 export class GpuMonitor implements IMonitor {
   private panelVisible = false;
   private background = false;

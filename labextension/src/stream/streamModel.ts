@@ -120,7 +120,9 @@ export class StreamModel {
     this.usage = null;
   }
 
-  /** Return every GPU of the newest sample joined by UUID with the kernel's state; `front` is the kernel's id. */
+  /**
+   * Return every GPU of the newest sample joined by UUID with the kernel's state; `front` is the kernel's id.
+   */
   gpus(state: KernelState | null, front: string | null): GpuNow[] {
     const usage = new Map(this.usage?.gpus.map(gpu => [gpu.uuid, gpu]));
     const kernel = new Map(state?.gpus.map(gpu => [gpu.uuid, gpu]));
@@ -152,7 +154,9 @@ export function memoryShares(now: GpuNow): MemoryShares {
   };
 }
 
-/** Return the bytes that the active notebook holds according to the driver, otherwise according to its kernel. */
+/**
+ * Return the bytes that the active notebook holds according to the driver, otherwise according to its kernel.
+ */
 function memoryOfNotebook({ kernel, usage, front }: GpuNow): number | null {
   const reported = kernel?.process_memory ?? null;
   if (usage === null || front === null) {

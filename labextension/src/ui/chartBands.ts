@@ -31,8 +31,8 @@ const MIN_LABELLED_HEIGHT = 30;
 const LABEL_GAP = 3;
 
 /**
- * Return a uPlot plugin that draws bands below the curves of a chart whose x axis is in epoch seconds. `bands` is called
- * for every drawing and returns them sorted by start.
+ * Return a uPlot plugin that draws bands below the curves of a chart whose x axis is in epoch seconds.
+ * `bands` is called for every drawing and returns them sorted by start.
  */
 export function bandsPlugin(bands: () => readonly Band[], colors: () => BandColors): uPlot.Plugin {
   return {

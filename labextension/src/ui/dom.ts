@@ -1,4 +1,7 @@
-/** Return an element with the class `jp-gpuwidget-<className>` and `children`. Strings become text, never markup. */
+/**
+ * Return an element with the class `jp-gpuwidget-<className>` and `children`. Strings become text, never
+ * markup.
+ */
 export function element<Name extends keyof HTMLElementTagNameMap>(
   name: Name,
   className: string,

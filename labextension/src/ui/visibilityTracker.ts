@@ -1,4 +1,6 @@
-/** Elements this close to the visible area count as visible, because they are about to be scrolled into it. */
+/**
+ * Elements this close to the visible area count as visible, because they are about to be scrolled into it.
+ */
 const MARGIN = '60px';
 
 /** Tracks which elements are visible: those inside the scrolled area and not within a hidden element. */
