@@ -24,7 +24,7 @@ export interface Alert {
 
 /** Storage for the alerts already raised, which survives a reload of the page. */
 export interface AlertStore {
-  /** Return what was saved last, or null. */
+  /** Return the text that was saved last, or null if none was saved. */
   load(): string | null;
   save(text: string): void;
 }
@@ -120,7 +120,8 @@ export class AlertTracker {
   }
 
   /**
-   * Return whether this loss of a GPU is new and raises an alert immediately. Its time identifies the loss.
+   * Return whether this loss of a GPU is new and raises an alert immediately. A loss is identified by its
+   * time.
    */
   private isNewLoss({ kind, gpu, state, value }: Finding): boolean {
     const key = keyOf(kind, gpu);

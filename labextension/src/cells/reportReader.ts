@@ -4,7 +4,7 @@ import { parseReport, REPORT_MIME, type CellReport } from './report';
 import { runKey, type CellRun } from './runTable';
 import type { Clock } from '../clock';
 
-/** Outputs may change many times a second; the list of runs is rebuilt at most this often. */
+/** Outputs may change many times per second; the list of runs is rebuilt at most this often. */
 const UPDATE_MS = 200;
 const OUTPUTS_WITH_DATA: ReadonlySet<string> = new Set([
   'display_data',

@@ -48,7 +48,7 @@ export class RenderThrottle {
     }
   }
 
-  /** Draw now, as after a user action. */
+  /** Draw now, for example after a user action. */
   flush(): void {
     this.stop();
     this.lastStart = this.clock.now();

@@ -142,7 +142,7 @@ export class ActiveKernel {
     };
   }
 
-  /** The last state that the kernel sent; null if that state is no longer valid. */
+  /** The last state that the kernel sent; null unless the kernel is ready. */
   get state(): KernelState | null {
     const { condition } = this.view;
     return condition.kind === 'ready' ? condition.state : null;

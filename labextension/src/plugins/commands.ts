@@ -70,7 +70,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
       execute: async () => {
         await kernels.toggleWatching();
         if (!isReady()) {
-          shell.activateById(panel.id); // The panel shows why not.
+          shell.activateById(panel.id); // The panel shows why cells cannot be watched.
         }
       }
     });
@@ -97,8 +97,8 @@ function mayHavePython({ view }: ActiveKernel): boolean {
 }
 
 /**
- * Collapse the sidebar that contains the panel, which the user may have moved. The focus returns to the
- * document.
+ * Collapse the sidebar that contains the panel, since the user may have moved the panel to the other one.
+ * Return the focus to the document.
  */
 function hide(shell: JupyterFrontEnd.IShell, sidebars: Partial<Sidebars>, panel: IGpuPanel): void {
   const focused = panel.node.contains(document.activeElement);

@@ -77,7 +77,7 @@ function draw(plot: uPlot, bands: readonly Band[], colors: () => BandColors): vo
     const start = Math.max(bbox.left, Math.round(plot.valToPos(Math.max(from, min), 'x', true)));
     const end = Math.min(right, Math.round(plot.valToPos(Math.min(until ?? max, max), 'x', true)));
     if (start === column && end <= start + ratio) {
-      continue; // Several short bands within one pixel are drawn once.
+      continue; // Several short bands within one pixel are drawn only once.
     }
     column = start;
     ctx.fillStyle = fill;
