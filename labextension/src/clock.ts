@@ -1,6 +1,6 @@
-/** A monotonic clock with one-shot timers. Tests replace it with one that they advance. */
+/** A monotonic clock with one-shot timers. Tests replace it with a clock that they advance themselves. */
 export interface Clock {
-  /** Return milliseconds since an arbitrary start. Never decreases. */
+  /** Return the milliseconds since an arbitrary start. The value never decreases. */
   now(): number;
   /** Call `action` once after `milliseconds`. Return the id of the timer. */
   after(milliseconds: number, action: () => void): number;

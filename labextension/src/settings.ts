@@ -28,7 +28,7 @@ export interface Settings {
   readonly sampleSeconds: number;
   readonly units: Units;
   readonly show: ShownSections;
-  /** Thresholds above which the panel shows a hint. */
+  /** The thresholds of the panel's hints. */
   readonly hints: Thresholds;
   /** Which alerts raise a notification. */
   readonly alerts: AlertSettings;
@@ -90,9 +90,10 @@ export type SettingsValidator = Pick<ISettingRegistry['validator'], 'validateDat
 /**
  * Return the plugin with the user's settings if the schema allows them, otherwise without them.
  *
- * JupyterLab rejects `load()` for settings that its schema does not allow, such as those of an older version; every
- * plugin that loads them would then fail to activate. `warn` receives the validator's messages. Jupyter's own server
- * already replaces such settings by `{}` without telling the page; other servers may not.
+ * JupyterLab rejects `load()` for settings that its schema does not allow, such as those of an older version;
+ * every plugin that loads them would then fail to activate. `warn` receives the validator's messages.
+ * Jupyter's own server already replaces such settings by `{}` without a message to the page; other servers
+ * may not.
  */
 export function withValidSettings(
   plugin: ISettingRegistry.IPlugin,

@@ -10,7 +10,7 @@ const TRANSLATED_KEYS: ReadonlySet<string> = new Set([
   'jupyter.lab.setting-icon-label'
 ]);
 
-/** A default of overrides.json that the schema does not allow. */
+/** A default in overrides.json that the schema does not allow. */
 export interface InvalidDefault {
   /** The setting, such as `units.memory`. */
   readonly name: string;
@@ -28,10 +28,10 @@ interface Property {
 }
 
 /**
- * Translate the settings' texts and replace invalid defaults and settings, whenever they are fetched. Call it before
- * anything loads the settings. `warn` receives a sentence about what was replaced.
+ * Translate the settings' texts and replace invalid defaults and settings whenever they are fetched. Call
+ * this function before any plugin loads the settings. `warn` receives a sentence about what was replaced.
  *
- * JupyterLab's server translates the settings of language packs only.
+ * JupyterLab's server translates only the settings of language packs.
  */
 export function transformSettingsSchema(
   registry: ISettingRegistry,
@@ -91,10 +91,11 @@ function translatedObject(
 }
 
 /**
- * Return a schema whose defaults are valid, and the invalid ones that were replaced.
+ * Return a schema whose defaults are valid, and the invalid defaults that were replaced.
  *
- * An administrator's overrides.json changes the defaults. With an invalid one JupyterLab would load none of the settings,
- * and so nothing of this extension. A number is replaced by the nearest valid one, a value in a group by its own default.
+ * An administrator's overrides.json changes the defaults. With an invalid default, JupyterLab would load none
+ * of the settings, and therefore no part of this extension. An invalid number is replaced by the nearest
+ * valid one, and an invalid value in a group by its own default.
  */
 export function withValidDefaults(schema: PartialJSONObject): [PartialJSONObject, InvalidDefault[]] {
   const invalid: InvalidDefault[] = [];

@@ -17,9 +17,9 @@ import type { ReceivedMessage } from './wire';
 /** The domain of this extension's translations. */
 export const DOMAIN = 'jupyterlab_gpuwidget';
 
-/** The samples of the server and the kernel of the active notebook. */
+/** The server's samples and the kernel of the active notebook. */
 export interface IMonitor {
-  /** The newest sample and its history. */
+  /** The newest sample and the recent history. */
   readonly model: StreamModel;
   /** The kernel of the active notebook. */
   readonly kernels: ActiveKernel;
@@ -35,7 +35,7 @@ export interface IMonitor {
   readonly silentFor: number | null;
   /** Set whether the panel is visible. Kernels are queried only while it is. */
   setPanelVisible(visible: boolean): void;
-  /** Set whether samples are needed without a visible view, as for alerts. */
+  /** Set whether samples are needed without a visible view, for example for alerts. */
   setBackground(wanted: boolean): void;
   /** Set whether `dashboard` is visible. A dashboard needs the hardware counters but no kernel. */
   setDashboardVisible(dashboard: object, visible: boolean): void;
@@ -54,21 +54,24 @@ export const IMonitor = new Token<IMonitor>(
 export interface ICellRuns {
   /** Emitted while a view is visible: when something may have changed, and every second while a cell runs. */
   readonly changed: ISignal<this, void>;
-  /** The difference between the kernel's and the server's clock. */
+  /** Compares the kernel's clock with the server's. */
   readonly clockSkew: ClockSkew;
   /** Whether a notebook is open. */
   readonly hasNotebook: boolean;
-  /** The runs in the notebook's order; the same array until one changes. */
+  /** The runs in the notebook's order. The array is the same object until a run changes. */
   readonly runs: readonly CellRun[];
-  /** How many reports another version has written. */
+  /** Number of reports that were written by an incompatible version of gpuwidget. */
   readonly incompatible: number;
-  /** The running cell, null if none runs. */
+  /** The running cell, or null if no cell runs. */
   readonly running: RunningCell | null;
-  /** Set whether a view is visible: outputs are read only then. */
+  /** Set whether a view is visible. Outputs are read only while one is. */
   setVisible(visible: boolean): void;
   /** Scroll to a cell of the active notebook and select it. */
   reveal(cellId: string): void;
-  /** Return when cells used a GPU, sorted by start; empty if the kernel's and the server's clocks differ. */
+  /**
+   * Return the time ranges in which cells used this GPU, sorted by start; empty if the clocks of kernel and
+   * server differ.
+   */
   bands(uuid: string): readonly Band[];
 }
 
@@ -85,15 +88,15 @@ export interface PanelSection {
   dispose(): void;
 }
 
-/** The GPU panel of the sidebar. */
+/** The GPU panel in the sidebar. */
 export interface IGpuPanel extends Widget {
-  /** What the user has expanded, sorted and chosen. */
+  /** What the user has expanded, sorted and chosen in the panel. */
   readonly panelState: PanelState;
   /** Add a button to the header. */
   addAction(label: string, title: string, execute: () => void): void;
   /** Add a section below the GPUs. */
   addSection(section: PanelSection): void;
-  /** Focus the device dropdown, or the panel until it is enabled. */
+  /** Focus the device dropdown. While the dropdown is disabled, focus the panel instead. */
   focusDevice(): void;
 }
 

@@ -465,7 +465,7 @@ test('replies of another shape are reported as another version, at first and lat
   }
 });
 
-/** Return the requested values of watching, in order. */
+/** Return the values of all watch requests that the kernel received, in order. */
 function watched(kernel: FakeKernel): boolean[] {
   return kernel.requests.flatMap(request => (request.ask === 'watch' ? [request.on] : []));
 }
@@ -482,7 +482,7 @@ class WatchingKernel extends FakeKernel {
     return super.request(content);
   }
 
-  /** Let all requests so far be replied to, and those that they lead to. */
+  /** Reply to all pending requests, and to the requests that result from the replies. */
   async release(): Promise<void> {
     while (this.waiting.length > 0) {
       this.waiting.splice(0).forEach(resolve => {

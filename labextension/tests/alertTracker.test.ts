@@ -47,7 +47,10 @@ class Page {
     this.tracker.configure(this.settings);
   }
 
-  /** Return the beginnings of the alerts raised while the GPUs have these readings for some seconds. */
+  /**
+   * Return the texts, up to the first colon, of the alerts raised while the GPUs have these readings for
+   * `seconds`.
+   */
   pass(seconds: number, ...readings: Partial<Reading>[]): string[] {
     const texts: string[] = [];
     for (let second = 0; second < seconds; second++) {

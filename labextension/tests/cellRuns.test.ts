@@ -19,7 +19,7 @@ import { codeCell, FakeCells, FakeOutput, report, reportedGpu } from './fakes_ce
 
 const NOW = Date.now() / 1000;
 
-/** The part of `ActiveKernel` that is used, with the state that a test sets. */
+/** The part of `ActiveKernel` that is used here, with the state that a test sets. */
 class FakeKernels {
   readonly changed = new Signal<never, void>(this as never);
   state: KernelState | null = null;
@@ -49,7 +49,10 @@ function holding(...gib: (number | null)[]): KernelState {
   });
 }
 
-/** The state in a container, where only torch has figures. Null before CUDA is initialized, and for a GPU without a torch device. */
+/**
+ * Return the state of a kernel in a container, where only torch has figures. They are null before CUDA is
+ * initialized, and for a GPU without a torch device.
+ */
 function reserving(...gib: (number | null)[]): KernelState {
   return kernelState({
     cuda_initialized: gib.some(each => each !== null),
@@ -101,7 +104,7 @@ function begin({ running, notebook, kernels, clock }: ReturnType<typeof made>, c
   kernels.work(true);
 }
 
-/** Return the growth of the running cell, in total and per GPU. */
+/** Return the memory growth of the running cell, in total and per GPU. */
 function growth({
   cells
 }: ReturnType<typeof made>): [number | null | undefined, (number | null)[] | undefined] {
@@ -184,7 +187,8 @@ test('without a state before the cell the growth is unknown', () => {
   begin(all);
   all.kernels.say(holding(5));
   all.running.end(all.notebook.key, 'message');
-  begin(all, 5); // At once: what the kernel held in between, nobody knows.
+  // The next cell begins immediately, so what the kernel held between the two cells is unknown.
+  begin(all, 5);
   all.kernels.say(holding(6));
   assert.equal(all.cells.running?.delta, null);
 });
@@ -241,7 +245,7 @@ test('the running cell has an open band on the notebook’s GPUs, or on all if n
 test('with different clocks of kernel and server there are no bands', () => {
   const all = made(new FakeCells([codeCell('a', FakeOutput.report(report(1)))]));
   const at = (seconds: number): string => new Date(1000 * (NOW + seconds)).toISOString();
-  all.cells.clockSkew.observeKernel(at(-30), NOW); // It came late.
+  all.cells.clockSkew.observeKernel(at(-30), NOW); // This message arrived late.
   assert.equal(all.cells.bands('GPU-0').length, 0);
   assert.equal(skew(all), -30);
   all.cells.clockSkew.observeKernel(at(0), NOW);

@@ -66,7 +66,7 @@ test('the file name tells a recording', () => {
   assert.match(fileName(1_700_000_000, true), /^recording of gpus 2023/);
 });
 
-/** A server that replies when the test says so. */
+/** A server that replies when the test calls `reply` or `fail`. */
 class FakeHistoryServer implements HistoryServer {
   signal: AbortSignal | null = null;
   reply: (course: MetricHistory) => void = () => undefined;

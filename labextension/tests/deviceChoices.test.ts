@@ -40,7 +40,10 @@ test('among equals the chosen GPU wins, then the one with the fewest holders, th
   assert.equal(found(equal, 'cpu'), 'cuda:1');
 });
 
-/** Return the free GiB of `cuda:0` and `cuda:1`: the server has these readings, the kernel's state has 1 GiB each. */
+/**
+ * Return the free GiB of `cuda:0` and `cuda:1` for these readings of the server. In the kernel's state, each
+ * has 1 GiB free.
+ */
 function free(age: number | null, ...used: Parameters<typeof reading>[1][]): (number | null)[] {
   const model = new StreamModel();
   model.take({

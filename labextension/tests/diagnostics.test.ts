@@ -36,7 +36,7 @@ function done(...checks: Check[]): DiagnosisState {
   return { kind: 'done', doctor: doctor(...checks) };
 }
 
-/** A server doctor with the test's diagnosis. */
+/** A server doctor that returns the diagnosis set by the test. */
 class FakeDoctor implements ServerDoctor {
   requests = 0;
   answer: Promise<Diagnosis> = Promise.resolve(doctor(check('torch')));
@@ -54,7 +54,7 @@ function setUp(): { model: DiagnosticsModel; server: FakeDoctor; kernels: Active
   return { model: new DiagnosticsModel(server, kernels, NO_REPLY), server, kernels };
 }
 
-/** Open a notebook with a kernel that replies. */
+/** Open a notebook whose kernel replies. */
 async function openNotebook(kernels: ActiveKernel, pid = 1): Promise<FakeKernel> {
   const kernel = new FakeKernel();
   kernel.reply = ok({ pid });
@@ -168,7 +168,7 @@ test('a fix is split at its command', () => {
 test('a fix without a command is not split', () => {
   assert.equal(splitAtCommand({ remedy: 'Start it: docker run --gpus all …', command: null }), null);
   assert.equal(splitAtCommand({ remedy: 'Mend the driver first.', command: 'sudo reboot' }), null);
-  // A kernel with an older gpuwidget sends none.
+  // A kernel with an older gpuwidget sends no command.
   const { command, ...older } = { ...check('torch'), remedy: 'Install it: pip install torch.' };
   assert.equal(command, null);
   assert.equal(splitAtCommand(older as Check), null);

@@ -5,7 +5,7 @@ import { Executions, type Header, type StatusMessage } from '../src/kernel/execu
 
 const PAGE = 'this page';
 
-/** Return a status message whose parent is the request `id`, an execute request by default. */
+/** Return a status message about the request with this `id`, an execute request by default. */
 function status(state: string, id: string, parent: Header = {}, session = 'process 1'): StatusMessage {
   return {
     header: { msg_type: 'status', session },
@@ -14,7 +14,7 @@ function status(state: string, id: string, parent: Header = {}, session = 'proce
   };
 }
 
-/** Return whether the kernel runs a cell after these messages. */
+/** Return whether the kernel runs a cell according to these messages. */
 function after(...messages: StatusMessage[]): boolean | null {
   const executions = new Executions();
   for (const message of messages) {
@@ -52,7 +52,7 @@ test('a cell in a subshell and one in the main shell run at the same time', () =
 test('it is unknown whether a cell runs that began before this page, until the kernel has handled a request', () => {
   const info = { msg_type: 'kernel_info_request' };
   assert.equal(after(), null);
-  // A request that Jupyter Server sends on the control channel.
+  // Jupyter Server sends this request on the control channel.
   const nudge = { ...info, session: 'server' };
   assert.equal(after(status('busy', 'nudge', nudge), status('idle', 'nudge', nudge)), null);
   assert.equal(after(status('idle', 'chart', { msg_type: 'create_subshell_request' })), null);

@@ -70,12 +70,12 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Resolve after all promises that can be settled are settled. */
+/** Resolve after all promises that can settle have settled. */
 export function settled(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve));
 }
 
-/** A websocket whose server is the test. */
+/** A websocket whose server is played by the test. */
 export class FakeSocket implements Socket {
   onmessage: Socket['onmessage'] = null;
   onclose: Socket['onclose'] = null;
@@ -91,18 +91,18 @@ export class FakeSocket implements Socket {
     this.closed = true;
   }
 
-  /** Deliver a message from the server. */
+  /** Deliver a message from the server to the page. */
   receive(message: unknown): void {
     this.onmessage?.call(this as unknown as WebSocket, { data: JSON.stringify(message) } as MessageEvent);
   }
 
-  /** Close the websocket by the server. */
+  /** Close the websocket from the server's side. */
   disconnect(): void {
     this.onclose?.call(this as unknown as WebSocket, {} as CloseEvent);
   }
 }
 
-/** A server that replies with the status `code`, or is unreachable if it is null. */
+/** A server that replies with the HTTP status `code`, or is unreachable if `code` is null. */
 export class FakeServer implements StreamServer {
   readonly sockets: FakeSocket[] = [];
   code: number | null = 200;
@@ -117,7 +117,7 @@ export class FakeServer implements StreamServer {
     return this.code === null ? Promise.reject(new Error('unreachable')) : Promise.resolve(this.code);
   }
 
-  /** The newest websocket. */
+  /** The websocket that was opened last. */
   get socket(): FakeSocket {
     const socket = this.sockets.at(-1);
     if (socket === undefined) {
@@ -127,14 +127,14 @@ export class FakeServer implements StreamServer {
   }
 }
 
-/** A kernel whose replies the test sets, as they would arrive. */
+/** A kernel whose replies the test sets, in the form in which a real kernel sends them. */
 export class FakeKernel implements Kernel {
   readonly requests: KernelRequest[] = [];
-  /** The content of the next replies; null for none. */
+  /** The content of the next replies; null if the kernel does not reply. */
   reply: unknown = null;
   private readonly held: Promise<unknown>[] = [];
   loadResult: LoadResult = { outcome: 'loaded', version: '0.1.0' };
-  /** Whether it is dead, so that requests throw. */
+  /** Whether the kernel is dead, so that requests throw. */
   gone = false;
 
   constructor(
@@ -142,7 +142,10 @@ export class FakeKernel implements Kernel {
     readonly id = 'kernel-1'
   ) {}
 
-  /** Hold back the reply to the next request that has none held back yet. Call the result with the reply. */
+  /**
+   * Hold back the reply to the next request whose reply is not held back yet. Call the returned function with
+   * the reply to send it.
+   */
   hold(): (reply: unknown) => void {
     let settle: (reply: unknown) => void = () => undefined;
     this.held.push(
@@ -189,7 +192,7 @@ export function gpu(index: number, changes: Partial<Gpu> = {}): Gpu {
   };
 }
 
-/** No value for any metric, for those that a test does not name. */
+/** Null for every metric, as the default for the metrics that a test does not set. */
 const UNKNOWN_METRICS = Object.fromEntries(METRIC_TABLE.map(({ name }) => [name, null])) as Record<
   Exclude<MetricName, keyof Activity>,
   null
@@ -300,7 +303,7 @@ export function torchSwitch(changes: Partial<Switch> = {}): Switch {
   };
 }
 
-/** A translation bundle that returns the source strings. */
+/** A translation bundle that returns the untranslated strings. */
 export const trans = {
   _p: (_: string, text: string) => text,
   __: (text: string, ...values: unknown[]) => filled(text, values),
@@ -330,7 +333,7 @@ export function serverKernel(id: string, changes: Partial<ServerKernel> = {}): S
   };
 }
 
-/** A holder of this many GiB. */
+/** Return a holder of `gib` GiB of memory. */
 export function holding(gib: number | null, changes: Partial<MemoryHolder> = {}): MemoryHolder {
   return {
     kernel: null,

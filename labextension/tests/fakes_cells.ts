@@ -10,7 +10,7 @@ export function span(start: number | null, end: number | null, peak: number | nu
   return { start, end, peak };
 }
 
-/** A GPU of a report, where torch's memory grew from 1 to 3 GiB. */
+/** Return a GPU of a report on which torch's memory grew from 1 to 3 GiB. */
 export function reportedGpu(index: number, changes: Json = {}): Json {
   return {
     uuid: `GPU-${String(index)}`,
@@ -32,7 +32,7 @@ export function reportedGpu(index: number, changes: Json = {}): Json {
   };
 }
 
-/** A report as the kernel writes it, for the execution count `count`. */
+/** Return a report as the kernel writes it, for a cell with the execution count `count`. */
 export function report(count: number | null, changes: Json = {}, cell: Json = {}): Json {
   return {
     schema: 1,
@@ -51,7 +51,7 @@ export function report(count: number | null, changes: Json = {}, cell: Json = {}
   };
 }
 
-/** An output that counts how often its JSON was read. */
+/** An output that counts how often its JSON has been read. */
 export class FakeOutput implements Output {
   reads = 0;
 
@@ -70,7 +70,7 @@ export class FakeOutput implements Output {
   }
 }
 
-/** The outputs of a cell, which a test changes. */
+/** The outputs of a cell, which a test can change. */
 export class FakeOutputs implements Outputs {
   readonly changed = new Signal<unknown, OutputsChange>(this);
 
@@ -100,7 +100,7 @@ export class FakeOutputs implements Outputs {
   }
 }
 
-/** The cells of a notebook, which a test changes. */
+/** The cells of a notebook, which a test can change. */
 export class FakeCells implements CellModels {
   readonly changed = new Signal<unknown, unknown>(this);
 
@@ -117,7 +117,7 @@ export class FakeCells implements CellModels {
   }
 }
 
-/** A code cell with these outputs. */
+/** Return a code cell with these outputs. */
 export function codeCell(id: string, ...outputs: Output[]): CellModel & { outputs: FakeOutputs } {
   return { id, outputs: new FakeOutputs(outputs) };
 }

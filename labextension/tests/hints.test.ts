@@ -9,7 +9,7 @@ const HOUR = 3600;
 const NOW = 100_000;
 const THRESHOLDS: Thresholds = { idle: 2 * HOUR, memory: GIB, utilization: 30, window: 1800 };
 
-/** Return the hints for this usage at `time`. */
+/** Return the hints at `time` for these kernels and for this memory ownership of each GPU. */
 function hints(
   finder: HintFinder,
   kernels: readonly ServerKernel[],
@@ -21,7 +21,7 @@ function hints(
   return finder.find(usage(kernels, gpus, time), sample(time, readings), 1, thresholds);
 }
 
-/** Return the hints for one GPU after `seconds` with a sample every five seconds. */
+/** Return the hints for one GPU after `seconds` of samples, with one sample every five seconds. */
 function afterSeconds(
   finder: HintFinder,
   kernel: ServerKernel,
@@ -40,7 +40,7 @@ function idle(id: string, hours: number): ServerKernel {
   return serverKernel(id, { idle_since: NOW - hours * HOUR });
 }
 
-/** The mean utilization of the last 10, 30 and 60 minutes. */
+/** Return the mean utilization over the last 10, 30 and 60 minutes in the server's format. */
 function means(...percent: (number | null)[]): Partial<GpuMemoryOwnership> {
   return {
     means: [600, 1800, 3600].map((seconds, place) => ({ seconds, utilization: percent[place] ?? null }))
@@ -98,7 +98,7 @@ test('the hint with the most memory comes first', () => {
 const BUSY = serverKernel('job', { state: 'busy', idle_since: null });
 const JOB = [holding(18, { kernel: 'job' })];
 
-/** Return the utilization and the window of hints about GPUs. */
+/** Return the utilization and the window of each hint about an underused GPU. */
 function underused(found: readonly Hint[]): unknown[] {
   return found.map(hint => hint.kind === 'underused' && [hint.utilization, hint.seconds]);
 }

@@ -9,7 +9,7 @@ import { FakeClock, sample, settled } from './fakes';
 
 const LIVE = { span: { seconds: 300 }, metrics: ['utilization'], points: 400 } as const;
 
-/** A server that replies when the test says so. */
+/** A server that replies when the test calls `reply` or `fail`. */
 class FakeHistoryServer implements HistoryServer {
   readonly requests: HistoryQuery[] = [];
   readonly signals: AbortSignal[] = [];

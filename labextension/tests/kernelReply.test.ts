@@ -93,7 +93,7 @@ for (const sent of [
   });
 }
 
-/** The state of a reply with one field of another type, or without it. */
+/** Return a reply in whose state one field has a value of another type or is missing. */
 function broken(name: string, value?: unknown): unknown {
   return { status: 'ok', done: null, state: { ...kernelState(), [name]: value } };
 }

@@ -7,7 +7,10 @@ import { settled } from './fakes';
 
 const BY_ENERGY = { column: 'energy', descending: true } as const;
 
-/** A state whose store returns `stored`, and the values saved there. Saving itself fails. */
+/**
+ * Return a panel state whose store contains `stored`, and the values that the panel state tries to save.
+ * Saving always fails.
+ */
 function stateWith(stored: Promise<unknown>): { saved: SavedPanelState[]; state: PanelState } {
   const saved: SavedPanelState[] = [];
   const state = new PanelState({

@@ -5,7 +5,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { translatedSchema } from '../src/settingsSchema';
 
-/** A translation that prefixes each text with its context. */
+/** A translation bundle that prefixes each text with its context. */
 const marked = {
   _p: (context: string, text: string) => `${context}|${text}`
 } as unknown as TranslationBundle;

@@ -76,7 +76,10 @@ test('there is no text without a notebook, a GPU or gpuwidget in the kernel', ()
   assert.equal(text({}, { condition: { kind: 'not-loaded' } }), undefined);
 });
 
-/** A status item for a notebook with a GPU. The kernel is not queried while a cell runs. */
+/**
+ * Return the model of a status item for a notebook that uses a GPU. The kernel is not queried while a cell
+ * runs.
+ */
 async function setUp(): Promise<{
   model: StatusModel;
   kernels: ActiveKernel;

@@ -33,7 +33,7 @@ test('a notebook never holds more than the memory in use', () => {
   assert.deepEqual([both.here, both.other], [35 * GIB, 0]);
 });
 
-/** Return which of `count` GPUs are open by default. `changes` apply to the last one. */
+/** Return which of `count` GPUs are open by default. `changes` apply to the last GPU. */
 function open(
   count: number,
   busy: readonly number[],

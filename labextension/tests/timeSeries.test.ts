@@ -90,7 +90,8 @@ test('samples continue the last step: the mean is that of all samples, and no sp
   );
   assert.deepEqual(
     mean?.map(value => Math.round(10 * (value ?? NaN)) / 10),
-    // The step has three samples; there was none at 11.6.
+    // The step at 11 s has three known samples: two from the history and the one at 11.4 s. The one at 11.6 s
+    // is unknown.
     [5, 45.7, 3.5]
   );
 });

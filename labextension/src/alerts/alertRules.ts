@@ -3,14 +3,17 @@ import { HARMFUL_THROTTLE_REASONS, type Gpu, type Reading } from '../wire';
 
 /** Which alerts the user wants. A limit of null turns its alert off. */
 export interface AlertSettings {
-  /** `panel`: only while a view of gpuwidget is visible; `always`: also otherwise, which keeps a stream open. */
+  /**
+   * `panel`: only while a gpuwidget view is visible; `always`: even without a visible view, which keeps a
+   * stream open.
+   */
   readonly when: 'panel' | 'always' | 'never';
   readonly lost: boolean;
   readonly errors: boolean;
   readonly throttle: boolean;
-  /** Percent of a GPU's memory. */
+  /** Limit in percent of a GPU's memory. */
   readonly memory: number | null;
-  /** Degrees Celsius. */
+  /** Limit in degrees Celsius. */
   readonly temperature: number | null;
 }
 
@@ -20,18 +23,29 @@ export type AlertKind = 'lost' | 'errors' | 'xid' | 'memory' | 'temperature' | '
 export interface Finding {
   readonly kind: AlertKind;
   readonly gpu: Gpu;
-  /** `on`: it holds; `off`: it clearly does not; `between`: just below the limit; `unknown`: the value is unknown. */
+  /**
+   * `on`: the condition holds; `off`: it clearly does not hold; `between`: the value is just below the limit;
+   * `unknown`: the value is unknown.
+   */
   readonly state: 'on' | 'off' | 'between' | 'unknown';
-  /** The value in the message: a percentage, degrees, an error count, an XID, epoch seconds or throttle reasons. */
+  /**
+   * Value for the message: a percentage, degrees, an error count, an XID, epoch seconds or throttle reasons.
+   */
   readonly value: number | readonly string[];
 }
 
 const HARMFUL_REASONS: ReadonlySet<string> = new Set(HARMFUL_THROTTLE_REASONS);
-/** A value must fall this far below its limit before the condition ends. */
+/**
+ * How far a value must fall below its limit to end the condition: percentage points of memory, degrees
+ * Celsius.
+ */
 const MEMORY_MARGIN = 5;
 const TEMPERATURE_MARGIN = 5;
 
-/** Return whether a GPU is lost. A MIG slice is lost together with its parent, for which the alert is raised. */
+/**
+ * Return whether a GPU is lost, or null for a MIG slice: it is lost together with its parent, which raises
+ * the alert.
+ */
 export function checkLost(gpu: Gpu, { lost_since: since, answered }: Reading): Finding | null {
   if (gpu.mig_parent !== null) {
     return null;
@@ -40,7 +54,10 @@ export function checkLost(gpu: Gpu, { lost_since: since, answered }: Reading): F
   return { kind: 'lost', gpu, state, value: since ?? 0 };
 }
 
-/** Return the conditions that have a duration (memory, temperature, throttling), as far as they are turned on. */
+/**
+ * Return the states of the enabled conditions that must last for some time: memory, temperature and
+ * throttling.
+ */
 export function checkLevels(gpu: Gpu, reading: Reading, settings: AlertSettings): Finding[] {
   const findings: Finding[] = [];
   if (settings.memory !== null) {

@@ -13,7 +13,7 @@ import {
 const MIN_DURATION_S = 3;
 /** A condition must be absent for this long before it can raise an alert again. */
 const RESET_S = 60;
-/** A driver error that is at most this old is new, also to a page that was opened after it. */
+/** A driver error of at most this age also raises an alert on a page that was opened after the error. */
 const NEW_ERROR_S = 600;
 
 /** One notification: a condition on one or more GPUs. */
@@ -24,15 +24,15 @@ export interface Alert {
 
 /** Storage for the alerts already raised, which survives a reload of the page. */
 export interface AlertStore {
-  /** Return what was saved last, or null. */
+  /** Return the text that was saved last, or null if none was saved. */
   load(): string | null;
   save(text: string): void;
 }
 
 interface RaisedAlerts {
-  /** The event that an alert was raised for, by `<kind> <uuid>`. */
+  /** The event for which each alert was raised, by `<kind> <uuid>`. */
   readonly events: Record<string, string>;
-  /** The errors known so far, by UUID. */
+  /** The errors known so far, by the GPU's UUID. */
   readonly errors: Record<string, KnownErrors>;
 }
 
@@ -41,12 +41,12 @@ interface KnownErrors {
   readonly xidTime: number;
 }
 
-/** Raises alerts for samples: one per event, and another only after the condition has ended and come back. */
+/** Raises one alert per event, and another one only after the condition has ended and come back. */
 export class AlertTracker {
   private readonly raised: RaisedAlerts;
-  /** When each condition began, by `<kind> <uuid>`. */
+  /** When each condition that holds began, by `<kind> <uuid>`. */
   private readonly onSince = new Map<string, number>();
-  /** When each condition that has raised an alert ended, by `<kind> <uuid>`. */
+  /** When each condition that had raised an alert ended, by `<kind> <uuid>`. */
   private readonly offSince = new Map<string, number>();
   private newest = NaN;
 
@@ -58,7 +58,10 @@ export class AlertTracker {
     this.configure(settings);
   }
 
-  /** Use other settings. A kind of alert that is off is reset, so that it is raised again after it was turned on. */
+  /**
+   * Apply new settings. Turning a kind of alert off resets it, so that it is raised again once it is turned
+   * back on.
+   */
   configure(settings: AlertSettings): void {
     this.settings = settings;
     this.update(() => {
@@ -77,12 +80,12 @@ export class AlertTracker {
   /** Return the alerts to raise now. `interval` is the usual time between two samples in seconds. */
   take(sample: Sample, interval: number): Alert[] {
     if (isGap(this.newest, sample.time, interval)) {
-      // Conditions may have been interrupted in the meantime.
+      // Conditions may have been interrupted between the two samples.
       this.onSince.clear();
       this.offSince.clear();
     }
     this.newest = sample.time;
-    // A recording is of another time or machine.
+    // A recording shows another time or another machine, so it raises no alerts.
     if (this.settings.when === 'never' || sample.origin.kind !== 'nvml') {
       return [];
     }
@@ -97,7 +100,7 @@ export class AlertTracker {
     return kinds.map(kind => ({ kind, findings: findings.filter(finding => finding.kind === kind) }));
   }
 
-  /** Run `change` and save the raised alerts if it has changed them. */
+  /** Run `change`, and save the raised alerts if it has changed them. */
   private update(change: () => void): void {
     const before = JSON.stringify(this.raised);
     change();
@@ -116,7 +119,10 @@ export class AlertTracker {
     ];
   }
 
-  /** The loss of a GPU is identified by its time and raises an alert at once. */
+  /**
+   * Return whether this loss of a GPU is new and raises an alert immediately. A loss is identified by its
+   * time.
+   */
   private isNewLoss({ kind, gpu, state, value }: Finding): boolean {
     const key = keyOf(kind, gpu);
     const event = String(value);
@@ -150,13 +156,13 @@ export class AlertTracker {
     return true;
   }
 
-  /** Return errors that are new since the last sample. Older errors are left to the doctor. */
+  /** Return the errors that are new since the last sample. Older errors are reported only by the doctor. */
   private newErrors(gpu: Gpu, reading: Reading, time: number): Finding[] {
     const uncorrected = reading.ecc_uncorrected;
     const xidTime = reading.xid_time ?? 0;
     const known = this.raised.errors[gpu.uuid] ?? { uncorrected, xidTime: time - NEW_ERROR_S };
     this.raised.errors[gpu.uuid] = {
-      // An unknown count does not change; a lower one means that the driver was reloaded.
+      // An unknown count keeps the last known one; a lower count means that the driver was reloaded.
       uncorrected: uncorrected ?? known.uncorrected,
       xidTime: Math.max(known.xidTime, xidTime)
     };
@@ -166,7 +172,8 @@ export class AlertTracker {
       findings.push({ kind: 'errors', gpu, state: 'on', value: added });
     }
     const { xid } = reading;
-    // An XID that a program causes ends up as an error of that program and does not concern others.
+    // An XID caused by a program appears as an error in that program and does not concern other users of the
+    // GPU.
     if (xid !== null && xidTime > known.xidTime && !XIDS_OF_PROGRAMS.includes(xid)) {
       findings.push({ kind: 'xid', gpu, state: 'on', value: xid });
     }
@@ -182,7 +189,10 @@ function kindOf(key: string): AlertKind {
   return key.slice(0, key.indexOf(' ')) as AlertKind;
 }
 
-/** Return whether the condition `key` has lasted for `seconds`. It begins at `time` if it is not in `since`. */
+/**
+ * Return whether the condition `key` has lasted for `seconds`. If `since` has no start for it, it starts at
+ * `time`.
+ */
 function hasLasted(since: Map<string, number>, key: string, time: number, seconds: number): boolean {
   const begun = since.get(key) ?? time;
   since.set(key, begun);

@@ -15,58 +15,61 @@ import { took } from '../ui/format';
 const TICK_MS = 1000;
 const NO_BANDS: readonly Band[] = [];
 
-/** A notebook, as far as its cells are concerned. */
+/** The parts of a notebook that the list of cells needs. */
 export interface CellNotebook {
   /** Identifies the notebook. */
   readonly key: object;
-  /** Null before it is loaded. */
+  /** The notebook's cells; null before the notebook is loaded. */
   readonly models: CellModels | null;
   /** Scroll to a cell and select it. */
   reveal(cellId: string): void;
 }
 
-/** A cell that has begun and not ended. */
+/** A cell that has started and has not ended yet. */
 export interface StartedCell {
   readonly cellId: string;
   readonly executionCount: number | null;
-  /** Epoch seconds by the clock of the kernel's machine. */
+  /** Start of the cell in epoch seconds, by the clock of the kernel's machine. */
   readonly started: number;
-  /** When this page received its start, in milliseconds of this page's clock. */
+  /** When this page received the message about the start, in milliseconds of this page's clock. */
   readonly received: number;
 }
 
-/** The running cell with what it has taken so far. */
+/** The running cell, with its run time and memory growth so far. */
 export interface RunningCell {
   readonly cellId: string;
   readonly executionCount: number | null;
   readonly seconds: number;
-  /** Bytes that the kernel has taken since the cell began, null if unknown. */
+  /** Bytes by which the kernel's memory has grown since the cell began; null if unknown. */
   readonly delta: number | null;
   readonly gpus: readonly GpuGrowth[];
 }
 
-/** The running cell of each notebook, according to the kernels' messages. A queued cell does not run yet. */
+/** Tracks the running cell of each notebook from the kernels' messages. A queued cell is not running yet. */
 export class RunningCells {
   private readonly cells = new WeakMap<object, { readonly request: string; readonly cell: StartedCell }>();
   private readonly changes = new Signal<this, object>(this);
 
-  /** Emitted with the notebook when another of its cells runs, or none any more. */
+  /** Emitted with the notebook when one of its cells starts or ends. */
   get changed(): ISignal<this, object> {
     return this.changes;
   }
 
-  /** Return the running cell of `notebook`, null if none runs. */
+  /** Return the running cell of `notebook`, or null if no cell runs. */
   get(notebook: object): StartedCell | null {
     return this.cells.get(notebook)?.cell ?? null;
   }
 
-  /** Begin a cell that the execute request with this id has started. */
+  /** Set the running cell of `notebook`, which was started by the execute request with the id `request`. */
   begin(notebook: object, request: string, cell: StartedCell): void {
     this.cells.set(notebook, { request, cell });
     this.changes.emit(notebook);
   }
 
-  /** End the cell of the execute request with this id; null ends whichever cell runs, as after a restart. */
+  /**
+   * End the running cell if the execute request with the id `request` started it. If `request` is null, end
+   * any cell, as after a restart.
+   */
   end(notebook: object, request: string | null): void {
     const running = this.cells.get(notebook);
     if (running !== undefined && (request === null || running.request === request)) {
@@ -82,7 +85,10 @@ export interface CellRunSources {
   readonly kernels: Pick<ActiveKernel, 'changed' | 'state' | 'view'>;
 }
 
-/** The runs of the active notebook's cells and the running cell, for the list of cells and for bands on charts. */
+/**
+ * The runs of the active notebook's cells and the running cell, for the list of cells and the bands on
+ * charts.
+ */
 export class CellRuns implements ICellRuns {
   readonly clockSkew = new ClockSkew();
   private notebook: CellNotebook | null = null;
@@ -113,17 +119,17 @@ export class CellRuns implements ICellRuns {
     return this.notebook !== null;
   }
 
-  /** The runs in the notebook's order; the same array until one changes. */
+  /** The runs in the notebook's order. The array is the same object until a run changes. */
   get runs(): readonly CellRun[] {
     return this.reader.runs;
   }
 
-  /** How many reports another version has written. */
+  /** Number of reports that were written by an incompatible version of gpuwidget. */
   get incompatible(): number {
     return this.reader.incompatible;
   }
 
-  /** The running cell, null if none runs. */
+  /** The running cell, or null if no cell runs. */
   get running(): RunningCell | null {
     const cell = this.runningCell();
     return cell === null
@@ -137,14 +143,14 @@ export class CellRuns implements ICellRuns {
         };
   }
 
-  /** Set whether a view is visible: outputs are read only then. */
+  /** Set whether a view is visible. Outputs are read only while one is. */
   setVisible(visible: boolean): void {
     this.visible = visible;
     this.reader.setVisible(visible);
     this.schedule();
   }
 
-  /** Set the active notebook, or its cells. */
+  /** Set the active notebook and its cells, or null if no notebook is open. */
   setNotebook(notebook: CellNotebook | null): void {
     if (notebook?.key !== this.notebook?.key) {
       this.growth.reset();
@@ -161,7 +167,10 @@ export class CellRuns implements ICellRuns {
     this.notebook?.reveal(cellId);
   }
 
-  /** Return when cells used this GPU, sorted by start; empty if the kernel's and the server's clocks differ. */
+  /**
+   * Return the time ranges in which cells used this GPU, sorted by start; empty if the clocks of kernel and
+   * server differ.
+   */
   bands(uuid: string): readonly Band[] {
     const { sample } = this.sources.model;
     if (sample !== null) {
@@ -197,13 +206,16 @@ export class CellRuns implements ICellRuns {
       }
     }
     for (const bands of all.values()) {
-      // Of two with the same start, the longer one is drawn first.
+      // Of two bands with the same start, the longer one is drawn first.
       bands.sort((a, b) => a.from - b.from || (b.until ?? Infinity) - (a.until ?? Infinity));
     }
     return all;
   }
 
-  /** The GPUs with a CUDA context of the notebook, else all: which ones a cell uses is known only when it has ended. */
+  /**
+   * Return the GPUs on which the notebook has a CUDA context, or all GPUs if it has none: which of them a
+   * cell uses is known only after it has ended.
+   */
   private gpusInUse(): readonly string[] {
     const gpus = this.sources.kernels.state?.gpus ?? [];
     const own = gpus.filter(({ context }) => context).map(({ uuid }) => uuid);
@@ -212,7 +224,7 @@ export class CellRuns implements ICellRuns {
 
   private runningCell(): StartedCell | null {
     const { notebook } = this;
-    // An idle kernel runs nothing, even if the message of the cell's end was lost.
+    // An idle kernel runs no cell, even if the message about the end of the last cell was lost.
     return notebook === null || !this.sources.kernels.view.busy ? null : this.runningCells.get(notebook.key);
   }
 

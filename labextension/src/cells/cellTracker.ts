@@ -13,7 +13,7 @@ import type { Clock } from '../clock';
 
 const MAX_SCROLL_ATTEMPTS = 5;
 
-/** Follows the active notebook for `CellRuns`, and the cells that the kernels of all notebooks run. */
+/** Passes the active notebook to `CellRuns`, and the running cells of all notebooks to `RunningCells`. */
 export class CellTracker {
   private panel: NotebookPanel | null = null;
 
@@ -25,7 +25,8 @@ export class CellTracker {
     private readonly clock: Clock
   ) {
     tracker.currentChanged.connect(this.onCurrentChanged, this);
-    // All notebooks: a cell's start is published once, and its notebook may become active later.
+    // Connect to all notebooks: a cell's start is published only once, and the notebook may become active
+    // later.
     tracker.widgetAdded.connect((_, panel) => {
       this.connect(panel);
     });
@@ -72,8 +73,8 @@ export class CellTracker {
     notebook.deselectAll();
     notebook.activeCellIndex = index;
     this.shell.activateById(panel.id);
-    // A windowed notebook has no layout for distant cells: it scrolls to an estimated position, and gives up when
-    // something else scrolls meanwhile, such as its own scrolling to the active cell.
+    // A windowed notebook has no layout for distant cells. It scrolls to an estimated position, and gives up
+    // if something else scrolls at the same time, such as its own scrolling to the active cell.
     for (
       let attempt = 0;
       attempt < MAX_SCROLL_ATTEMPTS && notebook.isAttached && !cell.node.isConnected;
@@ -83,7 +84,7 @@ export class CellTracker {
     }
     scrollIntoView(cell, notebook);
     if (panel.isAttached && !panel.node.contains(document.activeElement)) {
-      notebook.activate(); // Only now: a cell without layout cannot be focused.
+      notebook.activate(); // Not before scrolling: a cell without layout cannot be focused.
     }
   }
 
@@ -133,12 +134,12 @@ export class CellTracker {
   }
 }
 
-/** Return the future of a cell's execution; its type omits that a cell that was not run has none. */
+/** Return the future of a cell's execution; null if the cell was not run, which JupyterLab's type omits. */
 function futureOf(cell: CodeCell): JupyterKernel.IShellFuture | null {
   return cell.outputArea.future as JupyterKernel.IShellFuture | null;
 }
 
-/** Scroll until the whole cell is visible, or its start if it is higher than the notebook. */
+/** Scroll until the whole cell is visible, or its start if it is taller than the notebook. */
 function scrollIntoView(cell: Cell, notebook: Notebook): void {
   const visible = notebook.node.getBoundingClientRect();
   const { height, top, bottom } = cell.node.getBoundingClientRect();

@@ -1,13 +1,18 @@
-/** Two clocks may differ by this much: on one time axis the difference is too small to be seen. */
+/**
+ * Clocks that differ by at most this much count as equal, since the difference cannot be seen on a time axis.
+ */
 const TOLERANCE_S = 2;
-/** How many of the latest observations count. */
+/** Number of the latest observations from which an offset is computed. */
 const WINDOW = 16;
 
-/** The offset of one remote clock from this page's. A message that arrives late makes it look slow, never fast. */
+/**
+ * The offset of a remote clock from this page's clock. A late message makes the remote clock look slow, never
+ * fast.
+ */
 class ClockOffset {
   private readonly offsets: number[] = [];
 
-  /** Add an observation: the clock showed `time` when this page's showed `now`. */
+  /** Add an observation: the remote clock showed `time` when this page's clock showed `now`. */
   observe(time: number, now: number): void {
     if (Number.isFinite(time)) {
       this.offsets.push(time - now);
@@ -15,29 +20,35 @@ class ClockOffset {
     }
   }
 
-  /** Seconds by which it is ahead of this page's clock, null before the first observation. */
+  /** Seconds by which the remote clock is ahead of this page's clock; null before the first observation. */
   get seconds(): number | null {
     return this.offsets.length === 0 ? null : Math.max(...this.offsets);
   }
 }
 
-/** Compares the kernel's clock, which dates the runs, with the server's, which dates the samples. Epoch seconds. */
+/**
+ * Compares the kernel's clock, which dates the runs, with the server's clock, which dates the samples. Times
+ * are in epoch seconds.
+ */
 export class ClockSkew {
   private kernel = new ClockOffset();
   private readonly server = new ClockOffset();
   private lastSample = NaN;
 
-  /** Forget the kernel's clock, since another kernel may run on another machine. */
+  /** Forget the kernel's clock when the kernel changes, since the new kernel may run on another machine. */
   resetKernel(): void {
     this.kernel = new ClockOffset();
   }
 
-  /** Observe a message of the kernel with this `date`. */
+  /** Observe the kernel's clock in a message with the date `date` that arrived at `now`. */
   observeKernel(date: string, now: number): void {
     this.kernel.observe(Date.parse(date) / 1000, now);
   }
 
-  /** Observe the newest sample, taken at `time`. Repeated calls with one sample count once. */
+  /**
+   * Observe the server's clock in the newest sample, taken at `time`. Repeated calls with the same sample
+   * count once.
+   */
   observeServer(time: number, now: number): void {
     if (time !== this.lastSample) {
       this.lastSample = time;
@@ -45,7 +56,10 @@ export class ClockSkew {
     }
   }
 
-  /** Seconds by which the kernel's clock is ahead of the server's, null if they agree or that is unknown. */
+  /**
+   * Seconds by which the kernel's clock is ahead of the server's; null if the clocks agree or one of them is
+   * unknown.
+   */
   get seconds(): number | null {
     const [kernel, server] = [this.kernel.seconds, this.server.seconds];
     if (kernel === null || server === null || Math.abs(kernel - server) <= TOLERANCE_S) {

@@ -1,30 +1,33 @@
 import type { KernelGpu, KernelState } from '../wire';
 
-/** How much more memory a kernel holds on one GPU than before the running cell. */
+/** How much a kernel's memory on one GPU has grown since the running cell began. */
 export interface GpuGrowth {
   readonly uuid: string;
   readonly torchDevice: string | null;
-  /** Null if unknown. */
+  /** Growth in bytes; null if unknown. */
   readonly bytes: number | null;
-  /** Whether this is what torch has reserved, because the driver does not attribute memory to processes. */
+  /**
+   * Whether `bytes` counts torch's reserved memory, because the driver does not attribute memory to
+   * processes.
+   */
   readonly torch: boolean;
 }
 
 /**
  * Compares the kernel's state before and during the running cell.
  *
- * The state before a cell is known only if the kernel replied after the previous cell had ended: of cells that run
- * without a pause, only for the first.
+ * The state before a cell is known only if the kernel replied after the previous cell had ended. If several
+ * cells run without a pause, only the first one's is known.
  */
 export class MemoryGrowth {
   private newest: KernelState | null = null;
-  /** The newest state while no cell runs. */
+  /** The newest state that was received while no cell was running. */
   private idle: KernelState | null = null;
   private before: KernelState | null = null;
   private now: KernelState | null = null;
   private running = false;
 
-  /** Set the kernel's newest state, null if it does not reply any more. */
+  /** Set the kernel's newest state; null if the kernel no longer replies. */
   setState(state: KernelState | null): void {
     if (state === this.newest) {
       return;
@@ -37,26 +40,26 @@ export class MemoryGrowth {
     }
   }
 
-  /** Begin a cell. */
+  /** Start measuring the growth when a cell begins. */
   begin(): void {
     this.running = true;
     this.before = this.idle;
     this.idle = this.now = null;
   }
 
-  /** End the running cell. */
+  /** Stop measuring the growth when the running cell ends. */
   end(): void {
     this.running = false;
     this.before = this.now = this.idle = null;
   }
 
-  /** Forget everything, since another notebook is active. */
+  /** Forget all states when another notebook becomes active. */
   reset(): void {
     this.end();
     this.newest = null;
   }
 
-  /** The growth on each GPU, empty if unknown. */
+  /** The growth on each GPU; empty if unknown. */
   get gpus(): readonly GpuGrowth[] {
     if (this.before === null || this.before.pid !== this.now?.pid) {
       return [];
@@ -77,7 +80,10 @@ export class MemoryGrowth {
     });
   }
 
-  /** The growth on all GPUs together, null if unknown. If only torch reports it, only torch's GPUs count. */
+  /**
+   * The growth on all GPUs together; null if unknown. If the figures are torch's, only GPUs that torch uses
+   * count.
+   */
   get bytes(): number | null {
     const all = this.gpus;
     const gpus = all.some(({ torch }) => torch) ? all.filter(({ torchDevice }) => torchDevice !== null) : all;
@@ -91,7 +97,7 @@ function difference(before: number | null, now: number | null): number | null {
   return before === null || now === null ? null : now - before;
 }
 
-/** Return what torch has reserved: nothing before it has initialized CUDA. */
+/** Return the bytes that torch has reserved on a GPU, which are 0 before torch has initialized CUDA. */
 function reserved(gpu: KernelGpu, initialized: boolean): number | null {
   return initialized ? gpu.torch_reserved : 0;
 }

@@ -6,15 +6,15 @@ const REPORT_SCHEMA = 1;
 const MAX_TEXT_LENGTH = 200;
 const MAX_GPUS = 64;
 
-/** Which memory the figures are of: what torch has allocated, the process's, or the whole GPU's. */
+/** What the memory figures measure: torch's allocations, the process's memory, or the whole GPU's memory. */
 export type MemoryKind = 'torch' | 'process' | 'device';
 
 export type Status = 'ok' | 'error' | 'interrupted';
 
-/** One GPU that the cell used. Bytes and joules; null if unknown. */
+/** One GPU that the cell used. Memory is in bytes and energy in joules; null if unknown. */
 export interface GpuPart {
   readonly uuid: string;
-  /** Such as `0`, or `0:1` for a MIG slice. */
+  /** Number of the GPU, such as `0`, or `0:1` for a MIG slice. */
   readonly number: string;
   readonly torchDevice: string | null;
   readonly delta: number | null;
@@ -26,32 +26,35 @@ export interface GpuPart {
 export interface CellReport {
   readonly executionCount: number | null;
   readonly label: string | null;
-  /** Epoch seconds by the clock of the kernel's machine. */
+  /** Start of the run in epoch seconds, by the clock of the kernel's machine. */
   readonly started: number | null;
-  /** Seconds. */
+  /** Duration of the run in seconds. */
   readonly duration: number | null;
   readonly status: Status;
-  /** Out-of-memory errors during the run. */
+  /** Number of out-of-memory errors during the run. */
   readonly ooms: number;
-  /** The label of a recording, null for live GPUs. */
+  /** The label of the recording that the samples come from; null for live GPUs. */
   readonly recording: string | null;
-  /** Whether there was any GPU. */
+  /** Whether the report lists any GPU, used by the cell or not. */
   readonly hasGpus: boolean;
   /** The GPUs that the cell used, or all if that is unknown. */
   readonly gpus: readonly GpuPart[];
-  /** The same for all `gpus`: a sum of different quantities would be meaningless. */
+  /**
+   * What the memory figures of all `gpus` measure. It is the same for each, because a sum of different
+   * quantities would be meaningless.
+   */
   readonly kind: MemoryKind;
   /** Whether child processes of the kernel held some of the memory. */
   readonly children: boolean;
-  /** The sum over all `gpus`, null if one of them is unknown. */
+  /** Sum of the memory changes on all `gpus` in bytes; null if one of them is unknown. */
   readonly delta: number | null;
-  /** The highest peak of any GPU: peaks at different times must not be added. */
+  /** The highest peak of any GPU in bytes. Peaks are not added, because they may occur at different times. */
   readonly peak: number | null;
-  /** The sum over the GPUs whose energy is known. */
+  /** Sum of the known energies of `gpus` in joules; null if none is known. */
   readonly energy: number | null;
-  /** Whether the energy of some GPU is unknown. */
+  /** Whether the energy of some GPU is unknown, so that the sum is a lower bound. */
   readonly atLeast: boolean;
-  /** Reasons for unknown figures, by the report's field. */
+  /** Reasons for unknown figures, by the name of the report's field. */
   readonly missing: Readonly<Record<string, string>>;
 }
 
@@ -63,7 +66,7 @@ export function parseReport(value: unknown): CellReport | null {
     return null;
   }
   const all = list(report.gpus).slice(0, MAX_GPUS).map(fields);
-  // Without the field it is unknown which GPUs the cell used.
+  // If `shown` is missing, it is unknown whether the cell used the GPU, so the GPU is included.
   const used = all.filter(gpu => typeof gpu.uuid === 'string' && gpu.shown !== false);
   const kind = memoryKind(used);
   const gpus = used.map(gpu => part(gpu, kind));
@@ -89,14 +92,17 @@ export function parseReport(value: unknown): CellReport | null {
   };
 }
 
-/** Return torch's memory if its allocator was used, else the process's, else the GPU's, as the card does. */
+/**
+ * Return which memory to show, as the kernel's card does: torch's if its allocator was used, otherwise the
+ * process's, otherwise the whole GPU's.
+ */
 function memoryKind(gpus: readonly Fields[]): MemoryKind {
   const processes = gpus.map(gpu => fields(gpu.process_memory));
   const process =
     gpus.length > 0 &&
     gpus.every(gpu => isObject(gpu.process_memory)) &&
     processes.some(span => number(span.peak) !== null);
-  // The kernel's torch has no figures of child processes.
+  // torch in the kernel has no figures for child processes.
   if (process && gpus.some(gpu => list(gpu.children).length > 0)) {
     return 'process';
   }
@@ -128,7 +134,10 @@ function part(gpu: Fields, kind: MemoryKind): GpuPart {
   };
 }
 
-/** Return the first GPU's reason for each field; those of later GPUs refer to it. */
+/**
+ * Return the reason for each unknown field from the first GPU that has one, since later GPUs only refer to
+ * it.
+ */
 function reasons(gpus: readonly Fields[]): Record<string, string> {
   const found: Record<string, string> = {};
   for (const gpu of gpus) {
@@ -152,7 +161,7 @@ function sum(values: readonly (number | null)[]): number | null {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-// A notebook may come from anywhere: a value of another type counts as unknown.
+// A notebook may come from an untrusted source, so a value of an unexpected type counts as unknown.
 function isObject(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -4,7 +4,7 @@ import { parseReport, REPORT_MIME, type CellReport } from './report';
 import { runKey, type CellRun } from './runTable';
 import type { Clock } from '../clock';
 
-/** Outputs may change many times a second; the list of runs is rebuilt at most this often. */
+/** Outputs may change many times per second; the list of runs is rebuilt at most this often. */
 const UPDATE_MS = 200;
 const OUTPUTS_WITH_DATA: ReadonlySet<string> = new Set([
   'display_data',
@@ -12,48 +12,51 @@ const OUTPUTS_WITH_DATA: ReadonlySet<string> = new Set([
   'update_display_data'
 ]);
 
-/** The part of JupyterLab's output model that is used. */
+/** The part of JupyterLab's output model that is used here. */
 export interface Output {
   readonly type: string;
-  /** Return its bundle by reference; its `data` would be a copy. */
+  /**
+   * Return the output's JSON with its MIME bundle by reference; the model's `data` property would return a
+   * copy.
+   */
   toJSON(): object;
 }
 
-/** The part of a change of outputs that is used. */
+/** The part of a change of outputs that is used here. */
 export interface OutputsChange {
   readonly oldValues: readonly Output[];
   readonly newValues: readonly Output[];
 }
 
-/** The part of a cell's outputs that is used. */
+/** The part of a cell's outputs that is used here. */
 export interface Outputs {
   readonly length: number;
   readonly changed: ISignal<unknown, OutputsChange>;
   get(index: number): Output;
 }
 
-/** The part of a cell's model that is used; only code cells have outputs. */
+/** The part of a cell's model that is used here. Only code cells have outputs. */
 export interface CellModel {
   readonly id: string;
   readonly outputs?: Outputs;
 }
 
-/** The part of a notebook's cell list that is used. */
+/** The part of a notebook's cell list that is used here. */
 export interface CellModels extends Iterable<CellModel> {
   readonly changed: ISignal<unknown, unknown>;
 }
 
 interface CellReports {
   readonly reports: readonly CellReport[];
-  /** How many reports another version has written. */
+  /** Number of reports that were written by an incompatible version of gpuwidget. */
   readonly incompatible: number;
 }
 
 /**
  * Reads the reports in the outputs of one notebook.
  *
- * It reads only while a view is visible, and only what has changed: a cell that prints a thousand lines costs one check
- * of each line's type.
+ * It reads only while a view is visible, and only what has changed. If a cell prints a thousand lines, it
+ * checks only the type of each new output.
  */
 export class ReportReader {
   private cells: CellModels | null = null;
@@ -63,7 +66,7 @@ export class ReportReader {
   private readonly changedCells = new Set<CellModel>();
   private readonly cellsByOutputs = new Map<unknown, CellModel>();
   private readonly reportsByCell = new Map<CellModel, CellReports>();
-  /** Parsed reports by their JSON, which never changes. */
+  /** Parsed reports by their JSON object, which is never modified. */
   private readonly parsed = new WeakMap<object, CellReport | 'incompatible'>();
   private readonly changes = new Signal<this, void>(this);
 
@@ -71,7 +74,7 @@ export class ReportReader {
 
   /** The runs in the notebook's order. */
   runs: readonly CellRun[] = [];
-  /** How many reports another version has written. */
+  /** Number of reports that were written by an incompatible version of gpuwidget. */
   incompatible = 0;
 
   /** Emitted when the runs have changed. */
@@ -129,7 +132,7 @@ export class ReportReader {
     if (cell === undefined) {
       return;
     }
-    // In a cell with reports any removed output may be one of them; in others only new outputs matter.
+    // If the cell has reports, a removed output may be one of them; otherwise only new outputs matter.
     const relevant =
       this.reportsByCell.has(cell) || change.newValues.some(output => reportIn(output) !== undefined);
     if (relevant) {
@@ -228,7 +231,7 @@ export class ReportReader {
   }
 }
 
-/** Return the JSON of the report in an output, undefined if it has none. */
+/** Return the JSON of the report in an output; undefined if the output contains none. */
 function reportIn(output: Output): unknown {
   if (!OUTPUTS_WITH_DATA.has(output.type)) {
     return undefined;

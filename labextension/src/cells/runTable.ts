@@ -2,7 +2,7 @@ import type { CellReport } from './report';
 
 /** A run of a cell that left a report in the notebook's outputs. */
 export interface CellRun {
-  /** Identifies the run, also when several cells show its report. */
+  /** Identifies the run, even if several cells show its report. */
   readonly key: string;
   /** The cell whose outputs contain the report. */
   readonly cellId: string;
@@ -13,7 +13,7 @@ export interface CellRun {
 export const COLUMNS = ['cell', 'delta', 'peak', 'time', 'energy'] as const;
 export type Column = (typeof COLUMNS)[number];
 
-/** The order of the list; by `cell` it is the notebook's order. */
+/** The sort order of the list. Sorting by `cell` keeps the notebook's order. */
 export interface Sort {
   readonly column: Column;
   readonly descending: boolean;
@@ -21,11 +21,11 @@ export interface Sort {
 
 export const NOTEBOOK_ORDER: Sort = { column: 'cell', descending: false };
 
-/** Sums over all runs, null if unknown for each of them. */
+/** Sums over all runs; null if the value is unknown for every run. */
 export interface Totals {
   readonly seconds: number | null;
   readonly joules: number | null;
-  /** Whether the energy of some run is unknown. */
+  /** Whether the energy of some run is unknown, so that `joules` is a lower bound. */
   readonly atLeast: boolean;
 }
 
@@ -34,14 +34,20 @@ export function runKey(report: CellReport): string {
   return JSON.stringify([report.started, report.duration, report.executionCount, report.label]);
 }
 
-/** Return the order after a click on the header of `column`: numbers start with the largest, a second click reverses. */
+/**
+ * Return the order after a click on the header of `column`. Numbers are sorted in descending order first; a
+ * second click reverses the order.
+ */
 export function toggledSort(sort: Sort, column: Column): Sort {
   return sort.column === column
     ? { column, descending: !sort.descending }
     : { column, descending: column !== 'cell' };
 }
 
-/** Return `runs`, given in the notebook's order, in the order of `sort`. Unknown values come last both ways. */
+/**
+ * Return `runs`, which are in the notebook's order, sorted by `sort`. Unknown values come last in both
+ * directions.
+ */
 export function sortedRuns(runs: readonly CellRun[], sort: Sort): readonly CellRun[] {
   const { column, descending } = sort;
   if (column === 'cell') {
@@ -57,7 +63,10 @@ export function sortedRuns(runs: readonly CellRun[], sort: Sort): readonly CellR
   });
 }
 
-/** Return the time and the energy of all runs; a run within another one is already part of that. */
+/**
+ * Return the total time and energy of all runs. A run within another run is not added, because the outer run
+ * includes it.
+ */
 export function totals(runs: readonly CellRun[]): Totals {
   let seconds: number | null = null;
   let joules: number | null = null;

@@ -9,7 +9,7 @@ const POINTER_DISTANCE_PX = 14;
 const TOOLTIP_MARGIN_PX = 4;
 /** With more GPUs than this the tooltip has two columns. */
 const MAX_TOOLTIP_ROWS = 8;
-/** Steps of at least this many seconds are shown with their length. */
+/** The tooltip shows the length of a step if it is at least this many seconds. */
 const LONG_STEP_S = 2;
 
 /** The charts of the selected metrics. Only visible charts are drawn. */
@@ -74,7 +74,7 @@ export class ChartGrid {
     }
   }
 
-  /** Focus the lines of one GPU, or of none. */
+  /** Focus the lines of one GPU; null removes the focus. */
   focus(uuid: string | null): void {
     if (uuid !== this.focused) {
       this.focused = uuid;
@@ -84,7 +84,7 @@ export class ChartGrid {
     }
   }
 
-  /** Move the shared cursor to a time by key, or remove it. */
+  /** Move the shared cursor to a time after a key press; null removes the cursor. */
   setCursor(time: number | null): void {
     const charts = this.visibleCharts();
     const [first] = charts;
@@ -165,7 +165,7 @@ class Tooltip {
 
   constructor(private readonly container: HTMLElement) {
     this.node = element('div', 'dashboard-tooltip', this.time.node, this.rows);
-    // The same values are above the chart as text.
+    // Screen readers get the same values from the text above the chart.
     this.node.setAttribute('aria-hidden', 'true');
     this.node.hidden = true;
   }
@@ -201,7 +201,7 @@ class Tooltip {
     this.node.hidden = false;
   }
 
-  /** Move the tooltip beside the pointer, inside the container. */
+  /** Move the tooltip next to the pointer, inside the container. */
   move(x: number, y: number): void {
     const { width, height } = this.node.getBoundingClientRect();
     const { clientWidth, clientHeight } = this.container;

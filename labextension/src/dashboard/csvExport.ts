@@ -4,7 +4,7 @@ import type { TimeRange } from './dashboardState';
 import type { MetricKind, MetricName } from '../metricTable';
 import { kindOf } from './metrics';
 
-/** Units in the column headers, which do not depend on the settings: programs read them. */
+/** Units in the column headers. They do not depend on the user's settings, because programs read them. */
 const UNITS: Readonly<Record<MetricKind, string>> = {
   percent: '%',
   memory: 'B',
@@ -14,7 +14,7 @@ const UNITS: Readonly<Record<MetricKind, string>> = {
   rate: 'B/s'
 };
 const LINE_END = '\r\n';
-/** Maximum number of rows: an hour in seconds, or some minutes at the full rate. */
+/** Maximum number of rows: an hour in steps of one second, or some minutes at the full sampling rate. */
 const MAX_ROWS = 4000;
 
 /** A GPU and its name in the column headers. */
@@ -35,13 +35,16 @@ export interface CsvRequest {
 export class CsvExport {
   private request: AbortController | null = null;
 
-  /** `save` offers a file with this name and text to the user. */
+  /** `save` offers the user a file with this name and text. */
   constructor(
     private readonly server: HistoryServer,
     private readonly save: (name: string, text: string) => void = saveFile
   ) {}
 
-  /** Load the data and save the file. Rejects with the server's error; resolves without a file if it was canceled. */
+  /**
+   * Load the data and save the file. Rejects with the server's error; resolves without a file if the export
+   * was canceled.
+   */
   async run({ range, gpus, metrics, isRecording }: CsvRequest): Promise<void> {
     this.cancel();
     const request = (this.request = new AbortController());
@@ -66,8 +69,8 @@ export class CsvExport {
 }
 
 /**
- * Return the history as a table: a row per step, and per GPU and metric the mean, minimum and maximum. Unknown values
- * are empty.
+ * Return the history as CSV, with one row per step and columns for the mean, minimum and maximum of each
+ * metric per GPU. Unknown values are empty.
  */
 export function toCsv(
   course: MetricHistory,
@@ -96,13 +99,15 @@ export function toCsv(
   return rows.join(LINE_END) + LINE_END;
 }
 
-/** Return a text as a CSV field. Its beginning is escaped where a spreadsheet would read it as a formula. */
+/** Return a text as a CSV field. Its beginning is escaped if a spreadsheet would read it as a formula. */
 export function quoteField(text: string): string {
   const harmless = /^[\s]*[=+\-@]|^[\t\r\n]/.test(text) ? `'${text}` : text;
   return /[",\r\n']/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
 }
 
-/** Return the name of the file, `gpus 2026-11-21 14.03.20.csv`, from the end of its time range in local time. */
+/**
+ * Return a file name with the end of the time range in local time, such as `gpus 2026-11-21 14.03.20.csv`.
+ */
 export function fileName(until: number, isRecording: boolean): string {
   const end = new Date(1000 * until);
   const two = (value: number): string => String(value).padStart(2, '0');

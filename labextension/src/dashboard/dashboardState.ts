@@ -21,7 +21,7 @@ export interface DashboardState {
   readonly zoom: TimeRange | null;
   /** The selected metrics in the order of `METRICS`. */
   readonly metrics: readonly MetricName[];
-  /** UUIDs of the GPUs that are not shown, so that a new GPU is shown. */
+  /** UUIDs of the hidden GPUs. Hidden instead of shown ones are stored, so that a new GPU is shown. */
   readonly hidden: readonly string[];
 }
 
@@ -33,7 +33,9 @@ export const DEFAULT_STATE: DashboardState = {
   hidden: []
 };
 
-/** Return the state saved in a workspace with defaults for invalid values. `now` is in epoch seconds. */
+/**
+ * Return the state saved in a workspace, with defaults in place of invalid values. `now` is in epoch seconds.
+ */
 export function restoreState(saved: unknown, now: number): DashboardState {
   const { range, zoom, metrics, hidden } = asRecord(saved);
   const chosen = Array.isArray(metrics) ? METRICS.filter(name => metrics.includes(name)) : METRICS;
@@ -45,7 +47,7 @@ export function restoreState(saved: unknown, now: number): DashboardState {
   };
 }
 
-/** Return the saved zoom unless the server no longer has that part of its history. */
+/** Return the saved zoom, or null if it is invalid or the server no longer has that part of its history. */
 function restoreZoom(saved: unknown, now: number): TimeRange | null {
   const { from, to } = asRecord(saved);
   return typeof from === 'number' && typeof to === 'number' && from < to && to > now - HISTORY_S
@@ -57,7 +59,7 @@ function asRecord(value: unknown): Record<string, unknown> {
   return (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
 }
 
-/** Return the state with one metric selected or not. */
+/** Return the state with one metric selected or deselected. */
 export function withMetric(state: DashboardState, name: string, shown: boolean): DashboardState {
   const metrics = METRICS.filter(metric => (metric === name ? shown : state.metrics.includes(metric)));
   return isMetric(name) ? { ...state, metrics } : state;
@@ -69,7 +71,9 @@ export function withGpu(state: DashboardState, uuid: string, shown: boolean): Da
   return { ...state, hidden: shown ? others : [...others, uuid] };
 }
 
-/** Return the state with only one of `uuids` shown, or with all if it is the only one already. */
+/**
+ * Return the state that shows only this one of `uuids`, or all of them if it is already the only one shown.
+ */
 export function withOnly(state: DashboardState, uuid: string, uuids: readonly string[]): DashboardState {
   const others = uuids.filter(other => other !== uuid);
   const isOnly = !state.hidden.includes(uuid) && others.every(other => state.hidden.includes(other));

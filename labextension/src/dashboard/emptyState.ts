@@ -7,17 +7,17 @@ import { element, setAttribute, Text } from '../ui/dom';
 export interface EmptyState {
   readonly text: string;
   readonly command?: string | undefined;
-  /** What its button shows. */
+  /** What the button shows again: all metrics or all GPUs; undefined for no button. */
   readonly action?: 'metrics' | 'gpus';
-  /** Whether it is expected to end within a moment. */
+  /** Whether this state usually ends within a moment. */
   readonly transient?: true;
-  /** Whether the text contains a number of seconds that goes up. */
+  /** Whether the text contains an increasing number of seconds. */
   readonly counts?: true | undefined;
 }
 
-/** What there is to draw. */
+/** The data that decides whether there is anything to draw. */
 export interface DashboardContent {
-  /** Number of GPUs of the server; null before the first sample. */
+  /** Number of GPUs that the server reports; null before the first sample. */
   readonly gpus: number | null;
   /** The server's reason for having no GPU. */
   readonly reason: string | null;
@@ -31,7 +31,7 @@ export interface DashboardContent {
   readonly notice: Notice | null;
 }
 
-/** Return why there is nothing to draw, or null if there is something. */
+/** Return why there is nothing to draw, or null if there is something to draw. */
 export function emptyState(
   trans: TranslationBundle,
   { gpus, reason, shownGpus, metrics, loaded, notice }: DashboardContent
@@ -55,7 +55,7 @@ function fromNotice(notice: Notice | null): EmptyState | null {
   return notice && { text: notice.text, command: notice.command, counts: notice.countsSeconds };
 }
 
-/** Shows an empty state in place of the charts, with a button where one helps. */
+/** Shows an empty state in place of the charts, with a button if the state has an action. */
 export class EmptyStateView {
   readonly node: HTMLElement;
   private readonly text = new Text('dashboard-empty-text', 'div');
@@ -86,7 +86,7 @@ export class EmptyStateView {
   show(state: EmptyState | null): void {
     this.node.hidden = state === null;
     setAttribute(this.node, 'data-transient', state?.transient === true ? 'true' : '');
-    // A screen reader would otherwise read a text that counts seconds every second.
+    // Otherwise a screen reader would read the text aloud every second as its number of seconds increases.
     setAttribute(this.text.node, 'aria-live', state?.counts === true ? 'off' : 'polite');
     this.text.set(state?.text ?? '');
     this.command.set(state?.command ?? '');

@@ -23,7 +23,7 @@ export function readChartColors(node: Element): ChartColors {
   };
 }
 
-/** Return the index of a GPU's color. `position` is its position in the driver's list. */
+/** Return the index of a GPU's color. `position` is the GPU's position in the driver's list. */
 export function colorIndex(position: number): number {
   return position % COLORS;
 }

@@ -27,9 +27,12 @@ import { RenderThrottle } from './renderThrottle';
 import type { TimeAxis } from './timeSeries';
 import { Toolbar } from './toolbar';
 
-/** More GPUs than this are drawn less often and in fewer steps: their lines are hard to tell apart anyway. */
+/**
+ * With more GPUs than this, charts are drawn less often and in fewer steps: the lines are hard to tell apart
+ * anyway.
+ */
 const MANY_GPUS = 4;
-/** Number of steps in a chart: about one per pixel or two. */
+/** Number of steps in a chart: one per one or two pixels. */
 const POINTS = 400;
 const POINTS_OF_MANY = 250;
 /** How long the error of a failed export is shown. */
@@ -43,7 +46,9 @@ export interface DashboardOptions {
   readonly clock: Clock;
 }
 
-/** The dashboard of the main area: every metric of every GPU over time. It does nothing while it is hidden. */
+/**
+ * The dashboard in the main area: every metric of every GPU over time. It does nothing while it is hidden.
+ */
 export class GpuDashboard extends Widget {
   private readonly trans: TranslationBundle;
   private readonly monitor: IMonitor;
@@ -58,11 +63,11 @@ export class GpuDashboard extends Widget {
   private readonly toolbar: Toolbar;
   private readonly legend: Legend;
   private readonly grid: ChartGrid;
-  /** Reused for every frame. */
+  /** The time axis, whose arrays are reused for every frame. */
   private readonly axis: TimeAxis = { times: [], indices: [] };
   private colors: ChartColors | null = null;
   private active = false;
-  /** The number of steps of the last request. */
+  /** The number of steps in the last request. */
   private requestedPoints = POINTS;
   private readonly stateChanges = new Signal<this, void>(this);
 
@@ -94,7 +99,7 @@ export class GpuDashboard extends Widget {
     const icon = gpuIcon.element({ tag: 'span', className: 'jp-gpuwidget-dashboard-empty-icon' });
     this.emptyView = new EmptyStateView(trans, icon, action => {
       this.setState(action === 'metrics' ? { metrics: METRICS } : { hidden: [] });
-      this.updateSections(); // Hides the button, which has the focus.
+      this.updateSections(); // This hides the focused button, so the focus moves on.
       this.takeFocus();
     });
     this.toolbar = new Toolbar({
@@ -234,7 +239,7 @@ export class GpuDashboard extends Widget {
     const server = this.serverNotice();
     const problem = server ?? this.dataNotice();
     const empty = this.emptyState(problem);
-    // The same sentence is not shown twice.
+    // Do not show the same sentence both as the notice and as the empty state.
     const notice = problem?.text === empty?.text ? null : problem;
     this.notice.show(this.csvError === null ? notice : { text: this.csvError });
     this.emptyView.show(empty);
@@ -250,7 +255,7 @@ export class GpuDashboard extends Widget {
     (this.grid.node.hidden ? this.node : this.grid.scroll).focus();
   }
 
-  /** Show or hide the charts. The focus moves along, because a hidden element loses it. */
+  /** Show or hide the charts, and move the focus, because a hidden element loses it. */
   private showCharts(shown: boolean): void {
     const { node, scroll } = this.grid;
     if (node.hidden !== shown) {
@@ -278,7 +283,7 @@ export class GpuDashboard extends Widget {
     });
   }
 
-  /** Start or stop all work as the dashboard becomes visible or hidden. */
+  /** Start all work when the dashboard becomes visible, and stop it when the dashboard is hidden. */
   private readonly updateActive = (): void => {
     const active = this.isVisible && document.visibilityState === 'visible';
     if (active === this.active) {
@@ -291,7 +296,9 @@ export class GpuDashboard extends Widget {
     this.active = true;
     this.monitor.setDashboardVisible(this, true);
     if (this.monitor.connectionState === 'open' || this.current.zoom !== null) {
-      this.load(); // Otherwise the first message of the stream loads the history, which then has no gap before it.
+      // If the stream is not open yet, its first message loads the history, so that there is no gap before
+      // it.
+      this.load();
     }
     this.update();
   };
@@ -310,12 +317,12 @@ export class GpuDashboard extends Widget {
     }
     if (message.type === 'sample') {
       if (this.points !== this.requestedPoints) {
-        this.load(); // The number of GPUs was unknown before.
+        this.load(); // The number of GPUs, on which the number of steps depends, was unknown before.
       }
       this.loader.append(message.sample);
       this.throttle.invoke();
     } else if (message.type === 'hello' && this.current.zoom === null) {
-      // A new stream: only the server has the samples since the previous one.
+      // The stream is new, and only the server has the samples taken since the previous stream.
       this.load();
     }
   }
@@ -396,7 +403,9 @@ export class GpuDashboard extends Widget {
     this.throttle.slow = this.hasManyGpus;
   }
 
-  /** Return a problem with the connection; null while samples arrive or the first one is expected. */
+  /**
+   * Return a problem with the connection; null while samples arrive or the first sample is still expected.
+   */
   private serverNotice(): Notice | null {
     const { connectionState, hasSample, model, silentFor } = this.monitor;
     const known = model.sample !== null;
@@ -473,7 +482,7 @@ export class GpuDashboard extends Widget {
   private setCsvError(text: string | null): void {
     this.csvError = text;
     if (text !== null) {
-      // Rejects if it is disposed before it has run.
+      // The promise rejects if the debouncer is disposed of before it has run.
       this.csvErrorTimeout.invoke().catch(() => undefined);
     }
     this.update();

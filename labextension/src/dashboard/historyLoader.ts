@@ -8,13 +8,15 @@ import type { MetricName } from '../metricTable';
 import { TimeSeries } from './timeSeries';
 
 const RETRY_MS = 5000;
-/** A newer request waits this long for the previous one before it replaces it. */
+/** A new request waits at most this long for the pending one to finish, then replaces it. */
 const REQUEST_TIMEOUT_MS = 10_000;
 /** Maximum number of samples that are kept while a request is pending. */
 const MAX_PENDING = 1000;
 const SPARE_CAPACITY = 64;
 
-/** A part of the history to display: the last `seconds`, continued live, or a fixed time range. */
+/**
+ * A part of the history to display: the last `seconds`, which new samples continue, or a fixed time range.
+ */
 export interface LoadRequest {
   readonly span: { readonly seconds: number } | TimeRange;
   readonly metrics: readonly MetricName[];
@@ -44,7 +46,7 @@ export class HistoryLoader {
     return this.changes;
   }
 
-  /** The newest loaded history, which may be that of an earlier request; null before the first response. */
+  /** The last loaded history, which may belong to an earlier request; null before the first response. */
   get series(): TimeSeries | null {
     return this.current;
   }
@@ -54,7 +56,10 @@ export class HistoryLoader {
     return this.error;
   }
 
-  /** Load this part. Only one request is pending at a time, and of several calls meanwhile only the last one counts. */
+  /**
+   * Load a part of the history. Only one request is pending at a time; of all calls made while it is pending,
+   * only the last one counts.
+   */
   load(wanted: LoadRequest): void {
     this.wanted = wanted;
     if (this.pending === null) {
@@ -118,7 +123,8 @@ export class HistoryLoader {
   }
 
   private handleResponse(course: MetricHistory, { span, metrics, points }: LoadRequest): void {
-    // While a key is held down, ranges on the way are shown; otherwise nothing would change until its release.
+    // While a key that moves or zooms is held down, show the intermediate ranges; otherwise nothing would
+    // change until it is released.
     const onTheWay = !isLive(span) && this.wanted !== null && !isLive(this.wanted.span);
     if (this.outdated && !onTheWay) {
       this.request();

@@ -6,7 +6,7 @@ import { gpuNumber } from '../ui/format';
 import type { Gpu, Sample } from '../wire';
 import { legendSwatch } from './gpuColors';
 
-/** With more GPUs than this the chips show only their indices. */
+/** With more GPUs than this, the chips show only the GPUs' indices. */
 const MAX_NAMED = 4;
 
 interface Chip {
@@ -22,7 +22,9 @@ export interface LegendOptions {
   readonly toggle: (uuid: string) => void;
   /** Called when the user wants to see only one GPU. */
   readonly showOnly: (uuid: string) => void;
-  /** Called when the pointer or the keyboard focus enters a chip, and with null when it leaves. */
+  /**
+   * Called with the UUID when the pointer or the keyboard focus enters a chip, and with null when it leaves.
+   */
   readonly focus: (uuid: string | null) => void;
 }
 

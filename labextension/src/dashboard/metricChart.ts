@@ -22,7 +22,7 @@ export interface ShownGpu {
   readonly number: string;
 }
 
-/** What all charts show at one time. */
+/** The data that all charts draw at the same time. */
 export interface Frame {
   readonly series: TimeSeries;
   readonly axis: TimeAxis;
@@ -35,9 +35,11 @@ export interface Frame {
 /** The dependencies that all charts share. */
 export interface ChartOptions extends Omit<PlotOptions, 'cursorMoved'> {
   readonly trans: TranslationBundle;
-  /** Called when the pointer is on this chart at that row, or with null when it has left all charts. */
+  /**
+   * Called with this chart and the row under the pointer, or with null when the pointer has left all charts.
+   */
   readonly hover: (chart: MetricChart | null, row: number | null) => void;
-  /** Called when the pointer is close to the line of a GPU, or to none. */
+  /** Called with the UUID of the GPU whose line is close to the pointer, or with null if no line is. */
   readonly focus: (uuid: string | null) => void;
 }
 
@@ -63,7 +65,7 @@ export class MetricChart {
   private frame: Frame | null = null;
   private focused: string | null = null;
   private width = 0;
-  /** Whether the pointer was on this chart when the shared cursor moved last. */
+  /** Whether the pointer was on this chart when the shared cursor last moved. */
   private wasHovered = false;
   private unit: Unit = { name: '', size: 1 };
 
@@ -130,7 +132,7 @@ export class MetricChart {
     });
   }
 
-  /** Focus the line of one GPU, or of none. */
+  /** Focus the line of one GPU; null removes the focus. */
   focus(uuid: string | null): void {
     if (uuid !== this.focused) {
       this.focused = uuid;
@@ -139,7 +141,7 @@ export class MetricChart {
     }
   }
 
-  /** Move the cursor to a time, or remove it. */
+  /** Move the cursor to a time; null removes the cursor. */
   setCursor(time: number | null): void {
     this.plot?.setCursor(time);
   }
@@ -157,7 +159,10 @@ export class MetricChart {
     this.node.remove();
   }
 
-  /** Write the values at a row; without a row those of the newest sample, or at the end of the time range. */
+  /**
+   * Write the values at `row` above the chart. If it is null, write the values of the newest sample in live
+   * mode, otherwise those at the end of the time range.
+   */
   private updateValues(row: number | null): void {
     if (this.frame === null) {
       return;
@@ -230,7 +235,7 @@ export class MetricChart {
     }
   }
 
-  /** Return the plot, which is created again when the GPUs change. */
+  /** Return the plot, and create a new one if the GPUs have changed. */
   private ensurePlot({ gpus, axis }: Frame): Plot {
     const key = gpus.map(({ gpu, position }) => `${gpu.uuid} ${String(position)}`).join();
     if (this.plot !== null && this.plotKey === key) {
@@ -253,7 +258,7 @@ export class MetricChart {
 
   private handleCursor(row: number | null, isHovered: boolean, uuid: string | null): void {
     this.updateValues(row);
-    // The cursor moves in all charts; only the one with the pointer reports it.
+    // The shared cursor moves in all charts, but only the chart under the pointer reports it.
     if (isHovered) {
       this.options.focus(uuid);
       this.options.hover(this, row);

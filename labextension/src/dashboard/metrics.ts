@@ -16,7 +16,7 @@ export interface Unit {
   readonly zero?: number;
 }
 
-/** Return the kind of quantity of a metric. */
+/** Return the kind of quantity that a metric measures. */
 export function kindOf(name: MetricName): MetricKind {
   return ROWS.get(name)?.kind ?? 'percent';
 }
@@ -31,7 +31,7 @@ export function isCounter(name: MetricName): boolean {
   return ROWS.get(name)?.counter === true;
 }
 
-/** Return the value of a metric; null is unknown. */
+/** Return the value of a metric; null if it is unknown. */
 export function valueOf(reading: Reading, name: MetricName): number | null {
   const values = isCounter(name) ? reading.activity : reading;
   return (values as Partial<Record<MetricName, number | null>> | null)?.[name] ?? null;
@@ -60,7 +60,10 @@ export function unitOf(name: MetricName, top: number): Unit {
   }
 }
 
-/** Return a value as a number of `unit` without its name, with one decimal place if it is small and not an integer. */
+/**
+ * Return a value in `unit` as text without the unit's name, with one decimal place if it is small and not an
+ * integer.
+ */
 export function formatIn(value: number | null, unit: Unit): string {
   if (value === null || Number.isNaN(value)) {
     return UNKNOWN;
@@ -74,7 +77,10 @@ export function formatIn(value: number | null, unit: Unit): string {
     : number.toFixed(0);
 }
 
-/** Return the end of the axis for values up to `highest`: a round number, so that it seldom changes. */
+/**
+ * Return the upper end of the axis for values up to `highest`: a round number, so that the axis seldom
+ * changes.
+ */
 export function axisTop(
   name: MetricName,
   highest: number,

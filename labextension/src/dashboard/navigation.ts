@@ -2,7 +2,7 @@ import { HISTORY_S, type TimeRange } from './dashboardState';
 
 const SHORTEST_S = 2;
 
-/** What a key does on the charts. Shares are of the visible time range. */
+/** What a key does on the charts. Shares are fractions of the visible time range. */
 export type KeyAction =
   | { readonly kind: 'reset' }
   | { readonly kind: 'move'; readonly share: number }
@@ -43,8 +43,8 @@ export function keyAction(
 }
 
 /**
- * Return the time range after moving or zooming, within the history that the server keeps. `newest` is the time of the
- * newest sample; zooming keeps `cursor` in place, or the center if it is null.
+ * Return the time range after moving or zooming, within the history that the server keeps. `newest` is the
+ * time of the newest sample. Zooming keeps `cursor` in place, or the center of the range if `cursor` is null.
  */
 export function navigate(
   action: Extract<KeyAction, { kind: 'move' | 'zoom' }>,

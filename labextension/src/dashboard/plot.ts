@@ -40,16 +40,19 @@ export interface PlotOptions {
   readonly key: string;
   /** Called when the user selects a time range. */
   readonly zoom: (range: TimeRange) => void;
-  /** Called for a double click. */
+  /** Called when the user double-clicks. */
   readonly reset: () => void;
   /**
-   * Called when the shared cursor moves to `row`, or leaves for null. `isHovered` is whether the pointer is on this plot,
-   * and `uuid` the GPU whose line is close to it.
+   * Called with the row of the shared cursor when it moves, and with null when it leaves. `isHovered` is
+   * whether the pointer is on this plot, and `uuid` is the GPU whose line is close to the pointer.
    */
   readonly cursorMoved: (row: number | null, isHovered: boolean, uuid: string | null) => void;
 }
 
-/** The plot of one metric: a line per GPU, the spans behind the lines and the GPUs' indices at their ends. */
+/**
+ * The plot of one metric: one line per GPU, the areas between minimum and maximum, and the GPUs' indices at
+ * the ends of the lines.
+ */
 export class Plot {
   private readonly u: uPlot;
   private focused: string | null = null;
@@ -72,7 +75,7 @@ export class Plot {
     return cursorRow(this.u);
   }
 
-  /** Draw a time range up to the value `top`. */
+  /** Draw a time range, with a y axis from 0 to `top`. */
   draw(range: TimeRange, top: number, unit: Unit): void {
     const unitChanged = unit.name !== this.unit.name;
     this.top = top;
@@ -83,18 +86,18 @@ export class Plot {
       this.u.setScale('y', { min: 0, max: top });
     });
     if (unitChanged) {
-      this.u.redraw(false, true); // The scale may be unchanged, but its labels are not.
+      this.u.redraw(false, true); // The scale may be unchanged, but its labels have a new unit.
     }
   }
 
-  /** Focus the line of one GPU, or of none. */
+  /** Focus the line of one GPU; null removes the focus. */
   focus(uuid: string | null): void {
     this.focused = uuid;
     const index = this.lines.findIndex(({ gpu }) => gpu.uuid === uuid);
     this.u.setSeries(index < 0 ? null : index + 1, { focus: true }, false);
   }
 
-  /** Move the cursor to a time, or remove it. */
+  /** Move the cursor to a time; null removes the cursor. */
   setCursor(time: number | null): void {
     const left = time === null ? OUTSIDE : this.u.valToPos(time, 'x');
     this.u.setCursor({ left, top: time === null ? OUTSIDE : HEIGHT / 2 });
@@ -146,7 +149,7 @@ export class Plot {
         y: false,
         points: hidden,
         drag: { x: true, y: false, setScale: false, dist: MIN_DRAG },
-        // Drags are not shared with the other plots, so that a time range is selected only once.
+        // Drags are not shared with the other plots, so that the selected time range is reported only once.
         sync: {
           key,
           setSeries: false,
@@ -241,10 +244,10 @@ export class Plot {
   }
 
   /**
-   * Return the GPU whose line is nearest to the pointer, if it is close.
+   * Return the GPU whose line is nearest to the pointer, or null if none is close.
    *
-   * uPlot's `cursor.focus` would also focus lines of the plots that only share the cursor, whose y axis differs, and end
-   * the legend's focus with every drawing.
+   * uPlot's `cursor.focus` would also focus lines in plots that only share the cursor and have another y
+   * axis, and every drawing would remove the focus that the legend has set.
    */
   private nearestGpu(u: uPlot, row: number): string | null {
     const pointer = u.cursor.top ?? 0;
@@ -297,7 +300,9 @@ function cursorRow(u: uPlot): number | null {
   return (u.cursor.left ?? OUTSIDE) < 0 ? null : (u.cursor.idx ?? null);
 }
 
-/** Return a time in epoch seconds as local time of day, with seconds if the axis labels are close together. */
+/**
+ * Return a time in epoch seconds as local time of day, with seconds if the axis labels are close together.
+ */
 function timeOfDay(time: number, step: number): string {
   const date = new Date(1000 * time);
   const two = (value: number): string => String(value).padStart(2, '0');

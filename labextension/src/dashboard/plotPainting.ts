@@ -6,14 +6,14 @@ import type { Line } from './timeSeries';
 const SPAN_OPACITY = 0.22;
 const DOT_PX = 2;
 
-/** Labels that would overlap, which share the position of the first one. */
+/** Labels that would overlap. They are drawn together, at the position of the first one. */
 export interface LabelGroup {
   readonly y: number;
-  /** Indices of the labels. */
+  /** Indices of the labels in the group. */
   readonly members: readonly number[];
 }
 
-/** Position labels between `top` and `bottom`. Labels that are closer than `distance` form a group. */
+/** Position labels between `top` and `bottom`. Labels less than `distance` apart form a group. */
 export function groupLabels(
   positions: readonly number[],
   distance: number,
@@ -36,7 +36,9 @@ export function groupLabels(
   return groups;
 }
 
-/** Return at most `max` names as text. If there are more, the last one is replaced by their number: `0 1 +3`. */
+/**
+ * Return `names` as text. If there are more than `max`, the last ones are replaced by their number: `0 1 +3`.
+ */
 export function abbreviate(names: readonly string[], max: number): string {
   const sorted = [...names].sort((a, b) => Number(a) - Number(b));
   if (sorted.length <= max) {
@@ -45,7 +47,7 @@ export function abbreviate(names: readonly string[], max: number): string {
   return `${sorted.slice(0, max - 1).join(' ')} +${String(sorted.length - max + 1)}`;
 }
 
-/** Return the start and end of each run of known values. */
+/** Return the first row and the end row (exclusive) of each run of known values. */
 export function knownRuns(values: readonly (number | null)[]): (readonly [number, number])[] {
   const runs: [number, number][] = [];
   let first = -1;
@@ -62,10 +64,10 @@ export function knownRuns(values: readonly (number | null)[]): (readonly [number
 }
 
 /**
- * Paint the area between minimum and maximum of each step, so that a spike is visible in long steps too, and a dot for
- * a value without neighbors, which has no line.
+ * Paint the area between minimum and maximum of each step, so that a spike stays visible in long steps. A
+ * value without neighbors has no line and is painted as a dot.
  *
- * uPlot's bands would need two more series per GPU, and with them two more paths for every drawing.
+ * uPlot's bands would need two more series per GPU, and therefore two more paths per drawing.
  */
 export function paintSpan(
   u: uPlot,
@@ -75,7 +77,7 @@ export function paintSpan(
   alpha: number
 ): void {
   const { ctx } = u;
-  // Both scales are linear. Converting thousands of values by `valToPos` would be slow.
+  // Both scales are linear, so values are converted directly. Thousands of calls of `valToPos` would be slow.
   const [from, to, top] = [u.scales.x?.min ?? 0, u.scales.x?.max ?? 1, u.scales.y?.max ?? 1];
   const left = u.valToPos(from, 'x', true);
   const xScale = (u.valToPos(to, 'x', true) - left) / (to - from);

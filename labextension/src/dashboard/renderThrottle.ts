@@ -2,9 +2,12 @@ import type { Clock } from '../clock';
 
 /** Minimum time between two drawings: values that change faster cannot be read. */
 const MIN_INTERVAL_MS = 450;
-/** Maximum time between two drawings, except on a slow machine: the values above the curves become outdated. */
+/**
+ * Maximum time between two drawings, except on a slow machine: later, the values above the curves would be
+ * outdated.
+ */
 const MAX_INTERVAL_MS = 1000;
-/** A curve that has moved by less than this share of its length looks the same. */
+/** A curve that has moved by less than this share of its length looks unchanged. */
 const MIN_MOVE = 1 / 400;
 /** Maximum share of time that is spent on drawing. */
 const MAX_LOAD = 1 / 40;
@@ -12,7 +15,8 @@ const MAX_LOAD = 1 / 40;
 /**
  * Limits how often the charts are drawn.
  *
- * Lumino's `Throttler` has a fixed limit; this one depends on the time range and on how long the last drawing took.
+ * Lumino's `Throttler` has a fixed limit; this one depends on the time range and on how long the last drawing
+ * took.
  */
 export class RenderThrottle {
   /** The visible time range in seconds; Infinity if the curves do not move. */
@@ -44,7 +48,7 @@ export class RenderThrottle {
     }
   }
 
-  /** Draw now, as after a user action. */
+  /** Draw now, for example after a user action. */
   flush(): void {
     this.stop();
     this.lastStart = this.clock.now();

@@ -2,22 +2,22 @@ import type { MetricHistory, Sample } from '../wire';
 import type { MetricName } from '../metricTable';
 import { valueOf } from './metrics';
 
-/** One metric of one GPU by step; NaN is unknown. */
+/** One metric of one GPU, with one value per step; NaN if unknown. */
 interface Columns {
   readonly low: Float64Array;
   readonly mean: Float64Array;
   readonly high: Float64Array;
-  /** Number of samples with a known value: a metric may be unknown for a part of a step. */
+  /** Number of samples with a known value in each step: a metric may be unknown for a part of a step. */
   readonly counts: Float64Array;
 }
 
-/** The times to draw and the index of the step at each, which is -1 at a gap. */
+/** The times to draw, and the index of the step at each time, or -1 at a gap. */
 export interface TimeAxis {
   readonly times: number[];
   readonly indices: number[];
 }
 
-/** The values of one metric of one GPU at the times of an axis; null is unknown. */
+/** The values of one metric of one GPU at the times of an axis; null if unknown. */
 export interface Line {
   readonly low: (number | null)[];
   readonly mean: (number | null)[];
@@ -39,8 +39,9 @@ const GAP_STEPS = 2.5;
 const GAP_INTERVALS = 4;
 
 /**
- * A part of the history in steps with minimum, mean and maximum, so that no spike is lost. It starts with the server's
- * history and continues with samples, in typed arrays of a fixed size, so that memory does not grow over time.
+ * A part of the history in steps with minimum, mean and maximum, so that no spike is lost. It starts with the
+ * server's history and continues with samples, in typed arrays of a fixed size, so that memory does not grow
+ * over time.
  */
 export class TimeSeries {
   private readonly times: Float64Array;
@@ -101,8 +102,9 @@ export class TimeSeries {
   }
 
   /**
-   * Add a sample unless it is already there, and drop steps before `since` to make room. Return false if there is no
-   * room or the server's clock was set back; the history must then be loaded again.
+   * Add a sample unless the series already contains it, and drop steps before `since` to make room. Return
+   * false if there is no room or the server's clock was set back; the caller must then load the history
+   * again.
    */
   add(sample: Sample, since: number): boolean {
     if (sample.time <= this.last) {
@@ -129,7 +131,10 @@ export class TimeSeries {
     return true;
   }
 
-  /** Write the times since `since` into `into`, with gaps between distant samples that usually are `interval` apart. */
+  /**
+   * Write the times from `since` on into `into`. Samples that are much further apart than the usual
+   * `interval` get a gap between them.
+   */
   axis(since: number, interval: number, into: TimeAxis): void {
     const gap = Math.max(MIN_GAP_S, GAP_STEPS * this.stepLength, GAP_INTERVALS * interval);
     const { times, indices } = into;
@@ -140,7 +145,7 @@ export class TimeSeries {
       if (start + this.stepLength < since) {
         continue;
       }
-      // The middle of the step; the newest step is incomplete and ends at the newest sample.
+      // A step is drawn at its middle; the newest step is incomplete and ends at the newest sample.
       const time = Math.max(start, Math.min(start + this.stepLength / 2, this.last));
       if (time - before > gap) {
         times[length] = (time + before) / 2;

@@ -70,13 +70,16 @@ export function diagnosticsSummary(
       ];
 }
 
-/** Return the titles of the checks with one of these statuses, each once. */
+/** Return the titles of the checks that have one of these statuses, without duplicates. */
 function titles(doctors: readonly Diagnosis[], statuses: readonly Check['status'][]): string[] {
   const checks = doctors.flatMap(({ links }) => links).filter(({ status }) => statuses.includes(status));
   return [...new Map(checks.map(({ id, title }) => [id, title])).values()];
 }
 
-/** Return the fix of a check split at the command that it contains; null if it contains none. */
+/**
+ * Return the texts before and after the command in a check's fix, and the command; null if the fix contains
+ * none.
+ */
 export function splitAtCommand({ remedy, command }: Pick<Check, 'remedy' | 'command'>): {
   readonly before: string;
   readonly command: string;
@@ -90,7 +93,7 @@ export function splitAtCommand({ remedy, command }: Pick<Check, 'remedy' | 'comm
   return { before: remedy.slice(0, start).trim(), command, after };
 }
 
-/** Return the output of `gpuwidget doctor --json`, which `--diff` can read. */
+/** Return a diagnosis as JSON in the format of `gpuwidget doctor --json`, which `--diff` can read. */
 export function toJson(doctor: Diagnosis): string {
   return `${JSON.stringify(doctor, null, 2)}\n`;
 }

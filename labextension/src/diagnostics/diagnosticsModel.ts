@@ -4,7 +4,7 @@ import type { Kernel } from '../kernel/kernel';
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { Diagnosis } from '../wire';
 
-/** The diagnosis of one environment and whether it is being made. */
+/** The state of one environment's diagnosis. */
 export type DiagnosisState =
   | { readonly kind: 'none' }
   | { readonly kind: 'running'; readonly previous: Diagnosis | null }
@@ -27,7 +27,7 @@ const NONE: DiagnosisState = { kind: 'none' };
 /** The diagnoses of the server and the kernels. The checks run only on request. */
 export class DiagnosticsModel {
   private serverState: DiagnosisState = NONE;
-  /** The process id tells a restarted kernel from the one that was diagnosed. */
+  /** The process id distinguishes a restarted kernel from the one that was diagnosed. */
   private readonly kernelStates = new WeakMap<
     Kernel,
     { readonly pid: number; readonly state: DiagnosisState }
@@ -51,7 +51,7 @@ export class DiagnosticsModel {
     return this.serverState;
   }
 
-  /** The state of the active notebook's kernel; null without one that can be diagnosed. */
+  /** The state of the active notebook's kernel; null if there is no kernel that can be diagnosed. */
   get kernel(): DiagnosisState | null {
     const { kernel, condition } = this.kernels.view;
     if (kernel === null || condition.kind !== 'ready') {
@@ -66,12 +66,12 @@ export class DiagnosticsModel {
     return this.serverState.kind === 'running' || this.kernel?.kind === 'running';
   }
 
-  /** Diagnose server and kernel, except where this is under way. */
+  /** Diagnose the server and the kernel, except one whose checks are already running. */
   async run(): Promise<void> {
     await Promise.all([this.diagnoseServer(), this.diagnoseKernel()]);
   }
 
-  /** Diagnose what has not been diagnosed yet. */
+  /** Diagnose the server and the kernel, except one that has already been diagnosed. */
   async runOnce(): Promise<void> {
     const server = this.serverState.kind === 'none' ? this.diagnoseServer() : null;
     const kernel = this.kernel?.kind === 'none' ? this.diagnoseKernel() : null;

@@ -145,7 +145,7 @@ function copyButton(
   button.title = title;
   button.onclick = () => {
     copy();
-    // Keep the width, so that nothing beside the button moves.
+    // Keep the width, so that the elements next to the button do not move.
     button.style.minWidth = `${String(button.offsetWidth)}px`;
     button.textContent = trans.__('Copied');
     window.setTimeout(() => {

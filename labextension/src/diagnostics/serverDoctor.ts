@@ -6,9 +6,9 @@ import type { Diagnosis } from '../wire';
 import type { ServerDoctor } from './diagnosticsModel';
 
 const DOCTOR = 'gpuwidget/api/doctor';
-/** The server itself stops its checks after 20 seconds. */
+/** Timeout of the request. The server itself stops its checks after 20 seconds. */
 const TIMEOUT_MS = 30_000;
-/** The statuses of a server whose gpuwidget has no doctor, or one with another method. */
+/** HTTP statuses of a server whose gpuwidget has no doctor, or has one that needs another HTTP method. */
 const OTHER_VERSION: readonly number[] = [404, 405];
 
 /** Runs the doctor's checks in the Jupyter server of this page. */

@@ -5,13 +5,16 @@ import type { ParsedReply } from './kernelReply';
 import type { Clock } from '../clock';
 import { KERNEL_SCHEMA, type KernelRequest, type KernelState } from '../wire';
 
-/** The interval between queries while the panel is visible. */
+/** The interval between queries while the panel is visible, in milliseconds. */
 export const POLL_MS = 3000;
-/** The interval between queries while a cell runs and only the status item is visible. */
+/** The interval between queries while a cell runs and only the status item is visible, in milliseconds. */
 export const STATUS_POLL_MS = 5000;
 /** How long a kernel may take to diagnose its environment. */
 const DIAGNOSIS_TIMEOUT_MS = 75_000;
-/** An idle kernel that leaves this many queries in a row unanswered has no gpuwidget; one alone may be chance. */
+/**
+ * An idle kernel that does not reply to this many queries in a row has no gpuwidget; a single missing reply
+ * may be chance.
+ */
 const MAX_MISSES = 2;
 
 /** What is known about gpuwidget in the kernel of the active notebook. */
@@ -26,9 +29,11 @@ export type Condition =
   | { readonly kind: 'failed'; readonly reason: string }
   | { readonly kind: 'ready'; readonly state: KernelState };
 
-/** Changes that were requested and have no reply yet. Views show them as done, so that a control does not jump back. */
+/**
+ * Requested changes without a reply yet. Views show them as applied, so that a control does not jump back.
+ */
 export interface RequestedChanges {
-  /** The device, null for torch's own default; undefined if none was requested. */
+  /** The requested default device; null for torch's own default, undefined if no device was requested. */
   readonly device: string | null | undefined;
   readonly watching: boolean | undefined;
   /** Values by the name of the switch. */
@@ -38,7 +43,7 @@ export interface RequestedChanges {
 /** A request that the kernel rejected. */
 export interface Rejection {
   readonly ask: KernelRequest['ask'];
-  /** Why, as a sentence to show. */
+  /** The reason, as a sentence to display. */
   readonly reason: string;
 }
 
@@ -48,53 +53,62 @@ export interface KernelView {
   readonly kernel: Kernel | null;
   readonly condition: Condition;
   readonly busy: boolean;
-  /** Whether the kernel was restarted since this page first saw it, and nothing was requested of it since. */
+  /**
+   * Whether the kernel was restarted while this page was connected, and the user has requested nothing of it
+   * since.
+   */
   readonly restarted: boolean;
-  /** Seconds since its last reply, null while it replies. */
+  /** Seconds since the kernel's last reply; null while it replies. */
   readonly silentFor: number | null;
   readonly rejection: Rejection | null;
   readonly requested: RequestedChanges;
 }
 
-/** What is known of one kernel; kept while another notebook is active. */
+/** What is known of one kernel. It is kept while another notebook is active. */
 interface TrackedKernel {
   condition: Condition | null;
   language: string | null;
-  /** The phase it was last seen in. */
+  /** The kernel's last known phase. */
   phase: Phase | null;
-  /** When its last reply came. */
+  /** When the kernel last replied, in milliseconds of this page's clock; null if it never did. */
   replied: number | null;
   silent: boolean;
-  /** The version of gpuwidget that this page loaded there. */
+  /** The version of gpuwidget that this page has loaded in the kernel. */
   version: string | null;
-  /** Queries in a row without a reply though the kernel was idle. */
+  /** Number of consecutive queries without a reply although the kernel was idle. */
   misses: number;
   restarted: boolean;
   rejection: TrackedRejection | null;
-  /** Changes without a reply yet, by what they change. */
+  /** Requested changes without a reply yet, keyed by what they change. */
   readonly requested: Map<string, ChangeRequest>;
-  /** Whether its notebook contains gpuwidget's name: the status item queries no other kernel. */
+  /**
+   * Whether the kernel's notebook contains gpuwidget's name. If so, the kernel is queried for the status
+   * item.
+   */
   mentionsGpuwidget: boolean;
-  /** The query that has no reply yet. */
+  /** The pending query; null if there is none. */
   query: Promise<void> | null;
-  /** How many requests have no reply yet. */
+  /** Number of pending requests. */
   inFlight: number;
-  /** Whether something happened since the request in flight was sent. */
+  /** Whether the state may have changed after the pending request was sent. */
   stale: boolean;
-  /** The last toggle of watching; the next one waits for it. */
+  /** The last toggle of cell watching. The next toggle waits for it. */
   toggle: Promise<void>;
 }
 
 type ChangeRequest = Extract<KernelRequest, { ask: 'set_device' | 'watch' | 'set_switch' }>;
 
-/** A rejection with the settings at that time: it is outdated once they differ. */
+/** A rejection and the settings at that time. Once the settings differ, the rejection is outdated. */
 interface TrackedRejection extends Rejection {
   readonly settings: string;
 }
 
 const STATE_REQUEST: KernelRequest = { schema: KERNEL_SCHEMA, ask: 'state' };
 
-/** Queries and changes the state of gpuwidget in the active notebook's kernel. It polls only while a view is visible. */
+/**
+ * Queries and changes the state of gpuwidget in the active notebook's kernel. It polls only while a view is
+ * visible.
+ */
 export class ActiveKernel {
   private active: ActiveNotebook = { name: null, kernel: null, phase: null };
   private readonly trackedKernels = new WeakMap<Kernel, TrackedKernel>();
@@ -111,7 +125,7 @@ export class ActiveKernel {
     return this.changes;
   }
 
-  /** What is known now. */
+  /** What is currently known of the active notebook and its kernel. */
   get view(): KernelView {
     const { name, kernel, phase } = this.active;
     const tracked = kernel === null ? null : this.tracked(kernel);
@@ -128,29 +142,32 @@ export class ActiveKernel {
     };
   }
 
-  /** The state that the kernel last replied with, null if it cannot be used now. */
+  /** The last state that the kernel sent; null unless the kernel is ready. */
   get state(): KernelState | null {
     const { condition } = this.view;
     return condition.kind === 'ready' ? condition.state : null;
   }
 
-  /** Whether every cell is watched, or will be once the kernel has replied. */
+  /** Whether every cell is watched. A requested change counts before the kernel has replied. */
   get watching(): boolean {
     return this.view.requested.watching ?? this.state?.watching ?? false;
   }
 
-  /** Seconds since the kernel last replied, null if it never did. */
+  /** Seconds since the kernel last replied; null if it never did. */
   get age(): number | null {
     const { kernel } = this.active;
     return kernel === null ? null : this.secondsSince(this.tracked(kernel).replied);
   }
 
-  /** Whether a kernel is queried only after its cells, because this page shows each query as work of the kernel. */
+  /**
+   * Whether polling is disabled because this version of JupyterLab shows each query as kernel activity. The
+   * kernel is then queried only after its cells.
+   */
   get pollingDisabled(): boolean {
     return this.withoutPolling;
   }
 
-  /** Poll while the panel is visible. */
+  /** Set whether the panel is visible. The kernel is polled while it is. */
   setPanelVisible(visible: boolean): void {
     this.panelVisible = visible;
     if (visible) {
@@ -160,7 +177,10 @@ export class ActiveKernel {
     }
   }
 
-  /** Query after cells, and seldom while one runs, while the status item is visible. It never queries an idle kernel. */
+  /**
+   * Set whether the status item is visible. While it is, the kernel is queried after each cell and polled
+   * slowly while a cell runs, but never polled while it is idle.
+   */
   setStatusVisible(visible: boolean): void {
     if (visible !== this.statusVisible) {
       this.statusVisible = visible;
@@ -174,13 +194,13 @@ export class ActiveKernel {
     this.tracked(kernel).mentionsGpuwidget = true;
   }
 
-  /** Query only when there is a reason to, from now on. */
+  /** Stop polling for good: from now on, query the kernel only if its state may have changed. */
   disablePolling(): void {
     this.withoutPolling = true;
     this.unschedule();
   }
 
-  /** Set the active notebook, or what its kernel does now. */
+  /** Set the active notebook and the current phase of its kernel. */
   setActive(notebook: ActiveNotebook): void {
     const before = this.active;
     this.active = notebook;
@@ -201,7 +221,7 @@ export class ActiveKernel {
     this.changes.emit();
   }
 
-  /** Query the kernel now if a view is visible; after the request that is in flight, if there is one. */
+  /** Query the kernel if a view is visible: now, or after the pending request if there is one. */
   refresh(): void {
     const { kernel } = this.active;
     if (kernel === null || !this.isAlive || !(this.panelVisible || this.isQueriedForStatus(kernel))) {
@@ -215,24 +235,26 @@ export class ActiveKernel {
     }
   }
 
-  /** Set the default device; null restores what was before the first choice. */
+  /** Set the default device; null restores the default device from before the first choice. */
   setDevice(device: string | null, newTensors: boolean): Promise<void> {
     return this.change({ schema: KERNEL_SCHEMA, ask: 'set_device', device, new_tensors: newTensors });
   }
 
-  /** Watch every cell, or no longer. */
+  /** Turn watching of every cell on or off. */
   setWatching(on: boolean): Promise<void> {
     return this.change({ schema: KERNEL_SCHEMA, ask: 'watch', on });
   }
 
-  /** Set one of torch's switches: at once, or before the next cell while one runs. */
+  /**
+   * Set one of torch's switches. It takes effect immediately, or before the next cell if a cell is running.
+   */
   setSwitch(name: string, value: string): Promise<void> {
     return this.change({ schema: KERNEL_SCHEMA, ask: 'set_switch', name, value });
   }
 
   /**
-   * Turn watching off if the kernel has it on, else on. The kernel's state is queried first, since a cell may have changed
-   * it while no view was visible; calls in quick succession follow one after the other.
+   * Turn watching off if the kernel has it on, and on otherwise. The kernel's state is queried first, since a
+   * cell may have changed it while no view was visible. Calls in quick succession run one after the other.
    */
   async toggleWatching(): Promise<void> {
     const { kernel } = this.active;
@@ -251,7 +273,7 @@ export class ActiveKernel {
     await tracked.toggle;
   }
 
-  /** Diagnose the kernel's environment; null if it does not reply. */
+  /** Diagnose the kernel's environment. Return null if the kernel does not reply. */
   async diagnose(): Promise<ParsedReply | null> {
     const { kernel } = this.active;
     if (kernel === null || !this.isAlive) {
@@ -294,7 +316,7 @@ export class ActiveKernel {
     }
   }
 
-  /** Query the kernel's state, or wait for the query that is in flight. */
+  /** Query the kernel's state, or wait for the pending query if there is one. */
   private query(kernel: Kernel): Promise<void> {
     const tracked = this.tracked(kernel);
     if (tracked.query !== null) {
@@ -372,7 +394,9 @@ export class ActiveKernel {
     }
   }
 
-  /** Note that a query had no reply; `busy` if a cell ran meanwhile, which may have held it up. */
+  /**
+   * Handle a query that had no reply. `busy` is whether a cell was running, which may have delayed the reply.
+   */
   private miss(tracked: TrackedKernel, busy: boolean): void {
     tracked.silent = true;
     const kind = tracked.condition?.kind;
@@ -388,12 +412,15 @@ export class ActiveKernel {
       tracked.condition = { kind: 'not-loaded' };
       tracked.replied = null;
     } else if (kind === 'loading' && tracked.misses >= MAX_MISSES) {
-      // gpuwidget is loaded but does not know these requests: an older version.
+      // gpuwidget is loaded but does not handle these requests, so it is an older version.
       tracked.condition = { kind: 'other-version', version: tracked.version };
     }
   }
 
-  /** Whether a change of phase is a reason to query: a cell may have loaded gpuwidget or taken memory. */
+  /**
+   * Return whether a change of phase is a reason to query: a cell may have loaded gpuwidget or allocated
+   * memory.
+   */
   private mayHaveChanged(kernel: Kernel, before: Phase | null, now: Phase | null): boolean {
     if (now === before || (now !== 'idle' && now !== 'busy')) {
       return false;
@@ -420,7 +447,10 @@ export class ActiveKernel {
     return this.active.phase === 'idle' || this.active.phase === 'busy';
   }
 
-  /** Whether the status item needs it queried. A kernel without gpuwidget logs an error: only the panel accepts that. */
+  /**
+   * Return whether the kernel is queried for the status item. A kernel without gpuwidget logs an error for
+   * each query, so without a sign of gpuwidget only the panel queries it.
+   */
   private isQueriedForStatus(kernel: Kernel): boolean {
     const { condition, mentionsGpuwidget } = this.tracked(kernel);
     return this.statusVisible && (mentionsGpuwidget || condition?.kind === 'ready');
@@ -437,7 +467,10 @@ export class ActiveKernel {
     }
   }
 
-  /** Milliseconds until the next query, null for none. A kernel that never replied is not polled. */
+  /**
+   * Return the milliseconds until the next query; null for no query. A kernel that has never replied is not
+   * polled.
+   */
   private pollInterval(): number | null {
     const { kernel, phase } = this.active;
     const missed = kernel !== null && this.tracked(kernel).misses > 0;
@@ -495,7 +528,7 @@ function isChange(request: KernelRequest): request is ChangeRequest {
   return request.ask === 'set_device' || request.ask === 'watch' || request.ask === 'set_switch';
 }
 
-/** Return what a request changes: of two requests for the same thing, the later one counts. */
+/** Return a key for what a request changes. Of two requests with the same key, the later one counts. */
 function changedBy(request: ChangeRequest): string {
   return request.ask === 'set_switch' ? `${request.ask} ${request.name}` : request.ask;
 }
@@ -520,7 +553,9 @@ function requestedChanges(requests: Iterable<ChangeRequest>): RequestedChanges {
   return { device, watching, switches };
 }
 
-/** Return the rejection to show after a reply: it goes with the next accepted change, and when the settings differ. */
+/**
+ * Return the rejection to show after a reply. It disappears when a change is accepted or the settings change.
+ */
 function rejection(
   before: TrackedRejection | null,
   { ask }: KernelRequest,

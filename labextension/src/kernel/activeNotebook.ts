@@ -20,7 +20,7 @@ const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
   dead: 'dead'
 };
 
-/** The statuses after which no cell runs any more. */
+/** The kernel statuses that end a running cell. */
 const ENDS: ReadonlySet<JupyterKernel.Status> = new Set([
   'terminating',
   'restarting',
@@ -28,7 +28,7 @@ const ENDS: ReadonlySet<JupyterKernel.Status> = new Set([
   'dead'
 ]);
 
-/** Follows the active notebook and what its kernel does, and passes both on to an `ActiveKernel`. */
+/** Follows the active notebook and its kernel's phase, and passes both to an `ActiveKernel`. */
 export class ActiveNotebookTracker {
   private panel: NotebookPanel | null = null;
   private readonly kernels = new WeakMap<JupyterKernel.IKernelConnection, ConnectedKernel>();
@@ -42,7 +42,7 @@ export class ActiveNotebookTracker {
     private readonly activeKernel: ActiveKernel
   ) {
     tracker.currentChanged.connect(this.onCurrentChanged, this);
-    // All notebooks: a cell may begin or end while another one is active.
+    // Connect to all notebooks: a cell may start or end while another notebook is active.
     tracker.widgetAdded.connect((_, panel) => {
       this.connect(panel);
     });
@@ -53,7 +53,10 @@ export class ActiveNotebookTracker {
     this.onCurrentChanged();
   }
 
-  /** Process a message of the server's stream. The states in it cover cells that began before this page was loaded. */
+  /**
+   * Process a message of the server's stream. Its kernel states include cells that began before this page was
+   * loaded.
+   */
   receive(message: ReceivedMessage): void {
     if (message.type !== 'sample') {
       const kernels = message.type === 'usage' ? message.kernels : [];
@@ -94,7 +97,10 @@ export class ActiveNotebookTracker {
     this.update();
   }
 
-  /** Idle and busy are taken from IOPub messages instead, which name the request that they belong to. */
+  /**
+   * Process a status change. In a working kernel, idle and busy are taken from IOPub messages instead, which
+   * identify the request that they belong to.
+   */
   private onStatusChanged(panel: NotebookPanel, status: JupyterKernel.Status): void {
     const connection = panel.sessionContext.session?.kernel;
     if (connection && ((status !== 'idle' && status !== 'busy') || !this.works(connection))) {
@@ -107,8 +113,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * JupyterLab before 4.5 shows this extension's requests as work of the kernel: there they do not count for its phase,
-   * and polling is disabled.
+   * JupyterLab before 4.5 shows this extension's requests as kernel activity. In these versions the requests
+   * do not change the kernel's phase, and polling is disabled.
    */
   private onIopubMessage(panel: NotebookPanel, message: KernelMessage.IMessage): void {
     const connection = panel.sessionContext.session?.kernel;
@@ -121,7 +127,8 @@ export class ActiveNotebookTracker {
       'msg_type' in message.parent_header && (message.parent_header.msg_type as string) === KERNEL_REQUEST;
     const { status } = connection;
     if (!ours) {
-      // After another client has restarted the process, JupyterLab reports 'starting' until a cell runs.
+      // After another client has restarted the process, JupyterLab's own status is 'starting' until a cell
+      // runs.
       this.setPhase(connection, status === 'starting' ? (published ?? status) : status);
       this.updateIfActive(panel);
     } else if (published === status && PHASES[status] !== this.phases.get(connection)) {
@@ -130,7 +137,7 @@ export class ActiveNotebookTracker {
   }
 
   private setPhase(connection: JupyterKernel.IKernelConnection, status: JupyterKernel.Status): void {
-    // An unknown status, as after a lost connection, does not change a known phase.
+    // An unknown status, such as after a lost connection, does not replace a known phase.
     if (status !== 'unknown' || !this.phases.has(connection)) {
       this.phases.set(connection, PHASES[status]);
     }
@@ -141,7 +148,9 @@ export class ActiveNotebookTracker {
     return phase === 'idle' || phase === 'busy';
   }
 
-  /** A cell that contains gpuwidget's name may have loaded it. */
+  /**
+   * Query the kernel after a cell that contains gpuwidget's name, since the cell may have loaded gpuwidget.
+   */
   private onExecuted(_: unknown, { notebook, cell }: { notebook: unknown; cell: { model: Source } }): void {
     if (this.panel?.content === notebook && mentionsGpuwidget(cell.model)) {
       const { kernel } = this.activeNotebook();
@@ -171,12 +180,18 @@ export class ActiveNotebookTracker {
     return executions;
   }
 
-  /** Whether a cell runs. The server's state counts until this page has received a message that shows it. */
+  /**
+   * Return whether a cell runs. The server's state is used until this page has received a message that shows
+   * it.
+   */
   private isRunning(connection: JupyterKernel.IKernelConnection): boolean {
     return this.executionsOf(connection).running ?? this.busyOnServer.has(connection.id);
   }
 
-  /** Return the kernel's phase: `unreachable` after a lost connection, but not before the first one or in a restart. */
+  /**
+   * Return the kernel's phase. It is `unreachable` after a lost connection, but not before the first
+   * connection or during a restart.
+   */
   private phase(connection: JupyterKernel.IKernelConnection): Phase {
     const known = this.phases.get(connection) ?? PHASES[connection.status];
     const doubtful = known === 'idle' || connection.status === 'unknown';
@@ -201,7 +216,7 @@ export class ActiveNotebookTracker {
     if (kernel === undefined) {
       kernel = new ConnectedKernel(connection);
       this.kernels.set(connection, kernel);
-      // Searched once per kernel, since a notebook may have thousands of cells.
+      // Search the cells only once per kernel, since a notebook may have thousands of them.
       if ([...(panel.content.model?.cells ?? [])].some(mentionsGpuwidget)) {
         this.activeKernel.setMentionsGpuwidget(kernel);
       }
@@ -214,7 +229,9 @@ interface Source {
   readonly sharedModel: { getSource(): string };
 }
 
-/** Whether a cell's source contains gpuwidget's name or magic, so that it may have loaded gpuwidget. */
+/**
+ * Return whether a cell's source contains gpuwidget's name or magic, so that it may have loaded gpuwidget.
+ */
 function mentionsGpuwidget(cell: Source): boolean {
   return /gpuwidget|%gpu/.test(cell.sharedModel.getSource());
 }

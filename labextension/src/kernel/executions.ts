@@ -16,28 +16,29 @@ export interface StatusMessage {
 const MAIN_SHELL = '';
 
 /**
- * The execute requests that one kernel has begun and not finished, from any client.
+ * Tracks which execute requests one kernel is running, from any client.
  *
- * A kernel publishes `busy` and `idle` for every message that it handles. The `idle` of a message that it handles on its
- * control channel or in a subshell does not mean that the running cell has ended.
+ * A kernel publishes `busy` and `idle` for every message that it handles. The `idle` of a message that it
+ * handles on its control channel or in a subshell does not mean that the running cell has ended.
  */
 export class Executions {
   private session: string | undefined;
   private known = false;
   /**
-   * Message ids by subshell. Each shell handles one request at a time, so the next request ends the previous one even if
-   * its `idle` was lost.
+   * Message ids by subshell. Each shell handles one request at a time, so the next request ends the previous
+   * one even if its `idle` was lost.
    */
   private readonly requests = new Map<string, string>();
 
-  /** Whether any request runs; null until a message has shown it. */
+  /** Whether any execute request runs; null before the first message that shows it. */
   get running(): boolean | null {
     return this.known ? this.requests.size > 0 : null;
   }
 
-  /** Process a status message; `client` is the session that this page sends its requests with. */
+  /** Process a status message. `client` is the id of the session that this page uses for its requests. */
   receive({ header, parent_header: parent, content }: StatusMessage, client: string): void {
-    // A restarted kernel has a new session. Some kernels (IRkernel) have none: they repeat that of the request.
+    // A restarted kernel has a new session id. Some kernels (IRkernel) have none and repeat the request's
+    // session id.
     if (header.session !== this.session && header.session !== parent.session) {
       this.session = header.session;
       this.requests.clear();
@@ -55,7 +56,8 @@ export class Executions {
       parent.session === client &&
       shell === MAIN_SHELL
     ) {
-      // JupyterLab sends it to the main shell when it connects. The shell handles it only when no cell runs.
+      // JupyterLab sends a kernel_info_request to the main shell when it connects. The shell handles it only
+      // when no cell runs.
       this.known = true;
       this.requests.delete(MAIN_SHELL);
     }

@@ -5,13 +5,16 @@ import { parseReply, type ParsedReply } from './kernelReply';
 import { KERNEL_REPLY, KERNEL_REQUEST, type KernelRequest } from '../wire';
 
 const REPLY_TIMEOUT_MS = 2000;
-/** Expressions that the kernel evaluates in this order, outside the history. An error in one becomes its value. */
+/**
+ * Expressions that the kernel evaluates in this order, without a history entry. If one fails, its value is
+ * the error.
+ */
 const LOAD_EXPRESSIONS = {
   version: "__import__('importlib').import_module('gpuwidget').__version__",
   loaded: "get_ipython().extension_manager.load_extension('gpuwidget')"
 };
 
-/** A kernel behind JupyterLab's connection. */
+/** A kernel that is reached through JupyterLab's connection. */
 export class ConnectedKernel implements Kernel {
   constructor(private readonly connection: JupyterKernel.IKernelConnection) {}
 
@@ -19,14 +22,17 @@ export class ConnectedKernel implements Kernel {
     return this.connection.id;
   }
 
-  /** Return the language of its kernelspec; the kernel's own info would have to wait for a running cell. */
+  /**
+   * Return the language in the kernelspec. A request for the kernel's own info would have to wait for a
+   * running cell.
+   */
   async language(): Promise<string> {
     const spec = await this.connection.spec;
     return spec?.language ?? (await this.connection.info).language_info.name;
   }
 
   request(content: KernelRequest, timeoutMs = REPLY_TIMEOUT_MS): Promise<ParsedReply | null> {
-    // JupyterLab's types only have Jupyter's own messages; the protocol allows others.
+    // JupyterLab's types include only Jupyter's own message types, although the protocol allows others.
     const message = KernelMessage.createMessage({
       channel: 'control',
       msgType: KERNEL_REQUEST as 'debug_request',
@@ -48,14 +54,14 @@ export class ConnectedKernel implements Kernel {
         const type: string = reply.header.msg_type;
         settle(type === KERNEL_REPLY ? parseReply(reply.content) : null);
       };
-      // Rejected when it is disposed of, and when the kernel goes away.
+      // The future rejects when it is disposed of and when the kernel goes away.
       future.done.catch(() => {
         settle(null);
       });
     });
   }
 
-  /** Load gpuwidget: silently, in no history, and without leaving a name behind. */
+  /** Load gpuwidget silently, without a history entry and without adding a name to the user's namespace. */
   async load(): Promise<LoadResult> {
     const future = this.connection.requestExecute({
       code: '',

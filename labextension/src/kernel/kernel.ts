@@ -13,24 +13,24 @@ export type LoadResult =
 
 /** The kernel of one notebook. */
 export interface Kernel {
-  /** The id in `GET api/kernels`. */
+  /** The kernel's id in `GET api/kernels`. */
   readonly id: string;
-  /** Return the language of its kernelspec, such as `python`. */
+  /** Return the language in the kernelspec, such as `python`. */
   language(): Promise<string>;
   /**
-   * Send a request on the control channel, where a busy kernel replies too. Resolve to null if no reply comes within
-   * `timeoutMs`, two seconds by default.
+   * Send a request on the control channel, on which even a busy kernel replies. Resolves to null if no reply
+   * arrives within `timeoutMs`, two seconds by default.
    */
   request(content: KernelRequest, timeoutMs?: number): Promise<ParsedReply | null>;
-  /** Load gpuwidget without a trace in history, outputs or names. */
+  /** Load gpuwidget without adding to the history, the outputs or the user's names. */
   load(): Promise<LoadResult>;
 }
 
-/** The active notebook, that is the one that the tracker has as its current widget. */
+/** The active notebook, which is the current widget of JupyterLab's notebook tracker. */
 export interface ActiveNotebook {
-  /** The name of its file, null if no notebook is open. */
+  /** The notebook's file name; null if no notebook is open. */
   readonly name: string | null;
   readonly kernel: Kernel | null;
-  /** What its kernel is doing, null if it has none. */
+  /** What the kernel is doing; null if the notebook has no kernel. */
   readonly phase: Phase | null;
 }

@@ -13,7 +13,7 @@ import {
 /** A reply that this page cannot read, from a gpuwidget of another version. */
 export interface IncompatibleReply {
   readonly status: 'incompatible';
-  /** The version that the reply names, null where it names none. */
+  /** The gpuwidget version in the reply; null if the reply contains none. */
   readonly version: string | null;
 }
 
@@ -21,11 +21,11 @@ export interface IncompatibleReply {
 export type ParsedReply = KernelReply | IncompatibleReply;
 
 /**
- * Validate the content of a kernel's reply. Another schema or shape gives an `IncompatibleReply`; an impossible number
- * becomes null, which means unknown.
+ * Validate the content of a kernel's reply. A reply with another schema or shape becomes an
+ * `IncompatibleReply`; an impossible number becomes null, which means unknown.
  *
- * User code can send anything in a kernel's name, and another version has other fields: nothing behind this function has
- * to expect either.
+ * User code can send anything in a kernel's name, and another version has other fields. Callers need not
+ * expect either.
  */
 export function parseReply(content: unknown): ParsedReply {
   try {
@@ -48,7 +48,7 @@ export function parseReply(content: unknown): ParsedReply {
   }
 }
 
-/** Thrown by a parser for a value of another type than it expects. */
+/** Thrown by a parser if a value has an unexpected type. */
 class ShapeError extends Error {}
 
 type Parser<Value> = (value: unknown) => Value;
@@ -60,7 +60,7 @@ function record(value: unknown): Readonly<Record<string, unknown>> {
   return value as Readonly<Record<string, unknown>>;
 }
 
-/** Parse an object with these fields; others are dropped. */
+/** Return a parser for an object with these fields, which drops all other fields. */
 function object<Value>(fields: { readonly [Key in keyof Value]-?: Parser<Value[Key]> }): Parser<Value> {
   return value => {
     const given = record(value);
@@ -113,7 +113,7 @@ function finite(value: unknown): number {
   return value;
 }
 
-/** Return a whole number from 0 that JavaScript holds exactly, null for everything else. */
+/** Return a non-negative integer that JavaScript represents exactly; null for any other value. */
 function count(value: unknown): number | null {
   return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : null;
 }
@@ -213,7 +213,9 @@ const doctorReply = object<Extract<KernelReply, { status: 'examined' }>>({
   state: nullable(kernelState)
 });
 
-/** Return the version that an unreadable reply names, which every version so far has in its state. */
+/**
+ * Return the gpuwidget version in an unreadable reply, or null. Every version so far sends it in its state.
+ */
 function versionIn(content: unknown): string | null {
   try {
     return text(record(record(content).state).version);

@@ -2,15 +2,15 @@ import { holdersOf, kernelsOf, type Holder } from './holders';
 import { isGap } from '../stream/historyBuffer';
 import type { Gpu, GpuMemoryOwnership, Sample, ServerKernel, MemoryOwnership } from '../wire';
 
-/** The limits from which a hint is shown. */
+/** The limits at which hints are shown. */
 export interface Thresholds {
-  /** Seconds that a notebook has been idle. */
+  /** Minimum seconds that a notebook has been idle. */
   readonly idle: number;
-  /** Bytes that it holds at least. */
+  /** Minimum bytes that the idle notebook holds. */
   readonly memory: number;
   /** Percent of utilization below which a GPU counts as underused. */
   readonly utilization: number;
-  /** Seconds of low utilization. */
+  /** Minimum seconds of low utilization. */
   readonly window: number;
 }
 
@@ -19,35 +19,38 @@ export interface IdleHint {
   readonly kind: 'idle';
   readonly key: string;
   readonly kernel: ServerKernel;
-  /** Seconds. */
+  /** Idle time in seconds. */
   readonly idle: number;
-  /** Bytes on all GPUs. */
+  /** Bytes that the kernel holds on all GPUs together. */
   readonly memory: number;
-  /** Whether part of it is what torch has reserved. */
+  /** Whether part of `memory` is torch's own figure of what it has reserved. */
   readonly torch: boolean;
   readonly gpus: readonly Gpu[];
 }
 
-/** A GPU had a low utilization for a long time while holders were working on it. */
+/** The utilization of a GPU was low for a long time although its holders were working. */
 export interface UnderusedHint {
   readonly kind: 'underused';
   readonly key: string;
   readonly gpu: Gpu;
-  /** Percent, the mean over `seconds`. */
+  /** Mean utilization over `seconds` in percent. */
   readonly utilization: number;
   readonly seconds: number;
-  /** The holders that were seen working there all that time. */
+  /** The holders that were working on the GPU for all of `seconds`. */
   readonly holders: readonly Holder[];
 }
 
 export type Hint = IdleHint | UnderusedHint;
 
-/** A hint about a GPU stays for this long after it last applied, so that the panel does not jump with every cell. */
+/**
+ * A hint about a GPU stays for this long after it last applied, so that the panel does not jump with every
+ * cell.
+ */
 const MIN_SHOWN_S = 60;
 
-/** Finds hints in the server's usage and samples. */
+/** Finds hints in the server's samples and in its data about who holds memory. */
 export class HintFinder {
-  /** Since when each holder has been seen working on a GPU without a pause. */
+  /** When each holder that is working without a pause began to work on a GPU, in the server's time. */
   private working: ReadonlyMap<string, number> = new Map();
   /** The last hint about each GPU, and when it last applied. */
   private readonly last = new Map<string, { readonly hint: UnderusedHint; readonly time: number }>();
@@ -75,7 +78,10 @@ export class HintFinder {
     return [...idleHints(usage, gpus, time, thresholds), ...this.underusedHints(gpus, time, thresholds)];
   }
 
-  /** Return the hints about GPUs that apply now, or applied a moment ago with holders that are still there. */
+  /**
+   * Return the hints about GPUs that apply now, and those that applied a moment ago if their holders still
+   * exist.
+   */
   private underusedHints(
     gpus: readonly GpuWithHolders[],
     time: number,
@@ -117,7 +123,7 @@ export class HintFinder {
     const age = (holder: Holder): number => now - (this.working.get(holderKey(gpu, holder)) ?? now);
     const working = holders.filter(holder => age(holder) >= window);
     const together = Math.min(...working.map(age));
-    // A longer window is better evidence, as long as these holders worked all the time.
+    // A longer window is better evidence if these holders worked for all of it.
     const mean = low.filter(({ seconds }) => seconds >= window && seconds <= together).at(-1);
     const percent = mean?.utilization ?? null;
     return working.length === 0 || mean === undefined || percent === null
@@ -143,7 +149,7 @@ function holderKey(gpu: Gpu, { key }: Holder): string {
   return `${gpu.uuid} ${key}`;
 }
 
-/** Whether a holder may be working: a busy kernel, or anything whose state is unknown. */
+/** Return whether a holder may be working: a busy kernel, or a holder whose state is unknown. */
 function isWorking({ kind, kernel, memory }: Holder): boolean {
   return memory !== 0 && (kind === 'process' || kind === 'terminal' || kernel?.state === 'busy');
 }
@@ -181,12 +187,12 @@ function idleHints(
           }
         ];
   });
-  // The largest first, in whole GiB, so that two of about the same size keep their order.
+  // Sort by whole GiB, largest first, so that hints with about the same size keep their order.
   const size = (hint: IdleHint): number => Math.floor(hint.memory / 1024 ** 3);
   return hints.sort((one, other) => size(other) - size(one));
 }
 
-/** Remove MIG parents: memory in a slice may be reported for its parent too, and must count once. */
+/** Remove MIG parents: memory in a slice may also be reported for its parent, but must count only once. */
 export function withoutMigParents<Item extends { readonly gpu: Gpu }>(items: readonly Item[]): Item[] {
   const parents = new Set(items.map(({ gpu }) => gpu.mig_parent));
   return items.filter(({ gpu }) => !parents.has(gpu.uuid));

@@ -13,12 +13,12 @@ import { element } from '../ui/dom';
 import { KERNEL_SCHEMA } from '../wire';
 
 const CONNECT_TIMEOUT_MS = 5000;
-/** torch waits for the GPU's pending work before it frees its cache. */
+/** Timeout for freeing torch's cache: torch first waits for the GPU's pending work. */
 const FREE_CACHE_TIMEOUT_MS = 60_000;
 
 /**
- * The actions on holders of memory, through Jupyter's own interfaces and with the user's own rights. Each one reports its
- * result as the status message.
+ * The actions on holders of memory, through Jupyter's own interfaces and with the user's own rights. Each
+ * action shows its result in the status message.
  */
 export class HolderActions {
   private readonly services: ServiceManager.IManager;
@@ -111,7 +111,9 @@ export class HolderActions {
     }
   }
 
-  /** Execute a command of JupyterLab, which Notebook 7 may not have. */
+  /**
+   * Execute a command of JupyterLab, or report that the application has no such command, as in Notebook 7.
+   */
   private async execute(
     command: string,
     options: Record<string, string | boolean>,
@@ -132,7 +134,7 @@ export class HolderActions {
       open ?? this.services.kernels.connectTo({ model: { id, name: spec }, handleComms: false });
     try {
       const kernel = new ConnectedKernel(connection);
-      // Without a kernelspec, the request for the language has to wait for the running cell.
+      // Without a kernelspec, the language comes from a request that has to wait for the running cell.
       const language = await withTimeout(CONNECT_TIMEOUT_MS, kernel.language());
       if (language === null || !(await isConnected(connection))) {
         return this.trans.__('its kernel cannot be reached.');
@@ -151,7 +153,8 @@ export class HolderActions {
   }
 
   private async requestFreeCache(kernel: ConnectedKernel): Promise<string> {
-    // A kernel with gpuwidget replies at once; only then is it worth waiting for the slow request.
+    // A kernel with gpuwidget replies to a state request at once. Without a reply, the slow request is not
+    // sent.
     if ((await kernel.request({ schema: KERNEL_SCHEMA, ask: 'state' })) === null) {
       return this.trans.__(
         'its kernel did not answer: gpuwidget is not loaded in it (%load_ext gpuwidget), or a long call holds it.'
@@ -172,7 +175,7 @@ export class HolderActions {
     const widgets = [...this.app.shell.widgets('main')].filter(
       widget => this.contextOf(widget)?.session?.kernel?.id === kernel
     );
-    // A console may share a notebook's kernel: the tab that the session is named after.
+    // A notebook and a console may share a kernel: prefer the tab with the path of the kernel's session.
     return widgets.find(widget => this.contextOf(widget)?.path === path) ?? widgets[0] ?? null;
   }
 
@@ -194,7 +197,7 @@ export class HolderActions {
   }
 }
 
-/** The content of the shutdown dialog: the losses as a list between two sentences. */
+/** The content of the shutdown dialog: a list of what is lost, between two sentences. */
 class LossesBody extends Widget {
   constructor(before: string, losses: readonly string[], after: string) {
     const items = losses.map(loss => element('li', '', loss));
@@ -210,7 +213,7 @@ class LossesBody extends Widget {
   }
 }
 
-/** Wait until a connection is established or has failed, and return which of both. */
+/** Wait until a connection is established or has failed, and return whether it is established. */
 function isConnected(connection: Kernel.IKernelConnection): Promise<boolean> {
   return new Promise(resolve => {
     const settle = (): void => {
@@ -229,7 +232,7 @@ function isConnected(connection: Kernel.IKernelConnection): Promise<boolean> {
   });
 }
 
-/** Return the result of `promise`, null if there is none in time. */
+/** Return the result of `promise`, or null if it takes longer than `milliseconds`. */
 async function withTimeout<Value>(milliseconds: number, promise: Promise<Value>): Promise<Value | null> {
   let timer = 0;
   const timeout = new Promise<null>(resolve => {

@@ -87,7 +87,7 @@ export function openHolderMenu(
   menu.aboutToClose.connect(() => {
     button.removeAttribute('aria-expanded');
     button.focus();
-    // The chosen item runs its command after the menu has closed.
+    // The chosen item runs its command after the menu has closed, so the menu is disposed of later.
     window.setTimeout(() => {
       menu.dispose();
     });

@@ -8,20 +8,20 @@ export type HolderKind = 'notebook' | 'console' | 'kernel' | 'terminal' | 'proce
 
 /** A holder of memory on one GPU. */
 export interface Holder {
-  /** Identifies the holder, also in later messages. */
+  /** Identifies the holder across messages of the server. */
   readonly key: string;
   readonly kind: HolderKind;
-  /** Whether it is the active notebook. */
+  /** Whether the holder is the active notebook. */
   readonly active: boolean;
-  /** The server's kernel, null for other processes and after the kernel has ended. */
+  /** The server's data about the kernel; null for other processes and after the kernel has ended. */
   readonly kernel: ServerKernel | null;
-  /** What the server sent about it, null for unattributed memory. */
+  /** The server's data about the holder; null for unattributed memory. */
   readonly holding: MemoryHolder | null;
-  /** Bytes, null if unknown. */
+  /** Memory in bytes; null if unknown. */
   readonly memory: number | null;
 }
 
-/** A kernel or terminal of this server, which the user may act on; other processes cannot be touched. */
+/** A kernel or terminal of this server, on which the user may act. Other processes offer no actions. */
 export interface ActionTarget {
   readonly kernel: string | null;
   readonly terminal: string | null;
@@ -30,7 +30,7 @@ export interface ActionTarget {
 /** A holder moves up in the list only past those that it exceeds by this factor and this many bytes. */
 const CLEARLY_LARGER = 1.1;
 const CLEARLY_LARGER_BYTES = 64 * 1024 ** 2;
-/** A shorter idle time is not shown. */
+/** An idle time shorter than this is not shown. */
 const MIN_IDLE_S = 60;
 
 /** Return the holders of memory on one GPU in the server's order, unattributed memory last. */
@@ -50,7 +50,7 @@ export function holdersOf(
       memory: holding.memory
     };
   });
-  // A line for 0 bytes would be noise, one for an unknown amount is not.
+  // A line for 0 bytes would be noise, but a line for an unknown amount is useful.
   if (unattributed === null ? reason !== null : unattributed > 0) {
     holders.push({
       key: 'unattributed',
@@ -65,8 +65,8 @@ export function holdersOf(
 }
 
 /**
- * Return the holders in the order of their lines: the active notebook first, unattributed memory last, the others by
- * size. Holders of about the same size keep the order of `before`, the keys as they were shown.
+ * Return the holders in display order: the active notebook first, unattributed memory last, the others by
+ * size. Holders of about the same size keep their order in `before`, the keys as they were last displayed.
  */
 export function sortedHolders(holders: readonly Holder[], before: readonly string[]): Holder[] {
   const positions = new Map(before.map((key, index) => [key, index]));
@@ -87,7 +87,7 @@ export function sortedHolders(holders: readonly Holder[], before: readonly strin
   return order;
 }
 
-/** Return the kernels of `usage` by their ids. */
+/** Return the kernels in `usage` by their ids. */
 export function kernelsOf(usage: MemoryOwnership | null): ReadonlyMap<string, ServerKernel> {
   return new Map(usage?.kernels.map(kernel => [kernel.id, kernel]));
 }
@@ -135,7 +135,10 @@ export function holderName(
   }
 }
 
-/** Return the name of a kernel's notebook or console, preceded by its folder if another one has the same name. */
+/**
+ * Return the name of a kernel's notebook or console, preceded by its folder if another kernel has the same
+ * name.
+ */
 export function kernelName(
   trans: TranslationBundle,
   kernel: ServerKernel,
@@ -166,7 +169,9 @@ export function kernelPath(trans: TranslationBundle, kernel: ServerKernel): stri
     .join(' · ');
 }
 
-/** Return a kernel's state, such as `busy` or `idle 3 h`; empty if it is unknown. `now` is in epoch seconds. */
+/**
+ * Return a kernel's state, such as `busy` or `idle 3 h`; empty if it is unknown. `now` is in epoch seconds.
+ */
 export function kernelStateText(trans: TranslationBundle, kernel: ServerKernel | null, now: number): string {
   switch (kernel?.state) {
     case 'idle':
@@ -205,7 +210,7 @@ function outranks(one: Holder, other: Holder): boolean {
   if (rank !== otherRank) {
     return rank < otherRank;
   }
-  // An unknown size comes after all known ones.
+  // Holders of unknown size come after all holders of known size.
   const [size, otherSize] = [one.memory ?? -1, other.memory ?? -1];
   return otherSize < 0
     ? size >= 0

@@ -8,20 +8,23 @@ import type { Gpu, MemoryHolder, KernelGpu, ServerKernel } from '../wire';
 
 /** The memory that a kernel holds, according to the kernel itself. */
 export interface HeldMemory {
-  /** Null if unknown. */
+  /** Memory in bytes; null if unknown. */
   readonly bytes: number | null;
-  /** Whether this is what torch has reserved, which does not include the CUDA context. */
+  /** Whether `bytes` is what torch has reserved, which does not include the CUDA context. */
   readonly torch: boolean;
 }
 
-/** Return the driver's figure; if the driver has none, as in a container, torch's. */
+/**
+ * Return the driver's figure for a kernel's memory, or torch's figure if the driver has none, as in a
+ * container.
+ */
 export function heldMemory({ process_memory: process, torch_reserved: torch }: KernelGpu): HeldMemory {
   return process === null && torch !== null
     ? { bytes: torch, torch: true }
     : { bytes: process, torch: false };
 }
 
-/** Return the sum of several figures, unknown if one of them is. */
+/** Return the sum of several figures; its bytes are null if one of them is unknown. */
 export function sumOfHeldMemory(all: readonly HeldMemory[]): HeldMemory {
   return {
     bytes: all.some(({ bytes }) => bytes === null)
@@ -59,7 +62,10 @@ export function holdingsText(trans: TranslationBundle, holdings: readonly Holdin
     .join(', ');
 }
 
-/** Return what shutting down a kernel loses, a sentence each. `others` share the kernel. */
+/**
+ * Return what is lost when a kernel is shut down, one sentence per loss. `others` are the names of other
+ * documents that share the kernel.
+ */
 export function shutdownLosses(
   trans: TranslationBundle,
   kernel: ServerKernel | null,
@@ -79,7 +85,7 @@ export function shutdownLosses(
   ];
 }
 
-/** Return the name of the kernel with this id; if the server does not list it, `fallback`. */
+/** Return the name of the kernel with this id, or `fallback` if the server does not list the kernel. */
 export function kernelNameById(
   trans: TranslationBundle,
   { usage }: StreamModel,

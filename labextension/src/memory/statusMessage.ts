@@ -1,6 +1,9 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
-/** A sentence about the result of the user's last action. It stays until the next action or until it is dismissed. */
+/**
+ * A sentence about the result of the user's last action. It stays until the next action or until it is
+ * dismissed.
+ */
 export class StatusMessage {
   private sentence = '';
   private readonly changes = new Signal<this, void>(this);

@@ -18,9 +18,9 @@ import {
   type MemoryUnit
 } from '../ui/format';
 
-/** The figure of a cell that used no GPU, where nothing is unknown. */
+/** Shown if a cell used no GPU and therefore has no figure, in contrast to an unknown figure. */
 const NONE = '–';
-/** Follows a figure that is of the whole GPU. */
+/** Suffix of a figure that measures the whole GPU. */
 const WHOLE_GPU = '*';
 
 /** A row of the list of cells: a button with the cell's name, and its figures. */
@@ -50,7 +50,7 @@ class Row {
   }
 }
 
-/** The row of a run that has ended. Its report never changes, only the unit of its memory does. */
+/** The row of a run that has ended. Its report never changes; only the unit of its memory does. */
 export class RunRow extends Row {
   private readonly report: CellReport;
 
@@ -110,7 +110,7 @@ export class RunningRow extends Row {
     setAttribute(this.mark.node, 'aria-label', trans.__('running'));
   }
 
-  /** Show the running cell; without one the row is blank but keeps its place, so that nothing moves. */
+  /** Show the running cell. If no cell runs, the row is blank but keeps its place, so that nothing moves. */
   update(running: RunningCell | null, unit: MemoryUnit): void {
     setAttribute(this.node, 'data-idle', running === null ? 'true' : '');
     if (running === null) {
@@ -124,7 +124,7 @@ export class RunningRow extends Row {
   }
 }
 
-/** Return a run's number and label; a text if it has neither. */
+/** Return a run's execution count and label, or a placeholder if it has neither. */
 export function cellName(trans: TranslationBundle, report: CellReport): string {
   return runName(report) || trans.__('(no number)');
 }
@@ -142,7 +142,9 @@ export function outcomeMark(trans: TranslationBundle, report: CellReport): [stri
   return outOfMemory === '' ? null : ['▲', outOfMemory];
 }
 
-/** Return the tooltip of the memory figures: what they measure, each GPU's part, and why one is unknown. */
+/**
+ * Return the tooltip of the memory figures: what they measure, the figures per GPU, and why one is unknown.
+ */
 export function memoryTitle(trans: TranslationBundle, report: CellReport): string {
   const { gpus, kind, delta, peak, missing } = report;
   if (gpus.length === 0) {
@@ -175,12 +177,12 @@ export function timeTitle(trans: TranslationBundle, report: CellReport, now: num
   return [took(duration), began].filter(part => part !== '').join(', ');
 }
 
-/** Return the energy for its column, with `≥` if that of some GPU is unknown. */
+/** Return the energy as text, prefixed by `≥` if the energy of some GPU is unknown. */
 export function energyText({ joules, atLeast }: { joules: number | null; atLeast: boolean }): string {
   return joules === null ? UNKNOWN : `${atLeast ? '≥' : ''}${energy(joules)}`;
 }
 
-/** Return the tooltip of the energy: that of each GPU, and why one is unknown. */
+/** Return the tooltip of the energy: the energy per GPU, and why one is unknown. */
 export function energyTitle(trans: TranslationBundle, report: CellReport): string {
   const { gpus, atLeast, missing } = report;
   if (gpus.length === 0) {
@@ -190,7 +192,7 @@ export function energyTitle(trans: TranslationBundle, report: CellReport): strin
   return [...parts, atLeast ? (missing.energy_j ?? '') : ''].filter(line => line !== '').join('\n');
 }
 
-/** Return the sums over all runs on one line. */
+/** Return the number of runs and the sums over all of them on one line. */
 export function totalsText(trans: TranslationBundle, count: number, totals: Totals): string {
   return count === 0
     ? ''

@@ -18,7 +18,7 @@ interface ColumnHeader {
   readonly arrow: Text;
 }
 
-/** The list of the active notebook's runs, from the reports in its outputs. */
+/** The list of the active notebook's runs, which are read from the reports in its outputs. */
 export class CellsSection {
   readonly node: HTMLElement;
   private readonly toggle = element('button', 'cells-toggle');
@@ -105,7 +105,7 @@ export class CellsSection {
   private updateRows(runs: readonly CellRun[]): void {
     const { sort } = this.panelState;
     if (this.scale !== memoryScale()) {
-      // All rows are created again, since their tooltips contain memory too.
+      // After a change of units all rows are created again, since their tooltips contain memory too.
       this.scale = memoryScale();
       this.reconcile([], memoryUnit([]));
       this.shownRuns = null;
@@ -146,7 +146,7 @@ export class CellsSection {
     }
   }
 
-  /** Put the rows in this order. Only rows that change place are moved, so that the focus stays. */
+  /** Put the rows in this order. Only rows whose position changes are moved, so that the focus stays. */
   private arrange(rows: readonly RunRow[]): void {
     const focused = document.activeElement;
     let at = this.list.firstChild;
@@ -223,7 +223,7 @@ export class CellsSection {
     this.notes.node.hidden = this.notes.value === '';
   }
 
-  // Keyboard: all rows are one tab stop, and arrow keys move between them.
+  // Keyboard: the list is one tab stop, and arrow keys move between its rows.
 
   private get buttons(): HTMLElement[] {
     return [...this.list.querySelectorAll<HTMLElement>('.jp-gpuwidget-cells-name')];

@@ -5,14 +5,18 @@ import { memory, model } from '../ui/format';
 import type { DeviceChoice, DeviceState } from '../wire';
 
 const GIB = 1024 ** 3;
-/** A kernel is queried every three seconds: an older figure of its is outdated. */
+/** The kernel is queried every three seconds, so a figure from it that is older than this is outdated. */
 const MAX_AGE_S = 5;
-/** The kernel's term for the notebook itself in the list of who is on a GPU; the others are processes. */
+/**
+ * The kernel's name for the notebook itself in a GPU's list of holders; all other names are those of
+ * processes.
+ */
 const THIS_NOTEBOOK = 'this notebook';
 
 /**
- * Return `choices` with the memory that is free now according to `gpus`, the server's newest sample. For a GPU that the
- * server does not see, the kernel's own figure counts, which is `age` seconds old.
+ * Return `choices` with the currently free memory from `gpus`, the server's newest sample. A GPU that the
+ * server does not see gets the kernel's own figure unless that is outdated; `age` is the figure's age in
+ * seconds.
  */
 export function withCurrentFree(
   choices: readonly DeviceChoice[],
@@ -27,15 +31,16 @@ export function withCurrentFree(
   });
 }
 
-/** Return the free bytes of a GPU, null for one that does not respond. */
+/** Return the free bytes of a GPU; null if the GPU does not respond. */
 function freeOf(now: GpuNow): number | null {
   const { lost_since: lost, silent_since: silent } = now.reading;
   return lost === null && silent === null ? memoryShares(now).free : null;
 }
 
 /**
- * Return the GPU with the most free memory, null if there are no two with a known figure. Figures are compared to a tenth
- * of a GiB; among equals it is the `chosen` one, else the one with the fewest holders, else the first.
+ * Return the GPU with the most free memory; null unless at least two GPUs have a known figure. Figures are
+ * rounded to a tenth of a GiB. Among equal GPUs, prefer the `chosen` one, then the one with the fewest
+ * holders, then the first.
  */
 export function emptiestGpu(choices: readonly DeviceChoice[], chosen: string | null): DeviceChoice | null {
   const known = choices.filter(({ device, memory_free: free }) => device !== 'cpu' && free !== null);
@@ -60,7 +65,7 @@ export function defaultText(trans: TranslationBundle, device: DeviceState | null
     : trans.__("none · torch's own default");
 }
 
-/** Return the text of one device: torch's name, its GPU, how much memory is free there and who is on it. */
+/** Return the text of one device: torch's name, its GPU, its free memory and its holders. */
 export function choiceText(trans: TranslationBundle, choice: DeviceChoice): string {
   const parts = [choice.device];
   if (choice.name !== null) {
@@ -75,7 +80,9 @@ export function choiceText(trans: TranslationBundle, choice: DeviceChoice): stri
   return [...parts, ...holders].join(' · ');
 }
 
-/** Return the text of the choice "the emptiest GPU", with the GPU that it is now. */
+/**
+ * Return the text of the choice "the emptiest GPU", which includes the GPU that is currently the emptiest.
+ */
 export function emptiestText(trans: TranslationBundle, { device, memory_free: free }: DeviceChoice): string {
   return trans.__('the emptiest GPU · now %1, %2 free', device, memory(free));
 }

@@ -18,7 +18,7 @@ import type { DeviceChoice, KernelState } from '../wire';
 
 const SLOT = '\u0000';
 
-/** The default device of the active notebook, and whether its cells are watched. */
+/** The section with the active notebook's default device and the button that watches its cells. */
 export class DeviceSection {
   readonly node: HTMLElement;
   private readonly notebook = new Text('device-notebook', 'b');
@@ -45,7 +45,7 @@ export class DeviceSection {
       'Annotate every cell of this notebook with what it did to the GPU (%gpu watch on)'
     );
     this.watch.onclick = () => {
-      // Read from the model: the button is written only in the next frame.
+      // Read the state from the model, since the button is updated only in the next frame.
       void kernels.setWatching(!kernels.watching);
     };
     this.newTensors.type = 'checkbox';
@@ -69,7 +69,7 @@ export class DeviceSection {
     this.notice = new NoticeView(trans, () => {
       void kernels.load();
     });
-    // The notebook's name is an element of its own within the translated sentence.
+    // The notebook's name is a separate element within the translated sentence.
     const [before = '', after = ''] = trans.__('Default device of %1', SLOT).split(SLOT);
     this.node = element(
       'section',
@@ -88,7 +88,10 @@ export class DeviceSection {
     this.node.setAttribute('aria-label', trans.__('The notebook in front'));
   }
 
-  /** Show the state of the kernel. `gpus` are in the server's newest sample; `server` is null before it sent one. */
+  /**
+   * Show the kernel's state. `gpus` are from the server's newest sample; `server` is null before its first
+   * message.
+   */
   update(server: ServerInfo | null, gpus: readonly GpuNow[]): void {
     const { view, state, age } = this.kernels;
     const notice = kernelNotice(this.trans, view, server);
@@ -113,7 +116,9 @@ export class DeviceSection {
     this.notice.show(notice);
   }
 
-  /** Focus the dropdown, or the button that loads gpuwidget. Return whether either can have the focus. */
+  /**
+   * Focus the dropdown, or the button that loads gpuwidget. Return whether one of them has taken the focus.
+   */
   focus(): boolean {
     if (this.dropdown.node.disabled) {
       return this.notice.focus();
@@ -127,13 +132,18 @@ const NO_DEVICE = '';
 /** The value of the choice "the emptiest GPU"; no torch device has this name. */
 const EMPTIEST = 'emptiest';
 
-/** The default torch device as a native `select`, which brings its own keyboard and screen reader support. */
+/**
+ * The default torch device as a native `select`, which supports the keyboard and screen readers by itself.
+ */
 class DeviceDropdown {
   readonly node = element('select', 'device-dropdown jp-mod-styled');
   private emptiest: DeviceChoice | null = null;
   private device: string | null = null;
 
-  /** `onChosen` receives the device, null for none, and the choice itself if it was made as the emptiest GPU. */
+  /**
+   * `onChosen` receives the device, or null for none. Its second argument is the choice if the user picked
+   * "the emptiest GPU", otherwise null.
+   */
   constructor(
     private readonly trans: TranslationBundle,
     onChosen: (device: string | null, asEmptiest: DeviceChoice | null) => void
@@ -144,7 +154,7 @@ class DeviceDropdown {
       if (value !== EMPTIEST) {
         onChosen(value === NO_DEVICE ? null : value, null);
       } else if (this.emptiest !== null) {
-        // From here on it is a choice like any other: the dropdown shows the device.
+        // Select the device itself: from now on it is a choice like any other.
         this.node.value = this.emptiest.device;
         onChosen(this.emptiest.device, this.emptiest);
       } else {
@@ -155,7 +165,10 @@ class DeviceDropdown {
     this.update(null, [], null, '');
   }
 
-  /** Offer `choices` with `device` selected. Without a `state` it is disabled, with the reason as its title. */
+  /**
+   * Offer `choices`, with `device` selected. Without a `state` the dropdown is disabled, with `reason` as its
+   * tooltip.
+   */
   update(
     state: KernelState | null,
     choices: readonly DeviceChoice[],

@@ -35,12 +35,12 @@ export interface CardContext {
   readonly panelState: PanelState;
 }
 
-/** What a card was last updated with. */
+/** The data that a card was last updated with. */
 interface CardContent {
   readonly now: GpuNow;
   readonly context: HolderContext;
   readonly segments: readonly Segment[];
-  /** How the memory is shared, as text. */
+  /** A text that describes how the memory is shared. */
   readonly memory: string;
 }
 
@@ -93,7 +93,7 @@ export class GpuCard {
     this.setExpanded(false);
   }
 
-  /** Show or hide what is below the row. */
+  /** Expand the card, or collapse it to its row. */
   setExpanded(expanded: boolean): void {
     this.expanded = expanded;
     setAttribute(this.node, 'data-open', String(expanded));
@@ -101,7 +101,7 @@ export class GpuCard {
     this.updateExpandedPart();
   }
 
-  /** Show `now`. The charts are drawn from `data` if the card is `visible`. */
+  /** Show the current data of the GPU. The charts are drawn from `data` if the card is `visible`. */
   update(
     now: GpuNow,
     context: HolderContext,
@@ -150,7 +150,7 @@ export class GpuCard {
     this.node.remove();
   }
 
-  /** Update the bar that is visible, and the list of holders only if the card is expanded. */
+  /** Update the memory bar that is visible, and the list of holders if the card is expanded. */
   private updateExpandedPart(): void {
     if (this.content === null) {
       return;
@@ -163,7 +163,7 @@ export class GpuCard {
     }
   }
 
-  /** Update how the memory is shared, and return it as text. */
+  /** Update the texts that describe how the memory is shared, and return them as one text. */
   private updateMemory(parts: MemoryShares, { gpu, reading }: GpuNow): string {
     const { here, other, used, free } = parts;
     const unit = memoryUnit([gpu.memory_total, used]);
@@ -211,7 +211,10 @@ export class GpuCard {
     }
   }
 
-  /** Update the line at the bottom. It keeps its height, so that nothing moves when a GPU is throttled. */
+  /**
+   * Update the line at the bottom of the card. It keeps its height, so that nothing moves when a GPU is
+   * throttled.
+   */
   private updateState(
     now: GpuNow,
     unavailable: readonly [string, string] | null,

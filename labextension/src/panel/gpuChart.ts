@@ -45,8 +45,8 @@ export class GpuChart {
   }
 
   /**
-   * Draw the newest samples if the chart is `visible`, unless the lines would move by less than two pixels. An invisible
-   * chart is drawn when it becomes visible or is resized.
+   * Draw the newest samples if the chart is `visible`, unless the lines would move by less than two pixels.
+   * An invisible chart is drawn when it becomes visible or is resized.
    */
   update(data: ChartData, visible: boolean): void {
     if (this.data?.past !== data.past || this.data.seconds !== data.seconds) {

@@ -18,14 +18,14 @@ export interface GpuListContext {
   readonly holders: boolean;
 }
 
-/** Seconds after which a card that is scrolled out of view is updated too, for screen readers. */
+/** Cards that are scrolled out of view are updated at this interval in seconds, for screen readers. */
 const HIDDEN_UPDATE_S = 10;
 
 /** All GPUs, one below the other. Cards out of view are updated every ten seconds, without their charts. */
 export class GpuList {
   readonly node = element('div', 'gpu-list');
   private readonly cards = new Map<string, GpuCard>();
-  /** The state in which cards were last expanded and collapsed automatically. */
+  /** A key of the state in which cards were last expanded and collapsed automatically. */
   private expandedFor = '';
   /** The time of the sample that each card shows. */
   private readonly updated = new Map<string, number>();
@@ -34,7 +34,7 @@ export class GpuList {
 
   constructor(private readonly context: CardContext) {}
 
-  /** Show the newest sample of `model`, its history, and what the kernel's `state` contains about each GPU. */
+  /** Show the newest sample of `model`, its history, and the data about each GPU in the kernel's `state`. */
   update(model: StreamModel, state: KernelState | null, context: GpuListContext): void {
     const gpus = model.gpus(state, context.activeKernel);
     this.reconcile(gpus);
@@ -78,7 +78,8 @@ export class GpuList {
   }
 
   private isDue(uuid: string, time: number): boolean {
-    // Negated, so that an unknown time counts as due; absolute, since a server's clock may be set back.
+    // The comparison is negated so that an unknown time counts as due; the difference is absolute because the
+    // server's clock may be set back.
     const since = Math.abs(time - (this.updated.get(uuid) ?? NaN));
     return !(since < HIDDEN_UPDATE_S);
   }
@@ -106,7 +107,10 @@ export class GpuList {
     this.node.replaceChildren(...[...wanted].flatMap(uuid => this.cards.get(uuid)?.node ?? []));
   }
 
-  /** Expand the cards that the user never touched when GPUs appear or the notebook's use of them changes. */
+  /**
+   * Expand or collapse the cards that the user has never touched, when GPUs appear or the notebook's use of
+   * them changes.
+   */
   private expandAutomatically(gpus: readonly GpuNow[], state: KernelState | null): void {
     const { panelState } = this.context;
     const chosen = state?.device.chosen ?? null;

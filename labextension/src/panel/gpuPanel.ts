@@ -21,12 +21,12 @@ import { duration } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import { readPalette, type Palette } from '../ui/chartBands';
 
-/** Below this width in pixels the layout of a row is narrow, from the other one on it is wide. */
+/** Widths in pixels: below `NARROW` the layout of a row is narrow, from `WIDE` on it is wide. */
 const NARROW = 280;
 const WIDE = 360;
 const NO_BANDS: readonly Band[] = [];
 
-/** What the panel shows beside the stream. */
+/** The dependencies and settings of the panel. */
 export interface PanelOptions {
   readonly panelState: PanelState;
   readonly cells: ICellRuns;
@@ -37,7 +37,7 @@ export interface PanelOptions {
   readonly shown: ShownSections;
 }
 
-/** The panel of the sidebar. It opens the stream and queries the kernel only while it is visible. */
+/** The panel in the sidebar. It opens the stream and queries the kernel only while it is visible. */
 export class GpuPanel extends Widget implements IGpuPanel {
   readonly panelState: PanelState;
   private readonly rate = new Text('panel-rate');
@@ -48,7 +48,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly settings: SettingsSection;
   private readonly legend: HTMLElement;
   private readonly span = new Text('');
-  /** The only part that scrolls, so that no section squeezes another one. */
+  /** The only part that scrolls, so that an expanded section does not squeeze the others. */
   private readonly scroll: HTMLElement;
   private readonly list: GpuList;
   private readonly cells: ICellRuns;
@@ -60,7 +60,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private shown: ShownSections;
   private readonly sections: PanelSection[] = [];
   private palette: Palette | null = null;
-  /** Whether the dropdown is to be focused once it is enabled. */
+  /** Whether the dropdown must be focused once it is enabled. */
   private deviceFocusRequested = false;
 
   constructor(
@@ -150,7 +150,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   focusDevice(): void {
     this.deviceFocusRequested = !this.device.focus();
     if (this.deviceFocusRequested) {
-      // A disabled dropdown cannot have the focus.
+      // Focus the panel instead, because a disabled dropdown cannot take the focus.
       this.node.focus();
     }
   }
@@ -193,7 +193,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
 
   protected override onResize({ width }: Widget.ResizeMessage): void {
     if (width > 0) {
-      // An attribute, since a container query would cost each layout twice.
+      // An attribute is used because a container query would double the cost of each layout.
       setAttribute(this.node, 'data-size', width < NARROW ? 'narrow' : width < WIDE ? 'normal' : 'wide');
     }
   }
@@ -253,7 +253,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly updateVisibility = (): void => {
     const visible = this.isVisible && document.visibilityState === 'visible';
     this.monitor.setPanelVisible(visible);
-    // Outputs and clocks are read only for parts that are shown.
+    // Outputs and clocks are read only if a section that needs them is shown.
     this.cells.setVisible(visible && (this.shown.cells || this.shown.bands));
     this.update();
   };
@@ -298,7 +298,9 @@ export class GpuPanel extends Widget implements IGpuPanel {
       : this.trans.__('every %1 s', Math.round(10 * interval) / 10);
   }
 
-  /** Return why the rate differs from that of the settings or of the server, empty if it does not. */
+  /**
+   * Return why the sampling interval differs from that of the settings or the server; empty if it does not.
+   */
   private rateTitle(): string {
     const { server, ownInterval, minInterval } = this.monitor.model;
     const seconds = (interval: number): number => Math.round(100 * interval) / 100;

@@ -71,7 +71,7 @@ export class HintList {
   }
 }
 
-/** One hint: whom it is about, what was found, and a button for the menu of actions. */
+/** One hint: the notebook or GPU, what was found, and a button for the menu of actions. */
 class HintLine {
   readonly node: HTMLElement;
   private readonly name = new Text('hint-name');

@@ -28,7 +28,7 @@ export interface OpenHolder {
   readonly goTo: (target: ActionTarget) => void;
 }
 
-/** What the lines of all holders share. */
+/** The data that the lines of all holders share. */
 export interface HolderContext {
   readonly kernels: ReadonlyMap<string, ServerKernel>;
   /** The server's time in epoch seconds. */
@@ -99,7 +99,7 @@ export class HolderList {
     setAttribute(this.list.node, 'aria-label', trans.__('Who holds the memory of GPU %1', number));
     setAttribute(this.unattributed.node, 'aria-label', trans.__('Memory of GPU %1 that is nobody’s', number));
     const known = this.holders.filter(({ kind }) => kind !== 'unattributed');
-    // A button in place of a single line would save no room.
+    // A button that replaces a single line would save no space.
     const collapsible = known.length > MAX_COLLAPSED + 1;
     const shown = collapsible && !expanded ? known.slice(0, MAX_COLLAPSED) : known;
     updateLines(this.list, shown, context);
@@ -129,7 +129,10 @@ function updateLines(list: KeyedList<HolderLine>, holders: readonly Holder[], co
   });
 }
 
-/** Return the sum of what the holders hold, with `≥` if the memory of some is unknown. */
+/**
+ * Return the sum of the holders' memory, prefixed by `≥` if the memory of one is unknown or torch's own
+ * figure.
+ */
 function sumText(holders: readonly Holder[]): string {
   const known = holders.flatMap(holder => holder.memory ?? []);
   const sum = known.reduce((all, each) => all + each, 0);
@@ -159,7 +162,7 @@ class HolderLine {
         actions.openMenu(this.target, this.button);
       }
     };
-    // Only for the mouse: with the keyboard, the menu's first item does the same.
+    // The click is only for the mouse; for the keyboard, the first item of the menu does the same.
     this.name.node.onclick = () => {
       if (this.target !== null) {
         actions.goTo(this.target);

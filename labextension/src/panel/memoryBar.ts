@@ -5,11 +5,11 @@ import { element, setAttribute } from '../ui/dom';
 /** A part of a memory bar: the active notebook, another holder, or unattributed memory. */
 export interface Segment {
   readonly who: 'here' | 'other' | 'unknown';
-  /** Bytes. */
+  /** Size in bytes. */
   readonly memory: number;
 }
 
-/** How many other holders get a segment each: more would be nothing but gaps. */
+/** Maximum number of other holders with a separate segment. More segments would be mostly gaps. */
 const MAX_OTHERS = 5;
 
 const COLORS: Readonly<Record<Segment['who'], string>> = {
@@ -20,8 +20,9 @@ const COLORS: Readonly<Record<Segment['who'], string>> = {
 const FREE_COLOR = 'var(--jp-gpuwidget-track)';
 
 /**
- * Divide the used memory of a GPU into segments: the active notebook, the first of the other holders, the rest of them in
- * one, then unattributed memory. Their sum never exceeds the used memory, though each was measured at another time.
+ * Divide the used memory of a GPU into segments: the active notebook, the first few other holders, the
+ * remaining holders together, and unattributed memory. The sum never exceeds the used memory, although the
+ * figures were measured at different times.
  */
 export function memorySegments({ here, used }: MemoryShares, holders: readonly Holder[]): Segment[] {
   const segments: Segment[] = [];
@@ -33,7 +34,7 @@ export function memorySegments({ here, used }: MemoryShares, holders: readonly H
       left -= size;
     }
   };
-  // For the active notebook torch may have a figure where the driver has none.
+  // For the active notebook, torch may have a figure if the driver has none.
   add('here', here ?? holders.find(({ active }) => active)?.memory ?? null);
   const others = holders.filter(({ active, kind }) => !active && kind !== 'unattributed');
   for (const { memory } of others.slice(0, MAX_OTHERS)) {
@@ -55,9 +56,9 @@ export class MemoryBar {
     this.node.setAttribute('role', 'img');
   }
 
-  /** Show `segments` of `total` bytes with `text` for screen readers. */
+  /** Show `segments` of a GPU with `total` bytes. `text` is the bar's description for screen readers. */
   update(segments: readonly Segment[], total: number | null, text: string): void {
-    // A background, since that is only repainted: elements would be laid out again.
+    // The segments are a background, which only has to be repainted; child elements would need a new layout.
     const background = total === null || total <= 0 ? FREE_COLOR : gradient(segments, total);
     setAttribute(this.node, 'style', `background: ${background}`);
     setAttribute(this.node, 'aria-label', text);

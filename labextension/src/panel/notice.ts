@@ -26,7 +26,7 @@ export class NoticeView {
     this.show(null);
   }
 
-  /** Show `notice`, or hide the view. */
+  /** Show `notice`, or hide the view if it is null. */
   show(notice: Notice | null): void {
     this.node.hidden = notice === null;
     // A live region announces each change, so a sentence that counts seconds would be read out every second.
@@ -52,7 +52,7 @@ export class NoticeView {
   }
 }
 
-/** The result of the last action, at the bottom of the panel. Screen readers announce it. */
+/** Shows the result of the last action at the bottom of the panel. Screen readers announce it. */
 export class StatusMessageView {
   readonly node: HTMLElement;
   private readonly close = element('button', 'panel-close', closeIcon.element({ tag: 'span' }));
@@ -68,7 +68,7 @@ export class StatusMessageView {
     this.close.onclick = () => {
       message.set('');
     };
-    // Never hidden: a live region must exist before its text changes.
+    // The text is never hidden: a live region must exist before its text changes.
     this.text.node.setAttribute('role', 'status');
     this.node = element('div', 'panel-message', this.text.node, this.close);
     message.changed.connect(this.update, this);

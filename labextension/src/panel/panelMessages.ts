@@ -6,17 +6,20 @@ import type { KernelView } from '../kernel/activeKernel';
 import { duration, model, moment } from '../ui/format';
 import { EXPECTED_THROTTLE_REASONS, type Gpu, type Reading, type ThrottleReason } from '../wire';
 
-/** The throttle reasons that were set on purpose or mean an idle GPU. All others are shown as warnings. */
+/**
+ * The throttle reasons that are set on purpose or mean that the GPU is idle. All others are shown as
+ * warnings.
+ */
 export const EXPECTED_THROTTLES: ReadonlySet<string> = new Set(EXPECTED_THROTTLE_REASONS);
 
 /** The throttle reason of a GPU without work, which is not displayed. */
 export const IDLE_THROTTLE: ThrottleReason = 'idle';
 
-/** A sentence, with a command to run and the action of a button. */
+/** A sentence to display, optionally with a command to run, a link or a button. */
 export interface Notice {
   readonly text: string;
   readonly command?: string;
-  /** The address of a page with more about it. */
+  /** The URL of a page with more information. */
   readonly link?: string;
   readonly action?: 'load';
   /** Whether the sentence contains a number of seconds that increases. */
@@ -24,9 +27,9 @@ export interface Notice {
 }
 
 /**
- * Return a notice about the connection to the server, null while samples arrive. `quiet` is the number of seconds without
- * a sample, null if that is not too long; `sampled` is whether one has arrived since the stream was opened, `known`
- * whether any has arrived at all.
+ * Return a notice about the connection to the server; null while samples arrive. `quiet` is the number of
+ * seconds without a sample, or null if that is not too long. `sampled` is whether a sample has arrived since
+ * the stream was opened; `known` is whether any sample has ever arrived.
  */
 export function serverNotice(
   trans: TranslationBundle,
@@ -54,7 +57,7 @@ export function serverNotice(
       return null;
     case 'opening':
     case 'open':
-      // When the panel is shown again, the last sample bridges the time until the next.
+      // When the panel is shown again, it displays the last sample until the next one arrives.
       return known ? null : { text: trans.__('Waiting for the first sample…') };
     case 'lost':
       return {
@@ -85,8 +88,8 @@ export function serverNotice(
 }
 
 /**
- * Return a notice why the kernel's state is unknown and what to do, null if it is known. `server` is null before the
- * server has sent its version; if it is omitted, the notice contains no installation command.
+ * Return a notice about why the kernel's state is unknown and what to do; null if it is known. `server` is
+ * null before the server has sent its version. If it is omitted, the notice contains no installation command.
  */
 export function kernelNotice(
   trans: TranslationBundle,
@@ -168,8 +171,9 @@ export function kernelNotice(
 }
 
 /**
- * Return a notice that ends with how to install gpuwidget: the command that the server's administrator configured, else
- * the documentation. It never names the bare package, which is on no package index.
+ * Return a notice that ends with how to install gpuwidget: with the command that the server's administrator
+ * has configured, otherwise with a link to the documentation. It never suggests installing by the bare
+ * package name, which is on no package index.
  */
 function installNotice(
   trans: TranslationBundle,
@@ -190,7 +194,9 @@ function installNotice(
     : { text: `${why} ${trans.__('How to install gpuwidget:')}`, link };
 }
 
-/** Return sentences to show below the dropdown, such as why a choice was rejected; empty if there are none. */
+/**
+ * Return sentences to show below the dropdown, such as why a choice was rejected; empty if there are none.
+ */
 export function deviceNotes(
   trans: TranslationBundle,
   view: KernelView,
@@ -223,12 +229,12 @@ export function deviceNotes(
     .join(' ');
 }
 
-/** Return the GPU's model, marked if its memory is the host's. */
+/** Return the GPU's model, marked if the GPU shares its memory with the host. */
 export function gpuName(trans: TranslationBundle, gpu: Gpu): string {
   return gpu.unified_memory ? trans.__('%1 (unified memory)', model(gpu.name)) : model(gpu.name);
 }
 
-/** Return why a GPU has no current readings as `[short, long]`, null if it responds. */
+/** Return a short and a long text about why a GPU has no current readings; null if the GPU responds. */
 export function unavailability(
   trans: TranslationBundle,
   reading: Reading,

@@ -4,25 +4,31 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { COLUMNS, NOTEBOOK_ORDER, type Sort } from '../cells/runTable';
 import type { StateStore } from '../stateStore';
 
-/** How many expanded or collapsed parts are saved. On machines with ever new GPUs the oldest are dropped. */
+/**
+ * Maximum number of parts whose expanded state is saved. The oldest are dropped, for machines whose GPUs keep
+ * changing.
+ */
 const MAX_PARTS = 200;
 
 /** What the panel saves. */
 export interface SavedPanelState {
-  /** Whether each part was left expanded, by name, the oldest first. */
+  /** Whether the user left each part expanded, by the part's name, oldest first. */
   readonly expanded: Readonly<Record<string, boolean>>;
-  /** The order of the list of cells. */
+  /** The sort order of the list of cells. */
   readonly sort: Sort;
-  /** Whether a device is chosen for new tensors too. */
+  /** Whether a chosen device also applies to new tensors. */
   readonly newTensors: boolean;
 }
 
-/** What the user has expanded, sorted and chosen in the panel. It holds for all notebooks and after a reload. */
+/**
+ * What the user has expanded, sorted and chosen in the panel. It applies to all notebooks and survives a
+ * reload.
+ */
 export class PanelState {
   private parts = new Map<string, boolean>();
   private order: Sort = NOTEBOOK_ORDER;
   private forNewTensors = true;
-  /** The values that the user has set, which a stored one does not replace. */
+  /** The values that the user has changed. A stored value does not replace them. */
   private readonly touched = new Set<'sort' | 'newTensors' | 'expanded'>();
   private isRestored: boolean;
   private readonly changes = new Signal<this, void>(this);
@@ -42,12 +48,12 @@ export class PanelState {
     return this.changes;
   }
 
-  /** Return whether the user left the part of that name expanded, null if they never touched it. */
+  /** Return whether the user left the part called `name` expanded; null if the user has never touched it. */
   isExpanded(name: string): boolean | null {
     return this.parts.get(name) ?? null;
   }
 
-  /** Expand or collapse the part of that name. */
+  /** Expand or collapse the part called `name`. */
   setExpanded(name: string, expanded: boolean): void {
     this.parts.delete(name);
     this.parts.set(name, expanded); // The newest is the last.
@@ -73,8 +79,8 @@ export class PanelState {
   }
 
   /**
-   * Bind a `details` element to the part of that name. `onToggle` is called when it was toggled, with whether the user did
-   * so just now. Dispose of the result with the element.
+   * Bind a `details` element to the part called `name`. `onToggle` is called when the element is toggled,
+   * with whether the user did it. Dispose of the returned object together with the element.
    */
   bindDetails(node: HTMLDetailsElement, name: string, onToggle: (byUser: boolean) => void): IDisposable {
     const expanded = (): boolean => this.isExpanded(name) ?? false;
@@ -127,7 +133,7 @@ export class PanelState {
 
   private save(): void {
     if (!this.isRestored) {
-      return; // Saved once the stored state has been merged in.
+      return; // The state is saved once the stored state has been merged into it.
     }
     this.parts = new Map([...this.parts].slice(-MAX_PARTS));
     const saved = {
@@ -135,7 +141,7 @@ export class PanelState {
       sort: this.order,
       newTensors: this.forNewTensors
     };
-    // If saving fails, the state holds until the page is left.
+    // If saving fails, the state lasts until the page is closed.
     void this.store?.save(saved).catch(() => undefined);
   }
 }

@@ -12,7 +12,7 @@ import type { Switch } from '../wire';
 const ON = 'on';
 const OFF = 'off';
 
-/** The settings of torch in the active notebook's kernel, collapsed by default. */
+/** The section with torch's settings in the active notebook's kernel, collapsed by default. */
 export class SettingsSection {
   readonly node: HTMLDetailsElement;
   private readonly summary = new Text('section-summary');
@@ -48,7 +48,7 @@ export class SettingsSection {
     this.log.node.setAttribute('aria-live', 'polite');
   }
 
-  /** Show the state of the kernel. */
+  /** Show the kernel's state. */
   update(): void {
     const { view, state } = this.kernels;
     if (view.kernel !== this.shown) {
@@ -79,7 +79,10 @@ export class SettingsSection {
     this.binding.dispose();
   }
 
-  /** Keep a row for each setting. Another version in another kernel may have other settings. */
+  /**
+   * Create a row for each setting and remove the other rows: a kernel with another version may have other
+   * settings.
+   */
   private reconcile(settings: readonly Switch[]): void {
     if (settings.map(keyOf).join() === [...this.rows.keys()].join()) {
       return;
@@ -146,7 +149,10 @@ class SettingRow {
     );
   }
 
-  /** Show a setting with its `requested` value, if one has no reply yet. With a `reason` it cannot be changed. */
+  /**
+   * Show a setting, with its `requested` value while that has no reply. If there is a `reason`, the setting
+   * is disabled.
+   */
   update(setting: Switch, requested: string | null, reason: string): void {
     const { trans } = this;
     const value = requested ?? setting.pending ?? setting.value;
@@ -167,7 +173,7 @@ class SettingRow {
     this.show(value, pending ? trans.__('next cell') : null, reason);
   }
 
-  /** Show an unknown value that cannot be changed. */
+  /** Show the setting's value as unknown and disable the control. */
   clear(reason: string): void {
     this.describe([reason]);
     setAttribute(this.node, 'data-changed', '');
@@ -188,12 +194,12 @@ class SettingRow {
       this.control.checked = value === ON;
       this.control.indeterminate = value === null;
     } else if (this.control.value !== (value ?? '')) {
-      this.control.value = value ?? ''; // An empty dropdown for an unknown value.
+      this.control.value = value ?? ''; // An unknown value is shown as an empty dropdown.
     }
   }
 }
 
-/** Return a short text about all settings for the section's head. */
+/** Return a short text about all settings for the section's heading. */
 export function settingsSummary(trans: TranslationBundle, view: KernelView): string {
   if (view.condition.kind !== 'ready') {
     return '';
@@ -212,7 +218,7 @@ export function settingsSummary(trans: TranslationBundle, view: KernelView): str
     : trans._n('%1 changed', '%1 changed', changed.length);
 }
 
-/** Return a sentence why nothing can be set, empty if something can. */
+/** Return a sentence about why no setting can be changed; empty if the settings can be changed. */
 export function settingsReason(trans: TranslationBundle, view: KernelView): string {
   if (view.condition.kind === 'no-notebook') {
     return trans.__('Open a notebook to see its switches.');
@@ -228,7 +234,10 @@ export function settingsReason(trans: TranslationBundle, view: KernelView): stri
     : '';
 }
 
-/** Return the statements that were run in this kernel or will be, one per line, that of the `latest` setting first. */
+/**
+ * Return the statements that this kernel has run or will run, one per line. The statement of the `latest`
+ * setting comes first.
+ */
 export function settingsLog(trans: TranslationBundle, view: KernelView, latest: string | null): string {
   const state = view.condition.kind === 'ready' ? view.condition.state : null;
   const rejected = view.rejection?.ask === 'set_switch' ? [view.rejection.reason] : [];
@@ -254,7 +263,10 @@ export function settingsLog(trans: TranslationBundle, view: KernelView, latest: 
     : '';
 }
 
-/** Return a key that differs for a setting with other choices, which needs another row. */
+/**
+ * Return the key of a setting's row. It includes the choices, because a setting with other choices needs
+ * another row.
+ */
 function keyOf({ name, choices }: Switch): string {
   return [name, ...choices].join(' ');
 }

@@ -10,10 +10,10 @@ import { readSettings, SETTINGS_ID } from '../settings';
 import { CommandIds, DOMAIN, IMonitor } from '../tokens';
 
 const KEY = 'gpuwidget:alerts';
-/** Kinds that need action soon, shown as errors instead of warnings. */
+/** Kinds of alerts that need action soon. They are shown as errors instead of warnings. */
 const SEVERE: ReadonlySet<AlertKind> = new Set(['lost', 'errors', 'xid']);
 
-/** Storage of this browser tab. Without it, alerts are raised again after a reload. */
+/** The session storage of this browser tab. If it is unavailable, alerts are raised again after a reload. */
 const SESSION_STORE: AlertStore = {
   load: () => {
     try {
@@ -49,7 +49,8 @@ export const alerts: JupyterFrontEndPlugin<void> = {
     let wanted = readSettings(settings).alerts;
     const tracker = new AlertTracker(SESSION_STORE, wanted);
     const updateMonitor = (): void => {
-      // A hidden page needs no samples; alerts about what happened meanwhile are raised when it is visible again.
+      // A hidden page needs no samples. Alerts for events that happen meanwhile are raised when it is visible
+      // again.
       monitor.setBackground(wanted.when === 'always' && document.visibilityState === 'visible');
     };
     settings.changed.connect(changed => {

@@ -44,7 +44,8 @@ export const commands: JupyterFrontEndPlugin<void> = {
       describedBy: NO_ARGUMENTS,
       execute: () => {
         if (panel.isVisible) {
-          // Notebook 7's shell has the same methods, but its token is in a package that JupyterLab does not have.
+          // Notebook 7's shell has the same methods, but its token is in a package that JupyterLab does not
+          // have.
           hide(shell, labShell ?? (shell as Partial<Sidebars>), panel);
         } else {
           shell.activateById(panel.id);
@@ -69,7 +70,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
       execute: async () => {
         await kernels.toggleWatching();
         if (!isReady()) {
-          shell.activateById(panel.id); // The panel shows why not.
+          shell.activateById(panel.id); // The panel shows why cells cannot be watched.
         }
       }
     });
@@ -90,12 +91,15 @@ export const commands: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Whether there is a kernel that is not known to be another language's. */
+/** Return whether there is a kernel that may run Python. */
 function mayHavePython({ view }: ActiveKernel): boolean {
   return !['no-notebook', 'no-kernel', 'not-python'].includes(view.condition.kind);
 }
 
-/** Collapse the sidebar that contains the panel, which the user may have moved. The focus returns to the document. */
+/**
+ * Collapse the sidebar that contains the panel, since the user may have moved the panel to the other one.
+ * Return the focus to the document.
+ */
 function hide(shell: JupyterFrontEnd.IShell, sidebars: Partial<Sidebars>, panel: IGpuPanel): void {
   const focused = panel.node.contains(document.activeElement);
   if ([...shell.widgets('left')].includes(panel)) {

@@ -17,11 +17,11 @@ import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
 
 const RANK = 9;
-/** Below a smaller share of the height the dashboard in Notebook 7 is enlarged to `DOWN_SHARE`. */
+/** If the dashboard in Notebook 7 has less than this share of the height, it is enlarged to `DOWN_SHARE`. */
 const MIN_DOWN_SHARE = 0.3;
 const DOWN_SHARE = 0.5;
 
-/** The dashboard of the main area. */
+/** The dashboard in the main area. */
 export const dashboard: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:dashboard',
   description: 'Every metric of every GPU over time, in the main area.',
@@ -40,12 +40,12 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    // The launcher's categories are named in JupyterLab's own catalog.
+    // The names of the launcher's categories are translated in JupyterLab's own catalog.
     const labTrans = (translator ?? nullTranslator).load('jupyterlab');
     const { commands, serviceManager, shell } = app;
     const tracker = new WidgetTracker<MainAreaWidget<GpuDashboard>>({ namespace: 'gpuwidget-dashboard' });
     const server = new ServerApi(serviceManager.serverSettings, () => 0);
-    /** The state of the last dashboard, for the next one after it was closed. */
+    /** The state of the last dashboard, from which the next one starts after the last one was closed. */
     let lastState: DashboardState | undefined;
     const open = (state: unknown): MainAreaWidget<GpuDashboard> => {
       const content = new GpuDashboard(
@@ -54,7 +54,8 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       );
       const widget = new MainAreaWidget({ content });
       widget.id = 'gpuwidget-dashboard';
-      // The dashboard's toolbar contains a dropdown that must be inside of the content.
+      // JupyterLab's toolbar is hidden: the dashboard has its own, with a dropdown that must be inside the
+      // content.
       widget.toolbar.hide();
       lastState = content.state;
       content.stateChanged.connect(() => {
@@ -104,7 +105,10 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Enlarge a widget in the area below Notebook 7's notebook, which gives a new widget no height of its own. */
+/**
+ * Enlarge a widget in the area below the notebook in Notebook 7, which does not give a new widget enough
+ * height.
+ */
 function enlarge(widget: Widget): void {
   for (let child = widget; child.parent !== null; child = child.parent) {
     const panel = child.parent;

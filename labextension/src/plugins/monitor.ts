@@ -28,7 +28,7 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
     registry: ISettingRegistry | null,
     translator: ITranslator | null
   ) => {
-    // Every view requires this plugin, so none has written text or loaded the settings before.
+    // Every view requires this plugin, so no view has created a text or loaded the settings yet.
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     translateUnknown(trans);
     if (registry !== null) {

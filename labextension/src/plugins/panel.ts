@@ -13,7 +13,7 @@ import { setUnits } from '../ui/units';
 
 const RANK = 700;
 
-/** The panel of the right sidebar. */
+/** The panel in the right sidebar. */
 export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
   id: SETTINGS_ID,
   description: 'The GPU panel of the right sidebar.',
@@ -52,7 +52,8 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
       apply(current);
       widget.configure(current.hints, current.show);
     });
-    // The panel shows the result of an action that was started elsewhere, as from the command palette.
+    // Open the panel to show the result of an action that was started elsewhere, such as in the command
+    // palette.
     holders.message.changed.connect(({ text }) => {
       if (text !== '' && !widget.isVisible) {
         shell.activateById(widget.id);

@@ -10,10 +10,13 @@ import { StatusModel } from '../status/statusModel';
 import { CommandIds, DOMAIN, IMonitor } from '../tokens';
 
 const RANK = 40;
-/** Left of the kernel status, which is at the end of Notebook 7's menu bar. */
+/** The rank of the item in Notebook 7's menu bar: left of the kernel status, which is at the end. */
 const MENU_RANK = 9000;
 
-/** The active notebook's device and memory in the status bar; in Notebook 7, which has none, in the menu bar. */
+/**
+ * The active notebook's device and memory, in the status bar or, because Notebook 7 has none, in its menu
+ * bar.
+ */
 export const statusBar: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:status-bar',
   description: 'The GPU and the memory of the notebook in front in the status bar.',

@@ -8,14 +8,15 @@ import { duration, memory, UNKNOWN } from '../ui/format';
 import { unitsChanged } from '../ui/units';
 import type { KernelGpu, KernelState } from '../wire';
 
-/** A cell that takes less time than this does not turn the memory into n/a. */
+/** The memory becomes n/a only after a cell has run for this long. */
 const SHORT_CELL_MS = 1000;
 
 /**
- * What the status bar shows of the active notebook.
+ * The text of the status item for the active notebook.
  *
- * The item is always there, so it opens no stream and sends no request to an idle kernel: it shows the state that the
- * kernel sent after its last cell and, while a cell runs, polls every five seconds. It polls only while it is visible.
+ * The item is always shown, so it opens no stream and sends no request to an idle kernel. It shows the state
+ * that the kernel sent after its last cell, and polls every five seconds while a cell runs. It polls only
+ * while it is visible.
  */
 export class StatusModel {
   private wanted = false;
@@ -50,7 +51,7 @@ export class StatusModel {
     return this.activeChanges;
   }
 
-  /** Set whether the settings want the item and whether the page is visible. */
+  /** Set whether the settings enable the item and whether the page is visible. */
   setWanted(wanted: boolean, pageVisible: boolean): void {
     this.wanted = wanted;
     this.kernels.setStatusVisible(wanted && pageVisible);
@@ -79,7 +80,10 @@ export class StatusModel {
     }
   }
 
-  /** Return whether the kernel's state is from before the running cell and will not be requested before its end. */
+  /**
+   * Return whether the kernel's state predates the running cell and will not be requested before the cell
+   * ends.
+   */
   private isStale(): boolean {
     const { view, pollingDisabled } = this.kernels;
     if (!view.busy || !pollingDisabled) {
@@ -113,8 +117,9 @@ export interface StatusText {
 }
 
 /**
- * Return the device of the active notebook and the memory that it holds there; null without a notebook, a GPU or
- * gpuwidget in the kernel. `stale` means that the kernel's state is from before the running cell.
+ * Return the default device of the active notebook and the memory that the notebook holds on it; null if
+ * there is no notebook, no GPU or no gpuwidget in the kernel. `stale` means that the kernel's state predates
+ * the running cell.
  */
 export function statusText(trans: TranslationBundle, view: KernelView, stale: boolean): StatusText | null {
   if (view.condition.kind !== 'ready' || view.condition.state.gpus.length === 0) {
@@ -131,7 +136,7 @@ export function statusText(trans: TranslationBundle, view: KernelView, stale: bo
   };
 }
 
-/** Return the memory held on the default device if that is a GPU, otherwise on all GPUs. */
+/** Return the memory held on the default device if that is a GPU, otherwise the memory held on all GPUs. */
 function memoryHeld(
   trans: TranslationBundle,
   state: KernelState,

@@ -13,18 +13,23 @@ import {
 
 const FIRST_RETRY_MS = 500;
 const MAX_RETRY_MS = 10_000;
-/** Without a limit of its own, a request on a dead connection would be pending for minutes. */
+/** Timeout of a status request. On a dead connection it would otherwise be pending for minutes. */
 const STATUS_TIMEOUT_MS = 10_000;
-/** A proxy may accept a websocket and never complete its handshake. */
+/** Timeout of the websocket's handshake, since a proxy may accept a websocket and never complete it. */
 const HANDSHAKE_TIMEOUT_MS = 15_000;
-/** After this many failed attempts with a reachable server, something between the two blocks websockets. */
+/**
+ * After more failed attempts than this with a reachable server, something in between is assumed to block
+ * websockets.
+ */
 const MAX_UNEXPLAINED_FAILURES = 3;
 
 /**
  * The state of the connection to the server:
- * `off` not wanted, `opening` first attempt, `open` samples arrive, `lost` was open and is being retried,
- * `absent` the server extension is not enabled, `refused` the login has expired, `blocked` the server answers but
- * websockets do not get through, `foreign` the server has another version.
+ *
+ * `off`: no connection is wanted. `opening`: the first attempt is being made. `open`: samples arrive. `lost`:
+ * the connection was open and is being retried. `absent`: the server extension is not enabled. `refused`: the
+ * login has expired. `blocked`: the server responds, but websockets do not get through. `foreign`: the server
+ * has another version of gpuwidget.
  */
 export type ConnectionState =
   'off' | 'opening' | 'open' | 'lost' | 'absent' | 'refused' | 'blocked' | 'foreign';
@@ -32,28 +37,28 @@ export type ConnectionState =
 /** The part of a WebSocket that is used here. */
 export type Socket = Pick<WebSocket, 'onmessage' | 'onclose' | 'close' | 'send'>;
 
-/** Access to the server. */
+/** The server as the connection uses it. */
 export interface StreamServer {
   /** Open the websocket. */
   stream(): Socket;
   /**
-   * Return the HTTP status of a route of the same extension: a browser does not report why a websocket failed.
-   * Rejects if the server is unreachable.
+   * Return the HTTP status of a route of the same extension, because a browser does not report why a
+   * websocket failed. Rejects if the server is unreachable.
    */
   status(): Promise<number>;
 }
 
-/** The stream of samples. Opens the websocket while it is wanted and reopens it after a failure. */
+/** The stream of samples. It opens the websocket while a stream is wanted and reopens it after a failure. */
 export class Connection {
   private currentState: ConnectionState = 'off';
   private socket: Socket | null = null;
-  /** The timer of the next attempt or, while a websocket is opening, of its handshake. */
+  /** The timer of the next attempt, or of the handshake while a websocket is opening. */
   private timer: number | null = null;
   private attempts = 0;
   private wantsActivity = false;
   private minInterval = 0;
   private readonly stateChanges = new Signal<this, ConnectionState>(this);
-  /** The newest sample of this websocket; the next `changes` message is relative to it. */
+  /** The newest sample of this websocket, to which the next `changes` message is relative. */
   private sample: Sample | null = null;
   private readonly messages = new Signal<this, ReceivedMessage>(this);
 
@@ -73,7 +78,10 @@ export class Connection {
     return this.stateChanges;
   }
 
-  /** Emitted for every message of the stream. Changes are already applied, so every sample is complete. */
+  /**
+   * Emitted for every message of the stream. `changes` messages are already applied, so every sample is
+   * complete.
+   */
   get received(): ISignal<this, ReceivedMessage> {
     return this.messages;
   }
@@ -101,7 +109,7 @@ export class Connection {
     }
   }
 
-  /** Set whether the server shall read the hardware counters for this client. */
+  /** Set whether the server should read the hardware counters for this client. */
   setActivity(wanted: boolean): void {
     if (wanted !== this.wantsActivity) {
       this.wantsActivity = wanted;
@@ -111,7 +119,7 @@ export class Connection {
     }
   }
 
-  /** Set the minimum number of seconds between two samples; 0 for the server's own rate. */
+  /** Set the minimum number of seconds between two samples; 0 uses the server's own rate. */
   setInterval(seconds: number): void {
     if (seconds !== this.minInterval) {
       this.minInterval = seconds;
@@ -187,14 +195,15 @@ export class Connection {
     }
     const wait = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** this.attempts);
     this.attempts++;
-    // Random jitter, so that not all open pages reconnect at once when the server is back.
+    // Add random jitter, so that the open pages do not all reconnect at the same time when the server is
+    // back.
     this.timer = this.clock.after(wait * (0.5 + this.random() / 2), () => {
       void this.retry();
     });
   }
 
   private async retry(): Promise<void> {
-    // The id of the timer identifies this attempt: stop() clears it, and a later attempt has another one.
+    // The timer's id identifies this attempt: `stop()` clears it, and a later attempt has another one.
     const attempt = this.timer;
     const status = await this.requestStatus();
     if (attempt === null || this.timer !== attempt) {

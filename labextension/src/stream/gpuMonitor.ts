@@ -9,18 +9,25 @@ import type { ReceivedMessage } from '../wire';
 
 /** After this many seconds without a sample the views report that the server is silent. */
 const SILENT_S = 3;
-/** After this many seconds without a message the websocket may be dead without a close event, as after sleep. */
+/**
+ * After this many seconds without a message the websocket may be dead without a close event, as after the
+ * computer slept.
+ */
 const DEAD_S = 15;
 /** Minimum seconds between two restarts of a silent stream. */
 const RESTART_S = 30;
 const CHECK_MS = 1000;
-/** Minimum time between two updates of the views: faster changes cannot be read, and each costs a layout. */
+/**
+ * Minimum time between two updates of the views: nobody can read faster changes, and each one costs a layout.
+ */
 const UPDATE_MS = 450;
-/** The values of more GPUs than this are read one after another, so they are updated less often. */
+/** With more GPUs than this, users read the values one after another, so the views are updated less often. */
 const MANY_GPUS = 4;
 const UPDATE_MANY_MS = 900;
 
-/** The live data that the views display. Keeps the stream open while at least one view or the alerts need it. */
+/**
+ * The live data that the views display. Keeps the stream open while at least one view or the alerts need it.
+ */
 export class GpuMonitor implements IMonitor {
   private panelVisible = false;
   private background = false;
@@ -30,7 +37,7 @@ export class GpuMonitor implements IMonitor {
   private silentSince = NaN;
   private lastRestart = -Infinity;
   private sampled = false;
-  /** Whether memory usage has arrived that the views were not yet notified of. */
+  /** Whether data about who holds memory has arrived, but the views have not been notified yet. */
   private usagePending = false;
   private lastUpdate = -Infinity;
   private timer: number | null = null;
@@ -90,7 +97,7 @@ export class GpuMonitor implements IMonitor {
     this.updateStream();
   }
 
-  /** Set whether samples are needed without a visible view, as for alerts. */
+  /** Set whether samples are needed without a visible view, for example for alerts. */
   setBackground(wanted: boolean): void {
     this.background = wanted;
     this.updateStream();
@@ -123,14 +130,16 @@ export class GpuMonitor implements IMonitor {
     this.notify();
   }
 
-  /** A dashboard displays minimum and maximum of all samples, so it needs every one. */
+  /**
+   * Update the minimum interval. A dashboard needs every sample, since it displays their minimum and maximum.
+   */
   private updateInterval(): void {
     const seconds = this.visibleDashboards.size > 0 ? 0 : this.minInterval;
     this.model.setMinInterval(seconds);
     this.connection.setInterval(seconds);
   }
 
-  /** Open or close the stream. */
+  /** Open the stream if it is needed, otherwise close it. */
   private updateStream(): void {
     const wanted = this.panelVisible || this.background || this.visibleDashboards.size > 0;
     if (wanted === (this.timer !== null)) {
@@ -152,7 +161,7 @@ export class GpuMonitor implements IMonitor {
     if (message.type === 'usage') {
       const first = this.model.usage === null;
       this.model.take(message);
-      // Displayed with the next sample, so that the page is painted once for both.
+      // The views display it with the next sample, so that the page is painted only once for both.
       this.usagePending = true;
       if (first) {
         this.notify();

@@ -1,6 +1,6 @@
 import type { History, Sample } from '../wire';
 
-/** One GPU's curve as uPlot data: times in seconds, utilization and memory in percent; null is unknown. */
+/** One GPU's curve as uPlot data: times in seconds, utilization and memory in percent; null if unknown. */
 export type Curve = [number[], (number | null)[], (number | null)[]];
 
 interface Columns {
@@ -10,7 +10,7 @@ interface Columns {
 
 const UNKNOWN = NaN;
 
-/** Shorter pauses are no gap at any sampling rate: a busy page may process samples late. */
+/** A shorter pause is not a gap at any sampling rate, because a busy page may process samples late. */
 const MIN_GAP_S = 10;
 const GAP_INTERVALS = 4;
 
@@ -20,8 +20,8 @@ export function isGap(before: number, now: number, interval: number): boolean {
 }
 
 /**
- * The recent history of every GPU that the panel's charts draw: a ring buffer of typed arrays, so that memory does not
- * grow while the panel is open.
+ * The recent history of every GPU, which the panel's charts draw. It is a ring buffer of typed arrays, so
+ * that memory does not grow while the panel is open.
  */
 export class HistoryBuffer {
   private readonly times: Float64Array;
@@ -52,7 +52,10 @@ export class HistoryBuffer {
     this.next = this.size % this.capacity;
   }
 
-  /** Append a sample unless it is already there. Start over if the server's clock was set back, as the server does. */
+  /**
+   * Append a sample unless the buffer already contains it. If the server's clock was set back, start over, as
+   * the server does.
+   */
   add(sample: Sample): void {
     if (sample.time === this.newest) {
       return;
@@ -81,8 +84,8 @@ export class HistoryBuffer {
   }
 
   /**
-   * Write the curve of one GPU since `since` into `into`, memory in percent of `total`. The curve is interrupted where
-   * two samples are more than `gap` seconds apart.
+   * Write the curve of one GPU from `since` on into `into`, with memory in percent of `total`. The curve is
+   * interrupted between two samples that are more than `gap` seconds apart.
    */
   curve(uuid: string, since: number, total: number | null, gap: number, into: Curve): void {
     const columns = this.columns.get(uuid);

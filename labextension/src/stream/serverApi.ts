@@ -18,13 +18,19 @@ export interface HistoryQuery {
 
 /** Provides the history of the GPUs. */
 export interface HistoryServer {
-  /** Return a part of the history, downsampled to fit. Rejects with a sentence to display. */
+  /**
+   * Return a part of the history, downsampled to the requested number of points. Rejects with a sentence to
+   * display.
+   */
   history(query: HistoryQuery, signal: AbortSignal): Promise<MetricHistory>;
 }
 
 /** The routes of gpuwidget on the Jupyter server. */
 export class ServerApi implements StreamServer, HistoryServer {
-  /** Whether the server keeps less history than requested; it then sends all that it has. */
+  /**
+   * Whether the server keeps less history than this page requests. A stream then requests no length and
+   * receives all.
+   */
   private keepsLess = false;
 
   /** `historySeconds` returns how much history a new stream starts with. */
@@ -42,7 +48,7 @@ export class ServerApi implements StreamServer, HistoryServer {
     return new this.settings.WebSocket(`${URLExt.join(this.settings.wsUrl, STREAM)}?${query.toString()}`);
   }
 
-  /** Return a part of the history, downsampled to fit. */
+  /** Return a part of the history, downsampled to the requested number of points. */
   async history({ part, metrics, points }: HistoryQuery, signal: AbortSignal): Promise<MetricHistory> {
     const query = new URLSearchParams({ metrics: metrics.join(','), points: String(points) });
     for (const [name, seconds] of Object.entries(part)) {
@@ -56,7 +62,7 @@ export class ServerApi implements StreamServer, HistoryServer {
     return (await response.json()) as MetricHistory;
   }
 
-  /** Return the HTTP status of the history route for as much history as a stream starts with. */
+  /** Return the HTTP status of a history request for the time span with which a stream starts. */
   async status(): Promise<number> {
     const url = `${URLExt.join(this.settings.baseUrl, HISTORY)}?seconds=${String(this.historySeconds())}`;
     const { status } = await ServerConnection.makeRequest(url, { cache: 'no-store' }, this.settings);

@@ -10,15 +10,18 @@ import type {
 } from '../wire';
 import { HistoryBuffer } from './historyBuffer';
 
-/** Spare capacity of the history buffer: the server may sample faster while it watches a cell in its own process. */
+/**
+ * Spare capacity of the history buffer, since the server may sample faster while it watches a cell in its own
+ * process.
+ */
 const CAPACITY_FACTOR = 1.25;
 const MIN_CAPACITY = 64;
 const MIN_GAP_S = 2;
-/** The server sends a sample that is early by up to this share of its interval. */
+/** The server also sends a sample that is early by up to this share of its interval. */
 const EARLY = 0.25;
-/** Up to this many GPUs are all open by default. */
+/** With up to this many GPUs, all cards are open by default. */
 const FEW_GPUS = 2;
-/** Up to this many GPUs, those in use are open by default. */
+/** With up to this many GPUs, the cards of the GPUs in use are open by default. */
 const SOME_GPUS = 4;
 
 /** The current data of one GPU. */
@@ -27,9 +30,9 @@ export interface GpuNow {
   readonly reading: Reading;
   /** How the kernel of the active notebook uses the GPU; null if unknown. */
   readonly kernel: KernelGpu | null;
-  /** Who holds its memory; null before the server has sent it. */
+  /** Who holds the GPU's memory; null before the server has sent it. */
   readonly usage: GpuMemoryOwnership | null;
-  /** Jupyter's id of the active notebook's kernel; null without one. */
+  /** Jupyter's id of the active notebook's kernel; null if there is none. */
   readonly front: string | null;
 }
 
@@ -44,7 +47,9 @@ export interface ServerInfo {
   readonly documentation: string | null;
 }
 
-/** Memory of a GPU in bytes: that of the active notebook, of other processes, all in use, and free. */
+/**
+ * Memory of a GPU in bytes: held by the active notebook, held by other processes, used in total, and free.
+ */
 export interface MemoryShares {
   readonly here: number | null;
   readonly other: number | null;
@@ -54,21 +59,23 @@ export interface MemoryShares {
 
 /** The newest data of the stream and the recent history. */
 export class StreamModel {
-  /** null before the first message. */
+  /** Null before the first message. */
   server: ServerInfo | null = null;
-  /** Seconds between two samples of the server; NaN before the first message. */
+  /** The server's own interval between two samples in seconds; NaN before the first message. */
   ownInterval = NaN;
   sample: Sample | null = null;
-  /** Who holds memory. Null before the current stream has sent it, because older data may be hours old. */
+  /**
+   * Who holds memory. It is null until the current stream has sent it, because older data may be hours old.
+   */
   usage: MemoryOwnership | null = null;
   past = new HistoryBuffer(MIN_CAPACITY);
-  /** How many seconds of history to keep; takes effect with the next stream. */
+  /** The number of seconds of history to keep. A change takes effect with the next stream. */
   seconds = 0;
   /** Minimum seconds between two samples. */
   minInterval = 0;
   private longestInterval = 0;
 
-  /** Set the minimum number of seconds between two samples that the server was asked for. */
+  /** Set the minimum number of seconds between two samples that this page requests from the server. */
   setMinInterval(seconds: number): void {
     this.minInterval = seconds;
     if (this.server !== null) {
@@ -77,12 +84,15 @@ export class StreamModel {
     }
   }
 
-  /** A curve is interrupted where two samples are more than this many seconds apart. */
+  /** A curve is interrupted between two samples that are more than this many seconds apart. */
   get gap(): number {
     return Math.max(MIN_GAP_S, 3 * this.longestInterval);
   }
 
-  /** The server skips samples as long as the next one would not be too late, so the interval is a multiple of its own. */
+  /**
+   * Seconds between two samples of this stream. It is a multiple of the server's own interval, because the
+   * server skips samples until the next one would be too late.
+   */
   private get interval(): number {
     const steps = Math.ceil(this.minInterval / this.ownInterval - EARLY);
     return Math.max(1, steps) * this.ownInterval;
@@ -110,7 +120,9 @@ export class StreamModel {
     this.usage = null;
   }
 
-  /** Return every GPU of the newest sample joined by UUID with the kernel's state; `front` is the kernel's id. */
+  /**
+   * Return every GPU of the newest sample joined by UUID with the kernel's state; `front` is the kernel's id.
+   */
   gpus(state: KernelState | null, front: string | null): GpuNow[] {
     const usage = new Map(this.usage?.gpus.map(gpu => [gpu.uuid, gpu]));
     const kernel = new Map(state?.gpus.map(gpu => [gpu.uuid, gpu]));
@@ -126,13 +138,13 @@ export class StreamModel {
   }
 }
 
-/** Return how the memory of a GPU is divided; null is unknown. */
+/** Return how the memory of a GPU is divided; null if unknown. */
 export function memoryShares(now: GpuNow): MemoryShares {
   const { gpu, reading } = now;
   const used = reading.memory_used;
   const { memory_total: total, memory_reserved: reserved } = gpu;
   const own = memoryOfNotebook(now);
-  // Both were read at different times, so the notebook's may exceed the total.
+  // The two figures were read at different times, so the notebook's memory may exceed the total.
   const here = own === null || used === null ? own : Math.min(own, used);
   return {
     here,
@@ -142,7 +154,9 @@ export function memoryShares(now: GpuNow): MemoryShares {
   };
 }
 
-/** Return the bytes that the active notebook holds according to the driver, otherwise according to its kernel. */
+/**
+ * Return the bytes that the active notebook holds according to the driver, otherwise according to its kernel.
+ */
 function memoryOfNotebook({ kernel, usage, front }: GpuNow): number | null {
   const reported = kernel?.process_memory ?? null;
   if (usage === null || front === null) {
@@ -153,24 +167,25 @@ function memoryOfNotebook({ kernel, usage, front }: GpuNow): number | null {
     const complete = usage.reason === null && usage.unattributed !== null;
     return reported ?? (complete ? 0 : null);
   }
-  // torch's own number lacks the CUDA context, which would then count as memory of other processes.
+  // torch's own figure lacks the CUDA context, which would then count as memory of other processes.
   return holding.source === 'driver' ? (holding.memory ?? reported) : reported;
 }
 
-/** Return `state` without the memory that the kernel held at its last reply, which may have changed since. */
+/** Return `state` without the memory figures, which may have changed since the kernel's last reply. */
 export function withoutMemory(state: KernelState): KernelState {
   return { ...state, gpus: state.gpus.map(gpu => ({ ...gpu, process_memory: null })) };
 }
 
-/** Return whether a GPU is busy or has a CUDA context of the active notebook. */
+/** Return whether a GPU is busy or the active notebook has a CUDA context on it. */
 export function inUse({ reading, kernel }: GpuNow): boolean {
   return (reading.utilization ?? 0) > 0 || kernel?.context === true;
 }
 
 /**
- * Return the UUIDs of the GPUs whose cards are open unless the user has chosen otherwise: those of the active notebook,
- * all if there are few, the busy ones if there are some, and at least one. Called when GPUs appear and when the notebook
- * starts or stops using one, not for every sample, so that the layout does not jump.
+ * Return the UUIDs of the GPUs whose cards are open unless the user has chosen otherwise: the GPUs of the
+ * active notebook, all GPUs if there are at most `FEW_GPUS`, those in use if there are at most `SOME_GPUS`,
+ * and always at least one. Called when GPUs appear and when the notebook starts or stops using one, not for
+ * every sample, so that the layout does not jump.
  */
 export function gpusOpenByDefault(gpus: readonly GpuNow[], chosen: string | null): ReadonlySet<string> {
   const usedByNotebook = ({ kernel }: GpuNow): boolean =>

@@ -3,11 +3,11 @@ import type uPlot from 'uplot';
 /** A highlighted time range of a chart in epoch seconds, such as the run of a cell. */
 export interface Band {
   readonly from: number;
-  /** null while it is still open. */
+  /** End of the range; null if it has not ended yet. */
   readonly until: number | null;
-  /** Drawn if it fits. */
+  /** The band's label, which is drawn if it fits. */
   readonly label: string;
-  /** The tooltip. */
+  /** The text of the band's tooltip. */
   readonly title: string;
 }
 
@@ -26,13 +26,13 @@ export interface Palette extends BandColors {
 }
 
 const FONT_PX = 9;
-/** Labels are left out of plots that are lower than this, in CSS pixels. */
+/** Labels are left out of plots with less than this height in CSS pixels. */
 const MIN_LABELLED_HEIGHT = 30;
 const LABEL_GAP = 3;
 
 /**
- * Return a uPlot plugin that draws bands below the curves of a chart whose x axis is in epoch seconds. `bands` is called
- * for every drawing and returns them sorted by start.
+ * Return a uPlot plugin that draws bands below the curves of a chart whose x axis is in epoch seconds.
+ * `bands` is called for every drawing and returns them sorted by start.
  */
 export function bandsPlugin(bands: () => readonly Band[], colors: () => BandColors): uPlot.Plugin {
   return {
@@ -44,7 +44,7 @@ export function bandsPlugin(bands: () => readonly Band[], colors: () => BandColo
   };
 }
 
-/** Return the innermost band at `time`, or null. */
+/** Return the innermost band at `time`, or null if there is none. */
 export function bandAt(bands: readonly Band[], time: number): Band | null {
   let found: Band | null = null;
   for (const band of bands) {
@@ -77,7 +77,7 @@ function draw(plot: uPlot, bands: readonly Band[], colors: () => BandColors): vo
     const start = Math.max(bbox.left, Math.round(plot.valToPos(Math.max(from, min), 'x', true)));
     const end = Math.min(right, Math.round(plot.valToPos(Math.min(until ?? max, max), 'x', true)));
     if (start === column && end <= start + ratio) {
-      continue; // Several short bands within one pixel are drawn once.
+      continue; // Several short bands within one pixel are drawn only once.
     }
     column = start;
     ctx.fillStyle = fill;

@@ -1,4 +1,7 @@
-/** Return an element with the class `jp-gpuwidget-<className>` and `children`. Strings become text, never markup. */
+/**
+ * Return an element with the class `jp-gpuwidget-<className>` and `children`. Strings become text, never
+ * markup.
+ */
 export function element<Name extends keyof HTMLElementTagNameMap>(
   name: Name,
   className: string,
@@ -100,7 +103,7 @@ export class KeyedList<Item extends ListItem> {
   }
 }
 
-/** The keys that select another option of a closed `select` at once, beside letters. */
+/** The keys, apart from letters, that immediately select another option of a closed `select`. */
 const SELECTING_KEYS: ReadonlySet<string> = new Set([
   'ArrowUp',
   'ArrowDown',
@@ -113,8 +116,8 @@ const SELECTING_KEYS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Have keys that would select another option of the closed `select` open its list instead, as on macOS: each option on
- * the way would be chosen otherwise.
+ * Make keys that would select another option of the closed `select` open its list instead, as on macOS.
+ * Otherwise every option on the way to the wanted one would be chosen.
  */
 export function openListOnKeys(select: HTMLSelectElement): void {
   select.onkeydown = event => {
@@ -127,7 +130,8 @@ export function openListOnKeys(select: HTMLSelectElement): void {
     try {
       select.showPicker();
     } catch {
-      // Older browsers have no such method and others forbid it in frames; Space and Alt with an arrow open the list.
+      // Older browsers do not have this method and others forbid it in frames; Space or Alt with an arrow
+      // opens the list.
     }
   };
 }

@@ -1,4 +1,4 @@
-/** Formatting of values, identical to that of the Python package. */
+/** Formats values in the same way as the Python package. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
@@ -47,13 +47,15 @@ export function memory(size: Optional): string {
     : `${size.toFixed(0)} B`;
 }
 
-/** Return a common unit for several sizes: that of the largest, MiB at least. */
+/** Return a common unit for several sizes: the unit of the largest size, but at least MiB. */
 export function memoryUnit(sizes: readonly Optional[]): MemoryUnit {
   const [giga, mega] = memoryScale();
   return Math.max(0, ...sizes.filter(known)) >= giga.size - ROUNDED * mega.size ? giga : mega;
 }
 
-/** Return bytes as a number of `unit` without its name; `<0.1` for a value that would round to zero. */
+/**
+ * Return bytes as a number in `unit` without the unit's name; `<0.1` for a value that would round to zero.
+ */
 export function figure(size: Optional, unit: MemoryUnit): string {
   if (!known(size)) {
     return UNKNOWN;
@@ -84,7 +86,7 @@ export function padded(text: string, digits: number): string {
   return text.padStart(digits, FIGURE_SPACE);
 }
 
-/** Append a unit to a number; an unknown value gets none. */
+/** Append a unit to a number, but not to the text of an unknown value. */
 export function withUnit(text: string, unit: string): string {
   return text.endsWith(UNKNOWN) ? text : `${text} ${unit}`;
 }
@@ -97,7 +99,9 @@ export function powerOf(trans: TranslationBundle, watts: Optional, limit: Option
   return known(limit) ? trans.__('%1 of %2 W', whole(watts), whole(limit)) : `${whole(watts)} W`;
 }
 
-/** Return a signed change in bytes as a number of `unit` without its name, `±0` for none. */
+/**
+ * Return a signed change in bytes as a number in `unit` without the unit's name; `±0` if there is no change.
+ */
 export function change(size: Optional, unit: MemoryUnit): string {
   if (!known(size)) {
     return UNKNOWN;
@@ -105,7 +109,7 @@ export function change(size: Optional, unit: MemoryUnit): string {
   return size === 0 ? '±0' : `${size < 0 ? MINUS : '+'}${figure(Math.abs(size), unit)}`;
 }
 
-/** Return a signed change in bytes as `+3.2 GiB`, `±0` for none. */
+/** Return a signed change in bytes, such as `+3.2 GiB`; `±0` if there is no change. */
 export function memoryChange(size: Optional): string {
   if (!known(size)) {
     return UNKNOWN;
@@ -165,7 +169,10 @@ export function duration(seconds: number): string {
   return `${String(Math.floor(minutes / 60))} h ${two(minutes % 60)} min`;
 }
 
-/** Return a time of day as `14:03:20`, preceded by the date unless it is that of `now`. Both are epoch seconds. */
+/**
+ * Return a time of day such as `14:03:20`, preceded by the date unless `now` is on the same day. Both are
+ * epoch seconds.
+ */
 export function moment(epoch: number, now: number): string {
   const then = new Date(epoch * 1000);
   const two = (value: number): string => String(value).padStart(2, '0');
@@ -186,7 +193,7 @@ export function gpuNumber({ index, mig_index: slice }: Pick<Gpu, 'index' | 'mig_
   return slice === null ? String(index) : `${String(index)}:${String(slice)}`;
 }
 
-/** Return the translated reasons that hold a GPU's clock down. The server sends them in English. */
+/** Return the translated reasons why a GPU's clock is lowered. The server sends them in English. */
 export function throttleReasons(trans: TranslationBundle, reasons: readonly string[]): string[] {
   return reasons.map(reason => trans.__(reason));
 }

@@ -1,6 +1,6 @@
 import { LabIcon } from '@jupyterlab/ui-components';
 
-/** A graphics card in the colors of JupyterLab's icons. */
+/** An icon of a graphics card in the colors of JupyterLab's icons. */
 export const gpuIcon = new LabIcon({
   name: 'gpuwidget:gpu',
   svgstr:

@@ -1,6 +1,9 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
-/** The units in which values are displayed. Transfers and CSV files always use bytes and degrees Celsius. */
+/**
+ * The units in which values are displayed. The server's messages and CSV files always use bytes and degrees
+ * Celsius.
+ */
 export interface Units {
   /** GiB is 1024³ bytes, GB is 1000³ bytes. */
   readonly memory: 'GiB' | 'GB';
@@ -17,12 +20,12 @@ export interface MemoryUnit {
 /** The units of memory, largest first. */
 export type MemoryScale = readonly [giga: MemoryUnit, mega: MemoryUnit, kilo: MemoryUnit];
 
-/** A unit of temperature: `celsius / size + zero` converts to it. */
+/** A unit of temperature. `celsius / size + zero` converts degrees Celsius to it. */
 export interface TemperatureUnit {
   readonly name: string;
   /** One degree of this unit in degrees Celsius. */
   readonly size: number;
-  /** 0 °C in this unit. */
+  /** The value of 0 °C in this unit. */
   readonly zero: number;
 }
 

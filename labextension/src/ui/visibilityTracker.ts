@@ -1,12 +1,14 @@
-/** Elements this close to the visible area count as visible, because they are about to be scrolled into it. */
+/**
+ * Elements this close to the visible area count as visible, because they are about to be scrolled into it.
+ */
 const MARGIN = '60px';
 
-/** Tracks which elements are visible: inside the scrolled area and not within a hidden element. */
+/** Tracks which elements are visible: those inside the scrolled area and not within a hidden element. */
 export class VisibilityTracker {
   private readonly visible = new Set<Element>();
   private readonly observer: IntersectionObserver;
 
-  /** `onVisible` is called after elements have become visible. */
+  /** `onVisible` is called after some elements have become visible. */
   constructor(onVisible: () => void) {
     this.observer = new IntersectionObserver(
       entries => {
@@ -25,7 +27,10 @@ export class VisibilityTracker {
     );
   }
 
-  /** Return whether `element` is visible. False until the browser has reported it for the first time. */
+  /**
+   * Return whether `element` is visible. It is false until the browser has reported the element for the first
+   * time.
+   */
   has(element: Element): boolean {
     return this.visible.has(element);
   }
