@@ -28,7 +28,7 @@ _FULL_S = 14.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the card's size in bytes (UTF-8 JSON without white space) and its build time in milliseconds."""
+    """Measure the card's size in bytes (UTF-8 JSON without white space) and the milliseconds to build it."""
     seconds = settings.pick(int(_FULL_S), 4)
     with TemporaryDirectory() as folder:
         standin = machine(Path(folder), _GPUS)

@@ -62,7 +62,7 @@ _DRAWN = """
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure requests, page and scripts if GPUWIDGET_BENCH_PEER_PYTHON has jupyterlab-nvdashboard installed."""
+    """Measure requests, page and scripts, if the Python in GPUWIDGET_BENCH_PEER_PYTHON has the package."""
     peer = peers.find(*_PACKAGES)
     if peer is None:
         reason = peers.missing(*_PACKAGES)

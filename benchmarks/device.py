@@ -1,4 +1,4 @@
-"""Measure a torch call with gpuwidget's default device against torch's own default device and against none."""
+"""Compare torch calls under gpuwidget's default device, under torch's own and under none."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Errors(NamedTuple):
 
 
 def profile_errors(said: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
-    """Return the largest errors. Merged lines are compared with their sum; a missing figure is not an error."""
+    """Return the largest errors. Merged lines are compared with their sum; missing figures are no errors."""
     share = activity = 0.0
     told: set[str] = set()
     for one in said:

@@ -1,4 +1,4 @@
-"""Measure the resident memory that gpuwidget adds to a kernel, with and without the live chart's libraries."""
+"""Measure the resident memory that gpuwidget adds to a kernel, with and without live chart libraries."""
 
 from __future__ import annotations
 

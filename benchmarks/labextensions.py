@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def compressed_kib(folder: Path) -> float | None:
-    """Return the total KiB of the scripts in ``folder``, each compressed separately; None if there are none."""
+    """Return the KiB of all scripts in ``folder``, each compressed separately; None without scripts."""
     scripts = sorted((folder / "static").glob("*.js"))
     return sum(len(gzip.compress(script.read_bytes())) for script in scripts) / 1024 if scripts else None

@@ -40,7 +40,7 @@ print(get.metrics[0].value, flush=True)
 
 @contextmanager
 def graphics_activity() -> Iterator[Callable[[], float]]:
-    """Sample GPM's graphics activity in another process; yield a function that returns its mean, in percent."""
+    """Sample GPM's graphics activity in another process; yield a function that returns its mean percent."""
     uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
     command = [sys.executable, "-c", _COUNTERS_PROGRAM, uuid]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -83,7 +83,7 @@ def _small_kernels() -> Callable[[], object]:
 
 
 def measure(load: str, seconds: float) -> dict[str, Any]:
-    """Watch one load for ``seconds``; return its line profile and the activity from GPU counters, in percent."""
+    """Watch one load for ``seconds``; return its line profile and the GPU counters' activity in percent."""
     step = {"text generation": _text_generation, "small kernels": _small_kernels}[load]()
     for _ in range(3):
         step()

@@ -52,7 +52,7 @@ _hooks.insert(_names.index("OutOfMemoryCards") + 1 if "OutOfMemoryCards" in _nam
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the milliseconds from the error until its card is sent, and how many IPython's traceback takes."""
+    """Measure the milliseconds from the error to its card, and how many IPython's traceback takes."""
     times = settings.pick(30, 3)
     where = "a stand-in GPU" if without_a_gpu() is not None else "a real GPU"
     what = f"from an out-of-memory error to its card, {where}"

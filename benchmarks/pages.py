@@ -72,7 +72,7 @@ window.flood = async count => {
 };
 window.endFlood = () => { sending = false; };
 """
-"""JavaScript that sends samples through the page's own WebSocket; each advances the page's clock by 200 ms."""
+"""Sends samples through the page's own WebSocket; each sample advances the page's clock by 200 ms."""
 
 
 @contextmanager

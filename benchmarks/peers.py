@@ -30,7 +30,7 @@ class Peer:
 
 
 def find(*packages: str) -> Peer | None:
-    """Return the Python in GPUWIDGET_BENCH_PEER_PYTHON, by default this one; None unless it has all packages."""
+    """Return the Python in GPUWIDGET_BENCH_PEER_PYTHON, else this one; None unless it has all packages."""
     python = os.environ.get(_VARIABLE, sys.executable)
     probe = [python, "-c", _PROBE, *packages]
     try:

@@ -58,7 +58,7 @@ class _CellTimes:
     others: float
     """CPU time of the kernel's other threads."""
     waited: float
-    """Part of the body's time in which the cell's thread did not run because it waited for the GIL or a CPU."""
+    """Part of the body's time in which the cell's thread waited for the GIL or a CPU."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class _Ratios:
     reply: list[float] = field(default_factory=list)
     inside: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
-    """CPU time of the kernel's other threads, in percent of the body's time, minus that in the plain cells."""
+    """CPU time of the kernel's other threads, percent of the body's time, minus that in plain cells."""
     waited: list[float] = field(default_factory=list)
     """Time in which the body's thread could not run, in percent of the body's time, minus that in the plain
     cells. It does not depend on the clock rate of a shared machine, which causes most of the ratios' noise.
@@ -201,7 +201,7 @@ def _calibrate(wanted_s: float) -> int:
 
 
 def measure_peer(settings: Settings) -> Iterator[Figure]:
-    """Measure ipyexperiments like gpuwidget, if the Python in GPUWIDGET_BENCH_PEER_PYTHON has it installed."""
+    """Measure ipyexperiments in the same way, if the Python in GPUWIDGET_BENCH_PEER_PYTHON has it."""
     seconds = settings.pick(10, 2)
     what = f"{seconds} s of pure Python, ipyexperiments"
     peer = peers.find("ipyexperiments")

@@ -39,7 +39,7 @@ _CODE = compile("taken = loop(step, steps)\n", _CELL, "exec")
 
 
 def heavy() -> Step:
-    """Return a step of bf16 transformer feed-forward blocks, whose large matrix products take milliseconds."""
+    """Return a step of bf16 transformer feed-forward blocks: large matrix products of milliseconds."""
     width, tokens = 4096, 4096
     blocks = [
         torch.nn.Sequential(
