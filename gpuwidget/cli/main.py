@@ -45,9 +45,8 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
     options = _parser().parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(
-                errors="replace"
-            )  # a character that the terminal can't show must not raise an error
+            # A character that the terminal can't show must not raise an error.
+            stream.reconfigure(errors="replace")
     try:
         if options.command == "doctor":
             return _doctor(options)
