@@ -268,8 +268,7 @@ def install_torch(
     always_index: bool = False,
     capabilities: Sequence[str] | None = None,
 ) -> Fix:
-    """Return how to install a PyTorch build that works here, introduced by ``what``, or what to do before
-    that.
+    """Return how to install a PyTorch build that works here, introduced by ``what``, or what to do first.
 
     The installed version is kept if it has such a build. The newest build needs no index address unless
     another index may be configured (``always_index``).

@@ -22,8 +22,7 @@ the earlier timestamps are considered meaningless."""
 
 
 class HistoryStore:
-    """All metrics of all GPUs: ``seconds`` at the full rate of one sample per ``interval_s``, and one hour of
-    steps.
+    """All metrics of all GPUs: ``seconds`` at full rate (a sample per ``interval_s``), and an hour of steps.
 
     GPUs may appear and disappear. Only one thread may use the store.
     """

@@ -54,8 +54,7 @@ class HistoryQuery:
         return cls(since, max(since, until), _parse_metrics(handler), _parse_points(handler))
 
     def step_s(self, *, full_rate: bool, samples: int, interval_s: float) -> float:
-        """Return the seconds per step that yield at most ``points`` steps; 0 if every sample is sent
-        separately.
+        """Return the seconds per step for at most ``points`` steps; 0 if every sample is sent separately.
 
         ``full_rate`` is true if all ``samples`` in the requested time are still stored. The step depends on
         the requested time and not on the samples in it, so that it does not change while the series grows.

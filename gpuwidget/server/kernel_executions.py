@@ -23,8 +23,7 @@ class ExecutionTracker:
         self._kernels: dict[str, KernelExecutions] = {}
 
     def observe(self, kernel_manager: Any) -> None:
-        """Track the execute requests of each kernel that ``kernel_manager`` starts from now on, whoever sends
-        them.
+        """Track the execute requests of all kernels that ``kernel_manager`` starts from now on.
 
         No connection is opened: the tracker reads the messages that Jupyter Server receives in order to
         record ``last_activity``. A manager that receives none, such as a kernel gateway's, is left unchanged.

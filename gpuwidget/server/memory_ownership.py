@@ -1,5 +1,4 @@
-"""Resolve the owners of GPU memory every two seconds and after changes, and send them to the stream's
-clients.
+"""Resolve the owners of GPU memory every two seconds and after changes, and send them to clients.
 
 Finding the owners of processes reads a file of ``/proc`` for each process and each of its ancestors. It runs
 on a worker thread, one resolution at a time, and a resolution that hangs is abandoned. The event loop only
@@ -36,8 +35,7 @@ _NEVER = float("-inf")
 
 
 class OwnershipMonitor:
-    """Resolves the owners while enabled. All methods are called on the server's event loop; none of them
-    waits.
+    """Resolves the owners while enabled. All methods are called on the server's event loop; none waits.
 
     ``publish`` receives each message that differs from the previous one, encoded once for all clients.
     """

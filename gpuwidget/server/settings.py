@@ -130,8 +130,7 @@ def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
 
 
 def install_command(trait: str, log: Logger) -> str | None:
-    """Return the ``pip install`` line for gpuwidget that the environment variable or else the trait
-    configures.
+    """Return the ``pip install`` line for gpuwidget that the variable or else the trait configures.
 
     The requirement is exported to the kernels and terminals that this process starts, for use by the doctor.
     Returns None if no requirement is configured or, with a line in the log, if it is invalid.
