@@ -183,8 +183,7 @@ def check_nccl(results: ProbeResults) -> Check:
 
 
 def _mixed_issues(results: ProbeResults, library: str, name: str) -> list[Issue]:
-    """Return an issue if parts of one library were loaded from several folders, since these do not fit
-    together."""
+    """Return an issue if parts of one library were loaded from several folders, which do not fit together."""
     folders = sorted({str(PurePosixPath(path).parent) for path in results.mapped(f"lib{library}")})
     if len(folders) < 2:
         return []

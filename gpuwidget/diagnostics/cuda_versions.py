@@ -55,8 +55,7 @@ NEWEST_WHEEL = _WHEELS[0].name
 
 
 def minimum_driver(cuda: str) -> str | None:
-    """Return the oldest driver for programs built with this CUDA; None if the table does not contain this
-    CUDA."""
+    """Return the oldest driver for programs built with this CUDA; None if the table lacks this CUDA."""
     major, _, _ = cuda.partition(".")
     return MINIMUM_DRIVERS.get(major) or MINIMUM_DRIVERS.get(".".join(cuda.split(".")[:2]))
 

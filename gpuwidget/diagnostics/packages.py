@@ -239,8 +239,7 @@ def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[
 
 
 def _is_pip_leftover(one: metadata.Distribution) -> bool:
-    """Return whether pip renamed the package, as ``~orch``, in order to remove it, and then failed to remove
-    it."""
+    """Return whether pip renamed the package, as ``~orch``, in order to remove it, and then failed."""
     path = getattr(one, "_path", None)
     return path is not None and str(getattr(path, "name", "")).startswith("~")
 

@@ -127,8 +127,7 @@ class ProbeResults:
         return found
 
     def in_library_path(self, folder: str) -> str | None:
-        """Return the spelling of this folder in LD_LIBRARY_PATH; None if the variable does not contain the
-        folder."""
+        """Return the spelling of this folder in LD_LIBRARY_PATH; None if it is not in the variable."""
         if folder in self.machine.libraries:
             return folder
         return self.machine.real_folders.get(folder)

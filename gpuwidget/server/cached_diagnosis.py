@@ -23,8 +23,7 @@ def _diagnose() -> Diagnosis:
 
 
 class CachedDiagnosis:
-    """Runs the checks without blocking the server's event loop, and never starts a second run before one
-    ends."""
+    """Runs the checks without blocking the server's event loop, one run at a time."""
 
     def __init__(self, clock: Clock, diagnose: Callable[[], Diagnosis] = _diagnose) -> None:
         self._clock = clock

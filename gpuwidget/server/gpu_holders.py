@@ -149,8 +149,7 @@ def _from_reports(
 
 
 def _unattributed(reading: Reading, holders: Sequence[MemoryHolder]) -> int | None:
-    """Return the used bytes that belong to no holder; None if either the used or a holder's bytes are
-    unknown."""
+    """Return the used bytes that belong to no holder; None if used or held bytes are unknown."""
     used, held = reading.memory_used, [one.memory for one in holders]
     if used is None or None in held:
         return None

@@ -68,7 +68,7 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """Return a :class:`gpuwidget.server.wire.History` of the last N seconds, by default the whole history.
+        """Return a :class:`gpuwidget.server.wire.History` of the last N seconds or of all that is stored.
 
         A request with metrics, a time range or a number of points gets a
         :class:`gpuwidget.server.wire.MetricHistory`.

@@ -82,8 +82,7 @@ def step_numbers(times: Values, step: float) -> Values:
 
 
 def parse_seconds(handler: RequestHandler, name: str, maximum: float) -> float:
-    """Return a query argument in seconds, by default ``maximum``; raise a 400 if it is not in 0 to
-    ``maximum``."""
+    """Return a query argument in seconds, default ``maximum``; 400 if it is not in 0 to ``maximum``."""
     seconds = _parse_number(handler, name)
     if seconds is None:
         return maximum

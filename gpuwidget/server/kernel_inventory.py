@@ -51,7 +51,7 @@ class InventorySnapshot:
 
 
 class KernelInventory:
-    """Reads Jupyter's managers. All methods are called on the server's event loop, and none of them waits."""
+    """Reads Jupyter's managers. All methods are called on the server's event loop, and none waits."""
 
     def __init__(
         self,
@@ -73,8 +73,7 @@ class KernelInventory:
         self._listing: asyncio.Task[None] | None = None
 
     def snapshot(self) -> InventorySnapshot:
-        """Return the kernels and terminals. A new session appears in a later snapshot, once it has been
-        listed."""
+        """Return the kernels and terminals. A new session is missing until it has been listed."""
         kernels: list[ServerKernel] = []
         kernel_of: dict[int, str] = {}
         remote_kernels = 0

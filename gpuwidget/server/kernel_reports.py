@@ -70,8 +70,7 @@ class _QueriedKernel:
 
 
 class KernelReports:
-    """Queries this server's kernels. All methods are called on the server's event loop, and none of them
-    waits."""
+    """Queries this server's kernels. All methods are called on the server's event loop, and none waits."""
 
     def __init__(self, inventory: KernelInventory, clock: Clock) -> None:
         self._inventory = inventory

@@ -278,8 +278,7 @@ class SampleHub:
         self._update_subscription()
 
     def _send_sample(self, encoded: EncodedSample, due: set[StreamClient]) -> None:
-        """Send the changes to due clients that received the previous sample, and the whole sample to other
-        due clients."""
+        """Send the changes to due clients that received the previous sample, the whole sample to others."""
         previous = None if self._newest is None else self._newest.sample
         # If the event loop was busy, the previous sample may have been dropped.
         follows = encoded.changes is not None and encoded.previous is previous

@@ -118,7 +118,6 @@ class ScrapeState:
 
 
 def _has_sessions(ownership: MemoryOwnership) -> bool:
-    """Return whether the session of every kernel that holds memory is known; sessions are listed with a
-    delay."""
+    """Return whether the session of every kernel that holds memory is known; sessions are listed later."""
     holding = {holder.kernel for gpu in ownership.gpus for holder in gpu.holdings}
     return all(kernel.session is not None for kernel in ownership.kernels if kernel.id in holding)
