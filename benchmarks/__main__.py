@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             figures.append(Figure(benchmark=name, what=name, unit="ms", not_measured=reason))
         log_progress(f"{name}: {time.perf_counter() - began:.0f} s")
         if out is not None:
-            # After each benchmark, so that an interrupted run keeps its results.
+            # Save after each benchmark, so that an interrupted run keeps its results.
             save(out, figures, facts, quick=options.quick)
     print(_headline(facts, quick=options.quick))
     print(table(figures))
@@ -117,14 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def save(path: Path, figures: Sequence[Figure], facts: dict[str, Any], *, quick: bool) -> None:
-    """Write figures and the machine they were measured on as JSON."""
+    """Write the results and the hardware and versions they were measured with to a JSON file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = {**facts, "quick": quick, "figures": [figure.as_json() for figure in figures]}
     path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def machine_info() -> dict[str, Any]:
-    """Return date, hardware and versions, without the names of the machine and its folders."""
+    """Return date, hardware and versions, without the machine's name or any folder names."""
     gpus = _nvidia_smi("name,driver_version")
     import gpuwidget
 

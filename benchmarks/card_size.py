@@ -1,6 +1,6 @@
-"""The size of the largest card, of 16 GPUs and a run that fills the timeline, and the time to make it.
+"""Measure the largest card (16 GPUs, a full timeline): its size, and the time to build it.
 
-As a program: ``python -m benchmarks.card_size SECONDS`` prints the bundle of a run's card.
+``python -m benchmarks.card_size SECONDS`` watches a run of that length and prints the bundle of its card.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _GPUS = 16
 _SIZE_BAR = 20_000
 _TIME_BAR_MS = 8.0
 _FULL_S = 14.0
-"""240 points of 50 ms, and some."""
+"""Seconds; slightly longer than a full timeline, which has 240 points of 50 ms."""
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure bytes as UTF-8 JSON without white space, and milliseconds."""
+    """Measure the card's size in bytes (UTF-8 JSON without white space) and the milliseconds to build it."""
     seconds = settings.pick(int(_FULL_S), 4)
     with TemporaryDirectory() as folder:
         standin = machine(Path(folder), _GPUS)
@@ -55,7 +55,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 def _vary(standin: Any, worker: subprocess.Popen[str]) -> None:
-    """Vary the readings of each GPU until the run is over: constant ones would make a smaller card."""
+    """Vary the readings of each GPU until the run ends, because constant readings make a smaller card."""
     step = 0
     while worker.poll() is None:
         step += 1
@@ -97,7 +97,7 @@ def _dumped(value: Any) -> bytes:
 
 
 def _indented(bundle: Mapping[str, Any]) -> bytes:
-    # nbformat writes text as a list of lines, and each value of a JSON bundle on a separate line.
+    # nbformat writes text as a list of lines, and puts each value of a JSON bundle on a separate line.
     split = {
         kind: content.splitlines(keepends=True) if isinstance(content, str) else content
         for kind, content in bundle.items()

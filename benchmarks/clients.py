@@ -1,7 +1,8 @@
 """Clients of a Jupyter server's websockets, in a separate process.
 
-As a program: ``python -m benchmarks.clients ADDRESS MESSAGE PATH …`` is a client of each path, which tells it
-MESSAGE where that is not empty, until standard input ends, with the server's token in GPUWIDGET_TOKEN.
+``python -m benchmarks.clients ADDRESS MESSAGE PATH …`` connects one client to each path. Each client sends
+MESSAGE unless it is empty, and stays connected until standard input ends. The server's token is read from
+GPUWIDGET_TOKEN.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _TOKEN = "GPUWIDGET_TOKEN"
 
 @contextmanager
 def clients(server: Server, paths: Sequence[str], message: str = "") -> Iterator[None]:
-    """Connect a client to each of these paths, each of which sends the server ``message``, if any.
+    """Connect a client to each of these paths; each client sends ``message`` to the server, if any.
 
-    Raises RuntimeError where they can't connect, or where the server has ended one of them meanwhile.
+    Raises RuntimeError if the clients can't connect, or if the server closes a connection too early.
     """
     if not paths:
         yield
@@ -85,7 +86,7 @@ async def _listen(address: str, message: str, paths: Sequence[str]) -> None:
     ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     done, _pending = await asyncio.wait([ended, *readers], return_when=asyncio.FIRST_COMPLETED)
     if ended not in done:
-        # Not SystemExit, which would first wait for the thread that reads standard input.
+        # Do not raise SystemExit, which would first wait for the thread that reads standard input.
         print("the server ended a stream", file=sys.stderr, flush=True)
         os._exit(1)
 

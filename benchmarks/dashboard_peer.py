@@ -1,7 +1,7 @@
-"""The cost of jupyterlab-nvdashboard: a server's other requests, a browser's main thread, its scripts' size.
+"""Measure jupyterlab-nvdashboard: response times of other requests, main-thread time, size of its scripts.
 
-Measured as ``streams`` and ``panel`` measure ours, on stand-in GPUs that also answer what it asks for beyond
-our calls (peer_nvml.c), and with its own default settings.
+The measurements are those that ``streams`` and ``panel`` make of gpuwidget. The stand-in GPUs also answer the
+NVML calls that only jupyterlab-nvdashboard makes (peer_nvml.c), and its settings are the defaults.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _GPUS = 8
 _SETTLE_S = 2.0
 _CHARTS = ("gpu_utilization", "gpu_usage", "gpu_resource", "pci_stats", "nvlink_throughput")
 _PERIOD_MS = 100
-"""The default of its setting "Frequency of Updates"."""
+"""The default of jupyterlab-nvdashboard's setting "Frequency of Updates"."""
 _TOLD = json.dumps({"updateFrequency": _PERIOD_MS, "isPaused": False})
 _ONCE_EACH_UPDATE = "nvmlDeviceGetMaxPcieLinkWidth"
-"""The NVML call that only its PCIe chart's handler makes, once per update."""
+"""The NVML call that only the handler of jupyterlab-nvdashboard's PCIe chart makes, once per update."""
 _TABS = (
     "gpu-memory-widget",
     "gpu-utilization-widget",
@@ -42,7 +42,7 @@ _TABS = (
     "pci-throughput-widget",
     "nvlink-throughput-widget",
 )
-# It adds its command when its sidebar is first shown.
+# jupyterlab-nvdashboard registers its command when its sidebar is first shown.
 _SHOW = "app.shell.activateById('gpu-dashboard');"
 _OPEN = """
 for (const id of argument) { await app.commands.execute('gpu-dashboard-widget:open', {id, title: id}); }
@@ -62,7 +62,7 @@ _DRAWN = """
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure each of the three, if the interpreter in GPUWIDGET_BENCH_PEER_PYTHON has the package."""
+    """Measure requests, page and scripts, if the Python in GPUWIDGET_BENCH_PEER_PYTHON has the package."""
     peer = peers.find(*_PACKAGES)
     if peer is None:
         reason = peers.missing(*_PACKAGES)
@@ -161,7 +161,7 @@ def _page(settings: Settings, peer: peers.Peer, folder: Path, path: str) -> Iter
 
 
 class _Values:
-    """Lines of a scenario in which every value changes, including PCIe and NVLink traffic."""
+    """Generate scenario lines in which every value changes, including PCIe and NVLink traffic."""
 
     def __init__(self) -> None:
         self.latency = "h200"

@@ -1,4 +1,4 @@
-"""The cost of a call into torch with gpuwidget's default device, over torch's setting and over none."""
+"""Compare torch calls under gpuwidget's default device, under torch's own and under none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = (
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Compare the microseconds of a factory and of an addition in one process; light needs a CUDA device."""
+    """Compare the microseconds of a factory call and of an addition; the light mode needs a CUDA device."""
     found = _ask(str(settings.pick(40, 4)), str(settings.pick(20_000, 2_000)))
     for comparison, words, bar in _ROWS:
         for call in ("empty", "add"):

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.device_loops PAIRS CALLS``: calls into torch under each setting, in one process."""
+"""``python -m benchmarks.device_loops PAIRS CALLS``: time torch calls under each default device setting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Call = Callable[[], object]
 
 
 def main() -> None:
-    """Print the results as JSON."""
+    """Print the times of all settings as JSON."""
     try:
         import torch
     except ImportError:
@@ -49,7 +49,7 @@ def main() -> None:
     kinds: dict[str, Call] = {"empty": partial(torch.empty, 1), "add": lambda: one + one}
 
     def timed(setting: Callable[[], None], call: Call) -> float:
-        """Return the microseconds per call."""
+        """Apply ``setting``, and return the microseconds per ``call``."""
         setting()
         for _ in range(calls // 10):
             call()

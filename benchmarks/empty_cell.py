@@ -1,4 +1,4 @@
-"""``%%gpuwatch`` on a cell that does nothing: the minimum cost of watching."""
+"""Measure ``%%gpuwatch`` on a cell that does nothing, which is the minimum cost of watching."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.statistics import alternating, median
 _GPUS = 8
 _WARM_UP_S = 3.0
 _LONG_REST_S = 33.0
-"""Seconds; longer than the sampler keeps the driver open for the next cell."""
+"""Seconds; longer than the sampler keeps the driver open after a cell."""
 _FORMS = (
     ("%%gpuwatch on pass, over pass", "%%gpuwatch\npass"),
     ("%%gpuwatch --no-live on pass, over pass", "%%gpuwatch --no-live\npass"),
@@ -25,7 +25,7 @@ _FORMS = (
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure request to reply over the plain cell's, including the card where there is one."""
+    """Measure the time from request to reply, minus that of a plain cell; it includes the card, if any."""
     require_live_chart()
     with TemporaryDirectory() as folder:
         variables = environment(machine(Path(folder), _GPUS).environment())
@@ -33,7 +33,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
             kernel.run("%load_ext gpuwidget")
             kernel.run("pass", rest_s=_WARM_UP_S)
             for place, (what, code) in enumerate(_FORMS):
-                # The last one separates the card's share from the rest; it has no bar.
+                # The last form shows how much of the cost is the card's; it has no bar.
                 bar = 5 if place < 2 else None
                 yield _figure(kernel, settings.pick(200, 15), f"{what}, {_GPUS} GPUs", code, bar)
             if not settings.quick:

@@ -1,4 +1,4 @@
-"""The result of a benchmark: figures with their values, bars and conditions, and their table."""
+"""The result of a benchmark: figures with values, bars and conditions, printed as a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMATS: Mapping[Unit, str] = {"ms": "{:,.2f} ms", "ratio": "{:.4f}", "%": "{:.
 
 @dataclass(frozen=True)
 class Figure:
-    """One row of the table."""
+    """One measured quantity; one row of the results table."""
 
     benchmark: str
     """Name of the benchmark."""
@@ -27,11 +27,11 @@ class Figure:
     values: Sequence[float] = ()
     """Every measured value, in order; empty if nothing was measured."""
     conditions: Mapping[str, bool] = field(default_factory=dict)
-    """Further conditions for the bar to be met, by their description."""
+    """Conditions besides the bar that a met figure fulfils, keyed by description."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Further observations, for information."""
+    """Additional observations that do not affect whether the figure is met."""
     not_measured: str | None = None
-    """Why there are no values."""
+    """The reason why there are no values; None if the figure was measured."""
 
     @property
     def median(self) -> float | None:
@@ -40,12 +40,13 @@ class Figure:
 
     @property
     def p99(self) -> float | None:
-        """99th percentile of the values; the highest where there are fewer than 100."""
+        """99th percentile of the values; if there are fewer than 100, the highest value."""
         return statistics.p99(self.values) if self.values else None
 
     @property
     def met(self) -> bool | None:
-        """Whether the median reaches the bar and every condition holds; None without bar or values."""
+        """Whether the median is within the bar and every condition holds; None without a bar or without
+        values."""
         if self.bar is None or self.median is None:
             return None
         return self.median <= self.bar and all(self.conditions.values())

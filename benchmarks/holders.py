@@ -1,6 +1,6 @@
-"""The time to find the holders of memory in a large namespace with a model of a billion parameters.
+"""Measure the time to find the holders of memory in a large namespace with a one-billion-parameter model.
 
-As a program: ``python -m benchmarks.holders RUNS`` prints the milliseconds of each search, as JSON.
+``python -m benchmarks.holders RUNS`` prints the milliseconds of each search as JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WIDTH = 1536
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure a model with gradients and AdamW's state, on a fake allocator without real memory."""
+    """Measure a model with gradients and AdamW state, on a fake allocator without real memory."""
     command = [sys.executable, "-m", "benchmarks.holders", str(settings.pick(40, 5))]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
@@ -42,7 +42,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 class _Item:
-    """An object of the user's."""
+    """An instance of a user-defined class."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -51,7 +51,11 @@ class _Item:
 
 
 def _namespace(gpu: Any, torch: Any) -> dict[str, object]:
-    """Return a namespace: half of it instances with a list each, a quarter dicts, a quarter plain values."""
+    """Return a namespace of instances with a list each (half), dicts (a quarter) and plain values (a
+    quarter).
+
+    A model and its optimizer are added.
+    """
     found: dict[str, object] = {f"item_{n}": _Item(n) for n in range(_OBJECTS // 2)}
     found |= {f"facts_{n}": {"n": n, "of": (n, n + 1)} for n in range(_OBJECTS // 4)}
     found |= {f"value_{n}": n / 7 for n in range(_OBJECTS // 4)}

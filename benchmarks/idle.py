@@ -1,6 +1,6 @@
-"""Accuracy of the line profile on a real GPU: known loops, compared with CUDA's events.
+"""Measure the line profile's accuracy on a real GPU, by comparing known loops with CUDA events.
 
-Also loads whose kernels are too short for queries of the stream, compared with the GPU's counters.
+Loads whose kernels are too short for stream queries are compared with the GPU's counters instead.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ _LAUNCH_BOUND = ("text generation", "small kernels")
 _LAUNCH_BOUND_S = (2.0, 4.0)
 _PERIODS_S = (0.03, 0.1, 0.3, 1.0)
 _MIN_PERIOD_S = 0.1
-"""From this period on every line must have figures; below it, the figures that exist must be right."""
+"""Seconds; in loops with at least this period every line must have figures. Below it, lines may lack figures,
+but the existing ones must be right."""
 _MIN_SHARE = 2.0
-"""Percent of the time below which a line is too rare to compare its activity."""
+"""Percent of the run's time; the GPU activity of lines with a smaller share is not compared."""
 _SHARE_BAR, _ACTIVITY_BAR = 3.0, 5.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure loops of 30, 100, 300 and 1000 ms: errors of shares and of GPU activity, in points."""
+    """Measure the errors of time shares and GPU activity, in points, in loops of 30, 100, 300 and 1000 ms."""
     for kind in _KINDS:
         for period in _PERIODS_S:
             yield from _measure(kind, period, settings)
@@ -103,16 +104,16 @@ def _measure(kind: str, period: float, settings: Settings) -> Iterator[Figure]:
 
 
 class Errors(NamedTuple):
-    """The errors of a line profile, in points, over the lines that have figures."""
+    """The largest errors of a line profile, in points, over all lines that have figures."""
 
     share: float
     activity: float
     untold: int
-    """Lines without figures."""
+    """Number of lines without figures."""
 
 
 def profile_errors(said: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
-    """Return the worst errors. Merged lines are compared with their sum; a missing figure is no error."""
+    """Return the largest errors. Merged lines are compared with their sum; missing figures are no errors."""
     share = activity = 0.0
     told: set[str] = set()
     for one in said:

@@ -1,7 +1,7 @@
 """Watched loops whose lines each keep the GPU busy or idle for a known time, for the ``idle`` benchmark.
 
-As a program: ``python -m benchmarks.idle_patterns KIND PERIOD SECONDS RUNS`` prints the line profile and the
-true values, by the host's clock and CUDA's events.
+``python -m benchmarks.idle_patterns KIND PERIOD SECONDS RUNS`` prints the line profile, and the true values
+according to the host's clock and CUDA events.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _cuda: Any = torch.cuda
 
 
 class Pattern:
-    """The functions that the lines call; each logs when it ran and when the GPU worked."""
+    """The functions that the cell's lines call; each call logs its own time and the GPU's working time."""
 
     def __init__(self, period_s: float, cycles_a_second: float, rounds_a_second: float) -> None:
         self._period = period_s
         self._cycles = cycles_a_second * period_s
         self._rounds = rounds_a_second * period_s
         self.lines: list[tuple[int, float, float]] = []
-        """Line of the cell, and host times."""
+        """For each call: the line of the cell, and the host times of start and end."""
         self.events: list[tuple[Any, Any]] = []
         _cuda.synchronize()
         self._anchor = _cuda.Event(enable_timing=True)
@@ -51,7 +51,7 @@ class Pattern:
         self._anchored = time.perf_counter()
 
     def namespace(self, rounds: int) -> dict[str, Any]:
-        """Return the namespace of the cell."""
+        """Return the namespace in which the cell runs."""
         return {
             "n": rounds,
             "idle": self._timed(lambda part: time.sleep(part * self._period)),
@@ -82,7 +82,7 @@ class Pattern:
         _cuda.synchronize()
 
     def truth(self) -> dict[int, tuple[float, float]]:
-        """Return share and activity of each line, percent."""
+        """Return the true share of time and the true GPU activity of each line, in percent."""
         busy = [
             tuple(self._anchored + self._anchor.elapsed_time(event) / 1e3 for event in pair)
             for pair in self.events
@@ -127,7 +127,7 @@ def measure(kind: str, period_s: float, seconds: float) -> dict[str, Any]:
 
 
 def watch(source: str, namespace: dict[str, Any]) -> Report:
-    """Run ``source`` as a watched cell without live chart and card; return its report."""
+    """Run ``source`` as a watched cell without live chart or card, and return its report."""
     code = compile(source, CELL, "exec")
     linecache.cache[CELL] = (len(source), None, source.splitlines(keepends=True), CELL)
     profiler = SamplingProfiler(
@@ -146,7 +146,7 @@ def watch(source: str, namespace: dict[str, Any]) -> Report:
 
 
 def profile_figures(report: Report) -> dict[str, Any]:
-    """Return the line profile's figures, and the reason for missing ones."""
+    """Return the line profile's figures, and the reason if figures are missing."""
     time = report.time
     assert time is not None
     return {
@@ -162,7 +162,7 @@ def _said(line: LineTime) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure according to the command line and print the results."""
+    """Run the measurements named on the command line, and print the results as JSON."""
     kind, period, seconds, runs = sys.argv[1:]
     found = [measure(kind, float(period), float(seconds)) for _ in range(int(runs))]
     print(json.dumps({"runs": found}))

@@ -1,4 +1,4 @@
-"""``import gpuwidget`` over bare Python, and the modules that it loads."""
+"""Measure ``import gpuwidget`` against bare Python, and list the modules that it loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIST_MODULES = "import gpuwidget, json, sys; print(json.dumps(sorted(sys.module
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the milliseconds by which a process takes longer."""
+    """Measure by how many milliseconds the import prolongs a Python process."""
     bare, with_import = partial(_run, "pass"), partial(_run, "import gpuwidget")
     for warm_up in (bare, with_import):
         warm_up()

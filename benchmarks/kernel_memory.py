@@ -1,4 +1,4 @@
-"""Resident memory that gpuwidget adds to a kernel, with and without the live chart's libraries."""
+"""Measure the resident memory that gpuwidget adds to a kernel, with and without live chart libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RESIDENT = "int(next(line for line in open('/proc/self/status') if line.startsw
 _PLAIN = ("pass",)
 _WITH_LIBRARIES = ("%load_ext gpuwidget",)
 _WITHOUT_LIBRARIES = (
-    # None in sys.modules makes an import fail, as where the package is not installed.
+    # None in sys.modules makes the import fail, as if the package were not installed.
     "import sys\nsys.modules['bqplot'] = sys.modules['ipywidgets'] = None",
     "%load_ext gpuwidget",
 )
@@ -28,7 +28,7 @@ _KINDS = {
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Return the resident memory 10 s after ``%load_ext gpuwidget`` over that of a kernel without it."""
+    """Measure a kernel's resident memory 10 s after ``%load_ext gpuwidget``, minus that of a plain kernel."""
     require_live_chart()
     values: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     rounds = settings.pick(8, 2)

@@ -1,4 +1,4 @@
-"""A real kernel in a separate process, and the time from a request to its reply."""
+"""A real kernel in a separate process, and a timer from each request to its reply."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CARD_MIME = "application/vnd.gpuwidget.report+json"
 
 @dataclass(frozen=True)
 class Ran:
-    """One request: the time until its reply, and what the kernel sent."""
+    """The result of one request: the time until its reply, and the kernel's outputs."""
 
     seconds: float
-    """From just before the request was sent until its reply arrived."""
+    """Time from just before the request is sent until its reply arrives."""
     values: Mapping[str, str]
-    """repr of each requested expression, evaluated after the cell."""
+    """The repr of each requested expression, evaluated after the cell."""
     bundles: Sequence[Mapping[str, Any]]
-    """Mime bundles of the outputs that were displayed, including updates."""
+    """Mime bundles of the displayed outputs, including updates."""
 
     @property
     def cards(self) -> list[Mapping[str, Any]]:
@@ -41,7 +41,7 @@ class Ran:
 
 
 def require_live_chart() -> None:
-    """Raise RuntimeError if the live chart's libraries can't be imported: cells would run without a chart."""
+    """Raise RuntimeError if the live chart's libraries can't be imported, since cells would have no chart."""
     command = [sys.executable, "-c", "import gpuwidget.kernel.live.live_chart"]
     done = subprocess.run(command, env=environment(), stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -49,15 +49,15 @@ def require_live_chart() -> None:
 
 
 class Kernel:
-    """One running kernel; used as a context manager, from one thread."""
+    """One running kernel: a context manager, to be used from one thread."""
 
     def __init__(self, variables: Mapping[str, str], python: str = sys.executable) -> None:
-        """Start ``python``'s ipykernel with these environment variables, and wait until it is ready."""
+        """Start the ipykernel of ``python`` with these environment variables, and wait until it is ready."""
         self._folder = TemporaryDirectory()
         root = Path(self._folder.name)
         self._manager = KernelManager()
         self._manager.connection_file = str(root / "connection.json")
-        # Independent of this machine's kernel specs and profiles.
+        # The kernel spec does not depend on the kernel specs and profiles installed on this machine.
         self._manager._kernel_spec = KernelSpec(
             argv=[python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
             display_name="benchmark",
@@ -89,9 +89,9 @@ class Kernel:
         self._folder.cleanup()
 
     def run(self, code: str, values: Mapping[str, str] | None = None, *, rest_s: float = _REST_S) -> Ran:
-        """Run ``code`` as a notebook would, ``rest_s`` seconds after the previous run has ended.
+        """Run ``code`` as a notebook would, ``rest_s`` seconds after the previous run ended.
 
-        Raises RuntimeError where the cell fails.
+        Raises RuntimeError if the cell fails.
         """
         if rest_s:
             time.sleep(rest_s)

@@ -1,4 +1,4 @@
-"""The size of a labextension's scripts, which a browser loads."""
+"""The compressed size of a labextension's scripts, which a browser loads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Two loads whose kernels are too short for queries of the stream, and the GPU's counters during them.
+"""Two loads whose kernels are too short for stream queries, measured together with the GPU's counters.
 
-As a program: ``python -m benchmarks.launch_bound_loads LOAD SECONDS RUNS`` prints what the card shows of each
-line, and the mean of GPM's graphics activity over the run, which another process measures.
+``python -m benchmarks.launch_bound_loads LOAD SECONDS RUNS`` prints the card's figures for each line, and the
+run's mean GPM graphics activity, which another process samples.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ print(get.metrics[0].value, flush=True)
 
 @contextmanager
 def graphics_activity() -> Iterator[Callable[[], float]]:
-    """Sample GPM's graphics activity from another process; the function returns its mean since, percent."""
+    """Sample GPM's graphics activity in another process; yield a function that returns its mean percent."""
     uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
     command = [sys.executable, "-c", _COUNTERS_PROGRAM, uuid]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -83,7 +83,7 @@ def _small_kernels() -> Callable[[], object]:
 
 
 def measure(load: str, seconds: float) -> dict[str, Any]:
-    """Watch one load for ``seconds``; return the line profile and the counters' activity, percent."""
+    """Watch one load for ``seconds``; return its line profile and the GPU counters' activity in percent."""
     step = {"text generation": _text_generation, "small kernels": _small_kernels}[load]()
     for _ in range(3):
         step()
@@ -98,7 +98,7 @@ def measure(load: str, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure according to the command line and print the results."""
+    """Run the measurements named on the command line, and print the results as JSON."""
     load, seconds, runs = sys.argv[1:]
     print(json.dumps({"runs": [measure(load, float(seconds)) for _ in range(int(runs))]}))
 

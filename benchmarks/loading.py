@@ -1,4 +1,4 @@
-"""``%load_ext gpuwidget`` in a running kernel."""
+"""Measure ``%load_ext gpuwidget`` in a running kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _PLAIN_CELLS = 5
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure request to reply over a ``pass`` cell's, in fresh kernels: only the first load counts."""
+    """Measure ``%load_ext``'s time to reply minus a ``pass`` cell's, in fresh kernels: a second load is
+    cheaper."""
     values = []
     with TemporaryDirectory() as folder:
         variables = environment(machine(Path(folder), _GPUS).environment())

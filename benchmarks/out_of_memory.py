@@ -1,4 +1,5 @@
-"""From an out-of-memory error to its card: on a real GPU, or on a stand-in under torch's CPU build."""
+"""Measure the time from an out-of-memory error to its card, on a real GPU or on a stand-in with torch for
+CPU."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ _hooks.insert(_names.index("OutOfMemoryCards") + 1 if "OutOfMemoryCards" in _nam
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the milliseconds from the error until its card was sent, and IPython's traceback in them."""
+    """Measure the milliseconds from the error to its card, and how many IPython's traceback takes."""
     times = settings.pick(30, 3)
     where = "a stand-in GPU" if without_a_gpu() is not None else "a real GPU"
     what = f"from an out-of-memory error to its card, {where}"
@@ -78,5 +79,5 @@ def _errors(times: int, *, load: bool) -> Sequence[float]:
         took = kernel.run("pass", {"took": "took"}).values["took"]
     values = ast.literal_eval(took)
     assert isinstance(values, list)
-    # The first one includes imports.
+    # The first measurement includes imports and is dropped.
     return [float(value) for value in values[1:]]

@@ -1,4 +1,4 @@
-"""A page of a real JupyterLab in Chromium, measured by the browser (Performance.getMetrics)."""
+"""A page of a real JupyterLab in Chromium, measured with the browser's Performance.getMetrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.settings import ROOT
 
 _AT_ONCE = 500
 _SETTLES_S = 30.0
-"""Seconds between reading the heap and the first window."""
+"""Seconds between the first heap reading and the first measured window."""
 _FLOOD = """
 const now = performance.now.bind(performance);
 let ahead = 0;
@@ -72,18 +72,19 @@ window.flood = async count => {
 };
 window.endFlood = () => { sending = false; };
 """
-"""Sends samples through the page's own WebSocket; each advances the page's clock by 200 ms."""
+"""Sends samples through the page's own WebSocket; each sample advances the page's clock by 200 ms."""
 
 
 @contextmanager
 def jupyterlab(
     chromium: str, folder: Path, variables: Mapping[str, str], *, python: str | None = None
 ) -> Iterator[Callable[..., Any]]:
-    """Start a JupyterLab whose homes are in ``folder``; yield a function that opens a notebook with cells.
+    """Start a JupyterLab with its home folders in ``folder``; yield a function that opens a notebook with
+    cells.
 
-    ``variables`` are added to the server's environment; ``python`` is whose JupyterLab it is, that of the
-    browser tests unless said otherwise. What the function is given beside the cells is that of the browser
-    tests' ``Lab.open``.
+    ``variables`` are added to the server's environment. ``python`` is the interpreter of the JupyterLab to
+    start; by default it is the browser tests' one. The yielded function also takes the keyword arguments of
+    the browser tests' ``Lab.open``.
     """
     helpers, playwright = _browser_helpers(), importlib.import_module("playwright.sync_api")
     folder.mkdir()
@@ -108,7 +109,7 @@ def notebook(
     *,
     python: str | None = None,
 ) -> Iterator[Any]:
-    """Open a notebook with these cells, none of which has run, in a new :func:`jupyterlab`."""
+    """Start a :func:`jupyterlab` and open a notebook with these cells, without running any of them."""
     with jupyterlab(chromium, folder, variables, python=python) as open_notebook:
         opened = open_notebook(cells)
         yield opened
@@ -118,20 +119,21 @@ def notebook(
 class Flood:
     """Sends hours of samples to a page within a minute, and advances the page's clock accordingly.
 
-    The views therefore update as often as they would in those hours. Samples are dispatched in the page:
-    Playwright's WebSocket routes compile one script per message, which grows the heap that is measured.
+    The views therefore update as often as they would in those hours. Samples are dispatched inside the page,
+    because Playwright's WebSocket routes compile one script per message, and the measured heap would grow.
     """
 
     def __init__(self, page: Any) -> None:
-        """Prepare ``page`` before it loads anything."""
+        """Install the script in ``page``; must be called before the page loads anything."""
         self._page = page
         page.add_init_script(f"{{{_FLOOD}}}")
 
     def send(self, count: int) -> None:
-        """Send ``count`` samples with random values at 5 Hz of the page's clock; return when all are read.
+        """Send ``count`` samples with random values at 5 Hz of the page's clock; return when all are
+        processed.
 
-        With every tenth the server's last list of holders is sent again. The server's own samples are
-        dropped meanwhile.
+        The server's latest list of holders is resent with every tenth sample. Until all samples are sent, the
+        samples that the server itself sends are dropped.
         """
         for sent in range(0, count, _AT_ONCE):
             self._page.evaluate("count => flood(count)", min(_AT_ONCE, count - sent))
@@ -139,7 +141,7 @@ class Flood:
 
 
 class Page:
-    """Measures one page while the values of the stand-in's GPUs change."""
+    """Measures one page while the values of the stand-in GPUs change."""
 
     def __init__(self, notebook: Any, standin: Any, machine: Callable[[], Sequence[str]]) -> None:
         self._standin = standin
@@ -148,9 +150,10 @@ class Page:
         self._session.send("Performance.enable")
 
     def windows(self, count: int) -> tuple[list[float], float]:
-        """Return the main thread's busy milliseconds per second, by window, and the heap's growth in bytes.
+        """Return each window's busy milliseconds of the main thread per second, and the heap's growth in
+        bytes.
 
-        The heap is read before and after them only, since reading it collects garbage.
+        The heap is read only before and after the windows, since reading it collects garbage.
         """
         before = self.heap()
         self.window(_SETTLES_S if count > 1 else 1.0)
@@ -158,7 +161,7 @@ class Page:
         return busy, self.heap() - before
 
     def window(self, seconds: float = 10.0) -> float:
-        """Return the main thread's busy milliseconds per second."""
+        """Return the main thread's busy milliseconds per second, measured for ``seconds``."""
         before = self._metrics()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -169,15 +172,16 @@ class Page:
         return 1e3 * busy
 
     def heap(self) -> float:
-        """Return the bytes of heap after a garbage collection."""
+        """Return the size of the JavaScript heap after a garbage collection, in bytes."""
         self._session.send("HeapProfiler.collectGarbage")
         return self._metrics()["JSHeapUsedSize"]
 
     def kept(self) -> float:
-        """Return the bytes that the page keeps after a garbage collection: DOM nodes, but no compiled code.
+        """Return the bytes that the page retains after a garbage collection, with DOM nodes but no compiled
+        code.
 
-        V8 optimizes and discards the code of functions by how often they run, which changes the heap by
-        hundreds of KiB in either direction while the page keeps no object more.
+        V8 compiles and discards code depending on how often functions run. This changes the heap by hundreds
+        of KiB in either direction even if the page retains no additional object.
         """
         chunks: list[str] = []
 

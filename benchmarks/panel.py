@@ -1,8 +1,8 @@
-"""The panel's cost in a browser: main thread and heap, layout shifts, and response times.
+"""Measure the panel's cost in a browser: main thread and heap, layout shifts, and response times.
 
-Chromium with a real JupyterLab, on eight and on sixteen stand-in GPUs whose every value changes all the time.
-The browser's own accounts are read (Performance.getMetrics), of the whole page: what it takes without the
-panel stands beside.
+Runs a real JupyterLab in Chromium, on 8 and on 16 stand-in GPUs whose values change continuously. The
+browser's own counters (Performance.getMetrics) cover the whole page, so the page without the panel is
+measured for comparison.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAINT_BAR_MS = 300.0
 _SIZE_BAR_KIB = 120.0
 _SAMPLES = 100_000
 _FILLED = 50_000
-"""Samples that fill the history and the browser's caches before the measurement."""
+"""Number of samples sent before the measurement to fill the history and the browser's caches."""
 _OPEN = """
 const start = performance.now();
 app.commands.execute('gpuwidget:show-panel');

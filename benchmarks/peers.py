@@ -1,4 +1,4 @@
-"""Similar programs to compare with, in a Python environment that has them."""
+"""Find similar packages to compare with, in a Python environment that has them installed."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ print(json.dumps([versions, sysconfig.get_path("data")]))
 
 @dataclass(frozen=True)
 class Peer:
-    """A Python environment with the packages to compare with."""
+    """A Python environment in which the packages to compare with are installed."""
 
     python: str
     versions: Mapping[str, str]
-    """Of each requested package."""
+    """The installed version of each requested package."""
     data: Path
-    """The folder of its packages' data files, such as ``share/jupyter``."""
+    """The folder with the data files of the environment's packages, such as ``share/jupyter``."""
 
 
 def find(*packages: str) -> Peer | None:
-    """Return the Python in GPUWIDGET_BENCH_PEER_PYTHON, else this one, if it has all of these packages."""
+    """Return the Python in GPUWIDGET_BENCH_PEER_PYTHON, else this one; None unless it has all packages."""
     python = os.environ.get(_VARIABLE, sys.executable)
     probe = [python, "-c", _PROBE, *packages]
     try:
@@ -42,11 +42,11 @@ def find(*packages: str) -> Peer | None:
 
 
 def missing(*packages: str) -> str:
-    """Return why a peer that was not found is not measured."""
+    """Return the reason why a peer is not measured, for a peer that was not found."""
     there = "names none" if _VARIABLE in os.environ else "may name one"
     return f"it takes a Python with {' and '.join(packages)}: {_VARIABLE} {there}"
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a peer's process: this one's without the checkout's packages."""
+    """Return the environment for a peer's process: the current one without the checkout on PYTHONPATH."""
     return {**os.environ, **extra, "PYTHONPATH": ""}

@@ -1,8 +1,9 @@
-"""Pure Python in a watched cell over the same in a plain one: shows what takes the GIL.
+"""Compare pure Python in a watched cell with the same code in a plain cell, which reveals use of the GIL.
 
-Each kernel is fresh and runs cells of the same work: a first one with a live chart, then one with and one
-without a chart, in alternating order. Each is between two plain ones and compared with their mean.
-``inside`` is timed by the cell: without the time before its first statement and after its last.
+Every cell of a kernel does the same work. The kernel is fresh; its first cell has a live chart and is not
+compared. Cells with and without a chart follow in alternating order, each between two plain cells, with whose
+mean it is compared. The ``inside`` time is taken by the cell itself, without the time before its first
+statement and after its last.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _LIVE = "with the live chart"
 _NOT_LIVE = "without the live chart"
 _BARS = {_NOT_LIVE: 1.01, _LIVE: 1.02, _RESTED: 1.02, _AT_ONCE: 1.02}
 _KEPT_BARS = {_NOT_LIVE: 1.0, _LIVE: 1.5}
-"""Percent of the cell's time."""
+"""Percent of the cell's time in which its thread may be unable to run."""
 _SHORT_S = 2.4
 _FIRST_LINES = {None: "", _NOT_LIVE: "%%gpuwatch --no-live\n"}
 _ANY_LIVE = "%%gpuwatch\n"
@@ -50,27 +51,28 @@ _ANY_LIVE = "%%gpuwatch\n"
 
 @dataclass(frozen=True)
 class _CellTimes:
-    """Seconds of one cell: from request to reply, and of its body."""
+    """Seconds of one cell, from request to reply and for its body alone."""
 
     reply: float
     inside: float
     others: float
-    """CPU time of other threads."""
+    """CPU time of the kernel's other threads."""
     waited: float
-    """The part of the body's time in which its thread did not run: it waited for the GIL or a CPU."""
+    """Part of the body's time in which the cell's thread waited for the GIL or a CPU."""
 
 
 @dataclass
 class _Ratios:
-    """The ratios of all cells of one kind over the plain ones before and after them."""
+    """For every watched cell of one kind, its ratios to the plain cells before and after it."""
 
     reply: list[float] = field(default_factory=list)
     inside: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
-    """CPU time of the kernel's other threads, percent of the body's time, minus the plain cells'."""
+    """CPU time of the kernel's other threads, percent of the body's time, minus that in plain cells."""
     waited: list[float] = field(default_factory=list)
-    """Time in which the body's thread could not run, percent of the body's time, minus the plain cells'.
-    The clock rate of a shared machine, which causes most of the ratios' noise, does not affect it."""
+    """Time in which the body's thread could not run, in percent of the body's time, minus that in the plain
+    cells. It does not depend on the clock rate of a shared machine, which causes most of the ratios' noise.
+    """
 
     def add(self, cell: _CellTimes, before: _CellTimes, after: _CellTimes) -> None:
         self.reply.append(2 * cell.reply / (before.reply + after.reply))
@@ -82,7 +84,7 @@ class _Ratios:
 
 
 def measure_short(settings: Settings) -> Iterator[Figure]:
-    """Measure cells of 2.4 s with 0, 1 and 8 GPUs: the time in which their thread could not run."""
+    """Measure how long the thread of a 2.4 s cell could not run, with 0, 1 and 8 GPUs."""
     require_live_chart()
     cell = _CELL.format(rounds=_calibrate(_SHORT_S))
     kernels = settings.pick(4, 1)
@@ -128,12 +130,12 @@ def _kept_figure(benchmark: str, what: str, name: str, compared: _Ratios) -> Fig
 
 
 def measure_one(settings: Settings) -> Iterator[Figure]:
-    """Measure cells with one GPU."""
+    """Measure pure Python cells with one GPU."""
     return _measure(settings, 1, settings.pick(4, 2))
 
 
 def measure_eight(settings: Settings) -> Iterator[Figure]:
-    """Measure cells with eight GPUs."""
+    """Measure pure Python cells with eight GPUs."""
     return _measure(settings, 8, settings.pick(6, 2))
 
 
@@ -187,7 +189,7 @@ def _one_kernel(kernel: Kernel, cell: str, number: int, found: dict[str, _Ratios
 
 
 def _calibrate(wanted_s: float) -> int:
-    """Return the rounds of the loop that take ``wanted_s`` seconds on this machine."""
+    """Return how many iterations of the loop take ``wanted_s`` seconds on this machine."""
     rounds = 1_000_000
     program = f"{_DEFINE}\nimport time\n_busy({rounds})\nt = time.perf_counter()\n_busy({rounds})\n"
     program += "print(time.perf_counter() - t)"
@@ -199,7 +201,7 @@ def _calibrate(wanted_s: float) -> int:
 
 
 def measure_peer(settings: Settings) -> Iterator[Figure]:
-    """Measure ipyexperiments in the same way, if the interpreter in GPUWIDGET_BENCH_PEER_PYTHON has it."""
+    """Measure ipyexperiments in the same way, if the Python in GPUWIDGET_BENCH_PEER_PYTHON has it."""
     seconds = settings.pick(10, 2)
     what = f"{seconds} s of pure Python, ipyexperiments"
     peer = peers.find("ipyexperiments")
@@ -208,7 +210,7 @@ def measure_peer(settings: Settings) -> Iterator[Figure]:
         yield Figure(benchmark="python-peer", what=what, unit="ratio", not_measured=reason)
         return
     cell = _CELL.format(rounds=_calibrate(seconds))
-    # The peer's environment has its packages, and the driver's GPU if there is one.
+    # The peer's kernel uses the packages of its environment, and the driver's GPU if there is one.
     with Kernel(peers.environment({}), peer.python) as kernel:
         kernel.run(_DEFINE)
         backend = kernel.run(_PEER_BACKEND, {"backend": "_backend"}).values["backend"].strip("'")

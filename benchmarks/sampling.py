@@ -1,6 +1,6 @@
-"""The CPU time of sampling, in a process that does nothing else.
+"""Measure the CPU time of sampling, in a process that does nothing else.
 
-As a program: ``python -m benchmarks.sampling WINDOWS`` prints the CPU share of each window.
+``python -m benchmarks.sampling WINDOWS`` prints the share of a CPU core that each window took.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ _GPUS = 8
 _BAR = 0.5
 _WINDOW_S = 10.0
 _WINDOWS = 6
-"""Windows that contain just one round of the sampler's slowest calls, which it makes once per minute."""
+"""Number of windows that together contain one round of the slowest calls, which the sampler makes once per
+minute."""
 _SETTLE_S = 2.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure eight stand-in GPUs, whose slow calls sleep or spin, and the real ones, if any."""
+    """Measure eight stand-in GPUs, whose slow calls either sleep or spin, and the machine's GPUs, if any."""
     windows = settings.pick(_WINDOWS, 1)
     with TemporaryDirectory() as folder:
         for spun, how in ((False, "slow calls wait"), (True, "slow calls spin, an upper bound")):
@@ -52,7 +53,7 @@ def _figure(what: str, found: Mapping[str, Any], bar: float | None) -> Figure:
     }
     if found["gpus"] != _GPUS:
         details[f"% if each of {_GPUS} GPUs took as much"] = mean * _GPUS / found["gpus"]
-    # The mean, not the median of the windows: the round of slow calls is in one of them.
+    # The value is the windows' mean, not their median, because only one window has the round of slow calls.
     return Figure(benchmark="sampling", what=what, unit="%", bar=bar, values=[mean], details=details)
 
 

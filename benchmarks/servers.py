@@ -1,4 +1,4 @@
-"""A Jupyter server to measure, with kernels, and its response time for requests unrelated to GPUs."""
+"""A Jupyter server with kernels, whose response time for requests unrelated to GPUs is measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KERNEL = "gpuwidget-benchmark"
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: its address as host:port, and its token."""
+    """A running Jupyter server, with its address as host:port and its token."""
 
     address: str
     token: str
@@ -51,10 +51,10 @@ class Server:
         return {"Authorization": f"token {self.token}"}
 
     def status_times(self, window_s: float) -> list[float]:
-        """Return the milliseconds of ``GET /api/status`` requests, one after another for ``window_s``.
+        """Return the milliseconds of consecutive ``GET /api/status`` requests during ``window_s`` seconds.
 
-        At least one is made. They share one connection, as in a browser. Raises OSError where the server does
-        not answer and RuntimeError where it refuses.
+        At least one request is made. All use one connection, as in a browser. Raises OSError if the server
+        does not answer, and RuntimeError if it returns an error status.
         """
         connection = http.client.HTTPConnection(self.address, timeout=_READY_S)
         times: list[float] = []
@@ -76,9 +76,10 @@ class Server:
 def server(
     folder: Path, extension: str, variables: Mapping[str, str], *, python: str = sys.executable
 ) -> Iterator[Server]:
-    """Start a Jupyter server of ``python`` with that extension enabled, with new homes in ``folder``.
+    """Start a Jupyter server of ``python`` with ``extension`` enabled and with new home folders in
+    ``folder``.
 
-    ``variables`` are its whole environment otherwise.
+    Apart from the home folders, the server's environment consists of ``variables`` only.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -12,15 +12,15 @@ from typing import TypeVar
 _N = TypeVar("_N", int, float)
 
 ROOT = Path(__file__).resolve().parent.parent
-"""The checkout; its gpuwidget is measured, if it has one."""
+"""The root of the checkout; its gpuwidget package is measured, if it has one."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How thoroughly to measure."""
+    """How thoroughly the benchmarks measure."""
 
     quick: bool = False
-    """Fewer and shorter runs: a check that everything works, not a measurement."""
+    """Whether runs are few and short, which checks that everything works but measures nothing reliably."""
 
     def pick(self, full: _N, quick: _N) -> _N:
         """Return ``quick`` for a quick run, else ``full``."""
@@ -28,9 +28,11 @@ class Settings:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment for a measured process: the checkout's packages first, the driver's GPUs.
+    """Return the environment of a measured process, with the checkout first on its path and the driver's
+    GPUs.
 
-    Python writes compiled files there, as it does for users; otherwise each import compiles its source again.
+    Python may write bytecode to the checkout, as it does for users; otherwise each import would compile the
+    sources again.
     """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GPUWIDGET_SOURCE": "nvml", "PYTHONDONTWRITEBYTECODE": ""}

@@ -1,4 +1,4 @@
-"""Medians, percentiles and pairs in alternating order."""
+"""Medians, percentiles, and pairs of runs in alternating order."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 def p95(values: Sequence[float]) -> float:
-    """Return the 95th percentile by nearest rank; with fewer than 20 values that is the highest."""
+    """Return the 95th percentile by nearest rank, which is the highest value if there are fewer than 20."""
     return _percentile(values, 95)
 
 
 def p99(values: Sequence[float]) -> float:
-    """Return the 99th percentile by nearest rank; with fewer than 100 values that is the highest."""
+    """Return the 99th percentile by nearest rank, which is the highest value if there are fewer than 100."""
     return _percentile(values, 99)
 
 
@@ -30,8 +30,8 @@ def _percentile(values: Sequence[float], percent: int) -> float:
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """Return the 95 % confidence interval of the median, for any distribution.
 
-    It is given by order statistics. None for fewer than six values, which do not bound the median with that
-    confidence.
+    The interval is computed from order statistics. It is None for fewer than six values, which can't bound
+    the median with that confidence.
     """
     count = len(values)
     below = 0.0
@@ -46,9 +46,10 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def alternating(pairs: int, plain: Callable[[], T], watched: Callable[[], T]) -> list[tuple[T, T]]:
-    """Return ``pairs`` results of both, as (plain, watched), run in the order plain watched, watched plain, …
+    """Run both functions ``pairs`` times, alternating which one runs first; return the (plain, watched)
+    results.
 
-    So drift (clocks, temperature, caches) favours neither.
+    The alternating order prevents drift (clocks, temperature, caches) from favouring one of them.
     """
     results = []
     for number in range(pairs):
@@ -62,23 +63,23 @@ def alternating(pairs: int, plain: Callable[[], T], watched: Callable[[], T]) ->
 
 
 def ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    """Return watched over plain, pair by pair."""
+    """Return the ratio of watched to plain for each pair."""
     return [watched / plain for plain, watched in pairs]
 
 
 def overhead_ratio(ends: Sequence[float], disturbed: Sequence[tuple[float, float]]) -> float | None:
-    """Return by which ratio a run of steps took longer because of disturbances during some of them.
+    """Return the ratio by which disturbances during some steps prolonged a run of steps.
 
-    Undisturbed steps of the same run give the expected duration, so that drift from run to run, which is much
-    larger than the effect, cancels out. Long steps are a little likelier to be disturbed: the ratio is
-    rather too high than too low.
+    The expected duration of a step is that of the run's undisturbed steps, so drift between runs, which is
+    much larger than the effect, cancels out. Long steps are slightly more likely to be disturbed, so the
+    ratio is too high rather than too low.
 
     Args:
         ends: Times at which steps ended, in order; each step begins when the previous one ends.
         disturbed: Start and end of each disturbance.
 
     Returns:
-        None where every step was disturbed.
+        The ratio; None if every step was disturbed.
     """
     hit: set[int] = set()
     for began, ended in disturbed:

@@ -1,6 +1,7 @@
-"""The panel's cost in a Jupyter server: other requests beside 1, 20 and 100 clients of the stream.
+"""Measure the panel's cost in a Jupyter server: response times with 1, 20 and 100 clients of the stream.
 
-The server has the kernels of fifty notebooks, each with memory on one of the GPUs, whose it is told to be.
+The server runs the kernels of fifty notebooks, each of which holds memory on one of the GPUs. The measured
+requests are unrelated to the stream.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ _NOTEBOOKS = 50
 _TELL_S = 10.0
 _BAR_MS = 3.0
 _SAME = 1.05
-"""The calls of two windows differ by this ratio at most: each contains one full poll more or less."""
+"""The highest ratio between the NVML calls of two windows, since a window may contain one more full poll."""
 _SETTLE_S = 2.0
 _LINGER_S = 12.0
-"""By then a server without clients has closed the driver."""
+"""Seconds after which a server without clients has closed the driver."""
 _PATH = "/gpuwidget/api/stream"
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure p95 of ``GET /api/status`` with clients minus that without, and NVML's calls per second."""
+    """Measure how much clients raise p95 of ``GET /api/status``, and the NVML calls per second."""
     rounds, window_s = settings.pick(4, 1), settings.pick(10.0, 3.0)
     times: dict[int, list[float]] = {count: [] for count in (0, *_COUNTS)}
     calls: dict[int, list[float]] = {count: [] for count in (0, *_COUNTS)}
@@ -41,7 +42,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
             standin.scenario(*_held_by(running.start_notebooks(_NOTEBOOKS)))
             told = _kernels_received(running)
             for number in range(rounds):
-                # In alternating order, so that drift favours none.
+                # Alternate the order of the client counts, so that drift favours none of them.
                 for count in (0, *_COUNTS) if number % 2 == 0 else (*reversed(_COUNTS), 0):
                     with clients(running, [_PATH] * count):
                         time.sleep(_SETTLE_S if count else _LINGER_S)
@@ -73,14 +74,14 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 def _kernels_received(running: Server) -> int:
-    """Return for how many kernels a client receives the memory."""
+    """Return the number of kernels whose memory usage a client receives."""
     usages = [message for message in messages(running, _PATH, _TELL_S) if message["type"] == "usage"]
     held = [holding for gpu in usages[-1]["gpus"] for holding in gpu["holdings"]] if usages else []
     return len({each["kernel"] for each in held if each["kernel"] is not None and each["memory"] is not None})
 
 
 def _held_by(pids: Sequence[int]) -> list[str]:
-    """Return the lines of a scenario in which each of these processes holds memory on one GPU."""
+    """Return scenario lines in which each of these processes holds memory on one GPU."""
     lines = [f"gpus={_GPUS}", "latency=h200", "gpu.*.util=97", "gpu.*.memory_used=80000000000"]
     for gpu in range(_GPUS):
         held = " ".join(f"{pid}:{1 << 30}" for pid in pids[gpu::_GPUS])

@@ -1,6 +1,6 @@
-"""A million ticks through the sampler and a run: resident memory must not grow.
+"""Check that a million ticks of the sampler and a run do not increase resident memory.
 
-As a program: ``python -m benchmarks.ticks COUNT`` prints the process's resident memory over the ticks.
+``python -m benchmarks.ticks COUNT`` prints the process's resident memory in the course of COUNT ticks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EPOCH = 1_700_000_000.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the growth of resident memory from a tenth of the ticks on."""
+    """Measure how much resident memory grows after the first tenth of the ticks."""
     ticks = settings.pick(1_000_000, 100_000)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.ticks", str(ticks)],
@@ -56,7 +56,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 class _FastForwardClock:
-    """A clock that jumps to whatever time the fast thread waits for; other threads really wait."""
+    """A clock that jumps to the time that the fast thread waits for; other threads wait in real time."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -133,7 +133,7 @@ def _tick(wanted: int) -> list[int]:
 
     def on_sample(sample: Sample) -> None:
         nonlocal count
-        # On the sampler's thread, so that no tick happens meanwhile.
+        # Measured on the sampler's thread, so that no tick occurs during the measurement.
         if count % (wanted // _LOOKS) == 0 and len(resident) <= _LOOKS:
             run.progress()
             gc.collect()
@@ -143,7 +143,7 @@ def _tick(wanted: int) -> list[int]:
             done.set()
 
     run.start()
-    # At the run's interval: each of its samples is one tick.
+    # Subscribed at the run's interval, so that each of the run's samples is one tick.
     with sampler.subscribe(on_sample, memory_interval_s=0.05, activity=True):
         done.wait()
     run.end()

@@ -1,4 +1,4 @@
-"""Training loops on a real GPU, watched over plain: inside a process, and as cells of a kernel."""
+"""Compare watched with plain training loops on a real GPU, inside one process and as cells of a kernel."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _LAUNCH = _Loop("launch", "launch", "a launch-bound training loop", 1.02, 2.0, 2
 
 
 def measure_heavy(settings: Settings) -> Iterator[Figure]:
-    """Measure a loop that keeps the GPU busy; not measured without a GPU that torch can use."""
+    """Measure a loop that keeps the GPU busy, if torch can use a GPU."""
     yield from _in_a_process(_HEAVY, settings)
     yield from _in_a_kernel(_HEAVY, settings)
 
 
 def measure_launch(settings: Settings) -> Iterator[Figure]:
-    """Measure a loop whose steps take as long as Python takes to launch them."""
+    """Measure a loop whose steps take as long as Python needs to launch their kernels."""
     yield from _by_steps(_LAUNCH, settings)
     yield from _in_a_process(_LAUNCH, settings)
     yield from _in_a_kernel(_LAUNCH, settings)
 
 
 def measure_lines(settings: Settings) -> Iterator[Figure]:
-    """Measure both loops with ``--lines`` over plain ones."""
+    """Measure both loops with ``--lines``, compared with plain loops."""
     for one, bar in ((_HEAVY, 1.01), (_LAUNCH, 1.15)):
         found = _loops(one, settings, "--lines")
         for place, where in ((1, "inside"), (0, "start and report included")):
@@ -128,7 +128,7 @@ def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
 
 
 def without_a_gpu() -> str | None:
-    """Return why nothing can be measured on a real GPU; None where it can."""
+    """Return why nothing can be measured on a real GPU; None if it can."""
     return _ask("-c", _PROBE).get("not_measured")
 
 
@@ -144,7 +144,7 @@ print(json.dumps({} if reason is None else {"not_measured": reason}))
 
 
 def run_program(module: str, *arguments: str) -> dict[str, Any]:
-    """Return the output of a benchmark's program, or why it was not measured without a usable GPU."""
+    """Run a benchmark's program and return its output, or the reason if there is no usable GPU."""
     return _ask("-c", _PROBE) or _ask("-m", module, *arguments)
 
 

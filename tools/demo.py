@@ -1,7 +1,8 @@
 """JupyterLab on this machine with the quickstart notebook open: ``make demo``.
 
-It shows this machine's NVIDIA GPUs, or the recording of four H200s where there are none. The choice is made
-here, so that every kernel and the server use the same source; the user's GPUWIDGET_SOURCE applies if set.
+It shows this machine's NVIDIA GPUs, or the recording of four H200s if there are none. The source is chosen
+before the server starts, so that the server and every kernel use the same one; the user's GPUWIDGET_SOURCE
+takes precedence if set.
 """
 
 from __future__ import annotations
@@ -33,20 +34,21 @@ QUICKSTART = "quickstart.ipynb"
 FIRST_PORT = 8888
 PANEL = "jp-gpuwidget-panel"
 SIGNATURES = Path(sys.prefix) / "demo_signatures.db"
-"""Separate from the user's: what the demo trusts is trusted nowhere else."""
+"""The demo's notebook signatures; separate from the user's, so notebooks trusted here are trusted nowhere
+else."""
 WORKSPACES = Path(sys.prefix) / "demo_workspaces"
-"""The demo's layout is kept here, separate from the user's."""
+"""The folder that stores the demo's layout, separate from the user's layouts."""
 _LAYOUT = {
     "right": {"collapsed": False, "visible": True, "current": PANEL, "widgets": [PANEL]},
     "relativeSizes": [0, 0.72, 0.28],
 }
 _READY_S = 120.0
 _END_S = 10
-"""How long the server may take to shut its kernels down and exit, in seconds."""
+"""Seconds that the server may take to shut down its kernels and exit."""
 
 
 def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the source that the demo uses, and the sentence that states it."""
+    """Return the source that the demo uses, and a sentence about it for the user."""
     chosen = environment.get(SOURCE_VARIABLE, "")
     if chosen:
         return chosen, f"{SOURCE_VARIABLE} is {chosen}."
@@ -62,15 +64,15 @@ def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def server_environment(environment: Mapping[str, str], source: str, token: str) -> dict[str, str]:
-    """Return the server's environment: its kernels use this Python, whatever kernels the user has
-    elsewhere."""
+    """Return the server's environment. Its kernels use this Python, even if the user has other kernels
+    installed."""
     made = {name: value for name, value in environment.items() if name != "JUPYTER_PATH"}
-    # The token is passed in the environment: other users can read a command line.
+    # The token is passed in the environment because other users can read a command line.
     return {**made, SOURCE_VARIABLE: source, "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
 
 
 def server_command(port: int) -> list[str]:
-    """Return the command that starts JupyterLab on this port only."""
+    """Return the command that starts JupyterLab on this port and no other."""
     command = [
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1"),
         *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
@@ -78,18 +80,18 @@ def server_command(port: int) -> list[str]:
         f"--LabApp.workspaces_dir={WORKSPACES}",
         *(f"--NotebookNotary.db_file={SIGNATURES}", "--ServerApp.log_level=WARN"),
     ]
-    # Jupyter requires this option of root; the server listens on 127.0.0.1 only.
+    # Jupyter refuses to run as root without this option; the server listens on 127.0.0.1 only.
     return [*command, "--allow-root"] if os.name == "posix" and os.geteuid() == 0 else command
 
 
 def trust_quickstart() -> None:
-    """Trust the notebook: JupyterLab strips drawings from the cards of notebooks that are not signed."""
+    """Sign the quickstart notebook, since JupyterLab strips drawings from the cards of unsigned notebooks."""
     notary = NotebookNotary(db_file=str(SIGNATURES))
     notary.sign(nbformat.read(NOTEBOOKS / QUICKSTART, nbformat.current_nbformat))
 
 
 def open_panel(folder: Path = WORKSPACES) -> None:
-    """Start with the GPU panel open; the next demo keeps the layout that the user leaves."""
+    """Open the GPU panel in the first demo; later demos keep the layout that the user left."""
     workspaces = WorkspacesManager(str(folder))
     if not workspaces.list_workspaces():
         layout = {"data": {"layout-restorer:data": _LAYOUT}, "metadata": {"id": "default"}}
@@ -109,7 +111,7 @@ def free_port(first: int = FIRST_PORT) -> int:
 
 
 def has_browser(environment: Mapping[str, str]) -> bool:
-    """Return whether a browser with a window can be opened here."""
+    """Return whether this machine can open a browser window."""
     if sys.platform.startswith("linux") and not (
         environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
     ):
@@ -122,9 +124,9 @@ def has_browser(environment: Mapping[str, str]) -> bool:
 
 
 def write_redirect(folder: Path, url: str) -> Path:
-    """Write a page that only its owner can read and that redirects to ``url``; return its path.
+    """Write a page that redirects to ``url`` and that only its owner can read; return its path.
 
-    The browser gets this file's path instead of ``url``, because other users can read a command line.
+    The browser's command line contains this path instead of ``url``, because other users can read it.
     """
     page = folder / "open.html"
     target = html.escape(url)
@@ -137,7 +139,7 @@ def write_redirect(folder: Path, url: str) -> Path:
 
 
 def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
-    """Return when the server answers; raise SystemExit when it ends or stays silent."""
+    """Wait until the server answers. Raises SystemExit if it exits or does not answer in time."""
     deadline = time.monotonic() + _READY_S
     while server.poll() is None and time.monotonic() < deadline:
         try:
@@ -150,9 +152,9 @@ def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
 
 
 def end_on_signals(server: subprocess.Popen[bytes]) -> None:
-    """Terminate the server at Ctrl-C and the like; kill it when it does not exit in time.
+    """Terminate the server on Ctrl-C, SIGTERM and SIGHUP, and kill it if it does not exit in time.
 
-    A terminated server whose page is open may shut its kernels down and then wait forever for AnyIO threads.
+    A terminated server whose page is open may shut down its kernels and then wait forever for AnyIO threads.
     """
 
     def terminate(*_: object) -> None:
@@ -177,10 +179,10 @@ def main() -> int:
     trust_quickstart()
     open_panel()
     with (
-        # Not in /tmp, where a browser that is installed as a snap can't read.
+        # The folder is not in /tmp, which a browser installed as a snap can't read.
         tempfile.TemporaryDirectory(prefix="demo_browser_", dir=sys.prefix) as folder,
-        # In a new session, and ended by SIGTERM: at Ctrl-C Jupyter would ask for confirmation, from a thread
-        # that its signal handler starts and that can hang.
+        # The server runs in a new session and is ended by SIGTERM. On Ctrl-C, Jupyter would ask for
+        # confirmation from a thread that its signal handler starts and that can hang.
         subprocess.Popen(server_command(port), env=environment, start_new_session=True) as server,
     ):
         end_on_signals(server)

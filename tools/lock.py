@@ -1,7 +1,7 @@
 """Print requirements/lock.txt: the packages that make installs into .venv, for every supported Python.
 
-``python -m tools.lock torch==VERSION`` resolves them together with that torch, which the lock itself leaves
-out: machines take different builds of it, with different hashes.
+``python -m tools.lock torch==VERSION`` resolves the packages together with that torch. The lock omits torch
+itself, because machines use different builds of it, with different hashes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ RESOLVE = (
 
 
 def without_torch(resolved: str) -> str:
-    """Leave torch and its CUDA libraries out of uv's output.
+    """Remove torch and its CUDA libraries from uv's output.
 
-    Those libraries are the only packages that are resolved for Linux alone.
+    The CUDA libraries are the only packages that are resolved for Linux alone.
     """
     entries = re.findall(r"^\S.*\n(?:[ \t].*\n)*", resolved, re.MULTILINE)
     return "".join(

@@ -20,7 +20,7 @@ class ProjectUrlsHook(MetadataHookInterface):
 
 
 def project_urls(repository: str) -> dict[str, str]:
-    """Return the project's URLs by label, for a repository on a host with GitHub's paths; {} for ''."""
+    """Return the project's URLs by label, for a repository on a host with GitHub's paths; {} if it is ''."""
     if not repository:
         return {}
     if not repository.startswith("https://"):

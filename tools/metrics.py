@@ -1,7 +1,8 @@
-"""Generate files from the table of GPU metrics: ``python -m tools.metrics`` writes, ``--check`` compares.
+"""Generate files from the table of GPU metrics: ``python -m tools.metrics``; ``--check`` compares them.
+compares.
 
-The table is ``gpuwidget/model/metrics.py``. Generated are the dataclasses of readings, the labextension's
-list of metrics, and tables in the docs, between two comments.
+The table is ``gpuwidget/model/metrics.py``. The generated files are the dataclasses of readings, the
+labextension's list of metrics, and tables in the docs, each between two comments.
 """
 
 from __future__ import annotations
@@ -64,11 +65,11 @@ _XID = (
 )
 _MISSING = ("missing", "Mapping[str, str]", "The reason for each field that is None, by field name.")
 _Field = tuple[str, str, str]
-"""Name, type and docstring."""
+"""Name, type and docstring of a dataclass field."""
 
 
 def readings() -> str:
-    """Return the module with the dataclasses of readings."""
+    """Return the source of the module with the dataclasses of readings."""
     fast, status, slow, activity = (_fields(poll) for poll in ("fast", "status", "slow", "activity"))
     return "\n\n".join(
         [
@@ -190,7 +191,8 @@ def _quoted(words: str) -> list[str]:
 
 
 def typescript() -> str:
-    """Return the module with the labextension's metrics and their texts, as literals for translators."""
+    """Return the source of the module with the labextension's metrics; their texts are literals for
+    translators."""
     charted = [metric for metric in METRICS if metric.label is not None]
     rows = [
         f"  {{ name: {_js(metric.key)}, kind: {_js(metric.kind)}, counter: "
@@ -285,7 +287,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _with_table(path: Path, table: str) -> str:
-    """Return the page at ``path`` with ``table`` between the two comments."""
+    """Return the text of the page at ``path`` with ``table`` inserted between its two comments."""
     text = path.read_text(encoding="utf-8")
     between = re.compile(f"{re.escape(_BEGIN)}\n.*?{re.escape(_END)}", re.DOTALL)
     if not between.search(text):
@@ -302,7 +304,7 @@ def generated() -> Iterator[tuple[Path, str]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files, or with ``--check`` compare with them; 1 where one differs."""
+    """Write the files, or with ``--check`` compare them; return 1 if one differs."""
     status = 0
     for path, text in generated():
         if "--check" not in arguments:

@@ -1,4 +1,4 @@
-"""Programs that the tests need: checks that they run, and the commands that install them."""
+"""Check that programs which the tests need can run, and run the commands that install them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 
 def answers(path: str) -> bool:
-    """Return whether the program at ``path`` prints its version.
+    """Return whether the program at ``path`` runs and prints its version.
 
-    Ubuntu's Chromium without its snap is a script that only prints what to install.
+    Ubuntu's Chromium without its snap exists but is a script that only prints what to install.
     """
     try:
         done = subprocess.run([path, "--version"], capture_output=True, timeout=60, check=False)

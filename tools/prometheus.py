@@ -1,7 +1,7 @@
-"""A Prometheus for the tests: the system's, or Debian's package, unpacked in the tests' environment.
+"""A Prometheus for the tests: the system's, or Debian's package unpacked in the tests' environment.
 
-It is unpacked, not installed: an installed package starts a server that keeps running. ``python -m
-tools.prometheus`` exits with 0 when there is one, else with a message that names what to install.
+The package is only unpacked, since installing it would start a server that keeps running. ``python -m
+tools.prometheus`` exits with 0 if there is a Prometheus, else with a message that names what to install.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MISSING = (
 
 
 def find() -> dict[str, str] | None:
-    """Return the path of each of the programs, where all exist and run; else None."""
+    """Return the path of each of the programs if all exist and run; else None."""
     places = (None, str(UNPACKED / "usr" / "bin"))
     for place in places:
         found = {
@@ -38,14 +38,15 @@ def find() -> dict[str, str] | None:
 
 
 def unpack() -> bool:
-    """Download the package with apt-get where there is one, and unpack it; return whether that succeeded."""
+    """Download the package with apt-get, if available, and unpack it; return whether that succeeded."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         return False
     if os.geteuid() == 0:
-        # A user without the permission has the lists of an earlier update, or none.
+        # Other users can't update apt's package lists, and use the existing ones, if any.
         succeeds(["apt-get", "update", "-qq"])
     with tempfile.TemporaryDirectory() as folder:
-        # Root's apt downloads as a user who may not write there, and prints a long warning about it.
+        # By default, root's apt downloads as a user without write access to this folder, and prints a long
+        # warning.
         fetch = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE]
         if not succeeds(fetch, cwd=folder):
             return False
@@ -55,7 +56,7 @@ def unpack() -> bool:
 
 
 def main() -> str | None:
-    """Return None when there is a Prometheus, else the reason and what to do."""
+    """Unpack a Prometheus if there is none. Return None on success, else what to install and why."""
     if find() is None:
         print("Fetching Prometheus for the tests of gpuwidget/metrics.", flush=True)
         unpack()

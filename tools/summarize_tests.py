@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 TYPESCRIPT = "typescript"
-"""The group that runs in Node; it writes no file and skips nothing."""
+"""The group that runs in Node; it writes no JUnit file and skips no tests."""
 
 
 def skip_reasons(path: Path) -> Iterator[str]:
@@ -23,12 +23,12 @@ def skip_reasons(path: Path) -> Iterator[str]:
 
 
 def count_tests(path: Path) -> int:
-    """Return how many tests one group has, the skipped ones included."""
+    """Return the number of tests in one group, including skipped ones."""
     return sum(1 for _ in ElementTree.parse(path).iter("testcase"))
 
 
 def summary(paths: Iterable[Path]) -> str:
-    """Return the closing line, and below it each reason for which tests did not run."""
+    """Return the line that closes a test run, followed by each reason why tests did not run."""
     reasons: Counter[str] = Counter()
     passed, not_run = [], []
     for path in paths:

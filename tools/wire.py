@@ -1,7 +1,7 @@
-"""The labextension's types, generated from the dataclasses.
+"""Generate the labextension's types from the dataclasses.
 
-``python -m tools.wire`` writes the file, ``--check`` compares it. Each dataclass becomes an interface, and
-each docstring, units included, a comment.
+``python -m tools.wire`` writes the file, and ``--check`` compares it. Each dataclass becomes an interface,
+and each docstring, units included, becomes a comment.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ENUMS: Mapping[str, tuple[str, Sequence[str], str]] = {
         "Reasons why a clock is throttled, the worst first. A newer driver may have others.",
     ),
 }
-"""Each list of protocol values, with the name of its union type."""
+"""Each list of protocol values, by its name: name of its union type, values and comment."""
 SUBSETS: Mapping[str, tuple[str, Sequence[str], str]] = {
     "HARMFUL_THROTTLE_REASONS": (
         "ThrottleReason",
@@ -59,7 +59,7 @@ SUBSETS: Mapping[str, tuple[str, Sequence[str], str]] = {
         "Throttle reasons that were set on purpose or mean an idle GPU.",
     ),
 }
-"""Lists of values of a union type."""
+"""Lists that contain only some of a union type's values."""
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
     "StreamMessage": (
         (wire.InitialMessage, wire.SampleMessage, wire.SampleChanges, wire.MemoryOwnership),
@@ -94,7 +94,7 @@ ROOTS: Sequence[type] = (
     kernel_state.KernelState,
     *(one for members, _ in UNIONS.values() for one in members),
 )
-"""The messages that are sent; the dataclasses that they contain follow automatically."""
+"""Dataclasses of the messages that are sent; the dataclasses that they contain follow automatically."""
 
 _NAMES = {
     str: "string",
@@ -109,7 +109,7 @@ _WIDTH = 110
 
 
 def typescript() -> str:
-    """Return the whole file."""
+    """Return the text of the generated file."""
     parts = [HEADER]
     for name, (value, words) in CONSTANTS.items():
         parts.append(f"{_comment(words, '')}export const {name} = {_literal(value)};\n")
@@ -134,7 +134,7 @@ def typescript() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the file, or with ``--check`` compare with it; return 1 where it differs."""
+    """Write the file, or with ``--check`` compare it; return 1 if it differs."""
     text = typescript()
     if "--check" in arguments:
         if FILE.is_file() and FILE.read_text(encoding="utf-8") == text:
@@ -147,7 +147,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _reached(roots: Sequence[type]) -> list[type]:
-    """Return the dataclasses that ``roots`` consist of, contained ones first."""
+    """Return the dataclasses that ``roots`` refer to and ``roots`` themselves, each after those that it
+    contains."""
     found: dict[type, None] = {}
 
     def visit(one: Any) -> None:
@@ -202,7 +203,7 @@ def _list(values: Sequence[str]) -> str:
 
 
 def _field_docstrings(one: type) -> dict[str, str]:
-    """Return the docstring below each field, which Python does not store."""
+    """Return the docstring below each field; Python itself does not store them."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
     assert isinstance(tree, ast.ClassDef)
     return dict(_documented(tree.body))
@@ -222,7 +223,7 @@ def _documented(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
 def _comment(words: str, indent: str) -> str:
     if not words:
         return ""
-    # Python's markup as Markdown, which editors render.
+    # Editors render comments as Markdown, so Python's markup is converted to it.
     text = re.sub(r":class:`(?:[\w.]+\.)?(\w+)`", r"`\1`", words).replace("``", "`").replace("*/", "* /")
     text = re.sub(r"\b(None|True|False)\b", lambda found: _WORDS[found[0]], text)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]

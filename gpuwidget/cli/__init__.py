@@ -1,4 +1,4 @@
 """The ``gpuwidget`` command: the table of all GPUs, recording, the doctor, the example notebooks.
 
-Start with ``main.py``.
+Start reading at ``main.py``.
 """

@@ -1,4 +1,4 @@
-"""``gpuwidget examples``: copies of the packaged notebooks, for a user to run and change."""
+"""``gpuwidget examples``: copies of the packaged notebooks that the user can run and change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CLONE = Path(__file__).parents[2] / "notebooks"
 
 
 def notebooks() -> list[Path]:
-    """Return the notebooks of the installed package, or of the clone that this runs from."""
+    """Return the notebooks of the installed package or, in a clone, those of the clone."""
     folder = _INSTALLED if _INSTALLED.is_dir() else _CLONE
     return sorted(folder.glob("*.ipynb"))
 
@@ -20,7 +20,7 @@ def notebooks() -> list[Path]:
 def copy_notebooks(folder: Path) -> list[Path]:
     """Copy the notebooks into ``folder``, which is created if missing; return the copies.
 
-    Raises ExamplesError where one exists already or can't be written; then none is copied.
+    If a notebook exists already or can't be written, raises ExamplesError and leaves no copies.
     """
     found = notebooks()
     if not found:
@@ -48,6 +48,6 @@ def copy_notebooks(folder: Path) -> list[Path]:
 
 
 def _remove(copy: Path) -> None:
-    """Remove an incomplete copy, so that the next attempt does not fail on it."""
+    """Remove a copy after a failure, so that the next attempt does not find it and fail."""
     with suppress(OSError):
         copy.unlink()

@@ -1,4 +1,4 @@
-"""One sample as a table for a terminal: a row per GPU, then a row per process."""
+"""A sample as a table for a terminal: one row per GPU, then one row per process."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ _PROCESS_COLUMNS = (
 def render_table(sample: Sample, *, width: int = 80, tz: tzinfo | None = None, color: bool = False) -> str:
     """Return the sample as lines of at most ``width`` cells (at least 40), without a final newline.
 
-    ``tz`` is the time zone to show, None for the machine's. ``color`` makes rows that need attention yellow,
-    in addition to their words. Control characters in names and commands are shown as escapes.
+    Times are shown in the time zone ``tz``, or in the machine's if None. With ``color``, rows that need
+    attention are yellow; their text shows the problem in any case. Control characters in names and commands
+    are escaped.
     """
     width = max(width, _MIN_WIDTH)
     lines = [truncate(line, width) for line in _heading(sample, tz)]
@@ -112,7 +113,7 @@ def _process_table(sample: Sample, width: int) -> list[str]:
 
 def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
     if _unreachable(reading) or reading.answered is None:
-        return []  # its row in the table of GPUs shows this
+        return []  # the GPU's row in the table of GPUs shows that it does not answer
     if reading.processes is None:
         return [(_gpu_number(gpu), UNKNOWN, reading.missing.get("processes", "the driver does not say"))]
     largest_first = sorted(reading.processes, key=lambda process: (-(process.memory or 0), process.pid))
@@ -133,7 +134,8 @@ def _gpu_number(gpu: Gpu) -> str:
 
 
 def _name(gpu: Gpu) -> str:
-    # The end of a name is more specific than its maker: "NVIDIA GeForce RTX 4090 Laptop GPU".
+    # The manufacturer is dropped first, since the end of a long name is more specific: "NVIDIA GeForce RTX
+    # 4090 Laptop GPU".
     name = gpu.name if len(gpu.name) <= _MAX_NAME else gpu.name.removeprefix("NVIDIA ")
     return printable(f"{name} (unified)" if gpu.unified_memory else name)
 
@@ -144,7 +146,7 @@ def _moment(epoch: float, now: float, tz: tzinfo | None) -> str:
 
 
 def _figure(metric: Metric, gpu: Gpu, reading: Reading) -> str:
-    """Return the metric's value, with its limit where it has one."""
+    """Return the metric's value, followed by its limit if the metric has one."""
     show, width = (gib, 5) if metric.kind == "memory" else (whole_number, 3)
     value = show(getattr(reading, metric.key))
     if metric.limit is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuwidget.sampler import Sampler
 
 _OPEN_TIMEOUT_S = 30.0
-"""How long a driver may take to start: seconds per GPU where nothing keeps it initialized."""
+"""Seconds that a driver may take to start; if nothing keeps it initialized, it takes seconds per GPU."""
 _READ_TIMEOUT_S = 5.0
 _FAILED, _USAGE_ERROR, _INTERRUPTED = 1, 2, 130
 
@@ -40,12 +40,13 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> int:
     """Run the command and return its exit status: 0, 1 (no GPU, failed, or broken), 2 (usage error).
 
-    ``sampler`` defaults to the process's sampler.
+    ``sampler`` is the process's sampler by default.
     """
     options = _parser().parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that can't show a character must not fail
+            # A character that the terminal can't show must not raise an error.
+            stream.reconfigure(errors="replace")
     try:
         if options.command == "doctor":
             return _doctor(options)
@@ -64,7 +65,8 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
     except KeyboardInterrupt:
         return _INTERRUPTED if options.every is None else 0
     except BrokenPipeError:
-        # The reader closed the pipe (`gpuwidget | head`). Python flushes once more when it exits.
+        # The reader closed the pipe (`gpuwidget | head`). Python flushes stdout again when it exits, which
+        # must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
@@ -163,7 +165,7 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     if options.every is not None:
         raise OptionError("doctor takes no --interval.")
-    # Imported here: printing the GPUs needs none of it.
+    # Imported here, because printing the GPUs does not need the diagnostics.
     from gpuwidget.cli.doctor import run
 
     text, well = run(
@@ -219,7 +221,7 @@ def _text(sample: Sample, as_json: bool) -> str:
     if as_json:
         return json.dumps(to_json(sample), allow_nan=False, separators=(",", ":"))
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    # Without a terminal lines are not cut to 80: `gpuwidget | grep train.py`.
+    # Without a terminal, lines are not truncated to 80 characters: `gpuwidget | grep train.py`.
     return render_table(sample, width=shutil.get_terminal_size((160, 24)).columns, color=color)
 
 

@@ -1,4 +1,4 @@
-"""``gpuwidget record``: write samples as they arrive, in the format that the replay source plays."""
+"""``gpuwidget record``: write samples as they arrive, in the format that the replay source reads."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 def record(sampler: Sampler, path: Path, interval_s: float, print_line: Callable[[str], None]) -> None:
     """Write a reading every ``interval_s`` seconds to a new file until Ctrl-C or SIGTERM; main thread only.
 
-    The file is compressed where its name ends in ``.gz``. The sampler makes the calls, each at its rate, so
-    that none delays the others. Raises RecordingError where there is nothing to record or the file can't be
+    The file is compressed if its name ends in ``.gz``. The sampler makes each driver call at its own rate, so
+    that no call delays another. Raises RecordingError if there is nothing to record or the file can't be
     written.
     """
     check_new_file(path)
@@ -45,7 +45,7 @@ def record(sampler: Sampler, path: Path, interval_s: float, print_line: Callable
 
 
 def check_new_file(path: Path) -> None:
-    """Raise RecordingError where the file exists already."""
+    """Raise RecordingError if the file exists already."""
     if path.exists():
         raise RecordingError(f"{str(path)!r} exists already and is left as it is: give another name.")
 
@@ -53,7 +53,7 @@ def check_new_file(path: Path) -> None:
 def write_samples(
     samples: Iterator[Sample], path: Path, interval_s: float, print_line: Callable[[str], None]
 ) -> None:
-    """Write all samples to a new file; print a line when the recording starts and when it has ended."""
+    """Write all samples to a new file; print a line when the recording starts and when it ends."""
     began: float | None = None
     for sample in samples:
         if not sample.gpus:
@@ -82,7 +82,7 @@ def write_samples(
 
 
 def _has_slow_readings(reading: Reading) -> bool:
-    """Return whether the slow calls, whose values belong in the first line, were made or never will be."""
+    """Return whether the slow readings, which the first line should contain, are known or never will be."""
     if reading.silent_since is not None or reading.lost_since is not None:
         return True
     return is_settled(reading, "utilization_window")
@@ -90,23 +90,23 @@ def _has_slow_readings(reading: Reading) -> bool:
 
 @contextmanager
 def _stopped_by_signals(inbox: SimpleQueue[Sample | None]) -> Iterator[None]:
-    """Let signals end the inbox instead of the process, so that the file is always complete."""
+    """Make signals end the inbox instead of the process, so that the file is always complete."""
     with ExitStack() as restoring:
         for name in _STOP_SIGNALS:
             number = getattr(signal, name, None)  # Windows has no SIGHUP
             if number is not None:
-                # SimpleQueue.put may be called from a signal handler (it is reentrant).
+                # SimpleQueue.put is reentrant, so a signal handler may call it.
                 before = signal.signal(number, lambda *_: inbox.put(None))
                 restoring.callback(signal.signal, number, before)
         yield
 
 
 class RecordingWriter:
-    """Writes readings to a new file; its GPUs are those of the first sample. Raises OSError."""
+    """Writes the readings of the first sample's GPUs to a new file. Raises OSError if that fails."""
 
     def __init__(self, path: Path, first: Sample, interval_s: float) -> None:
         packed = path.suffix == ".gz"
-        # __exit__ closes it.
+        # __exit__ closes the file.
         self._file: BinaryIO | gzip.GzipFile = gzip.open(path, "xb") if packed else path.open("xb")  # noqa: SIM115
         self._start = first.time
         self._uuids = tuple(gpu.uuid for gpu in first.gpus)
@@ -114,7 +114,7 @@ class RecordingWriter:
         self._energy: dict[str, float] = {}
         self.ticks = 0
         self.t = 0.0
-        """Seconds from the first tick to the newest."""
+        """Seconds from the first to the newest tick."""
         self._write_line({"meta": _meta(first, interval_s)})
 
     def __enter__(self) -> RecordingWriter:
@@ -124,8 +124,8 @@ class RecordingWriter:
         self._file.close()
 
     def write(self, sample: Sample) -> None:
-        """Write a tick."""
-        # The wall clock may be set back, but a recording's time never falls.
+        """Write one sample as a tick of the recording."""
+        # The wall clock may be set back, but times in a recording must never decrease.
         self.t = max(self.t, round(sample.time - self._start, 3))
         readings = {reading.uuid: reading for reading in sample.readings}
         gpus = [self._tick(readings[uuid]) for uuid in self._uuids]
@@ -141,7 +141,7 @@ class RecordingWriter:
             THROTTLE: None if throttle is None else reason_mask(throttle),
             "procs": None if reading.processes is None else [_process(one) for one in reading.processes],
         }
-        # Values that are read seldom are written only when they change.
+        # Values that are read rarely are written only when they change.
         activity, energy = reading.activity, reading.energy_j
         if activity is not None and activity != self._activity.get(reading.uuid):
             self._activity[reading.uuid] = activity
@@ -197,5 +197,5 @@ def _gpm(activity: Activity) -> dict[str, float | None]:
 def _recorded(value: float | None, recorded: Recorded) -> float | None:
     if value is None:
         return None
-    # A smaller unit is written as a whole number, such as milliwatts.
+    # In a smaller unit, such as milliwatts, the value is written as a whole number.
     return round(value * recorded.scale) if recorded.scale > 1 else value * recorded.scale

@@ -1,7 +1,7 @@
-"""The doctor: checks from PyTorch down to the GPU, each with its worst issue and the fix for it.
+"""The doctor: checks from PyTorch down to the GPU, each with its worst issue and the fix for that issue.
 
-Start reading at ``run_checks``. Probes that may crash or hang run in processes (``probe_process``,
-``*_probe``), ``machine`` and ``packages`` read files, and ``probe_results`` holds what all of them found.
-From it the pure functions of ``checks_*`` build the checks of :mod:`gpuwidget.model.diagnosis`, with fixes
-from ``fixes``. ``isolated_run`` runs everything in a subprocess, ``compare`` compares two diagnoses.
+Start reading at ``run_checks``. Probes that may crash or hang run in subprocesses (``probe_process``,
+``*_probe``), ``machine`` and ``packages`` read files, and ``probe_results`` contains the results of both.
+From these, the pure functions of ``checks_*`` build the checks of :mod:`gpuwidget.model.diagnosis`, with
+fixes from ``fixes``. ``isolated_run`` runs everything in a subprocess, ``compare`` compares two diagnoses.
 """

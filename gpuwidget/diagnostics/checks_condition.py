@@ -1,5 +1,4 @@
-"""Checks of the condition of the machine: GPU errors, connections, shared memory, and gpuwidget's own
-files."""
+"""Checks of the machine's condition: GPU errors, connections, shared memory, and gpuwidget's own files."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ SHM = ("shm", "Shared memory")
 PACKAGE = ("package", "gpuwidget")
 
 _MIN_SHM = units.GIB
-"""Docker's default is 64 MiB; the worker processes of a DataLoader pass whole batches through it."""
+"""The size below which /dev/shm is reported as too small. Docker's default is 64 MiB; the worker processes of
+a DataLoader pass whole batches through it."""
 _RESET = "sudo nvidia-smi --gpu-reset"
 _ENABLE_PERSISTENCE = "sudo systemctl enable --now nvidia-persistenced"
 _ENLARGE_SHM = "sudo mount -o remount,size=50% /dev/shm"
@@ -87,7 +87,8 @@ def _throttle_issues(gpu: GpuHealth) -> list[Issue]:
 
 
 def _xid_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue for errors that the driver has logged since boot, without those of users' programs."""
+    """Return an issue for errors that the driver has logged since boot, except those that users' programs
+    cause."""
     of_hardware = [xid for xid in _unique(results.machine.xids or ()) if xid[1] not in xids.APPLICATION_XIDS]
     if not of_hardware:
         return []
@@ -97,7 +98,7 @@ def _xid_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _unique(logged: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return each entry once, the newest last."""
+    """Return each entry once, the newest one last."""
     return list(reversed(dict.fromkeys(reversed(logged))))
 
 
@@ -131,7 +132,7 @@ def _memory_summary(gpu: GpuHealth) -> str:
 
 
 def check_pcie(results: ProbeResults) -> Check:
-    """Check that each GPU uses all its PCIe lanes. Its generation drops while it is idle, which is normal."""
+    """Check that each GPU uses all its PCIe lanes. The lower generation of an idle GPU is normal."""
     known = [gpu for gpu in results.gpus if gpu.pcie_width is not None and gpu.pcie_width_max is not None]
     if not known:
         return skipped_check(PCIE, "not told" if results.gpus else "no GPU to be seen")
@@ -161,7 +162,7 @@ def check_pcie(results: ProbeResults) -> Check:
 
 
 def check_peers(results: ProbeResults) -> Check:
-    """Check which GPUs can access each other's memory, and how."""
+    """Check which GPUs can access each other's memory, and by which path."""
     peers = results.nvml.peers if results.nvml is not None else ()
     if not peers:
         return skipped_check(PEERS, "one GPU" if len(results.gpus) == 1 else "no GPU to be seen")
@@ -182,7 +183,7 @@ def check_peers(results: ProbeResults) -> Check:
         fix = f"Put GPUs that work together where they reach each other: {_TOPOLOGY}."
         return build_check(PEERS, found, [Issue("warning", reason, fix, _TOPOLOGY)], evidence)
     if cut:
-        # No fault: most consumer GPUs are made without it.
+        # Not an issue, since most consumer GPUs lack direct access.
         return build_check(PEERS, "through the host: these GPUs have no direct access", [], evidence)
     return build_check(PEERS, found, [], evidence)
 
@@ -226,7 +227,7 @@ def check_shared_memory(results: ProbeResults) -> Check:
 
 
 def check_package(results: ProbeResults) -> Check:
-    """Check whether the files of gpuwidget are those that were installed."""
+    """Check whether gpuwidget's files are still the installed ones."""
     installed = results.packages
     evidence = {
         "distribution": f"{packages.OUR_DISTRIBUTION} {installed.ours}"

@@ -1,4 +1,4 @@
-"""Checks of what CUDA needs below it: the driver and its device files."""
+"""Checks of what CUDA requires: the driver and its device files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def check_driver(results: ProbeResults) -> Check:
 
 
 def _downgrade_if_cuda_works(results: ProbeResults, issues: list[Issue]) -> list[Issue]:
-    """Turn broken issues into warnings if CUDA works anyway: then only readings may be missing."""
+    """If CUDA works anyway, turn broken issues into warnings, since only readings may be missing."""
     if not results.cuda_works:
         return issues
     return [replace(one, status="warning") if one.status == "broken" else one for one in issues]
@@ -128,7 +128,8 @@ def _version_issues(results: ProbeResults) -> list[Issue]:
     if cuda is None or driver is None or not cuda_versions.driver_too_old(driver, cuda):
         return []
     if results.torch.get("available") and not results.variables.get("PYTORCH_NVML_BASED_CUDA_CHECK"):
-        # As with NVIDIA's forward-compatibility package, which contains a newer libcuda than the driver's.
+        # CUDA works despite the old driver, as with NVIDIA's forward-compatibility package, which contains a
+        # newer libcuda.
         return []
     minimum = cuda_versions.minimum_driver(cuda)
     wheel = cuda_versions.torch_wheel(driver, results.capabilities, arm=results.arm)
@@ -144,13 +145,13 @@ def _version_issues(results: ProbeResults) -> list[Issue]:
     )
     newest = cuda_versions.torch_wheel(None, results.capabilities, arm=results.arm)
     if newest is not None and version_tuple(cuda_versions.wheel_cuda(newest))[0] < version_tuple(cuda)[0]:
-        # No driver helps: this CUDA version dropped these GPUs.
+        # A newer driver does not help, because this CUDA version has dropped support for these GPUs.
         return [Issue("broken", reason, f"Install {other}", command)]
     return [Issue("broken", reason, f"{fix}, or install {other}", command)]
 
 
 def _libcuda_issues(results: ProbeResults) -> list[Issue]:
-    """Return the issues of CUDA's driver library."""
+    """Return the issues of libcuda, CUDA's driver library."""
     nvml_works = results.nvml is not None and results.nvml.error is None
     error = results.libcuda.get("libcuda_error")
     if error and nvml_works:
@@ -194,7 +195,7 @@ def _cu_init_issues(results: ProbeResults, code: object) -> list[Issue]:
 
 
 def check_device_files(results: ProbeResults) -> Check:
-    """Check the files under /dev through which a program reaches the driver."""
+    """Check the files under /dev through which programs access the driver."""
     machine = results.machine
     files = machine.devices
     evidence = {one.path: one.mode for one in files}
@@ -239,7 +240,7 @@ def check_device_files(results: ProbeResults) -> Check:
 
 
 def _device_files_fix(results: ProbeResults) -> tuple[str, str | None]:
-    """Return the fix and its command."""
+    """Return the fix for missing device files and its command."""
     return (
         (_START_WITH_GPUS, None)
         if results.machine.container
@@ -249,7 +250,7 @@ def _device_files_fix(results: ProbeResults) -> tuple[str, str | None]:
 
 def _missing_files_issue(results: ProbeResults) -> Issue:
     if results.gpus:
-        # A working driver has device files somewhere, but not where this process can see them.
+        # Since the driver works, device files must exist, but in a place that this process can't see.
         return Issue("unknown", "No /dev/nvidia* is to be seen, though the driver answers.", None)
     if results.machine.container is not None:
         host = f" (the host's driver is {results.machine.module})" if results.machine.module else ""
@@ -262,13 +263,13 @@ def _missing_files_issue(results: ProbeResults) -> Issue:
 
 
 def _mig_file_issues(results: ProbeResults) -> list[Issue]:
-    """Return the issues of the files of MIG slices: each slice has one."""
+    """Return the issues of the device files of MIG slices; each slice has one."""
     forbidden = [
         one.path
         for one in results.machine.devices
         if one.path.startswith("/dev/nvidia-caps/") and not one.usable
     ]
-    # One of the files manages the slices, and only root may use it.
+    # One of the files manages the slices and is for root only, so an unusable file alone is not an issue.
     if not any(gpu.mig for gpu in results.gpus) or results.libcuda.get("cu_init") in (0, None):
         return []
     if forbidden:

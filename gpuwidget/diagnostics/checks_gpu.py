@@ -1,4 +1,4 @@
-"""Checks of the GPUs: which ones exist, whether torch supports them, and who may share them."""
+"""Checks of the GPUs: whether they exist, whether torch supports them, and which processes may share them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_DEVICE, _UNAVAILABLE, _UNKNOWN_ERROR = 100, 46, 999
 
 
 def check_gpu(results: ProbeResults) -> Check:
-    """Check that there are GPUs and that torch has code for them."""
+    """Check that there are GPUs and that torch contains code for them."""
     nvml, torch = results.nvml, results.torch
     evidence = {
         f"GPU {gpu.index}": f"{gpu.name}, {gpu.compute_capability or 'n/a'}, {gpu.uuid}"
@@ -66,14 +66,15 @@ def _lost_gpus(results: ProbeResults) -> tuple[str, ...]:
 
 
 def _capabilities(results: ProbeResults) -> list[tuple[str, str]]:
-    """Return each GPU model with its compute capability, by NVML or else by CUDA."""
+    """Return each GPU model with its compute capability, from NVML or else from CUDA."""
     known = [(gpu.name, gpu.compute_capability) for gpu in results.gpus if gpu.compute_capability is not None]
     devices = results.libcuda.get("cu_devices") or []
     return list(dict.fromkeys(known or [(one["name"], one["capability"]) for one in devices]))
 
 
 def _architecture_issues(gpu: str, capability: str, archs: list[str], results: ProbeResults) -> list[Issue]:
-    """Return an issue unless torch has binary code for this GPU, or for an older one of its major version."""
+    """Return an issue unless torch has binary code for this GPU or for an older one of the same major
+    version."""
     if not archs:
         return []
     target = version_tuple(capability)
@@ -100,14 +101,13 @@ def _architecture_issues(gpu: str, capability: str, archs: list[str], results: P
 
 
 def _parse_arch(arch: str, kind: str) -> tuple[int, ...] | None:
-    """Return ``sm_90`` as (9, 0); None for another kind, and for an architecture-specific one
-    (``sm_90a``)."""
+    """Return ``sm_90`` as (9, 0); None for another kind or an architecture-specific one (``sm_90a``)."""
     found = re.fullmatch(rf"{kind}_(\d+)(\d)", arch)
     return (int(found[1]), int(found[2])) if found is not None else None
 
 
 def _cuda_start_issues(results: ProbeResults) -> list[Issue]:
-    """Return the issues that CUDA reports when it starts."""
+    """Return the issues that CUDA reports when it is initialized."""
     code, torch = results.libcuda.get("cu_init"), results.torch
     if code == _UNAVAILABLE:
         return [
@@ -140,7 +140,7 @@ def _reported_by_driver_check(code: object) -> bool:
 
 
 def _none_usable(results: ProbeResults) -> bool:
-    """Return whether no GPU can be used, each for a reason that the sharing check reports."""
+    """Return whether every GPU is unusable for a reason that the sharing check reports."""
     return all(gpu.compute_mode == "prohibited" or (gpu.mig and not gpu.slices) for gpu in results.gpus)
 
 
@@ -148,7 +148,7 @@ def _none_usable(results: ProbeResults) -> bool:
 
 
 def check_sharing(results: ProbeResults) -> Check:
-    """Check whether several processes may use a GPU at once, and whether there is a GPU or slice to use."""
+    """Check whether several processes may share a GPU, and whether any GPU or MIG slice is usable."""
     gpus, mps = results.gpus, results.machine.mps
     if not gpus:
         return skipped_check(SHARING, "no GPU to be seen")

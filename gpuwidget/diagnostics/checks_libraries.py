@@ -42,7 +42,7 @@ _CUDA_LIBRARIES = (
 
 
 def check_cuda(results: ProbeResults) -> Check:
-    """Check that the CUDA libraries are the ones that come with torch."""
+    """Check that the loaded CUDA libraries are the ones that come with torch."""
     cuda = results.cuda
     evidence: dict[str, str | None] = {
         "libraries": _mapped_files(results, *_CUDA_LIBRARIES),
@@ -67,9 +67,10 @@ def check_cuda(results: ProbeResults) -> Check:
 
 
 def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[Issue]:
-    """Return an issue if LD_LIBRARY_PATH replaces a library that comes with torch.
+    """Return an issue if LD_LIBRARY_PATH overrides a library that comes with torch.
 
-    A build without such packages, as in NVIDIA's containers, is meant to use the system's libraries.
+    A build that does not use pip's NVIDIA packages, as in NVIDIA's containers, is meant to use the system's
+    libraries.
     """
     if not results.package("nvidia-"):
         return []
@@ -85,7 +86,7 @@ def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[
 
 
 def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue for a second cuDNN: it loads its parts when needed, from LD_LIBRARY_PATH first."""
+    """Return an issue if LD_LIBRARY_PATH has a second cuDNN, from which cuDNN may later load its parts."""
     if not results.package("nvidia-cudnn"):
         return []
     for folder, name in results.on_library_path("libcudnn").items():
@@ -100,12 +101,12 @@ def _in_library_path(entry: str, folder: str) -> str:
 
 
 def _belongs_to_torch(folder: str, results: ProbeResults) -> bool:
-    """Return whether torch was installed with this folder, under any of the folder's names."""
+    """Return whether the folder, under any of its names, was installed with torch."""
     files = results.packages.torch
     known = (results.torch.get("file"), files.real if files is not None else None)
     sites = {PurePosixPath(file).parents[1] for file in known if isinstance(file, str)}
     entry = results.in_library_path(folder)
-    # The first name is the folder itself; the later ones are targets of symbolic links in it.
+    # A folder's first name is the folder itself; later names are the targets of symbolic links in it.
     real = next((name for name, of in results.machine.real_folders.items() if of == folder), None)
     return any(sites & {*PurePosixPath(name).parents} for name in (folder, entry, real) if name)
 
@@ -118,7 +119,7 @@ def _mapped_files(results: ProbeResults, *libraries: str) -> str:
 
 
 def check_cudnn(results: ProbeResults) -> Check:
-    """Check that cuDNN is installed once, enabled and consistent."""
+    """Check that cuDNN is installed only once, is enabled, and has parts of one version."""
     torch = results.torch
     versions = _installed_copies(results, "cudnn")
     evidence = {
@@ -182,8 +183,7 @@ def check_nccl(results: ProbeResults) -> Check:
 
 
 def _mixed_issues(results: ProbeResults, library: str, name: str) -> list[Issue]:
-    """Return an issue if parts of one library were loaded from several folders: they do not fit each
-    other."""
+    """Return an issue if parts of one library were loaded from several folders, which do not fit together."""
     folders = sorted({str(PurePosixPath(path).parent) for path in results.mapped(f"lib{library}")})
     if len(folders) < 2:
         return []
@@ -199,7 +199,7 @@ def _mixed_issues(results: ProbeResults, library: str, name: str) -> list[Issue]
 
 
 def _installed_copies(results: ProbeResults, library: str) -> list[str]:
-    """Return the packages that contain the library: one per CUDA version from pip, and one from conda."""
+    """Return the packages that contain the library: one per CUDA version from pip, at most one from conda."""
     pip = re.compile(rf"nvidia-{library}(-cu\d+)?")
     condas = [one for one in results.packages.cuda if one.name in (library, f"lib{library}")]
     found = [one for one in results.packages.cuda if pip.fullmatch(one.name)] + condas[:1]
@@ -207,7 +207,7 @@ def _installed_copies(results: ProbeResults, library: str) -> list[str]:
 
 
 def _duplicate_issues(results: ProbeResults, library: str, name: str) -> list[Issue]:
-    """Return an issue if the library is installed several times: the order of the path decides which is
+    """Return an issue if the library is installed several times, since the path's order decides which is
     loaded."""
     versions = _installed_copies(results, library)
     if len(versions) < 2:
@@ -217,7 +217,7 @@ def _duplicate_issues(results: ProbeResults, library: str, name: str) -> list[Is
 
 
 def _keep_one_fix(results: ProbeResults, library: str, name: str) -> Fix:
-    """Return how to keep the package that torch requires if two of pip's packages own the same files."""
+    """Return how to keep only the package that torch requires, if several packages own the same files."""
     own = re.compile(rf"nvidia-{library}(-cu\d+)?")
     by_pip = [one.name for one in results.packages.cuda if own.fullmatch(one.name)]
     right = [one for one in by_pip if one in results.packages.required]
@@ -230,7 +230,7 @@ def _keep_one_fix(results: ProbeResults, library: str, name: str) -> Fix:
 
 
 def _shared_file_issues(results: ProbeResults) -> list[Issue]:
-    """Return issues for libraries that are installed for two CUDA versions in the same folder."""
+    """Return issues for libraries that are installed for two CUDA versions in one folder."""
     found = []
     for names in results.shared:
         right = [one for one in names if one in results.packages.required]

@@ -73,7 +73,7 @@ def check_torch(results: ProbeResults) -> Check:
 
 
 def _stale_module_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue if the notebook loaded another version than the one that is installed now."""
+    """Return an issue if the notebook has loaded a version of torch other than the installed one."""
     loaded, installed = results.notebook.torch, results.torch.get("version")
     if loaded is None or loaded == installed:
         return []
@@ -92,7 +92,7 @@ def _duplicate_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _numpy_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue if numpy fails: then neither ``from_numpy()`` nor ``Tensor.numpy()`` works."""
+    """Return an issue if numpy fails with torch: ``from_numpy()`` and ``Tensor.numpy()`` then fail too."""
     error = results.torch.get("numpy_error")
     if error is None:
         return []
@@ -161,7 +161,7 @@ def _hidden_torch_issue(results: ProbeResults) -> Issue | None:
 def _import_issue(results: ProbeResults) -> Issue:
     result, torch = results.torch_result, results.torch
     if result.ending == "hung":
-        # Not "broken": a first import from a cold or a network disk takes that long.
+        # The status is not "broken", since a first import from a cold or network disk can take that long.
         return Issue(
             "unknown",
             f"'import torch' did not finish within {results.timeout_s:.0f} s.",
@@ -201,7 +201,7 @@ def _import_issue(results: ProbeResults) -> Issue:
 
 
 def _blame_package(reason: str, kind: str, results: ProbeResults) -> tuple[str, str, str | None]:
-    """Return reason, fix and command for the package that is damaged, is missing or raised the error."""
+    """Return reason, fix and command for the package that is damaged or missing, or that raised the error."""
     name = normalize_name(str(results.torch.get("import_error_package") or "torch"))
     damaged = results.damaged
     if damaged and name not in {one.name for one in damaged}:

@@ -1,4 +1,4 @@
-"""The check of CUDA_VISIBLE_DEVICES, which CUDA reads from the left up to the first entry that names no GPU.
+"""The check of CUDA_VISIBLE_DEVICES, which CUDA reads from left to right up to the first invalid entry.
 
 Source: CUDA programming guide, environment variables
 (https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html).
@@ -70,8 +70,8 @@ def hides_all(results: ProbeResults) -> bool:
 
 
 def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
-    """Return an issue if the variable changed after CUDA started in the notebook; a new process reads it
-    anew."""
+    """Return an issue if the variable changed after CUDA started in the notebook, which only a new process
+    notices."""
     in_notebook, now = results.notebook.devices, _currently_visible(results)
     if (
         not in_notebook
@@ -82,7 +82,7 @@ def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
         return None
     value = results.variables.get("CUDA_VISIBLE_DEVICES")
     if value is None and len(in_notebook) > len(now):
-        return None  # an unset variable hides none
+        return None  # an unset variable hides no GPUs
     reordered = len(in_notebook) == len(now) and "CUDA_DEVICE_ORDER" in results.variables
     what = "CUDA_VISIBLE_DEVICES was " + ("unset" if value is None else f"set to {value!r}")
     if reordered:
@@ -100,7 +100,8 @@ def _currently_visible(results: ProbeResults) -> list[str] | None:
 
 
 def _same_devices(in_notebook: Sequence[str | None], now: Sequence[str]) -> bool:
-    """Return whether these are the same GPUs in the same order; by number where torch has no UUIDs."""
+    """Return whether both lists have the same GPUs in the same order; only the count matters for unknown
+    UUIDs."""
     return len(in_notebook) == len(now) and all(
         one is None or _uuid_digits(one) == _uuid_digits(other)
         for one, other in zip(in_notebook, now, strict=True)
@@ -108,12 +109,12 @@ def _same_devices(in_notebook: Sequence[str | None], now: Sequence[str]) -> bool
 
 
 def _uuid_digits(uuid: str) -> str:
-    """Return the UUID without NVML's prefix and without hyphens, which CUDA's own UUIDs do not have."""
+    """Return the UUID's digits, without NVML's prefix and the hyphens, which CUDA's own UUIDs lack."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-").replace("-", "")
 
 
 def _parse_variable(results: ProbeResults) -> VisibleDevices | None:
-    """Return how CUDA reads the variable; None if it is not set."""
+    """Return how CUDA interprets the variable's value; None if it is not set."""
     value = results.variables.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return None
@@ -131,31 +132,31 @@ def _visible_count(parsed: VisibleDevices | None, results: ProbeResults) -> str:
 
 @dataclass(frozen=True, slots=True)
 class VisibleDevices:
-    """The GPUs that the variable makes visible."""
+    """The GPUs that CUDA_VISIBLE_DEVICES makes visible."""
 
     named: tuple[str, ...]
     """The entries that CUDA accepts."""
     bad: str | None
-    """The first entry that CUDA rejects, which ends the list; None if it accepts all."""
+    """The first entry that CUDA rejects, which ends the list; None if CUDA accepts all entries."""
     why: str | None
     """Why CUDA rejects that entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameableDevices:
-    """The devices that an entry can name: UUIDs of GPUs in NVML's order, and of their MIG slices."""
+    """The devices that an entry can name: UUIDs of GPUs, in NVML's order, and of their MIG slices."""
 
     gpus: Sequence[str]
     slices: Sequence[str]
 
 
 def parse_visible_devices(value: str, known: NameableDevices) -> VisibleDevices:
-    """Return how CUDA reads ``value``."""
+    """Return how CUDA interprets ``value``."""
     named: list[str] = []
     taken: set[str] = set()
     entries = [entry.strip() for entry in value.split(",")]
     while len(entries) > 1 and not entries[-1]:
-        entries.pop()  # CUDA ignores a comma at the end
+        entries.pop()  # CUDA ignores a trailing comma
     for entry in entries:
         target, why = _resolve(entry, known)
         if target is None:
@@ -172,7 +173,7 @@ def _resolve(entry: str, known: NameableDevices) -> tuple[str | None, str | None
     if not entry:
         return None, "it is empty"
     number = re.match(r"[+-]?\d+", entry)
-    if number is not None:  # CUDA ignores what follows the digits
+    if number is not None:  # CUDA ignores everything after the digits
         index = int(number[0])
         if index < 0:
             return None, "a negative number ends the list"
@@ -181,7 +182,7 @@ def _resolve(entry: str, known: NameableDevices) -> tuple[str | None, str | None
         return known.gpus[index], None
     older = re.match(r"MIG-(GPU-[^/]+)/\d+/\d+$", entry)
     if older is not None and older[1] in known.gpus:
-        return entry, None  # the format of drivers before 470; it does not name the slice by its UUID
+        return entry, None  # the format of drivers before 470, which does not contain the slice's UUID
     for word, candidates in (("MIG-", known.slices), ("GPU-", known.gpus)):
         if entry.startswith(word):
             matches = [uuid for uuid in candidates if uuid.startswith(entry)]

@@ -1,4 +1,4 @@
-"""Compare two diagnoses, for 'it worked yesterday'."""
+"""Compare two diagnoses, to find what changed since everything worked."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference."""
+    """One difference between two diagnoses."""
 
     what: str
     before: str | None
-    """None for something that was added."""
+    """The earlier value; None if the item was added."""
     after: str | None
 
     def __str__(self) -> str:
@@ -26,7 +26,7 @@ class Change:
 
 
 def compare(before: Diagnosis, after: Diagnosis) -> tuple[Change, ...]:
-    """Return all differences: the checks in their order, then the variables and the environment."""
+    """Return all differences: first the checks in their order, then variables and environment."""
     old = {check.id: check for check in before.links}
     found: list[Change] = []
     for check in after.links:

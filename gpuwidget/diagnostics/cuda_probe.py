@@ -1,6 +1,6 @@
-"""In a probe process: start CUDA's driver library without torch, step by step.
+"""In a probe process: initialize CUDA's driver library without torch, step by step.
 
-It creates no CUDA context: ``cuInit`` and counting devices need none.
+No CUDA context is created: ``cuInit`` and counting devices need none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STEPS = {
     "init": ("driver", "CUDA initialisation (cuInit)"),
     "devices": ("gpu", "listing CUDA devices"),
 }
-"""The steps in order: the id of the check that they belong to, and their text on the screen."""
+"""The steps in order: for each, the id of its check, and its name as displayed."""
 _ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 
 
@@ -31,7 +31,7 @@ def main(_path: Sequence[str]) -> None:
         library = ctypes.CDLL(name)
         send(mapped=mapped_libraries())
         _initialize(library)
-    except (AttributeError, OSError) as error:  # no library, a stub, or another library of that name
+    except (AttributeError, OSError) as error:  # the library is missing, a stub, or an unrelated one
         send(libcuda_error=error_text(error))
     finish()
 

@@ -1,8 +1,9 @@
-"""Which drivers support which CUDA versions, and which builds of PyTorch there are.
+"""Which drivers support which CUDA versions, and which builds of PyTorch exist.
 
 Drivers: NVIDIA, CUDA Compatibility, minor version compatibility, tables 1 and 2
 (https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html). From CUDA 11 on, a
-driver supports every minor version of its major one. CUDA 9 and older, and versions after 13, are left out.
+driver that supports a major version supports all its minor versions. CUDA 9 and older, and versions after 13,
+are not included.
 
 PyTorch: the support matrix in RELEASE.md of its repository, with the architectures in its
 .ci/manywheel/build_cuda.sh; for discontinued builds https://pytorch.org/get-started/previous-versions (11.8:
@@ -23,19 +24,19 @@ MINIMUM_DRIVERS = {
     "10.1": "418.39",
     "10.0": "410.48",
 }
-"""The oldest Linux driver for each CUDA version; 13 stands for all of 13.x."""
+"""The oldest Linux driver for each CUDA version; the key 13 covers all of 13.x."""
 
 
 class _WheelBuild(NamedTuple):
     name: str
     first: str
-    """The oldest PyTorch with this build."""
+    """The oldest PyTorch version with this build."""
     last: str | None
-    """The newest PyTorch with this build; None while new versions have it."""
+    """The newest PyTorch version with this build; None if new versions still have it."""
     min_capability: tuple[int, ...]
-    """The oldest compute capability that it has code for."""
+    """The oldest compute capability that the build has code for."""
     max_capability: tuple[int, ...]
-    """The first compute capability that is too new for it."""
+    """The oldest compute capability that is too new for the build."""
     has_arm: bool = True
 
 
@@ -44,17 +45,17 @@ _WHEELS = (
     _WheelBuild("cu130", "2.9", None, _TURING, _ANY),
     _WheelBuild("cu126", "2.6", "2.14", _OLDEST, _BLACKWELL),
     _WheelBuild("cu128", "2.7", "2.11", _TURING, (13, 0)),
-    # It has code for Kepler (3.7) too, but cuDNN 9, which it requires, has none.
+    # This build also has code for Kepler (3.7), but the cuDNN 9 that it requires has none.
     _WheelBuild("cu118", "2.0", "2.7", _OLDEST, _BLACKWELL, has_arm=False),
 )
 """PyTorch's builds in order of preference. CUDA 13 dropped Maxwell, Pascal and Volta; Blackwell needs CUDA
 12.8. Only cu130 has PTX. On ARM no build supports GPUs before Ampere."""
 NEWEST_WHEEL = _WHEELS[0].name
-"""The build on PyPI, whose CUDA may be a newer minor version, which the same drivers support."""
+"""The build on PyPI. Its CUDA may be a newer minor version, which the same drivers support."""
 
 
 def minimum_driver(cuda: str) -> str | None:
-    """Return the oldest driver for a program built with this CUDA; None if the table does not contain it."""
+    """Return the oldest driver for programs built with this CUDA; None if the table lacks this CUDA."""
     major, _, _ = cuda.partition(".")
     return MINIMUM_DRIVERS.get(major) or MINIMUM_DRIVERS.get(".".join(cuda.split(".")[:2]))
 
@@ -70,11 +71,11 @@ def torch_wheel(
 ) -> str | None:
     """Return PyTorch's name, such as ``cu126``, of a build for this driver and these GPUs; None if none fits.
 
-    If no build supports both the old and the new GPUs of a machine, the new ones decide. Of the builds that
+    If no build supports both the old and the new GPUs of a machine, the new ones decide. If several builds
     fit, one that PyTorch ``version`` has is preferred.
     """
     all_here = [version_tuple(capability) for capability in capabilities]
-    # An older GPU beside them is likely the display's.
+    # A GPU older than PyTorch's builds support is probably just for the display, so newer GPUs decide.
     here = [one for one in all_here if one >= _OLDEST] or all_here
     fitting = []
     for wheel in _WHEELS:
@@ -94,14 +95,15 @@ def torch_wheel(
 
 
 def wheel_has(wheel: str, version: str) -> bool:
-    """Return whether this PyTorch version has that build."""
+    """Return whether this PyTorch version has the build ``wheel``."""
     one = next(one for one in _WHEELS if one.name == wheel)
     minor = version_tuple(version)[:2]
     return version_tuple(one.first) <= minor and (one.last is None or minor <= version_tuple(one.last))
 
 
 def wheel_specifier(wheel: str) -> str:
-    """Return the PyTorch versions with that build as a specifier of pip: ``>=2.9``, ``>=2.7,<2.12``."""
+    """Return the PyTorch versions that have the build as a pip specifier, such as ``>=2.9`` or
+    ``>=2.7,<2.12``."""
     one = next(one for one in _WHEELS if one.name == wheel)
     if one.last is None:
         return f">={one.first}"
@@ -110,27 +112,28 @@ def wheel_specifier(wheel: str) -> str:
 
 
 def wheel_last_torch(wheel: str) -> str | None:
-    """Return the newest PyTorch with that build; None while new versions have it."""
+    """Return the newest PyTorch version with the build; None if new versions still have it."""
     return next(one.last for one in _WHEELS if one.name == wheel)
 
 
 def wheel_cuda(wheel: str) -> str:
-    """Return ``cu126`` as 12.6."""
+    """Return the CUDA version of a build, such as 12.6 for ``cu126``."""
     return f"{wheel[2:4]}.{wheel[4:]}"
 
 
 def version_tuple(version: str) -> tuple[int, ...]:
-    """Return ``580.159.04`` as (580, 159, 4), without what follows the last number."""
+    """Return a version's numbers, such as (580, 159, 4) for ``580.159.04``; text after the last number is
+    ignored."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
 def format_cudnn_version(number: int) -> str:
-    """Return 91002 as ``9.10.2``, and 8902, in the numbering before cuDNN 9, as ``8.9.2``."""
+    """Return 91002 as ``9.10.2``, and 8902, which uses the older numbering before cuDNN 9, as ``8.9.2``."""
     major = 10_000 if number >= 90_000 else 1000
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
 def format_cuda_version(number: int) -> str:
-    """Return 13010 as ``13.1``."""
+    """Return CUDA's version number as text, such as ``13.1`` for 13010."""
     return f"{number // 1000}.{number % 1000 // 10}"

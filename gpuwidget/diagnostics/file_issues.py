@@ -20,7 +20,7 @@ _NVIDIA_PACKAGES = ("nvidia-", "triton", "pytorch-triton", "cuda-toolkit")
 def damaged_packages(results: ProbeResults, check: str) -> list[Issue]:
     """Return an issue for each package of a check whose files differ from those recorded at installation.
 
-    A missing or short shared library is broken; so is any damage if torch can't be imported.
+    The issue is "broken" if a shared library is damaged or torch can't be imported, else a warning.
     """
     found = []
     for package in results.damaged:
@@ -37,7 +37,7 @@ def damaged_packages(results: ProbeResults, check: str) -> list[Issue]:
 
 
 def describe_damage(package: CheckedPackage) -> str:
-    """Return a sentence about the damaged files of a package."""
+    """Return a sentence about a package's damaged files."""
     first, others = package.damaged[0], package.count - 1
     more = (
         f", and {pluralize(others, 'other file')} of it {'is' if others == 1 else 'are'} damaged"
@@ -48,7 +48,8 @@ def describe_damage(package: CheckedPackage) -> str:
 
 
 def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:
-    """Return an issue for each NVIDIA library, and Triton, of another version than torch requires."""
+    """Return an issue for each NVIDIA library, and for Triton, whose version is not the one that torch
+    requires."""
     found = []
     for name, specifier in results.packages.required.items():
         if not name.startswith(_NVIDIA_PACKAGES) or _check_of(name) != check:
@@ -66,7 +67,7 @@ def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:
 
 
 def file_issues(results: ProbeResults, check: str) -> list[Issue]:
-    """Return all issues of files and versions that belong to a check."""
+    """Return all issues of damaged files and wrong versions that belong to a check."""
     return [*damaged_packages(results, check), *wrong_version_issues(results, check)]
 
 

@@ -22,32 +22,32 @@ _MAX_FILES = 5
 
 @dataclass(frozen=True, slots=True)
 class DamagedFile:
-    """One file that differs from its record."""
+    """One file that differs from its entry in RECORD."""
 
     path: str
-    """Relative to site-packages."""
+    """The file's path, relative to site-packages."""
     problem: str
     """``is missing``, ``is empty`` or ``has 10 of 20 bytes``."""
     library: bool
-    """Whether it is a shared library."""
+    """Whether the file is a shared library."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedPackage:
-    """The result for one package."""
+    """The result of the file comparison for one package."""
 
     name: str
     version: str
     files: int | None
     """Number of compared files; None for a package without a RECORD."""
     damaged: tuple[DamagedFile, ...]
-    """The first five that differ, shared libraries first."""
+    """Up to five files that differ, shared libraries first."""
     count: int
     """Number of files that differ."""
 
 
 def main(path: Sequence[str]) -> None:
-    """Send a :class:`CheckedPackage` for each package, and the packages that own the same shared
+    """Send a :class:`CheckedPackage` for each package, and groups of packages that own the same shared
     libraries."""
     lower_priority()
     begin_step("reading the packages' file lists")
@@ -65,16 +65,17 @@ def main(path: Sequence[str]) -> None:
 
 
 def _recorded_sizes(one: metadata.Distribution) -> dict[str, int] | None:
-    """Return each file's recorded size; None without a RECORD, and for an editable installation."""
+    """Return the recorded size of each file; None without a RECORD and for an editable installation."""
     text, source = one.read_text("RECORD"), one.read_text("direct_url.json") or ""
     if text is None or '"editable": true' in source:
         return None
     found = {}
-    # Not Distribution.files, which creates an object per line: torch has 15,000.
+    # Distribution.files is avoided, since it creates one object per line, and torch's RECORD has 15,000
+    # lines.
     for line in text.splitlines():
         file, _, size = line.rpartition(",")
         file = file.rpartition(",")[0].strip('"')
-        # Scripts are outside of the package; bytecode caches and RECORD itself have no size.
+        # Scripts are outside the package; bytecode caches and RECORD itself have no recorded size.
         if size.isdecimal() and not file.startswith(("../", "/")) and not file.endswith(".pyc"):
             found[file] = int(size)
     return found
@@ -97,7 +98,7 @@ def _compare(
     if sizes is None:
         return CheckedPackage(name, one.version, None, (), 0)
     folder = str(one.locate_file(""))
-    # conda writes the environment's path into files after it recorded their sizes.
+    # After recording file sizes, conda writes the environment's path into some files.
     exact = installer(one) != "conda"
     found = []
     for file, size in sizes.items():

@@ -1,7 +1,7 @@
-"""The fixes that several checks share.
+"""Fixes that several checks share.
 
 A command must leave a complete installation. It changes one package, to the version that the installed torch
-requires. Before it uninstalls something, it makes sure that the replacement is available.
+requires. Before it uninstalls anything, it verifies that the replacement is available.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ _PACKAGES = {
     "libnvrtc": "cuda-nvrtc",
     "libnvshmem_host": "nvshmem",
 }
-"""NVIDIA's package for each shared library, without ``nvidia-`` and the CUDA version."""
+"""NVIDIA's package for each shared library, without the prefix ``nvidia-`` and the CUDA version."""
 
 
 class Fix(NamedTuple):
-    """The text and the command of a fix, as in :class:`gpuwidget.diagnostics.issues.Issue`."""
+    """The text and the command of a fix, as used by :class:`gpuwidget.diagnostics.issues.Issue`."""
 
     text: str
     command: str | None = None
 
 
 def missing_library(results: ProbeResults) -> str | None:
-    """Return the shared library that made the import of torch fail, such as ``libcudnn.so.9``."""
+    """Return the shared library that made the import of torch fail, such as ``libcudnn.so.9``; None if none
+    did."""
     error = results.torch.get("import_error")
     found = _LIBRARY_FILE.search(error) if isinstance(error, str) else None
     return None if found is None else found[0]
@@ -65,7 +66,7 @@ def missing_library_fix(library: str, results: ProbeResults) -> Fix:
 
 
 def library_path_fix(folder: str) -> Fix:
-    """Return the fix for a folder in LD_LIBRARY_PATH."""
+    """Return the fix that removes a folder from LD_LIBRARY_PATH."""
     return Fix(
         f"Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was built with, and "
         "start the kernel's server anew."
@@ -75,7 +76,7 @@ def library_path_fix(folder: str) -> Fix:
 def reinstall_libraries(results: ProbeResults, library: str | None = None) -> Fix:
     """Return the fix for libraries that do not fit: unset what overrides them, else reinstall a package.
 
-    That is the package of ``library``, or torch if there is none.
+    The reinstalled package is a damaged one, if any, else the package of ``library``, else torch.
     """
     preload = results.variables.get("LD_PRELOAD")
     if preload:
@@ -88,7 +89,7 @@ def reinstall_libraries(results: ProbeResults, library: str | None = None) -> Fi
 
 
 def _required_package(library: str, results: ProbeResults) -> str | None:
-    """Return the required package that contains the library; None if there is none."""
+    """Return the package required by torch that contains the library; None if there is none."""
     stem = library.partition(".")[0]
     name = _PACKAGES.get("libcudnn" if stem.startswith("libcudnn") else stem)
     if name is None:
@@ -101,7 +102,7 @@ def _required_package(library: str, results: ProbeResults) -> str | None:
 
 
 def reinstall(results: ProbeResults, name: str) -> Fix:
-    """Return how to reinstall one package in the version that torch requires, and nothing else."""
+    """Return how to reinstall one package, and nothing else, in the version that torch requires."""
     requirement, index = _requirement(results, name), _index_options(results, name)
     by = _installer_of(results, name)
     if requirement is None:
@@ -130,7 +131,7 @@ def reinstall(results: ProbeResults, name: str) -> Fix:
 
 
 def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
-    """Return how to uninstall ``wrong``, which owns files of ``right``, and keep ``right`` complete."""
+    """Return how to uninstall ``wrong``, which owns files of ``right``, so that ``right`` stays complete."""
     dependents = results.packages.required_by.get(wrong, ())
     if dependents:
         users = " and ".join(dependents)
@@ -140,7 +141,7 @@ def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
     remove = _uninstall_arguments(results, by, wrong)
     if install is None or remove is None or _installer_of(results, wrong) not in ("pip", by):
         return Fix(f"Uninstall {wrong} with what installed it, then install {requirement or right} again.")
-    # The dry run fails offline, or without that version on the index; then nothing is uninstalled.
+    # The dry run fails offline, or if the index lacks the version; in that case nothing is uninstalled.
     lines = [[*install, "--dry-run"], remove, install]
     return _command_fix(
         f"Keep {right}, which this PyTorch requires, and uninstall {wrong}; they own the same files, so the "
@@ -150,7 +151,7 @@ def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
 
 
 def remove_duplicate_torch(results: ProbeResults) -> Fix:
-    """Return how to uninstall the first of several torch packages, or to repair two in one folder."""
+    """Return how to uninstall the first of several torch packages, or how to repair two in one folder."""
     first, second = results.packages.torch_copies[:2]
     by = _installer_of(results, "torch")
     remove = _uninstall_arguments(results, by, "torch")
@@ -180,7 +181,7 @@ def remove_duplicate_torch(results: ProbeResults) -> Fix:
 
 
 def conda_cuda_build(results: ProbeResults) -> Fix:
-    """Return how to install conda's CUDA build in place of its CPU build, in the same version."""
+    """Return how to replace conda's CPU build with its CUDA build of the same version."""
     version = _torch_version(results)
     package = f"pytorch-gpu={version.partition('+')[0]}" if version else "pytorch-gpu"
     words = ["conda", "install", "--prefix", _environment_prefix(results), package]
@@ -188,7 +189,7 @@ def conda_cuda_build(results: ProbeResults) -> Fix:
 
 
 def install_nvml_binding(results: ProbeResults) -> Fix:
-    """Return how to install nvidia-ml-py in place of another package that contains the module pynvml."""
+    """Return how to install nvidia-ml-py, replacing another package that contains the module pynvml."""
     known = {one.name: one for one in results.packages.binding}
     ours, other = known.get("nvidia-ml-py"), known.get("pynvml")
     by = (ours or other or known.get("torch") or packages.InstalledPackage("", "", "pip")).by
@@ -235,7 +236,7 @@ def reinstall_gpuwidget(results: ProbeResults) -> Fix:
 
 
 def install_required(results: ProbeResults, name: str) -> Fix:
-    """Return how to install a missing package that torch requires, with its dependencies."""
+    """Return how to install a missing package that torch requires, including its dependencies."""
     requirement = f"{name}{results.packages.required.get(name, '')}"
     by = _installer_of(results, "torch")
     if by not in ("pip", "uv"):
@@ -249,7 +250,7 @@ def install_required(results: ProbeResults, name: str) -> Fix:
 
 
 def install_older_numpy(results: ProbeResults) -> Fix:
-    """Return how to install a numpy for extension modules that were built with numpy 1."""
+    """Return how to install numpy 1, for extension modules that were built with it."""
     by = _installer_of(results, "numpy")
     if by not in ("pip", "uv"):
         return Fix(f"Install a numpy older than 2 with {by}, which installed it, or a newer PyTorch.")
@@ -267,11 +268,10 @@ def install_torch(
     always_index: bool = False,
     capabilities: Sequence[str] | None = None,
 ) -> Fix:
-    """Return how to install a build of PyTorch that works here, with ``what`` before it; else what to do
-    first.
+    """Return how to install a PyTorch build that works here, introduced by ``what``, or what to do first.
 
-    An installed version stays if it has such a build. The newest build needs no index address unless another
-    index may be configured here (``always_index``).
+    The installed version is kept if it has such a build. The newest build needs no index address unless
+    another index may be configured (``always_index``).
     """
     here = results.capabilities if capabilities is None else capabilities
     wheel = cuda_versions.torch_wheel(results.driver, here, arm=results.arm, version=_torch_version(results))
@@ -284,7 +284,7 @@ def install_torch(
         return Fix(
             "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
         )
-    # PyPI has, or long had, only the CPU build for these.
+    # On these systems, PyPI has only the CPU build, or had only that for a long time.
     elsewhere = results.arm or results.machine.system == "win32"
     if (
         _torch_version(results) is None
@@ -303,11 +303,11 @@ def install_torch(
 
 
 def build_command(results: ProbeResults, wheel: str) -> str | None:
-    """Return the command that installs this build; None if another tool than pip or uv installed torch.
+    """Return the command that installs this build; None if a tool other than pip or uv installed torch.
 
-    The installed version stays if it has that build: then pip only changes torch, and libraries that are
-    missing or of another version than torch requires. If that build is installed already, the command
-    upgrades it.
+    The installed version is kept if it has that build. pip then only changes torch, and libraries that are
+    missing or whose version is not the one that torch requires. If that build is installed already, the
+    command upgrades torch.
     """
     version, by = _torch_version(results), _installer_of(results, "torch")
     if by not in ("pip", "uv"):
@@ -334,7 +334,7 @@ def build_command(results: ProbeResults, wheel: str) -> str | None:
 
 
 def last_release_note(wheel: str) -> str:
-    """Return a note about a build that newer versions do not have; empty for others."""
+    """Return a note if newer PyTorch versions do not have this build; otherwise an empty string."""
     version = cuda_versions.wheel_last_torch(wheel)
     return "" if version is None else f" PyTorch {version} is the last with such a build."
 
@@ -346,7 +346,7 @@ def _command_fix(what: str, command: str) -> Fix:
 def _reinstall_arguments(
     results: ProbeResults, by: str, requirement: str, index: Sequence[str]
 ) -> list[str] | None:
-    """Return the words that reinstall exactly this requirement; None for an unknown installer."""
+    """Return the arguments that reinstall exactly this requirement; None for an unknown installer."""
     if by not in ("pip", "uv"):
         return None
     force = "--force-reinstall" if by == "pip" else "--reinstall"
@@ -380,7 +380,7 @@ def _python_option(results: ProbeResults, by: str) -> list[str]:
 
 
 def _shell_command(results: ProbeResults, words: Sequence[str]) -> str:
-    """Return the words quoted for the shell of this system."""
+    """Return the command as text, quoted for this system's shell."""
     return subprocess.list2cmdline(words) if results.machine.system == "win32" else shlex.join(words)
 
 
@@ -399,7 +399,8 @@ def _installer_of(results: ProbeResults, name: str) -> str:
 
 
 def _torch_version(results: ProbeResults) -> str | None:
-    """Return the version in torch's metadata, which pip compares, else the one in its files."""
+    """Return the version in torch's metadata, which pip compares; if there is none, the version in torch's
+    files."""
     one = results.packages.installed.get("torch")
     return one.version if one is not None else results.torch_version
 
@@ -420,7 +421,7 @@ def _requirement(results: ProbeResults, name: str) -> str | None:
 
 
 def _index_options(results: ProbeResults, name: str) -> list[str]:
-    """Return the options for the index that has this build of torch; none if it is pip's own."""
+    """Return the options for the index that has this build of torch; none if pip's default index has it."""
     version = _torch_version(results) if name == "torch" else None
     local = "" if version is None else version.partition("+")[2]
     nightly = "/nightly" if version is not None and ".dev" in version else ""

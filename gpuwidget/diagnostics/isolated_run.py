@@ -28,8 +28,8 @@ _NO_NOTEBOOK = NotebookState()
 
 
 def main(_path: Sequence[str]) -> None:
-    """In the subprocess: run the checks with the arguments of the caller."""
-    # Imported here, since the caller needs none of it.
+    """In the subprocess: run the checks with the arguments that the caller passed."""
+    # Imported here, since the parent process does not need it.
     from gpuwidget.diagnostics.run_checks import run_checks
 
     lower_priority()
@@ -45,7 +45,7 @@ def main(_path: Sequence[str]) -> None:
 
 
 def _remaining_s(timeout_s: float, elapsed_s: float) -> float:
-    """Return the time left for the probes after this process's start, unless the clock was set meanwhile."""
+    """Return the time left for the probes, given the time since the caller started; ignores clock changes."""
     return max(_MIN_TIMEOUT_S, timeout_s - elapsed_s) if 0.0 <= elapsed_s <= RUN_TIMEOUT_S else timeout_s
 
 
@@ -57,10 +57,11 @@ def run_in_subprocess(
     notebook: NotebookState = _NO_NOTEBOOK,
     timeout_s: float = PROBE_TIMEOUT_S,
 ) -> Diagnosis:
-    """Run the checks for an environment; takes at most 20 s. Raises DoctorError if they do not finish.
+    """Run the checks for an environment, in at most 20 s. Raises DoctorError if they do not finish.
 
-    A notebook or a command can import modules from its working directory. So the checks get the path with it:
-    they find out which file comes first there, but run none. A server's path has no working directory.
+    A notebook or a command can import modules from its working directory. The checks therefore get a path
+    that includes it, to find which files would be imported from it, but do not run those files. A server's
+    path has no working directory.
     """
     path = list(environment.path) if place != "server" else without_working_directory(environment.path)
     arguments = {
@@ -88,12 +89,11 @@ def run_in_subprocess(
 
 
 def parse_diagnosis(values: Any) -> Diagnosis:
-    """Return a diagnosis from its JSON, without fields of a newer version. Raises DoctorError if it is
-    invalid."""
+    """Parse a diagnosis, ignoring fields of newer versions. Raises DoctorError if it is invalid."""
     try:
         if values["schema"] != SCHEMA:
             raise DoctorError(f"It is a diagnosis of another version (schema {values['schema']!r}).")
-        # Older versions did not write these fields.
+        # Older versions did not write the fields that have defaults here.
         links = tuple(Check(**_select_fields(Check, {"command": None, **check})) for check in values["links"])
         if not all(
             isinstance(one, dict) for one in (values["variables"], *(check.evidence for check in links))
@@ -110,7 +110,7 @@ def _select_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]
 
 
 async def run_in_thread(function: Callable[[], Diagnosis]) -> Diagnosis:
-    """Return or raise the function's result without blocking the event loop.
+    """Run the function in a thread, without blocking the event loop, and return or raise its result.
 
     The thread is a daemon, so that a run in progress does not delay the end of the process.
     """

@@ -1,4 +1,4 @@
-"""Build a check from its issues: the worst one is shown with its fix, the others are in the evidence."""
+"""Build a check from its issues: the worst issue is shown with its fix, the others are in the evidence."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _WORST_FIRST = ("broken", "warning", "unknown")
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One thing that is wrong."""
+    """One problem that a check has found."""
 
     status: Literal["broken", "warning", "unknown"]
     reason: str
     fix: str | None
     command: str | None = None
-    """The command line in the fix's text that can be run as it is; None without one."""
+    """The command in the fix's text, which can be run unchanged; None if there is no command."""
 
 
 def build_check(
@@ -28,10 +28,10 @@ def build_check(
     issues: Sequence[Issue] = (),
     evidence: Mapping[str, str | None] | None = None,
 ) -> Check:
-    """Return the check with this id and title; ``ok`` without issues.
+    """Return the check with this id and title; it is ``ok`` without issues.
 
-    The worst of several issues is shown with its fix, the others are in the evidence: most often its fix also
-    solves them.
+    Of several issues, only the worst is shown with its fix, which usually solves the others too; the others
+    are in the evidence.
     """
     known = {name: value for name, value in (evidence or {}).items() if value}
     if not issues:
@@ -43,7 +43,7 @@ def build_check(
 
 
 def add_issues(check: Check, issues: Sequence[Issue]) -> Check:
-    """Return the check with more issues: the worst of all is shown, the others are in the evidence."""
+    """Return the check with more issues: the worst of all issues is shown, the others are in the evidence."""
     if not issues:
         return check
     worst = min(issues, key=lambda one: _WORST_FIRST.index(one.status))
@@ -64,11 +64,11 @@ def add_issues(check: Check, issues: Sequence[Issue]) -> Check:
 def skipped_check(
     which: tuple[str, str], found: str, evidence: Mapping[str, str | None] | None = None
 ) -> Check:
-    """Return a check that does not apply here, which is no fault."""
+    """Return a check that does not apply here, which is not a problem."""
     known = {name: value for name, value in (evidence or {}).items() if value}
     return Check(*which, "skipped", found, None, None, None, known)
 
 
 def pluralize(number: int, what: str) -> str:
-    """Return ``1 GPU``, ``4 GPUs``."""
+    """Return the number with its noun in singular or plural, such as ``1 GPU`` or ``4 GPUs``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,4 +1,4 @@
-"""The state of the machine without its driver: device files, container, shared memory, libraries, kernel
+"""The state of the machine apart from its driver: device files, container, shared memory, libraries, kernel
 log."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ VARIABLES = (
     "PYTORCH_NVML_BASED_CUDA_CHECK",
     "VIRTUAL_ENV",
 )
-"""The environment variables that are read and shown; no others are."""
+"""The only environment variables that are read and shown."""
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|podman")
 _GPU_FILE = re.compile(r"nvidia\d+")
 _CONTROL_FILES = ("nvidiactl", "nvidia-uvm")
@@ -52,46 +52,45 @@ _MAX_RECORD_BYTES = 65536
 
 @dataclass(frozen=True, slots=True)
 class DeviceFile:
-    """One file through which a program reaches the driver."""
+    """One file through which programs access the driver."""
 
     path: str
     usable: bool
     """Whether this user may read and write it."""
     mode: str
-    """As ``ls -l`` shows it, with owner and group as numbers."""
+    """The file's permissions as ``ls -l`` shows them, with owner and group as numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineState:
-    """The machine, as this process sees it."""
+    """The state of the machine, as visible to this process."""
 
     system: str
-    """``linux``, ``wsl``, ``jetson``, ``darwin``, ``win32``."""
+    """One of ``linux``, ``wsl``, ``jetson``, ``darwin``, ``win32``."""
     architecture: str
     container: str | None
-    """The sign that this is a container; None outside a container."""
+    """The evidence that this is a container; None outside a container."""
     devices: tuple[DeviceFile, ...]
-    """The files of the GPUs and their control files, ordered by name."""
+    """The device files of the GPUs and their control files, ordered by name."""
     expected: tuple[str, ...]
     """Control files that are missing although a GPU's file exists."""
     module: str | None
-    """Version of the loaded kernel module; in a container, the host's."""
+    """Version of the loaded kernel module, which in a container is the host's; None if none is loaded."""
     shm: host_limits.SharedMemory | None
     mps: str | None
-    """Folder of the pipes of a running MPS daemon."""
+    """Folder with the pipes of a running MPS daemon; None if none runs."""
     nvcc: str | None
-    """Path of CUDA's compiler, which is not needed."""
+    """Path of CUDA's compiler, which torch does not need; None if it is not installed."""
     xids: tuple[tuple[str, int], ...] | None
-    """PCI address and number of the errors in the kernel log; None if it may not be read."""
+    """PCI address and number of each XID error in the kernel log; None if the log may not be read."""
     libraries: Mapping[str, tuple[str, ...]]
-    """Files of CUDA libraries in each folder of LD_LIBRARY_PATH that has some, spelled as in the variable."""
+    """CUDA libraries in LD_LIBRARY_PATH: their file names by folder, as spelled in the variable."""
     real_folders: Mapping[str, str] = field(default_factory=dict)
-    """The spelling in the variable by real path, of these folders and of the targets of links in them."""
+    """Spelling in LD_LIBRARY_PATH by real path, for its folders and for the targets of links in them."""
 
 
 def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> MachineState:
-    """Return the state of the machine under ``root``, which only tests change; ``names`` are library
-    names."""
+    """Return the state of the machine under ``root`` (/ except in tests); ``names`` are library names."""
     devices = _device_files(root)
     present = {Path(one.path).name for one in devices}
     libraries = _cuda_libraries(variables.get("LD_LIBRARY_PATH", ""), names)
@@ -121,7 +120,7 @@ def _system(root: Path) -> str:
 
 
 def select_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return those of ``VARIABLES`` that are set."""
+    """Return the values of those ``VARIABLES`` that are set, truncated if long."""
     return {name: variables[name][:_MAX_VALUE_LENGTH] for name in VARIABLES if name in variables}
 
 
@@ -144,7 +143,7 @@ def _device_files(root: Path) -> list[DeviceFile]:
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        # By number: nvidia2 before nvidia10.
+        # Sorted by number: nvidia2 before nvidia10.
         return sorted(folder.iterdir(), key=lambda path: (len(path.name), path.name))
     except OSError:
         return []
@@ -173,7 +172,7 @@ def _mps_pipes(variables: Mapping[str, str], root: Path) -> str | None:
     place = root / folder.lstrip("/")
     if not (place / "control").exists():
         return None
-    # A daemon that died leaves its files. In a container its process id is the host's.
+    # A daemon that has died leaves its files. In a container, the process id in its file is the host's.
     number = _read_text(place / "nvidia-cuda-mps-control.pid").strip()
     gone = number.isdecimal() and _detect_container(variables, root) is None and not _is_running(int(number))
     return None if gone else folder
@@ -208,8 +207,8 @@ def _cuda_libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the folders by real path: in /usr/local/cuda/lib64 all files are links, and the kernel resolves
-    them."""
+    """Return the folders by real path, since the kernel resolves links: all files of /usr/local/cuda/lib64
+    are links."""
     found: dict[str, str] = {}
     for folder, names in libraries.items():
         real = [os.path.realpath(os.path.join(folder, name)) for name in names]
@@ -219,7 +218,7 @@ def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _stem(name: str) -> str:
-    """Return ``libcudnn`` of ``libcudnn_ops.so.9``."""
+    """Return a library's name without part and suffixes, such as ``libcudnn`` for ``libcudnn_ops.so.9``."""
     stem = name.partition(".")[0]
     return stem.partition("_")[0] if stem.startswith("libcudnn") else stem
 
@@ -227,7 +226,7 @@ def _stem(name: str) -> str:
 def _logged_xids(root: Path) -> tuple[tuple[str, int], ...] | None:
     """Return PCI address and number of each XID in the kernel log, oldest first; None if it may not be read.
 
-    Nothing else of the log is kept: it contains names of other users' programs.
+    Nothing else of the log is kept, since it contains the names of other users' programs.
     """
     try:
         log = os.open(root / "dev/kmsg", os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -239,9 +238,9 @@ def _logged_xids(root: Path) -> tuple[tuple[str, int], ...] | None:
             try:
                 record = os.read(log, _MAX_RECORD_BYTES)
             except BrokenPipeError:
-                continue  # the record was overwritten; the next read returns the oldest one left
+                continue  # the record was overwritten; the next read returns the oldest remaining one
             except OSError:
-                break  # the end, or no permission
+                break  # the end of the log, or no permission
             if not record:
                 break
             found += (

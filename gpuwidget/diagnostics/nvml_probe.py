@@ -10,6 +10,6 @@ from gpuwidget.sources.nvml_diagnostics import query_health
 
 
 def main(_path: Sequence[str]) -> None:
-    """Send all that NVML returns; each call that may hang is announced by its name."""
+    """Send all that NVML returns; before each call that may hang, send the call's name."""
     send(nvml=to_json(query_health(begin_step)))
     finish()

@@ -1,5 +1,4 @@
-"""The installed packages that torch and CUDA depend on, read from their metadata without importing
-anything."""
+"""The installed packages that torch and CUDA depend on, read from metadata without importing anything."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from gpuwidget.model.installation import DISTRIBUTION
 
 OUR_DISTRIBUTION = DISTRIBUTION
 OTHER_DISTRIBUTION = "gpuwidget"
-"""An older package on PyPI that has gpuwidget's import name."""
+"""An older package on PyPI with the same import name as gpuwidget."""
 _CUDA_PACKAGES = re.compile(
     r"(nvidia-.*|cuda-toolkit|torch|torchvision|torchaudio|triton|pytorch|cudatoolkit|cudnn|nccl|cuda-cudart|"
     r"libcudnn|pytorch-triton)(-cu\d+)?",
@@ -34,32 +33,32 @@ _NVML_BINDINGS = ("nvidia-ml-py", "pynvml")
 
 @dataclass(frozen=True, slots=True)
 class InstalledPackage:
-    """One package."""
+    """An installed package."""
 
     name: str
     version: str
     by: str
-    """The installer: ``pip``, ``conda``, ``uv``…"""
+    """The tool that installed it, such as ``pip``, ``conda`` or ``uv``."""
 
 
 @dataclass(frozen=True, slots=True)
 class TorchFiles:
-    """What ``import torch`` would find, and the content of torch's version file."""
+    """The files that ``import torch`` would find, and the content of torch's version file."""
 
     origin: str | None
-    """The file that would run; None for a folder without one."""
+    """The file that ``import torch`` would run; None for a folder without one."""
     folders: tuple[str, ...]
     version: str | None
     cuda: str | None
     real: str | None = None
-    """``origin`` without symbolic links."""
+    """``origin`` with symbolic links resolved."""
     in_working_directory: bool = False
-    """Whether it is found only in the working directory: then it is not imported."""
+    """Whether torch is found only in the working directory, in which case it is not imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class TorchCopy:
-    """One torch on the path."""
+    """One of the torch installations on the path."""
 
     version: str
     folder: str
@@ -70,42 +69,41 @@ class TorchCopy:
 
 @dataclass(frozen=True, slots=True)
 class InstalledPackages:
-    """The content of all metadata."""
+    """The installed packages, according to their metadata."""
 
     torch: TorchFiles | None
-    """None without a torch on the path."""
+    """The torch that would be imported; None if the path has none."""
     torch_copies: tuple[TorchCopy, ...]
     """Every torch on the path; the first one is imported."""
     cuda: tuple[InstalledPackage, ...]
-    """torch and NVIDIA's libraries."""
+    """The installed torch and NVIDIA's libraries."""
     binding: tuple[InstalledPackage, ...]
     """The packages that contain the module pynvml."""
     conda: bool
     """Whether this is a conda environment."""
     isolated: bool
-    """Whether this is a virtual environment: its pip uninstalls nothing outside of it."""
+    """Whether this is a virtual environment, in which pip uninstalls nothing outside of it."""
     ours: str | None
-    """Version of gpuwidget's distribution; None if it was not installed as one."""
+    """Version of gpuwidget's distribution; None if gpuwidget was not installed as a distribution."""
     ours_by: str | None
-    """Its installer."""
+    """The tool that installed gpuwidget."""
     other: str | None
     """Version of the older package with gpuwidget's import name; None if it is not installed."""
     changed: tuple[str, ...]
-    """Files of gpuwidget that differ from those that were installed."""
+    """gpuwidget's files that differ from the installed ones."""
     hiding: tuple[str, ...] = ()
-    """Files that are found in place of a standard module, or of a package that torch requires."""
+    """Files that hide a standard module, or a package that torch requires."""
     required: Mapping[str, str] = field(default_factory=dict)
-    """All direct and indirect requirements of the installed torch: specifier by name, such as
-    ``==9.10.2``."""
+    """Direct and indirect requirements of the installed torch: specifier (such as ``==9.10.2``) by name."""
     installed: Mapping[str, InstalledPackage] = field(default_factory=dict)
-    """Torch, numpy and torch's requirements, as far as they are installed, by name."""
+    """Those of torch, numpy and torch's requirements that are installed, by name."""
     required_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For pynvml and each library that is installed for two CUDA versions: what else than torch requires
-    it."""
+    """For pynvml, and for each library that is installed for two CUDA versions: the packages other than torch
+    that require it."""
 
 
 def inspect(path: Sequence[str]) -> InstalledPackages:
-    """Return the packages on that path."""
+    """Return the packages that are installed on ``path``."""
     found: dict[str, InstalledPackage] = {}
     first: dict[str, metadata.Distribution] = {}
     copies: dict[tuple[str, str], TorchCopy] = {}
@@ -114,9 +112,9 @@ def inspect(path: Sequence[str]) -> InstalledPackages:
         if name == "torch":
             folder = str(one.locate_file(""))
             if os.path.isfile(os.path.join(folder, "torch", "__init__.py")):
-                # lib64 is a link to lib in many environments, and both are on the path.
+                # In many environments, lib64 is a link to lib, and both are on the path.
                 copies.setdefault((os.path.realpath(folder), one.version), TorchCopy(one.version, folder))
-        # The first one on the path is imported.
+        # Only the first package of a name on the path is imported.
         if name not in found and (name != "torch" or _is_metadata_of(one, torch)):
             first[name] = one
         if name not in found:
@@ -145,7 +143,7 @@ def inspect(path: Sequence[str]) -> InstalledPackages:
 
 
 def torch_distributions(path: Sequence[str]) -> dict[str, metadata.Distribution]:
-    """Return torch, numpy, torch's requirements and NVIDIA's libraries, as far as they are installed."""
+    """Return those of torch, numpy, torch's requirements and NVIDIA's libraries that are installed."""
     first: dict[str, metadata.Distribution] = {}
     torch = _find_torch(path)
     for name, one in _distributions(path):
@@ -160,17 +158,18 @@ def torch_distributions(path: Sequence[str]) -> dict[str, metadata.Distribution]
 
 
 def installer(one: metadata.Distribution) -> str:
-    """Return the content of the INSTALLER file: ``pip``, ``conda``, ``uv``, ``debian``…"""
+    """Return the tool that installed the package, according to its INSTALLER file: ``pip``, ``conda``,
+    ``uv``…"""
     return (one.read_text("INSTALLER") or "pip").strip() or "pip"
 
 
 def normalize_name(name: str) -> str:
-    """Return the normalized name of a package, as indexes compare it."""
+    """Return a package's name in the normalized form that package indexes compare."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _is_metadata_of(one: metadata.Distribution, torch: TorchFiles | None) -> bool:
-    """Return whether this is the metadata of the torch that would be imported, and not of another one."""
+    """Return whether the metadata belong to the torch that would be imported, and not to another copy."""
     folder = os.path.realpath(os.path.join(str(one.locate_file("")), "torch"))
     return torch is not None and folder in map(os.path.realpath, torch.folders)
 
@@ -191,7 +190,8 @@ def _distributions(path: Sequence[str]) -> Iterator[tuple[str, metadata.Distribu
 
 
 def _required(first: Mapping[str, metadata.Distribution]) -> dict[str, str]:
-    """Return torch's direct and indirect requirements; torch's own specifiers take precedence."""
+    """Return the specifiers of torch's direct and indirect requirements; torch's own specifiers take
+    precedence."""
     found: dict[str, str] = {}
     queue: list[tuple[str, frozenset[str]]] = [("torch", frozenset())]
     seen = set(queue)
@@ -208,7 +208,7 @@ def _required(first: Mapping[str, metadata.Distribution]) -> dict[str, str]:
 
 
 def _requirements(one: metadata.Distribution, extras: Iterable[str] = ()) -> Iterator[Requirement]:
-    """Return the requirements that apply to this system, with these extras."""
+    """Return the package's requirements that apply to this system, with these extras."""
     for text in one.requires or ():
         try:
             requirement = Requirement(text)
@@ -220,7 +220,7 @@ def _requirements(one: metadata.Distribution, extras: Iterable[str] = ()) -> Ite
 
 
 def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[str, ...]]:
-    """Return what else than torch requires pynvml, and libraries that are installed for two CUDA versions."""
+    """Return which packages but torch require pynvml, or a library installed for two CUDA versions."""
     stems: dict[str, list[str]] = {}
     for name in first:
         if name.startswith("nvidia-"):
@@ -239,13 +239,13 @@ def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[
 
 
 def _is_pip_leftover(one: metadata.Distribution) -> bool:
-    """Return whether pip renamed it, as ``~orch``, in order to remove it, and then failed to."""
+    """Return whether pip renamed the package, as ``~orch``, in order to remove it, and then failed."""
     path = getattr(one, "_path", None)
     return path is not None and str(getattr(path, "name", "")).startswith("~")
 
 
 def _conda_packages() -> list[InstalledPackage]:
-    """Return conda's packages that have no Python metadata."""
+    """Return conda's CUDA packages, which have no Python metadata."""
     found = []
     for path in sorted((Path(sys.prefix) / "conda-meta").glob("*.json")):
         name, version, _ = (*path.stem.rsplit("-", 2), "", "")[:3]
@@ -255,7 +255,7 @@ def _conda_packages() -> list[InstalledPackage]:
 
 
 def _find_torch(path: Sequence[str]) -> TorchFiles | None:
-    # Not importlib.util.find_spec, which calls import hooks: those may only run in a probe process.
+    # importlib.util.find_spec is avoided: it calls import hooks, which may only run in a probe process.
     spec = PathFinder.find_spec("torch", list(path))
     if spec is None:
         return None
@@ -268,7 +268,7 @@ def _find_torch(path: Sequence[str]) -> TorchFiles | None:
 
 
 def _read_version_file(path: Path) -> tuple[str | None, str | None]:
-    """Return torch's version and CUDA version, as its build wrote them."""
+    """Return torch's version and CUDA version from the version file that torch's build wrote."""
     known: dict[str, str] = {}
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -287,7 +287,7 @@ def _read_version_file(path: Path) -> tuple[str | None, str | None]:
 
 
 def _shadowing_stdlib(path: Sequence[str]) -> Iterator[str]:
-    """Return the files on the path before the standard library that have the name of a standard module."""
+    """Return files that precede the standard library on the path and have the name of a standard module."""
     own = os.path.realpath(os.path.dirname(os.__file__))
     places = [os.path.realpath(folder) for folder in path]
     for folder in path[: places.index(own)] if own in places else ():
@@ -298,13 +298,13 @@ def _shadowing_stdlib(path: Sequence[str]) -> Iterator[str]:
                 file = os.path.join(file, "__init__.py")
             if suffix not in ("", ".py") or stem not in sys.stdlib_module_names or not os.path.isfile(file):
                 continue
-            # Built-in and frozen modules are found before any path is searched.
+            # Built-in and frozen modules are found before the path is searched.
             if BuiltinImporter.find_spec(stem) is None and FrozenImporter.find_spec(stem) is None:
                 yield os.path.abspath(os.path.join(folder, name))
 
 
 def _shadowing_required(path: Sequence[str], required: Iterable[str]) -> Iterator[str]:
-    """Return the files in the working directory that are found in place of a package that torch uses."""
+    """Return files in the working directory that hide a package that torch requires."""
     for name in ("numpy", *required):
         module = name.replace("-", "_")
         if _in_working_directory(module, path) and PathFinder.find_spec(
@@ -316,7 +316,7 @@ def _shadowing_required(path: Sequence[str], required: Iterable[str]) -> Iterato
 
 
 def _in_working_directory(module: str, path: Sequence[str]) -> bool:
-    """Return whether the import would find another file, or none, without the working directory on the
+    """Return whether the import would find another file, or none, if the working directory were not on the
     path."""
     elsewhere = without_working_directory(path)
     if len(elsewhere) == len(path):
@@ -336,7 +336,7 @@ def _entries(folder: str) -> list[str]:
 
 
 def _changed_files(ours: metadata.Distribution) -> list[str]:
-    """Return gpuwidget's files whose content differs from what was recorded at installation."""
+    """Return gpuwidget's files whose content differs from the hash recorded at installation."""
     changed = []
     for file in ours.files or ():
         if file.parts[:1] != ("gpuwidget",) or file.suffix != ".py" or file.hash is None:

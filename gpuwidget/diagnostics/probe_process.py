@@ -1,12 +1,12 @@
 """A probe that may crash, hang or raise, run in a process that sends its results step by step.
 
 The process runs the environment's interpreter with the given path and variables, without a shell. Standard
-modules come first on the path until the probe's ``main(path)`` sets it as given, so that a user's json.py can
-break what it would break in the notebook, but not the probe. Messages are lines of JSON after a marker; other
-output is ignored. Messages sent before a crash or a timeout count.
+modules come first on the path until the probe's ``main(path)`` sets the given path. A user's json.py can
+therefore break the same imports as in the notebook, but not the probe itself. Messages are lines of JSON
+after a marker; other output is ignored. Messages sent before a crash or a timeout are valid.
 
 The working directory is never on the path: a notebook server often starts in a folder that other people can
-write to, and a torch.py there must not run. gpuwidget itself is loaded from its own folder.
+write to, and a torch.py in that folder must not run. gpuwidget itself is loaded from its own folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 _MARK = b"gpuwidget doctor: "
-# os is already imported, so no user's file can replace it.
+# os is already imported, so a user's file named os.py can't replace it.
 _BOOTSTRAP = """
 import os, sys
 package, n = sys.argv[1], int(sys.argv[2])
@@ -54,20 +54,19 @@ Ending = Literal["ended", "crashed", "hung", "not started"]
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a probe sent, and how it ended."""
+    """The values that a probe sent, and how the probe ended."""
 
     ending: Ending
     how: str
-    """The signal or exit status of a crash with the last line of stderr, or why it did not start; else
-    empty."""
+    """If the probe crashed: signal or exit status, and the last line of stderr. If it did not start: the
+    reason. Otherwise empty."""
     values: Mapping[str, Any] = field(default_factory=dict)
     silent_s: float = 0.0
-    """Seconds from its last message until it was killed; 0 if it ended by itself."""
+    """Seconds from the probe's last message until it was killed; 0 if it ended by itself."""
 
     @property
     def unfinished(self) -> str | None:
-        """The step that it began last and did not finish; empty before the first; None if all are
-        finished."""
+        """The step that the probe did not finish; empty if it began none; None if it finished all steps."""
         step = str(self.values.get("step", ""))
         return None if step == _FINISHED else step
 
@@ -82,9 +81,9 @@ class ProbeEnvironment:
 
     @classmethod
     def current(cls) -> ProbeEnvironment:
-        """Return this process's environment."""
+        """Return the interpreter, path and variables of this process."""
         variables = dict(os.environ)
-        # The loader read these when this process started; later changes have no effect here.
+        # The loader read these variables when this process started; later changes have no effect on it.
         at_start = _variables_at_start()
         for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
             if at_start is not None:
@@ -96,11 +95,11 @@ class ProbeEnvironment:
 def without_working_directory(path: Sequence[str]) -> list[str]:
     """Return the entries of ``path`` that are not the working directory.
 
-    The environment's own folders stay, even if one of them is the working directory.
+    The environment's own folders are kept, even if one of them is the working directory.
     """
     try:
         here = os.path.realpath(os.getcwd())
-    except OSError:  # it was deleted
+    except OSError:  # the working directory was deleted
         return [entry for entry in path if entry]
     own = {os.path.realpath(folder) for folder in _environment_folders()}
     return [entry for entry in path if entry and (os.path.realpath(entry) != here or here in own)]
@@ -112,14 +111,13 @@ def _environment_folders() -> list[str]:
 
 
 def send(**values: Any) -> None:
-    """In a probe process: send values at once, since the next step may crash."""
+    """In a probe process: send values immediately, since the next step may crash."""
     sys.stdout.write(f"\n{_MARK.decode()}{json.dumps(values)}\n")
     sys.stdout.flush()
 
 
 def begin_step(step: str) -> None:
-    """In a probe process: send the name of the step that begins now, so that a hang or crash is attributed to
-    it."""
+    """In a probe process: send the name of the step that begins, to which a hang or crash is attributed."""
     send(step=step)
 
 
@@ -129,8 +127,7 @@ def finish() -> None:
 
 
 def run_step(step: str, value: Callable[[], Any]) -> None:
-    """In a probe process: run a step and send its value as ``<step>``, or its exception as
-    ``<step>_error``."""
+    """In a probe process: run a step; send its value as ``<step>``, or its exception as ``<step>_error``."""
     begin_step(step)
     try:
         send(**{step: value()})
@@ -139,13 +136,12 @@ def run_step(step: str, value: Callable[[], Any]) -> None:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the exception's text, shortened."""
+    """Return the exception's text, truncated."""
     return str(error)[:_MAX_TEXT]
 
 
 def lower_priority() -> None:
-    """In a probe process: lower its priority, let the kernel kill it first when memory runs out, write no
-    core."""
+    """In a probe process: lower the priority, make it the OOM killer's first choice, disable core dumps."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -161,7 +157,8 @@ def exit_with_parent() -> None:
 
     def wait() -> None:
         with suppress(OSError):
-            os.read(0, 1)  # nothing is written: it returns when the parent's end is closed
+            # The parent writes nothing; the read returns when the parent's end of the pipe is closed.
+            os.read(0, 1)
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=wait, name="gpuwidget-doctor-parent", daemon=True).start()
@@ -178,14 +175,15 @@ class ProbeProcess:
         *,
         own_session: bool = False,
     ) -> None:
-        """Run ``main`` of ``module`` with the path as given, without the working directory.
+        """Start the process, which runs ``main`` of ``module`` with the path, without the working directory.
 
-        With ``own_session``, killing it also kills its children, and all of them end with this process.
+        With ``own_session``, killing the process also kills its children, and all of them end with this
+        process.
         """
         self._own_session = own_session
         self._messages: list[bytes] = []
         self._line = b""
-        """The last line received, as far as it has come."""
+        """The last line received, which may be incomplete."""
         self._stderr = b""
         self._start_error = ""
         self._received_at = time.monotonic()
@@ -200,13 +198,15 @@ class ProbeProcess:
                 stdin=subprocess.PIPE if own_session else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Interrupting a cell interrupts the kernel's process group, which must not include the probe.
+                # Interrupting a cell interrupts the kernel's process group, so the probe must not belong to
+                # it.
                 start_new_session=own_session,
             )
         except (OSError, ValueError) as error:
             self._start_error = str(error)
             return
-        # Threads, since children of the probe may keep the pipes open for longer than it runs.
+        # The pipes are read in threads, since the probe's children may keep them open after the probe has
+        # ended.
         pipes = ((self._process.stdout, self._receive), (self._process.stderr, self._receive_stderr))
         self._readers = [
             (
@@ -227,17 +227,17 @@ class ProbeProcess:
         self._messages += messages
         if messages:
             self._received_at = time.monotonic()
-        # The first bytes are enough of a line that is no message.
+        # Of a line that is not a message, only the first bytes are kept.
         self._line = last if last.startswith(_MARK) else last[: len(_MARK)]
 
     def _receive_stderr(self, part: bytes) -> None:
         self._stderr = (self._stderr + part)[-_MAX_STDERR:]
 
     def wait(self, deadline: float) -> ProbeResult:
-        """Wait until it ends, and return what it sent; kill it at ``deadline`` (time.monotonic()).
+        """Wait until the probe ends, and return what it sent; kill it at ``deadline`` (time.monotonic()).
 
-        A process that hangs in the driver can't be killed. It is waited for until ``_KILL_TIMEOUT_S`` after
-        the deadline: with one deadline for several processes, that time passes once.
+        A process that hangs in the driver can't be killed; the wait ends ``_KILL_TIMEOUT_S`` after the
+        deadline. If several processes have the same deadline, this extra time passes only once.
         """
         if self._process is None:
             return ProbeResult("not started", self._start_error)
@@ -260,19 +260,19 @@ class ProbeProcess:
         if status == 0:
             return ProbeResult("ended", "", values)
         how = _signal_name(-status) if status < 0 else f"exit status {status}"
-        # With other signals the last line on stderr is about something else.
+        # For other signals, the last line on stderr is unrelated to the crash.
         words = self._last_stderr_line() if status > 0 or status == -signal.SIGABRT else ""
         return ProbeResult("crashed", f"{how}: {words}" if words else how, values)
 
     def kill(self, until: float | None = None) -> None:
-        """Kill it if it still runs, and wait for its end until ``until`` (time.monotonic())."""
+        """Kill the probe if it still runs, and wait until ``until`` (time.monotonic()) for it to end."""
         if self._process is not None and self._process.poll() is None:
             self._kill(time.monotonic() + _KILL_TIMEOUT_S if until is None else until)
 
     def _wait(self, deadline: float) -> int | None:
         assert self._process is not None
         while (left := deadline - time.monotonic()) > 0:
-            # In small steps: on some systems Ctrl-C does not interrupt a wait with a timeout.
+            # Wait in small steps, since Ctrl-C does not interrupt a wait with a timeout on some systems.
             with suppress(subprocess.TimeoutExpired):
                 return self._process.wait(min(left, _POLL_S))
         return self._process.poll()
@@ -284,7 +284,7 @@ class ProbeProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
             else:
                 self._process.kill()
-        # A process that hangs in the driver survives SIGKILL; the wait ends without it.
+        # A process that hangs in the driver survives SIGKILL, so the wait has a timeout.
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, until - time.monotonic()))
 
@@ -310,7 +310,7 @@ def _read_pipe(pipe: IO[bytes], receive: Callable[[bytes], object]) -> None:
 def _child_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without the working directory in PYTHONPATH.
 
-    The process gets its path as arguments, but Python imports sitecustomize before it reads those.
+    The probe gets its path as arguments, but Python imports sitecustomize before the probe reads them.
     """
     cleaned = dict(variables)
     folders = without_working_directory(cleaned.pop("PYTHONPATH", "").split(os.pathsep))

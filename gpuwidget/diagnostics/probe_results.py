@@ -1,4 +1,4 @@
-"""What all probes found about one environment on one machine, from which the checks are built."""
+"""The results of all probes for one environment on one machine, from which the checks are built."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, PeerAccess
 
 @dataclass(frozen=True, slots=True)
 class ProbeResults:
-    """The input of the checks."""
+    """The probes' results, which are the input of the checks."""
 
     place: EnvironmentKind
     version: str
@@ -43,21 +43,21 @@ class ProbeResults:
 
     @property
     def torch(self) -> Mapping[str, Any]:
-        """What the torch probe sent, by step."""
+        """The values that the torch probe sent, by step."""
         return self.torch_result.values
 
     @property
     def libcuda(self) -> Mapping[str, Any]:
-        """What the CUDA probe sent about the driver library, by step."""
+        """The values that the CUDA probe sent about the driver library, by step."""
         return self.cuda_result.values
 
     @property
     def damaged(self) -> tuple[CheckedPackage, ...]:
-        """The packages with files that are missing, empty or of another size than recorded."""
+        """The packages with files that are missing, empty or of a size other than recorded."""
         checked = (_parse_checked(one) for one in self.files_result.values.get("checked") or ())
         shared = {name for names in self.shared for name in names}
         required = self.packages.required
-        # Of two packages with the same files, the one that torch requires is reported.
+        # If two packages own the same files, only the one that torch requires is reported.
         return tuple(one for one in checked if one.count and (one.name not in shared or one.name in required))
 
     @property
@@ -67,13 +67,13 @@ class ProbeResults:
 
     @property
     def torch_version(self) -> str | None:
-        """The version of torch, by the module or else by its files."""
+        """The version of torch, from the imported module or else from its files."""
         files = self.packages.torch
         return self.torch.get("version") or (files.version if files is not None else None)
 
     @property
     def cuda(self) -> str | None:
-        """The CUDA version that torch was built with, by the module or else by its files."""
+        """The CUDA version that torch was built with, from the imported module or else from its files."""
         if self.torch.get("imported"):
             return self.torch.get("cuda")
         files = self.packages.torch
@@ -81,7 +81,7 @@ class ProbeResults:
 
     @property
     def driver(self) -> str | None:
-        """The version of the driver, by NVML or else by the kernel module."""
+        """The version of the driver, from NVML or else from the kernel module."""
         return (self.nvml.driver if self.nvml is not None else None) or self.machine.module
 
     @property
@@ -91,7 +91,7 @@ class ProbeResults:
 
     @property
     def capabilities(self) -> list[str]:
-        """Compute capabilities of the GPUs, such as "9.0", by NVML or else by CUDA."""
+        """Compute capabilities of the GPUs, such as "9.0", from NVML or else from CUDA."""
         known = [gpu.compute_capability for gpu in self.gpus if gpu.compute_capability is not None]
         return known or [one["capability"] for one in self.libcuda.get("cu_devices") or []]
 
@@ -102,7 +102,7 @@ class ProbeResults:
 
     @property
     def cuda_works(self) -> bool:
-        """Whether CUDA's driver library starts and lists a device: then the driver and its device files
+        """Whether CUDA's driver library starts and lists a device, which proves that driver and device files
         work."""
         return self.libcuda.get("cu_init") == 0 and bool(self.libcuda.get("cu_count"))
 
@@ -113,12 +113,12 @@ class ProbeResults:
         return machine.container is not None and not machine.devices and not self.gpus and not self.cuda_works
 
     def mapped(self, library: str) -> tuple[str, ...]:
-        """Return the mapped files of a library, in the torch or the CUDA probe."""
+        """Return a library's files that are mapped into the torch or the CUDA probe."""
         mapped = dict.fromkeys((*(self.torch.get("mapped") or ()), *(self.libcuda.get("mapped") or ())))
         return tuple(path for path in mapped if _is_file_of(PurePosixPath(path).name, library))
 
     def on_library_path(self, library: str) -> dict[str, str]:
-        """Return a file of that library for each folder of LD_LIBRARY_PATH that has one."""
+        """Return one file of the library for each folder in LD_LIBRARY_PATH that contains the library."""
         found = {}
         for folder, names in self.machine.libraries.items():
             ours = [name for name in names if _is_file_of(name, library)]
@@ -127,7 +127,7 @@ class ProbeResults:
         return found
 
     def in_library_path(self, folder: str) -> str | None:
-        """Return how LD_LIBRARY_PATH spells this folder; None if it does not contain it."""
+        """Return the spelling of this folder in LD_LIBRARY_PATH; None if it is not in the variable."""
         if folder in self.machine.libraries:
             return folder
         return self.machine.real_folders.get(folder)
@@ -146,14 +146,14 @@ def _parse_checked(values: Mapping[str, Any]) -> CheckedPackage:
 
 
 def _is_file_of(name: str, library: str) -> bool:
-    """Return whether a file belongs to a library: ``libcudnn_ops.so.9`` to libcudnn, libcublasLt not to
+    """Return whether a file belongs to a library: libcudnn_ops.so.9 to libcudnn, but libcublasLt not to
     libcublas."""
     rest = name.removeprefix(library)
     return rest != name and rest[:1] in (".", "_", "-")
 
 
 def parse_nvml_result(result: ProbeResult) -> NvmlHealth | None:
-    """Return the NVML probe's values as dataclasses."""
+    """Return the NVML probe's values as dataclasses; None if it sent none."""
     values = result.values.get("nvml")
     if not isinstance(values, dict):
         return None

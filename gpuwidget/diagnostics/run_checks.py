@@ -1,6 +1,6 @@
-"""Run all checks: the probes in parallel processes, and meanwhile the reading of files.
+"""Run all checks: the probes run in parallel processes while this process reads files.
 
-This process imports neither torch nor NVML's binding, and creates no CUDA context.
+This process imports neither torch nor NVML's Python binding, and creates no CUDA context.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis
 _TOOLKIT_LIBRARIES = tuple(
     name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu")
 )
-"""Libraries that must not come from LD_LIBRARY_PATH. The driver's own may: some containers have it there."""
+"""Libraries that must not be loaded from LD_LIBRARY_PATH. The driver's libraries are not among them, since
+some containers have them there."""
 _PROBES = ("torch_probe", "cuda_probe", "nvml_probe", "files_probe")
 
 
 def run_checks(target: Target) -> Diagnosis:
-    """Run the checks; takes as long as importing torch, at most ``timeout_s`` and a second."""
+    """Run the checks. This takes as long as importing torch, but at most a second more than ``timeout_s``."""
     environment = target.environment
     deadline = time.monotonic() + target.timeout_s
     processes = [ProbeProcess(f"gpuwidget.diagnostics.{probe}", environment) for probe in _PROBES]
@@ -45,7 +46,7 @@ def run_checks(target: Target) -> Diagnosis:
         )
     finally:
         for process in processes:
-            process.kill(deadline)  # if this one is interrupted
+            process.kill(deadline)  # if this process is interrupted
     results = ProbeResults(
         place=target.place,
         version=target.version,

@@ -10,27 +10,27 @@ from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.model.diagnosis import EnvironmentKind
 
 PROBE_TIMEOUT_S = 15.0
-"""The timeout of all probes together. A first import of torch from a network disk may take longer: it is
-reported as unfinished, not as broken."""
+"""The timeout in seconds of all probes together. A first import of torch from a network disk may take longer;
+it is reported as unfinished, not as broken."""
 RUN_TIMEOUT_S = 19.0
-"""The timeout of a whole run; killing it afterwards takes up to a second."""
+"""The timeout in seconds of a whole run; killing the run afterwards takes up to a second more."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotebookState:
-    """State that only the notebook's own process has."""
+    """State that only exists in the notebook's process."""
 
     torch: str | None = None
-    """Version of the torch module that it imported; None without one."""
+    """Version of the torch module that the notebook has imported; None if it has imported none."""
     cudnn_off: bool = False
-    """Whether ``torch.backends.cudnn.enabled`` is False there."""
+    """Whether ``torch.backends.cudnn.enabled`` is False in the notebook."""
     devices: Sequence[str | None] | None = None
     """UUIDs of the notebook's CUDA devices according to torch; None before CUDA is initialized."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The environment to check, and how."""
+    """The environment to check, and the options of the run."""
 
     place: EnvironmentKind
     version: str
@@ -38,5 +38,5 @@ class Target:
     environment: ProbeEnvironment
     notebook: NotebookState = field(default_factory=NotebookState)
     root: Path = Path("/")
-    """The root of the machine's files."""
+    """The root of the file system that is inspected."""
     timeout_s: float = PROBE_TIMEOUT_S

@@ -1,6 +1,6 @@
 """In a probe process: import torch and query it, step by step; any step may raise, crash or hang.
 
-It creates no CUDA context: counting devices needs none. The steps that may start CUDA come last.
+No CUDA context is created, since counting devices needs none. The steps that may start CUDA come last.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS = {
     "available": ("gpu", "torch.cuda.is_available()"),
     "count": ("gpu", "torch.cuda.device_count()"),
 }
-"""The steps in order: the id of the check that they belong to, and their text on the screen."""
+"""The steps in order: for each, the id of its check, and its name as displayed."""
 
 LIBRARIES = (
     "libcudart",
@@ -51,7 +51,7 @@ LIBRARIES = (
     "libtorch_cuda",
     "libtorch_cpu",
 )
-"""Name prefixes of the shared libraries whose files are reported."""
+"""Prefixes of the names of shared libraries whose files are reported."""
 _MAX_TEXT = 2000
 
 
@@ -59,7 +59,7 @@ def main(path: Sequence[str]) -> None:
     """Run the steps; each is announced before it begins, so that a hang or crash is attributed to it."""
     lower_priority()
     begin_step("import")
-    # From here on the path is the notebook's, with the user's files before the standard modules.
+    # From here on, the path is the notebook's, with the user's files before the standard modules.
     sys.path[:] = path
     torch = _import()
     if torch is not None:
@@ -72,7 +72,7 @@ def _import() -> Any:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             torch = importlib.import_module("torch")
-    except BaseException as error:  # also SystemExit: a broken installation may raise anything
+    except BaseException as error:  # includes SystemExit, since a broken installation may raise anything
         send(
             import_error=error_text(error),
             import_error_type=type(error).__name__,
@@ -89,13 +89,13 @@ def _import() -> Any:
 
 
 def _blamed_package(error: BaseException) -> str | None:
-    """Return the top-level package whose code raised the error, or that was not found."""
+    """Return the top-level package whose code raised the error, or which was not found."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return error.name.partition(".")[0]
     traceback, name = error.__traceback__, None
     while traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-        # importlib's own frames are about the module that imports.
+        # importlib's own frames are skipped, since the blame belongs to the importing module.
         if not module.startswith(("importlib", "_frozen_importlib", __name__)):
             name = module.partition(".")[0]
         traceback = traceback.tb_next
@@ -126,7 +126,7 @@ def _query(torch: Any) -> None:
 
 
 def _use_numpy(torch: Any) -> str:
-    """Import numpy, pass torch an array, return numpy's version. Raises what numpy or torch raises."""
+    """Import numpy, pass an array to torch, and return numpy's version. Raises any of their errors."""
     numpy = importlib.import_module("numpy")
     torch.from_numpy(numpy.zeros(1))
     return str(numpy.__version__)
@@ -142,7 +142,7 @@ def _attribute_text(of: Any, name: str) -> str | None:
 
 
 def mapped_libraries() -> list[str]:
-    """Return the files of ``LIBRARIES`` that are mapped into this process, with the kernel's paths."""
+    """Return the files of ``LIBRARIES`` that are mapped into this process, by their paths in the kernel."""
     found = set()
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:

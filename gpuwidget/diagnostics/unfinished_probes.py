@@ -11,7 +11,8 @@ from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
 
 _MIN_SILENCE_S = 2.0
-"""A step that was killed sooner had too little time, which says nothing about it."""
+"""Seconds. A step that was killed earlier after its last message had too little time, which proves nothing
+about it."""
 _PYTHON_START = "starting Python"
 _HUNG_FIX = (
     "Run the doctor again. If it still does not return, see whether nvidia-smi hangs too and what the kernel "
@@ -19,37 +20,37 @@ _HUNG_FIX = (
 )
 _CRASHED_FIX = "See what the kernel log (dmesg) says, and whether the driver and PyTorch's libraries fit."
 _REQUIRED_STEPS = ("available", "count")
-"""Steps of the torch probe without which it can't use a GPU."""
+"""Steps of the torch probe that must succeed for torch to use a GPU."""
 _CUDA_STEPS = ("cudnn", "available", "count")
 """Steps of the torch probe that start CUDA."""
 _CHECKED_SEPARATELY = ("import", "cudnn", "numpy")
-"""Steps whose failure the check of PyTorch or of cuDNN explains in detail."""
+"""Steps whose failure is explained in detail by the check of PyTorch or of cuDNN."""
 _Steps = Mapping[str, tuple[str, str]]
 
 
 def unfinished_steps(results: ProbeResults) -> tuple[str, ...]:
-    """Return the step at which each unfinished probe stopped, by its text on the screen."""
+    """Return, for each unfinished probe, the displayed name of the step at which it stopped."""
     probes = _probes(results)
     return tuple(_step_name(result, steps) for result, steps in probes if result.unfinished is not None)
 
 
 def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
-    """Return the issues of unfinished and failed steps, by the id of the check that they belong to.
+    """Return the issues of unfinished and failed steps, by the id of their check.
 
-    Every step without a result has one, so that no check is ``ok`` without having been checked.
+    Every step without a result has an issue, so that no check is ``ok`` unless it was actually made.
     """
     found: dict[str, list[Issue]] = {}
     for result, steps in _probes(results):
         for check, issue in _unfinished_issues(result, steps):
             if result is results.torch_result and result.unfinished in _CUDA_STEPS and _cuda_hangs(results):
-                # A consequence: the driver's check is the broken one.
+                # This is a consequence of the driver's problem, which the driver's check reports as broken.
                 issue = replace(issue, status="unknown", fix="Fix the problem of the driver first.")
             found.setdefault(check, []).append(issue)
     if results.files_result.unfinished is not None:
         name = _step_name(results.files_result, {})
         reason = f"Not all installed files were compared: {name} {_ending_text(results.files_result)}."
         found.setdefault("torch", []).append(Issue("unknown", reason, None))
-    # Without a reply of NVML the driver's check reports it.
+    # If NVML returned nothing at all, the driver's check reports it.
     if results.nvml_result.unfinished is not None and results.nvml is not None:
         issue = _step_issue(results.nvml_result, _step_name(results.nvml_result, {}))
         found.setdefault("driver", []).append(replace(issue, status="unknown"))
@@ -83,7 +84,7 @@ def _step_name(result: ProbeResult, steps: _Steps) -> str:
 
 
 def _unfinished_issues(result: ProbeResult, steps: _Steps) -> list[tuple[str, Issue]]:
-    """Return the issues of one probe: the step at which it stopped, and the steps after it."""
+    """Return the issues of one probe: for the step at which it stopped, and for the steps after it."""
     step = result.unfinished
     if step is None or not steps:
         return []

@@ -1,7 +1,7 @@
 """The Jupyter Server extension: the routes under ``gpuwidget/`` that the labextension and Prometheus use.
 
-Start reading at :mod:`gpuwidget.server.sample_hub`. Nothing here waits for the driver: the sampler's thread
-opens it when the first client connects, or with ``always_on`` once the server runs.
+Start reading at :mod:`gpuwidget.server.sample_hub`. The extension never waits for the driver: the sampler's
+thread opens it when the first client connects or, with ``always_on``, once the server runs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _UNTRACKED = (
     *("delete_subshell_request", "delete_subshell_reply"),
     *("list_subshell_request", "list_subshell_reply"),
 )
-"""Messages on the control channel that do not count as activity: the panel's, and those that JupyterLab sends
-when a live chart's widgets appear and disappear."""
+"""Messages on the control channel that do not count as activity: the panel's requests and replies, and the
+messages that JupyterLab sends when a live chart's widgets appear and disappear."""
 _LINGER_S = 10.0
-"""How long the driver stays open after the last client has left: a page reload takes less."""
+"""Seconds that the driver stays open after the last client has disconnected; a page reload takes less."""
 
 
 def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
@@ -41,7 +41,7 @@ def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
 
 
 def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
-    """Add the routes to a server, and exclude the requests to kernels from its activity tracking."""
+    """Add the routes to a server, and exclude the panel's requests to kernels from its activity tracking."""
     settings = load_settings(serverapp.config, serverapp.log)
     source = choose_source(settings.source, clock, serverapp.log)
     execution_tracker = ExecutionTracker()
@@ -62,11 +62,12 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         install=install_command(settings.install_requirement, serverapp.log),
     )
     if settings.always_on:
-        # Once the event loop runs: the driver may take seconds to open, and the server's start must not wait.
+        # Delayed until the event loop runs: the driver may take seconds to open, and the server's start must
+        # not wait.
         serverapp.io_loop.add_callback(hub.stay_on)
     base = serverapp.web_app.settings["base_url"].rstrip("/")
     # Tornado expects a pattern, and a user name in JupyterHub's base URL may contain a +. Prometheus escapes
-    # an address differently: it requests /user/a+b where the server's base URL is /user/a%2Bb.
+    # addresses differently: it requests /user/a+b if the server's base URL is /user/a%2Bb.
     base = f"(?:{re.escape(base)}|{re.escape(unquote(base))})"
     serverapp.web_app.add_handlers(
         ".*$",
@@ -87,8 +88,8 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
 
 
 def _exclude_from_activity(serverapp: ServerApp) -> None:
-    # Otherwise each request makes a busy kernel read idle, and keeps an idle one from being culled. Jupyter
-    # Server 2.15 added the list; JupyterLab 4.5 and later read it from their page config.
+    # Otherwise each request would make a busy kernel appear idle, and would keep an idle kernel from being
+    # culled. Jupyter Server 2.15 added the list; JupyterLab 4.5 and later read it from their page config.
     manager = serverapp.kernel_manager
     if hasattr(manager, "untracked_message_types"):
         new = [name for name in _UNTRACKED if name not in manager.untracked_message_types]

@@ -1,4 +1,4 @@
-"""The diagnosis of the server's own environment, cached for a moment."""
+"""The diagnosis of the server's own environment, cached for a few seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gpuwidget.model.to_json import to_json
 from gpuwidget.version import __version__
 
 _MAX_AGE_S = 10.0
-"""Several pages that request it at once, or one that is reloaded, cost one run of the checks."""
+"""Several pages that request the diagnosis within this time, or one that is reloaded, cost one run of the
+checks."""
 
 
 def _diagnose() -> Diagnosis:
@@ -22,7 +23,7 @@ def _diagnose() -> Diagnosis:
 
 
 class CachedDiagnosis:
-    """Runs the checks at most once at a time, without blocking the server's event loop."""
+    """Runs the checks without blocking the server's event loop, one run at a time."""
 
     def __init__(self, clock: Clock, diagnose: Callable[[], Diagnosis] = _diagnose) -> None:
         self._clock = clock
@@ -36,7 +37,7 @@ class CachedDiagnosis:
             return self._newest[0]
         if self._running is None or self._running.done():
             self._running = asyncio.ensure_future(isolated_run.run_in_thread(self._diagnose))
-        # Shielded, so that a closed page does not cancel it for the others.
+        # The task is shielded, so that a closed page does not cancel it for other pages.
         diagnosis = await asyncio.shield(self._running)
         text = json.dumps(to_json(diagnosis), allow_nan=False, separators=(",", ":")).encode()
         self._newest = (text, self._clock.monotonic())

@@ -1,4 +1,4 @@
-"""The JSON of a sample for the stream: whole, and as the changes since the sample before."""
+"""The JSON of a sample for the stream: the whole sample, and the changes since the previous sample."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _FIELDS = tuple(field.name for field in fields(Reading))
 
 
 class EncodedSample:
-    """The JSON of one sample. The changes are encoded at once, the whole sample when it is first read.
+    """The JSON of one sample. Changes are encoded immediately, the whole sample only when it is first read.
 
     Chromium passes a websocket's data to the page in pieces of 1,000 bytes, and each piece is a task of the
-    main thread. A sample of 16 GPUs is 13 pieces; its changes are usually 2 to 4 while no client requests the
-    hardware counters.
+    main thread. A sample of 16 GPUs takes 13 pieces; its changes usually take 2 to 4 while no client requests
+    the hardware counters.
     """
 
     def __init__(self, sample: Sample, previous: Sample | None) -> None:
@@ -26,17 +26,17 @@ class EncodedSample:
         self.previous = previous
         """The sample that :attr:`changes` are relative to."""
         self.changes = _encode_changes(previous, sample)
-        """A :class:`gpuwidget.server.wire.SampleChanges`; None without a previous sample, or if its GPUs or
-        origin differ."""
+        """The changes as a :class:`gpuwidget.server.wire.SampleChanges`; None without a previous sample, or
+        if the previous sample has other GPUs or another origin."""
 
     @cached_property
     def whole(self) -> bytes:
-        """The whole sample."""
+        """The whole sample as JSON."""
         return _encode(to_json(self.sample))
 
     @property
     def message(self) -> bytes:
-        """A :class:`gpuwidget.server.wire.SampleMessage`."""
+        """The whole sample as a :class:`gpuwidget.server.wire.SampleMessage`."""
         return b'{"type":"sample","sample":' + self.whole + b"}"
 
 

@@ -1,4 +1,4 @@
-"""The HTTP routes under ``gpuwidget``. All require authentication; none counts as activity of the user."""
+"""The HTTP routes under ``gpuwidget``. All require authentication; none counts as user activity."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GpuWidgetHandler(JupyterHandler):
         tb: TracebackType | None,
     ) -> None:
         """Log a failure without the query string, which may contain the user's token."""
-        # An HTTPError is in the server's request log, which leaves tokens out.
+        # The server's request log, which omits tokens, contains every HTTPError.
         if not isinstance(value, web.HTTPError):
             self.log.error("gpuwidget could not answer %s", self.request.path, exc_info=value)
 
@@ -55,7 +55,7 @@ class SampleHandler(GpuWidgetHandler, APIHandler):
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """Return a :class:`gpuwidget.model.samples.Sample`; 503 if none comes in time."""
+        """Return a :class:`gpuwidget.model.samples.Sample`; 503 if no sample arrives in time."""
         sample = await self._hub.sample(_SAMPLE_TIMEOUT_S)
         if sample is None:
             raise web.HTTPError(503, _NO_SAMPLE)
@@ -68,9 +68,10 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """Return a :class:`gpuwidget.server.wire.History` of the last N seconds, or of all that is stored.
+        """Return a :class:`gpuwidget.server.wire.History` of the last N seconds or of all that is stored.
 
-        With metrics, a time range or a number of points: a :class:`gpuwidget.server.wire.MetricHistory`.
+        A request with metrics, a time range or a number of points gets a
+        :class:`gpuwidget.server.wire.MetricHistory`.
         """
         query = HistoryQuery.parse(self, self._hub.now)
         if query is None:
@@ -80,7 +81,8 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
         try:
             for piece in await self._hub.query_history(query):
                 self.write(piece)
-                # Piece by piece: hashing, copying and sending it as a whole would delay other requests.
+                # Sent piece by piece: hashing, copying and sending the whole response would delay other
+                # requests.
                 await self.flush()
             await self.finish()
         except StreamClosedError:
@@ -106,7 +108,7 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
         try:
             diagnosis = await self._cached_diagnosis.diagnosis()
         except DoctorError as error:
-            # Not web.HTTPError, which would double the percent signs of the sentence.
+            # web.HTTPError is not used, since it would double the percent signs of the message.
             self.set_status(503)
             await self.finish({"message": str(error)})
             return
@@ -114,12 +116,12 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
 
 
 class MetricsHandler(GpuWidgetHandler, APIHandler):
-    """``GET gpuwidget/metrics``: the metrics for a Prometheus."""
+    """``GET gpuwidget/metrics``: the metrics for a Prometheus server."""
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """Return the newest sample and the memory's owners as text; 503 if no sample comes in time."""
+        """Return the newest sample and the memory's owners as text; 503 if no sample arrives in time."""
         scraped = await self._hub.scrape(_SAMPLE_TIMEOUT_S)
         if scraped is None:
             raise web.HTTPError(503, _NO_SAMPLE)

@@ -1,4 +1,4 @@
-"""The history of every GPU: minutes at the full sampling rate, and an hour in steps of a second."""
+"""The history of every GPU: minutes at the full sampling rate, and one hour in steps of one second."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from gpuwidget.server.history_query import HistoryQuery
 from gpuwidget.server.hourly_rollup import HourlyRollup
 
 _MIN_INTERVAL = 0.9
-"""The sampler allows a tenth of deviation: ticks are at least this share of the interval apart."""
+"""The sampler allows a deviation of a tenth: ticks are at least this fraction of the interval apart."""
 _CLOCK_CORRECTION_S = 60.0
-"""A clock that is set back by at most this was slightly wrong; by more, its former times meant nothing."""
+"""A system clock that is set back by at most this many seconds is being corrected; if it is set back by more,
+the earlier timestamps are considered meaningless."""
 
 
 class HistoryStore:
-    """All metrics of all GPUs for ``seconds`` at full rate, sampled every ``interval_s``, and for an hour.
+    """All metrics of all GPUs: ``seconds`` at full rate (a sample per ``interval_s``), and an hour of steps.
 
-    GPUs may come and go. For use by one thread only.
+    GPUs may appear and disappear. Only one thread may use the store.
     """
 
     def __init__(self, seconds: float, interval_s: float) -> None:
@@ -35,9 +36,10 @@ class HistoryStore:
         return len(self._full_rate)
 
     def add(self, sample: Sample) -> None:
-        """Add the newest sample and drop what is too old."""
+        """Add the newest sample and drop samples that are too old."""
         if sample.time <= self._full_rate.newest:
-            # The system clock was set back: samples after the new time are dropped, after a large step all.
+            # The system clock was set back. Samples after the new time are dropped; after a large step, all
+            # samples.
             is_correction = self._full_rate.newest - sample.time <= _CLOCK_CORRECTION_S
             since = sample.time if is_correction else -math.inf
             self._full_rate.drop(since)
@@ -54,7 +56,8 @@ class HistoryStore:
         """Yield the :class:`gpuwidget.server.wire.MetricHistory` for a query as JSON, in small parts."""
         full_rate = list(self._full_rate.chunks)
         by_second = self._rollup.chunks()
-        # Nothing is stored before the first second of the rollup, so full rate is complete from there on.
+        # The rollup contains the first stored second, so the full-rate history is complete if it begins
+        # there.
         is_complete = not full_rate or full_rate[0].times[0] <= max(query.since, by_second[0].times[0] + 1)
         samples = sum(chunk.index_of(query.until) - chunk.index_of(query.since) for chunk in full_rate)
         step = query.step_s(full_rate=bool(is_complete), samples=samples, interval_s=self._interval_s)
@@ -62,7 +65,8 @@ class HistoryStore:
 
 
 class FullRateHistory:
-    """The samples of the last ``seconds`` in chunks, at most as many as one every ``interval_s`` makes."""
+    """The samples of the last ``seconds`` in chunks. Samples that come too frequently do not increase their
+    number."""
 
     def __init__(self, seconds: float, interval_s: float) -> None:
         self.chunks: deque[Chunk] = deque()
@@ -85,7 +89,7 @@ class FullRateHistory:
             self.chunks[-1].truncate(self.chunks[-1].index_of(since))
 
     def add(self, time: float, values: Mapping[str, Values]) -> None:
-        """Add a sample that is later than those before."""
+        """Add a sample, which must be later than all samples before it."""
         if not self.chunks or self.chunks[-1].is_full:
             if self.chunks:
                 self.chunks[-1].seal()
@@ -95,9 +99,9 @@ class FullRateHistory:
             self.chunks.popleft()
 
     def encode(self, since: float) -> str:
-        """Return the :class:`gpuwidget.server.wire.History` from ``since`` on."""
+        """Return the :class:`gpuwidget.server.wire.History` from ``since`` (epoch seconds) on, as JSON."""
         parts = [(chunk, chunk.index_of(since)) for chunk in self.chunks if chunk.times[-1] >= since]
-        # The order of the newest chunk first: it is the order of the driver's own list.
+        # GPUs are in the order of the newest chunk, which is the order in which the driver lists them.
         uuids = dict.fromkeys(uuid for chunk, _ in reversed(parts) for uuid in chunk.uuids)
         gpus = []
         for uuid in uuids:

@@ -1,6 +1,6 @@
 """Chunks of the history: up to 64 ticks of all GPUs in numpy arrays.
 
-The history is a queue of chunks, so that old ticks are dropped without moving the others.
+The history is a queue of chunks, so that old ticks are dropped without moving newer ones.
 """
 
 from __future__ import annotations
@@ -14,37 +14,38 @@ import numpy.typing as npt
 from gpuwidget.server.history_metrics import BYTE_METRICS, METRIC_INDEX, Values
 
 CHUNK_TICKS = 64
-"""Ticks of a chunk. Only whole chunks are dropped: up to 64 ticks more than configured are kept."""
+"""Ticks per chunk. Only whole chunks are dropped, so up to 64 ticks more than configured are stored."""
 INITIAL_METRICS = ("utilization", "memory_used", "power_w")
 """Metrics in the history that every new client of the stream receives."""
 TIME_DIGITS = 3
 
 
 class Chunk:
-    """Values of every GPU's metrics at up to ``CHUNK_TICKS`` moments."""
+    """The values of every GPU's metrics at up to ``CHUNK_TICKS`` ticks."""
 
     def __init__(self, stats: int) -> None:
-        """``stats`` is 1 for one value per tick, 3 for its minimum, mean and maximum."""
+        """``stats`` is the number of values per tick: 1 for the value itself, 3 for minimum, mean and
+        maximum."""
         self._stats = stats
         self._length = 0
         self._times = np.empty(CHUNK_TICKS)
         self._samples = np.empty(CHUNK_TICKS, dtype=np.int64)
         self._values: dict[str, Values] = {}
-        """By UUID; the axes are stats, metrics and ticks."""
+        """The array of each GPU, by UUID; its axes are stats, metrics and ticks."""
         self._sealed: tuple[str, dict[tuple[str, str], str]] | None = None
-        """The JSON of the times, and of ``INITIAL_METRICS`` by UUID and name."""
+        """After :meth:`seal`, the JSON of the times, and that of ``INITIAL_METRICS`` by UUID and metric."""
 
     def __len__(self) -> int:
         return self._length
 
     @property
     def is_full(self) -> bool:
-        """Whether no further tick fits."""
+        """Whether the chunk has no room for another tick."""
         return self._length == CHUNK_TICKS
 
     @property
     def times(self) -> Values:
-        """The time of each tick in epoch seconds, rising."""
+        """The time of each tick in epoch seconds, ascending."""
         return self._times[: self._length]
 
     @property
@@ -54,7 +55,7 @@ class Chunk:
 
     @property
     def uuids(self) -> Iterable[str]:
-        """The GPUs that the chunk has values of."""
+        """The UUIDs of the GPUs that the chunk has values for."""
         return self._values.keys()
 
     def add(self, time: float, values: Mapping[str, Values], samples: int = 1) -> None:
@@ -74,7 +75,7 @@ class Chunk:
         self._length += 1
 
     def truncate(self, length: int) -> None:
-        """Drop all ticks but the first ``length``; others can be added again."""
+        """Drop all ticks except the first ``length``; new ticks can be added after them."""
         if length == self._length:
             return
         self._length, self._sealed = length, None
@@ -86,7 +87,7 @@ class Chunk:
         return int(np.searchsorted(self.times, time))
 
     def values(self, uuid: str, metric: str) -> Values | None:
-        """Return one metric of one GPU with the axes stats and ticks; None where it was never known."""
+        """Return one metric of one GPU with the axes stats and ticks; None if it was never known."""
         held, index = self._values.get(uuid), METRIC_INDEX[metric]
         return None if held is None or index >= held.shape[1] else held[:, index, : self._length]
 
@@ -95,7 +96,7 @@ class Chunk:
     def seal(self) -> None:
         """Encode ``INITIAL_METRICS`` once for all clients.
 
-        Ten minutes of eight GPUs at 5 Hz take 1 ms per client from this text and 30 ms from the arrays.
+        Ten minutes of eight GPUs at 5 Hz take 1 ms per client from this text, and 30 ms from the arrays.
         """
         texts = {
             (uuid, name): self.json_values(uuid, name, 0) for uuid in self.uuids for name in INITIAL_METRICS
@@ -119,7 +120,7 @@ class Chunk:
 
 
 def json_numbers(metric: str, values: Values, digits: int | None = None) -> str:
-    """Return values of a metric as the items of a JSON list: NaN as null, bytes as whole numbers."""
+    """Return values of a metric as the items of a JSON list: NaN becomes null, bytes become whole numbers."""
     rounded = values if digits is None else np.round(values, digits)
     if metric in BYTE_METRICS:
         return json_items([None if value != value else int(value) for value in rounded.tolist()])
@@ -127,5 +128,5 @@ def json_numbers(metric: str, values: Values, digits: int | None = None) -> str:
 
 
 def json_items(values: Sequence[float | None]) -> str:
-    """Return a JSON list without its brackets."""
+    """Return ``values`` as a JSON list without its brackets."""
     return json.dumps(values, separators=(",", ":"))[1:-1]

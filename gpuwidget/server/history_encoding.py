@@ -1,4 +1,4 @@
-"""The JSON of a history query: each series downsampled by step, one series per metric and GPU."""
+"""The JSON of a history query: one series per metric and GPU, downsampled by step."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gpuwidget.server.history_metrics import Values
 from gpuwidget.server.history_query import HistoryQuery, step_numbers
 
 _MEAN_DIGITS = 3
-"""Decimals of a mean; minimum and maximum are sent as they were read."""
+"""Decimal places of a mean; minimum and maximum are not rounded."""
 _Counts = npt.NDArray[np.int64]
 _T = TypeVar("_T", bound=np.generic)
 
 
 class _Slice(NamedTuple):
-    """The ticks of a chunk that are in the requested time."""
+    """The ticks of one chunk that are within the requested time."""
 
     chunk: Chunk
     first: int
@@ -28,7 +28,7 @@ class _Slice(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """Runs of ticks that are sent as one step each."""
+    """Groups of consecutive ticks; each group is sent as one step."""
 
     starts: npt.NDArray[np.intp]
     """Index of the first tick of each step."""
@@ -39,10 +39,11 @@ class _Steps(NamedTuple):
 def encode_query(chunks: Sequence[Chunk], query: HistoryQuery, step: float, newest: float) -> Iterator[str]:
     """Yield the :class:`gpuwidget.server.wire.MetricHistory` as JSON, in parts of a few milliseconds each.
 
-    ``newest`` is the time of the newest sample in ``chunks``. Samples that are added meanwhile are left out.
+    ``newest`` is the time of the newest sample in ``chunks``. Samples that arrive during the encoding are
+    omitted.
     """
     slices = [one for chunk in chunks if (one := _slice(chunk, query, step)).end > one.first]
-    # The order of the newest chunk first: it is the order of the driver's own list.
+    # GPUs are in the order of the newest chunk, which is the order in which the driver lists them.
     uuids = dict.fromkeys(uuid for one in reversed(slices) for uuid in one.chunk.uuids)
     times = _concatenate([chunk.times[first:end] for chunk, first, end in slices], np.float64)
     samples = _concatenate([chunk.samples[first:end] for chunk, first, end in slices], np.int64)
@@ -82,7 +83,7 @@ def _slice(chunk: Chunk, query: HistoryQuery, step: float) -> _Slice:
         return _Slice(
             chunk, chunk.index_of(query.since), int(np.searchsorted(chunk.times, query.until, "right"))
         )
-    # Whole steps, so that a step has the same values for every request that it is part of.
+    # The slice consists of whole steps, so that a step has the same values in every request that includes it.
     first, last = step_numbers(np.array([query.since, query.until]), step)
     return _Slice(chunk, chunk.index_of(first * step), chunk.index_of((last + 1) * step))
 
@@ -115,7 +116,7 @@ def _encode_series(metric: str, values: Values, steps: _Steps | None) -> Iterato
         weights = np.where(known, steps.samples, 0)
         total = np.add.reduceat(np.where(known, mean, 0.0) * weights, steps.starts)
         low, high = np.fmin.reduceat(low, steps.starts), np.fmax.reduceat(high, steps.starts)
-        with np.errstate(invalid="ignore"):  # 0 / 0 where no value of a step is known
+        with np.errstate(invalid="ignore"):  # 0 / 0 if no value of a step is known
             mean = np.clip(total / np.add.reduceat(weights, steps.starts), low, high)
     if (low < high).any():
         yield f'"mean":[{json_numbers(metric, mean, _MEAN_DIGITS)}]'

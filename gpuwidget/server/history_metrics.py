@@ -1,4 +1,4 @@
-"""The metrics of a GPU that the server keeps a history of: those of the table that have a chart."""
+"""The metrics of a GPU whose history the server stores: those with a chart in the table of metrics."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from gpuwidget.model.readings import Reading
 
 _CHARTED = tuple(metric for metric in model_metrics.METRICS if metric.label is not None)
 READING_METRICS = tuple(metric.key for metric in _CHARTED if metric.poll != "activity")
-"""Fields of a :class:`gpuwidget.model.readings.Reading`."""
+"""Metrics that are fields of a :class:`gpuwidget.model.readings.Reading`."""
 ACTIVITY_METRICS = tuple(metric.key for metric in _CHARTED if metric.poll == "activity")
-"""Fields of its :class:`gpuwidget.model.readings.Activity`."""
+"""Metrics that are fields of the reading's :class:`gpuwidget.model.readings.Activity`."""
 METRICS = READING_METRICS + ACTIVITY_METRICS
 METRIC_INDEX = {name: index for index, name in enumerate(METRICS)}
 BYTE_METRICS = frozenset(metric.key for metric in _CHARTED if metric.kind in ("memory", "rate"))
 """Metrics that are sent as whole numbers."""
 
 Values = npt.NDArray[np.float64]
-"""Values of metrics; NaN is unknown."""
+"""Values of metrics; NaN means unknown."""
 
 
 def metric_values(reading: Reading) -> Values:
-    """Return the values of one reading in the order of ``METRICS``, without those of a missing activity."""
+    """Return the values of one reading in the order of ``METRICS``; without an activity, its metrics are
+    omitted."""
     values = [getattr(reading, name) for name in READING_METRICS]
     if reading.activity is not None:
         values += [getattr(reading.activity, name) for name in ACTIVITY_METRICS]

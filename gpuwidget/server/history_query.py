@@ -1,4 +1,4 @@
-"""What a client requests of the history, parsed from the query string of its request."""
+"""A client's query of the history, parsed from its request's query string."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _DEFAULT_POINTS = 600
 _FRACTIONS_OF_A_SECOND = (0.1, 0.2, 0.5)
 _SECONDS = (1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 _MIN_SAMPLES = 2
-"""A step with fewer samples is finer than the sampling, and some steps are empty."""
+"""The fewest samples per step; shorter steps would be finer than the sampling, and some would be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """A part of the history in epoch seconds, its metrics and its resolution."""
+    """A query for a part of the history: start and end in epoch seconds, metrics and resolution."""
 
     since: float
     until: float
@@ -34,9 +34,9 @@ class HistoryQuery:
 
     @classmethod
     def parse(cls, handler: RequestHandler, now: float) -> HistoryQuery | None:
-        """Return the query of a request at the epoch second ``now``; None for the to_json history.
+        """Return the query of a request at the epoch second ``now``; None for the short, full-rate history.
 
-        Raises an HTTPError 400 with a sentence that names the allowed values.
+        Raises HTTPError 400, with a sentence that names the allowed values, if an argument is invalid.
         """
         if not {"metrics", "since", "until", "points"} & set(handler.request.query_arguments):
             return None
@@ -49,15 +49,15 @@ class HistoryQuery:
             raise HTTPError(400, "since and seconds both say where to begin: give one of them.")
         if since > until:
             raise HTTPError(400, "since must not be later than until.")
-        # The history is an hour long and ends now.
+        # The history covers the last hour.
         since, until = max(since, now - HOUR_S), min(until, now)
         return cls(since, max(since, until), _parse_metrics(handler), _parse_points(handler))
 
     def step_s(self, *, full_rate: bool, samples: int, interval_s: float) -> float:
-        """Return the seconds per step for at most ``points`` steps; 0 for every sample by itself.
+        """Return the seconds per step for at most ``points`` steps; 0 if every sample is sent separately.
 
-        ``full_rate``: all ``samples`` of that time are still stored. The step depends on the requested time
-        and not on the samples in it, so that it stays the same while the series grows.
+        ``full_rate`` is true if all ``samples`` in the requested time are still stored. The step depends on
+        the requested time and not on the samples in it, so that it does not change while the series grows.
         """
         if full_rate and max(samples, (self.until - self.since) / interval_s) <= self.points:
             return 0.0
@@ -75,14 +75,14 @@ def _steps(full_rate: bool, interval_s: float) -> Iterator[float]:
 
 
 def step_numbers(times: Values, step: float) -> Values:
-    """Return the number of the step that each time is in, counted from the epoch."""
-    # Rounded, since a tenth of a second is no binary fraction.
+    """Return for each time the number of its step, counted from the epoch."""
+    # Rounded, since a tenth of a second has no exact binary representation.
     numbers: Values = np.floor(np.round(times / step, 3))
     return numbers
 
 
 def parse_seconds(handler: RequestHandler, name: str, maximum: float) -> float:
-    """Return a query argument in seconds, ``maximum`` without one; 400 outside 0 to ``maximum``."""
+    """Return a query argument in seconds, default ``maximum``; 400 if it is not in 0 to ``maximum``."""
     seconds = _parse_number(handler, name)
     if seconds is None:
         return maximum
@@ -118,7 +118,7 @@ def _parse_time(handler: RequestHandler, name: str) -> float | None:
 
 
 def _parse_number(handler: RequestHandler, name: str) -> float | None:
-    """Return a query argument as a number, NaN if it is not one; None if it is missing."""
+    """Return a query argument as a number; NaN if it is not a number, None if it is missing."""
     text = handler.get_query_argument(name, None)
     if text is None:
         return None

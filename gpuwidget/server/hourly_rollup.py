@@ -1,4 +1,4 @@
-"""The last hour in steps of a second: the minimum, mean and maximum of each metric."""
+"""The last hour in steps of one second, each with the minimum, mean and maximum of each metric."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ HOUR_S = 3600.0
 
 
 class HourlyRollup:
-    """Summaries of the samples of each second. Seconds without a sample are not stored."""
+    """Summarizes the samples of each second. Seconds without a sample are not stored."""
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
         self._second = -math.inf
-        """The second that is not complete yet, epoch seconds."""
+        """The current second, which is not complete yet, in epoch seconds."""
         self._samples: list[Mapping[str, Values]] = []
-        """The samples of that second."""
+        """The samples of the current second."""
         self.newest = -math.inf
         """Epoch seconds of the newest sample; -inf before the first."""
 
     def add(self, time: float, values: Mapping[str, Values]) -> None:
-        """Add a sample that is later than those before."""
+        """Add a sample, which must be later than all samples before it."""
         second = math.floor(time)
         if second > self._second:
             self._close_second()
@@ -38,7 +38,7 @@ class HourlyRollup:
             self._chunks.popleft()
 
     def drop(self, since: float) -> None:
-        """Drop the second of ``since`` (epoch seconds) and all later ones."""
+        """Drop the second that contains ``since`` (epoch seconds), and all later ones."""
         start = math.floor(since) if math.isfinite(since) else since
         if self._second >= start:
             self._second, self._samples = -math.inf, []
@@ -48,7 +48,7 @@ class HourlyRollup:
             self._chunks[-1].truncate(self._chunks[-1].index_of(start))
 
     def chunks(self) -> list[Chunk]:
-        """Return all chunks, oldest first, with the incomplete second as the last one."""
+        """Return all chunks, oldest first; the last one contains the incomplete second, if any."""
         if not self._samples:
             return list(self._chunks)
         newest = Chunk(stats=3)
@@ -78,7 +78,7 @@ def _statistics(samples: Sequence[Values]) -> Values:
     for row, values in zip(table, samples, strict=True):
         row[: len(values)] = values
     low, high = np.fmin.reduce(table), np.fmax.reduce(table)
-    with np.errstate(invalid="ignore"):  # 0 / 0 where no value is known
+    with np.errstate(invalid="ignore"):  # 0 / 0 if no value is known
         mean = np.nansum(table, axis=0) / np.count_nonzero(~np.isnan(table), axis=0)
-    # Rounding must not move a mean beyond the values that it is made of.
+    # Rounding must not move a mean outside the range of its values.
     return np.stack([low, np.clip(mean, low, high), high])

@@ -2,7 +2,7 @@
 
 A kernel publishes ``busy`` and ``idle`` for every message that it handles, with that message as the parent.
 Jupyter Server stores the newest status as the kernel's ``execution_state``, whatever the parent is. So the
-``idle`` of a message on the control channel or in a subshell makes a kernel read idle while a cell still
+``idle`` of a message on the control channel or in a subshell makes a kernel appear idle while a cell still
 runs.
 """
 
@@ -23,10 +23,10 @@ class ExecutionTracker:
         self._kernels: dict[str, KernelExecutions] = {}
 
     def observe(self, kernel_manager: Any) -> None:
-        """Track each kernel that ``kernel_manager`` starts from now on, whoever sends it requests.
+        """Track the execute requests of all kernels that ``kernel_manager`` starts from now on.
 
-        It opens no further connection: it reads the messages that Jupyter Server receives in order to record
-        ``last_activity``. A manager without them, such as a kernel gateway's, is left unchanged.
+        No connection is opened: the tracker reads the messages that Jupyter Server receives in order to
+        record ``last_activity``. A manager that receives none, such as a kernel gateway's, is left unchanged.
         """
         start = getattr(kernel_manager, "start_watching_activity", None)
         if not callable(start):
@@ -64,7 +64,7 @@ class ExecutionTracker:
                 _LOG.debug("a message of a kernel was not understood", exc_info=True)
 
         stream.on_recv(receive)
-        # The first messages of a kernel that Jupyter Server restarts after its death may be lost.
+        # Jupyter Server may miss the first messages of a kernel that it restarts after the kernel has died.
         manager.add_restart_callback(executions.clear)
 
     def _forget_all_but(self, kernel_ids: list[str]) -> None:
@@ -77,27 +77,27 @@ class KernelExecutions:
     def __init__(self) -> None:
         self._session: str | None = None
         self._requests: dict[str | None, str] = {}
-        """Message id by subshell, None for the main shell. Each shell handles one request at a time, so the
-        next request ends the previous one even if its ``idle`` was lost."""
+        """The id of the unfinished request of each subshell (None: the main shell). Each shell handles one
+        request at a time, so the next request ends the previous one even if its ``idle`` was lost."""
 
     @property
     def running(self) -> bool:
-        """Whether there are any."""
+        """Whether the kernel has unfinished execute requests."""
         return bool(self._requests)
 
     def clear(self) -> None:
-        """Forget all requests: the process that started them is gone."""
+        """Forget all requests, because the process that started them no longer exists."""
         self._requests.clear()
 
     def receive(
         self, header: Mapping[str, Any], parent: Mapping[str, Any], content: Mapping[str, Any]
     ) -> None:
-        """Process a message on IOPub: its header, its parent's header and its content."""
+        """Process an IOPub message, given its header, its parent's header and its content."""
         if header["msg_type"] != "status":
             return
         session = header["session"]
         # A restarted kernel has a new session, and never finishes requests of the previous process. Some
-        # kernels (IRkernel) have no session: they repeat that of the request.
+        # kernels (IRkernel) have no session and repeat the request's session instead.
         if session not in (self._session, parent.get("session")):
             self._session = session
             self.clear()

@@ -1,4 +1,4 @@
-"""This server's kernels with their notebooks, and its terminals, read from Jupyter's managers."""
+"""This server's kernels with their notebooks, and this server's terminals, read from Jupyter's managers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOTEBOOK = "notebook"
 
 @dataclass(frozen=True, slots=True)
 class KernelSession:
-    """The Jupyter session of a kernel, with the fields of :class:`ServerKernel`."""
+    """The Jupyter session of a kernel; the fields are those of :class:`ServerKernel`."""
 
     id: str
     kind: str | None
@@ -38,15 +38,16 @@ class KernelSession:
 
 @dataclass(frozen=True, slots=True)
 class InventorySnapshot:
-    """The kernels and terminals at one moment."""
+    """The server's kernels and terminals at one moment."""
 
     kernels: tuple[ServerKernel, ...]
     kernel_of: Mapping[int, str]
-    """Kernel id by process id, of each kernel that runs as a process of this machine."""
+    """Kernel id by process id, for each kernel that runs as a process on this machine."""
     terminal_of: Mapping[int, str]
-    """Terminal name by process id of its shell."""
+    """Terminal name by the process id of the terminal's shell."""
     remote_kernels: int
-    """Number of kernels that a kernel gateway or a remote provisioner runs: they have no process here."""
+    """Number of kernels that a kernel gateway or a remote provisioner runs, without a process on this
+    machine."""
 
 
 class KernelInventory:
@@ -60,7 +61,7 @@ class KernelInventory:
         clock: Clock,
         execution_tracker: ExecutionTracker,
     ) -> None:
-        """``settings`` are the web application's: an extension may add its terminals later."""
+        """``settings`` are the web application's, to which an extension may add its terminals later."""
         self._kernel_manager = kernel_manager
         self._execution_tracker = execution_tracker
         self._session_manager = session_manager
@@ -72,7 +73,7 @@ class KernelInventory:
         self._listing: asyncio.Task[None] | None = None
 
     def snapshot(self) -> InventorySnapshot:
-        """Return the kernels and terminals; new sessions are in a later snapshot, after they are listed."""
+        """Return the kernels and terminals. A new session is missing until it has been listed."""
         kernels: list[ServerKernel] = []
         kernel_of: dict[int, str] = {}
         remote_kernels = 0
@@ -89,13 +90,13 @@ class KernelInventory:
 
     def manager(self, kernel_id: str) -> Any | None:
         """Return Jupyter's manager of one kernel; None if the kernel is gone."""
-        # Raises for a kernel that has died; returns None for a gateway's.
+        # get_kernel() raises for a kernel that has died, and returns None for a gateway's.
         with suppress(Exception):
             return self._kernel_manager.get_kernel(kernel_id)
         return None
 
     def close(self) -> None:
-        """Cancel the listing of sessions; the next snapshot starts another."""
+        """Cancel the listing of sessions; the next snapshot starts a new listing."""
         if self._listing is not None:
             self._listing.cancel()
             self._listed = float("-inf")
@@ -108,7 +109,7 @@ class KernelInventory:
 
     def _state(self, kernel_id: str, manager: Any) -> Any:
         state = getattr(manager, "execution_state", None)
-        # The newest status message may belong to another request than the cell's.
+        # The newest status message may belong to a request other than the running cell's.
         if state == "idle" and self._execution_tracker.running(kernel_id):
             return "busy"
         return state if state in _STATES else "unknown"
@@ -120,14 +121,14 @@ class KernelInventory:
         for name, terminal in terminals.items():
             shell = getattr(terminal, "ptyproc", None)
             pid = getattr(shell, "pid", None)
-            # The process id of a terminated shell may be another process's by now.
+            # The process id of a terminated shell may already belong to another process.
             if isinstance(pid, int) and not getattr(shell, "terminated", False):
                 yield pid, name
 
     # -- sessions --------------------------------------------------------------------------------------------
 
     def _refresh_sessions(self, kernels: tuple[str, ...]) -> None:
-        """Start listing the sessions if due: it costs more than all else, and may query another server."""
+        """Start listing the sessions if due. Listing is the slowest part and may query another server."""
         now = self._clock.monotonic()
         due = now - self._listed >= _SESSIONS_INTERVAL_S or kernels != self._listed_for
         if due and (self._listing is None or self._listing.done()):
@@ -141,15 +142,15 @@ class KernelInventory:
                 rows = await asyncio.wait_for(rows, _SESSIONS_TIMEOUT_S)
             self._sessions = _sessions_by_kernel(rows)
         except Exception:
-            # The sessions of the last successful listing stay.
+            # Keep the sessions of the last successful listing.
             _LOG.debug("the server's sessions could not be listed", exc_info=True)
 
 
 def local_pid(manager: Any) -> int | None:
-    """Return the process id of a kernel that is a child of this server; None for an ended or remote one.
+    """Return the process id of a kernel that is a child of this server; None if it has ended or is remote.
 
-    A remote provisioner may have a ``pid`` too, which is another machine's. The id of a child that has ended
-    stays reserved until its return code is read.
+    A remote provisioner may also have a ``pid``, but of another machine. The process id of a child that has
+    ended stays reserved until its return code is read.
     """
     provisioner = getattr(manager, "provisioner", None)
     if not isinstance(provisioner, LocalProvisioner):
@@ -167,7 +168,7 @@ def last_activity(manager: Any) -> float | None:
 
 def _is_remote(manager: Any) -> bool:
     provisioner = getattr(manager, "provisioner", None)
-    if provisioner is None:  # a gateway's kernel never has one, a local one has none while it starts
+    if provisioner is None:  # a gateway's kernel never has one, a local kernel has none while it starts
         return getattr(manager, "execution_state", None) in ("idle", "busy")
     return not isinstance(provisioner, LocalProvisioner)
 
@@ -186,7 +187,8 @@ def _server_kernel(kernel_id: str, manager: Any, state: Any, session: KernelSess
 
 
 def _sessions_by_kernel(rows: Any) -> dict[str, KernelSession]:
-    """Return each kernel's session: of several, the first notebook's, or else the first."""
+    """Return each kernel's session; if it has several, the first notebook's or, without a notebook, the
+    first."""
     found: dict[str, KernelSession] = {}
     for row in rows:
         kernel = (row.get("kernel") or {}).get("id")

@@ -1,10 +1,10 @@
-"""What kernels report about their GPU memory, queried where the driver's process list is not enough.
+"""GPU memory as reported by kernels, which are queried if the driver's process list is insufficient.
 
-The request is the panel's (:mod:`~gpuwidget.model.kernel_requests`), on the control channel: a kernel replies
-while a cell runs, and the request does not count as activity. A kernel that has not loaded gpuwidget never
-replies and logs a line about an unknown request in the server's log, so requests are rare: the next one
-follows after activity of the kernel, and then after growing intervals. A kernel that has replied before and
-is silent during a long call is queried at least every half minute.
+The request is the same as the panel's (:mod:`~gpuwidget.model.kernel_requests`). It uses the control channel,
+so that a kernel replies while a cell runs, and it does not count as activity. A kernel that has not loaded
+gpuwidget never replies, and each request adds a line about an unknown request to the server's log. Such a
+kernel is therefore queried rarely: only after activity, and at growing intervals. A kernel that has replied
+before but is silent during a long call is queried at least every half minute.
 """
 
 from __future__ import annotations
@@ -24,31 +24,33 @@ from gpuwidget.server.kernel_inventory import KernelInventory, last_activity
 _LOG = logging.getLogger(__name__)
 
 _REPLY_TIMEOUT_S = 30.0
-"""Long enough for a kernel that imports torch; nothing waits for the reply."""
+"""Long enough for a kernel that is importing torch; nothing is blocked until the reply."""
 _INTERVAL_S = 5.0
 _RETRY_S = 10.0
 _MAX_RETRY_S = 320.0
 _MAX_RETRY_AFTER_REPLY_S = 30.0
-"""The longest retry interval for a kernel that has replied before."""
+"""The longest retry interval in seconds for a kernel that has replied before."""
 _STALE_AFTER_S = 30.0
-"""The age at which reported bytes are discarded: a kernel may be in a call that blocks all its threads."""
+"""The age in seconds at which reported bytes become unknown; the kernel may be in a call that blocks its
+threads."""
 _EXPIRED_AFTER_S = 300.0
-"""The age at which a report is discarded if the kernel's process is not visible: it may be another one."""
+"""The age in seconds at which a whole report is discarded if the kernel's process is not visible, because a
+new process may have replaced the one that reported."""
 _RESTART_STATES = ("starting", "restarting", "autorestarting", "dead")
 _MAX_BYTES = 2**53 - 1
-"""The largest number of bytes that is accepted: up to it, JSON numbers are exact in a browser too."""
+"""The largest accepted number of bytes; up to this number, JSON numbers are exact in browsers too."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelUsage:
-    """What a kernel reports about one GPU."""
+    """A kernel's report about one GPU."""
 
     context: bool
-    """Whether it has a CUDA context there, which stays until its process ends."""
+    """Whether the kernel has a CUDA context on the GPU; a context exists until its process ends."""
     reserved: int | None
-    """Bytes that torch's allocator reserves there; None if unknown or stale."""
+    """Bytes that torch's allocator reserves on the GPU; None if unknown or stale."""
     invalid: bool = False
-    """Whether the kernel reported something else than a number of bytes, which is discarded."""
+    """Whether the kernel reported something other than a number of bytes, which is discarded."""
 
 
 @dataclass(slots=True)
@@ -61,9 +63,9 @@ class _QueriedKernel:
     due: float = float("-inf")
     retry_s: float = _RETRY_S
     silent: bool = False
-    """Whether the last query had no reply."""
+    """Whether the last query got no reply."""
     activity: float | None = None
-    """Its last activity at the time of that query."""
+    """The kernel's last activity when the last unanswered query ended."""
     task: asyncio.Task[None] | None = None
 
 
@@ -76,7 +78,7 @@ class KernelReports:
         self._kernels: dict[str, _QueriedKernel] = {}
 
     def newest(self, kernels: Mapping[str, int | None]) -> dict[str, Mapping[str, KernelUsage]]:
-        """Return the newest reports by kernel and GPU; ``kernels`` are all kernels with their process ids."""
+        """Return the newest reports by kernel and GPU; ``kernels`` maps all kernels to their process ids."""
         for kernel_id in [one for one in self._kernels if one not in kernels]:
             self._forget(kernel_id)
         now = self._clock.monotonic()
@@ -101,7 +103,7 @@ class KernelReports:
         return reports
 
     def query(self, kernels: Mapping[str, int | None]) -> None:
-        """Query those of ``kernels`` that are due."""
+        """Query each of ``kernels`` that is due."""
         now = self._clock.monotonic()
         for kernel_id, pid in kernels.items():
             manager = self._inventory.manager(kernel_id)
@@ -109,9 +111,9 @@ class KernelReports:
                 continue
             kernel = self._kernels.setdefault(kernel_id, _QueriedKernel(pid))
             is_active = last_activity(manager) != kernel.activity
-            # Without activity since the last query it can't have loaded gpuwidget.
+            # A kernel without activity since the last query can't have loaded gpuwidget since.
             is_hopeless = kernel.replied is None and kernel.retry_s > _RETRY_S and not is_active
-            # With activity, the call that kept it silent may be over.
+            # After activity, the call that kept the kernel silent may be over.
             is_back = kernel.replied is not None and kernel.silent and is_active
             if is_back:
                 kernel.retry_s = _RETRY_S
@@ -159,15 +161,15 @@ def _can_reply(manager: Any) -> bool:
 
 
 async def _request_state(manager: Any) -> Mapping[str, Any]:
-    """Return the content of the kernel's reply; raises TimeoutError if none comes in time."""
+    """Return the content of the kernel's reply. Raises TimeoutError if none arrives in time."""
     stream = manager.connect_control()
     try:
-        # A clone, since a session rejects a message that it has received before.
+        # The session is cloned, since a session rejects a message that it has received before.
         session = manager.session.clone()
         reply: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
 
         def receive(parts: list[Any]) -> None:
-            with suppress(ValueError, KeyError, TypeError):  # not signed by that kernel, or no message at all
+            with suppress(ValueError, KeyError, TypeError):  # not signed by this kernel, or not a message
                 message = session.deserialize(session.feed_identities(parts)[1])
                 is_ours = message["parent_header"].get("msg_id") == request["header"]["msg_id"]
                 if is_ours and message["header"]["msg_type"] == REPLY and not reply.done():
@@ -181,9 +183,9 @@ async def _request_state(manager: Any) -> Mapping[str, Any]:
 
 
 def _parse_reply(content: Mapping[str, Any]) -> Mapping[str, KernelUsage] | None:
-    """Return the usage by GPU; None if the reply has no GPU state.
+    """Return the usage by GPU UUID; None if the reply has no GPU state.
 
-    All values are checked here, since a kernel may send anything and its gpuwidget may be older.
+    All values are checked, since a kernel may send anything and its gpuwidget may be older.
     """
     state = content.get("state")
     if content.get("status") != "ok" or not isinstance(state, Mapping):
@@ -200,7 +202,7 @@ def _parse_reply(content: Mapping[str, Any]) -> Mapping[str, KernelUsage] | None
 
 def _parse_bytes(value: object) -> int | None:
     """Return ``value`` if it is a possible number of bytes, else None."""
-    # bool is an int, and JSON's true is no size.
+    # bool is a subclass of int, but JSON's true is not a size.
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_BYTES:
         return value
     return None

@@ -1,8 +1,8 @@
-"""Who owns the GPUs' memory, sent to the stream's clients: resolved every two seconds, and after changes.
+"""Resolve the owners of GPU memory every two seconds and after changes, and send them to clients.
 
-Reading the owners of processes takes a file of ``/proc`` for each process and its ancestors. It runs on a
-worker thread, one resolution at a time, and a resolution that hangs is abandoned. The event loop only reads
-Jupyter's managers and sends finished messages.
+Finding the owners of processes reads a file of ``/proc`` for each process and each of its ancestors. It runs
+on a worker thread, one resolution at a time, and a resolution that hangs is abandoned. The event loop only
+reads Jupyter's managers and sends encoded messages.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ _LOG = logging.getLogger(__name__)
 
 _INTERVAL_S = 2.0
 _MIN_INTERVAL_S = 0.5
-"""The interval after a change of kernels, terminals or processes."""
+"""The minimum interval in seconds, used after a change of kernels, terminals or processes."""
 _TIMEOUT_S = 10.0
 _MAX_ABANDONED = 3
-"""Hung resolutions, each with its thread; with this many no other is started until one returns."""
+"""The maximum number of hung resolutions, each with its thread; no other is started until one of them
+returns."""
 _NEVER = float("-inf")
 
 
 class OwnershipMonitor:
-    """Resolves the owners while it is enabled. All methods are called on the server's event loop; none waits.
+    """Resolves the owners while enabled. All methods are called on the server's event loop; none waits.
 
-    ``publish`` receives each message that differs from the one before, encoded once.
+    ``publish`` receives each message that differs from the previous one, encoded once for all clients.
     """
 
     def __init__(
@@ -52,16 +53,16 @@ class OwnershipMonitor:
         self._enabled = False
         self._last_request = self._due = self._started = _NEVER
         self._pending_since: float | None = None
-        """When the first resolution started that has not returned since the last one that did."""
+        """Start of the first resolution since the last one that returned; None if all have returned."""
         self._count = self._running = 0
-        """Resolutions are numbered; ``_running`` is 0 while there is none."""
+        """Resolutions are numbered; ``_running`` is the number of the running one, or 0 if none runs."""
         self._abandoned: set[int] = set()
-        """The abandoned resolutions that have not returned yet."""
+        """The numbers of abandoned resolutions that have not returned yet."""
         self._last_signature: object = None
         self.newest: bytes | None = None
-        """The message that was sent last; None while disabled."""
+        """The message that was sent last, encoded; None while disabled."""
         self.ownership: MemoryOwnership | None = None
-        """The same message before it was encoded."""
+        """The message that was sent last, before encoding; None while disabled."""
 
     def enable(self, on: bool) -> None:
         """Start or stop resolving; safe to call repeatedly."""
@@ -75,9 +76,9 @@ class OwnershipMonitor:
         self._enabled = on
 
     def add_sample(self, sample: Sample, arrived: float) -> None:
-        """Take the newest sample, and start a resolution if one is due.
+        """Process the newest sample, and start a resolution if one is due.
 
-        ``arrived`` is its arrival in monotonic seconds: the event loop may have been busy since.
+        ``arrived`` is the sample's arrival in monotonic seconds; the event loop may have delayed this call.
         """
         self._means.add(sample, arrived)
         if not self._enabled:
@@ -129,12 +130,12 @@ class OwnershipMonitor:
         self._worker.submit(work)
 
     def _abandon(self) -> None:
-        """Stop the thread after its current work, and discard its late result."""
+        """Stop the thread after its current work, and discard the result of the running resolution."""
         self._worker.stop()
         if self._running:
             self._abandoned.add(self._running)
             self._running = 0
-            # The thread may still write into the old one.
+            # The old thread may still write into the old resolver.
             self._resolver = OwnershipResolver(self._clock)
 
     def _finish(self, number: int, request: OwnershipRequest, result: OwnershipResult | None) -> None:
@@ -147,7 +148,8 @@ class OwnershipMonitor:
         self._pending_since = None
         self._reports.query(result.kernels_to_query)
         if result.message is None and request.sent is not self.ownership:
-            # The timeout message was sent meanwhile, and the result is compared with the message before it.
+            # The timeout message was sent during the resolution, so the result was compared with an outdated
+            # message.
             self._last_request = self._due = _NEVER
         self._send(result.message)
 
@@ -158,7 +160,7 @@ class OwnershipMonitor:
 
 
 def _signature(inventory: InventorySnapshot, sample: Sample) -> object:
-    """Return what starts a resolution early when it changes; memory changes too often for that."""
+    """Return the values whose change starts a resolution early. Memory is excluded: it changes too often."""
     listed = [
         None if one.processes is None else tuple(process.pid for process in one.processes)
         for one in sample.readings
@@ -167,10 +169,10 @@ def _signature(inventory: InventorySnapshot, sample: Sample) -> object:
 
 
 class WorkerThread:
-    """A daemon thread that runs functions one after the other, from the first one until :meth:`stop`.
+    """A daemon thread that runs submitted functions one after the other, until :meth:`stop`.
 
-    It is kept because starting a thread waits up to 8 ms for it while it has work at once. It is not in a
-    thread pool because those are joined when the server ends, and a read that hangs never returns.
+    The thread is kept running because starting one can take up to 8 ms. It does not belong to a thread pool,
+    because pools are joined when the server ends, and a read that hangs never returns.
     """
 
     def __init__(self, name: str) -> None:
@@ -178,14 +180,14 @@ class WorkerThread:
         self._queue: SimpleQueue[Callable[[], None] | None] | None = None
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Run ``work`` on the thread; returns at once."""
+        """Run ``work`` on the thread, without waiting for it."""
         if self._queue is None:
             self._queue = SimpleQueue()
             threading.Thread(target=_run, args=(self._queue,), name=self._name, daemon=True).start()
         self._queue.put(work)
 
     def stop(self) -> None:
-        """End the thread after the submitted work. Safe to call twice."""
+        """End the thread once the submitted work is done. Safe to call twice."""
         if self._queue is not None:
             self._queue.put(None)
             self._queue = None

@@ -1,19 +1,20 @@
 """Which process, kernel or terminal owns the memory on each GPU, resolved on a worker thread.
 
-The driver reports process ids of the host. If this server shares the host's PID namespace, they are its own.
-In a container with its own namespace they name no process here, or an unrelated one; some drivers list no
-processes there, and newer ones list only the container's, by the container's ids. No call returns which of
-these applies, so in a container the ids count as matching only with proof:
+The driver reports process ids of the host. If this server is in the host's PID namespace, they are valid for
+this server. In a container with a separate namespace, such an id belongs to no process or to an unrelated
+one. Some drivers list no processes in a container, and newer ones list only the container's processes, by the
+container's ids. No NVML call returns which of these applies, so in a container the ids count as matching only
+if there is proof:
 
-- Every process that the driver lists, on any GPU, exists here. One id without a process means that the
-  driver lists host ids, or that a process has just ended: the next sample is tried again.
-- At least one of them is known to use a GPU from another source than the driver: it has memory of a CUDA
+- Every process that the driver lists, on any GPU, exists in this namespace. An id without a process means
+  that the driver lists host ids, or that a process has just ended; the next sample is checked again.
+- At least one of them is known to use a GPU from a source other than the driver: it has memory of a CUDA
   device mapped, as every context has, or it belongs to a kernel that reports a context on that GPU.
 
-A kernel that reports a context while none of the driver's ids is in its process tree disproves nothing, since
-the list may be a moment old; and without proof nothing is attributed anyway. Ids that matched once match
-until the server ends. A false match needs a process here for every id of the host's list, one of which uses
-CUDA.
+If a kernel reports a context but its process tree contains none of the driver's ids, this disproves nothing,
+since the list may be slightly older; without proof nothing is attributed anyway. Ids that matched once are
+trusted until the server ends. A false match requires that every id of the host's list also exists in this
+namespace and that one of these processes uses CUDA.
 """
 
 from __future__ import annotations
@@ -40,27 +41,27 @@ _TIMED_OUT = "This machine has not said for 10 seconds whose the processes on th
 
 
 class OwnershipRequest(NamedTuple):
-    """The state from which the owners are resolved."""
+    """The data from which the owners are resolved."""
 
     sample: Sample
     inventory: InventorySnapshot
     kernels: Mapping[str, int | None]
-    """Every kernel with its process id, None for a kernel without a process on this machine."""
+    """The process id of every kernel; None for a kernel without a process on this machine."""
     reports: Mapping[str, Mapping[str, KernelUsage]]
-    """By kernel and GPU, what the kernels report."""
+    """The usage that kernels report, by kernel and GPU."""
     means: Mapping[str, tuple[MeanUtilization, ...]]
     sent: MemoryOwnership | None
-    """The message that was sent before."""
+    """The message that was sent last."""
 
     def message(self, gpus: tuple[GpuMemoryOwnership, ...]) -> tuple[MemoryOwnership, bytes] | None:
-        """Return the message and its JSON; None if only its time differs from the one sent before."""
+        """Return the message and its JSON; None if it differs from the last one only in its time."""
         ownership = MemoryOwnership("usage", self.sample.time, self.inventory.kernels, gpus)
         if self.sent is not None and replace(ownership, time=self.sent.time) == self.sent:
             return None
         return ownership, json.dumps(to_json(ownership), allow_nan=False, separators=(",", ":")).encode()
 
     def timeout_message(self) -> tuple[MemoryOwnership, bytes] | None:
-        """Return the message for a machine that does not return the owners in time."""
+        """Return the message that is sent if the owners can't be resolved in time."""
         return self.message(
             tuple(
                 GpuMemoryOwnership(one.uuid, (), one.memory_used, _TIMED_OUT, self.means[one.uuid])
@@ -70,14 +71,14 @@ class OwnershipRequest(NamedTuple):
 
 
 class OwnershipResult(NamedTuple):
-    """A new message, and the kernels to query with their process ids."""
+    """A new message, and the process ids of the kernels that should be queried."""
 
     message: tuple[MemoryOwnership, bytes] | None
     kernels_to_query: Mapping[str, int | None]
 
 
 class OwnershipResolver:
-    """Resolves the owners of processes. For use by one thread at a time; caches what it read of processes."""
+    """Resolves the owners of processes and caches process data. Must be used by one thread at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._families = ProcessTrees(clock)
@@ -128,7 +129,7 @@ class OwnershipResolver:
             return {}
         readings = [one for one in request.sample.readings if one.lost_since is None]
         if not self._matching.proven or any(one.processes is None for one in readings):
-            # A process without an open CUDA device holds no GPU memory, so there is no need to query it.
+            # A process without an open CUDA device holds no GPU memory, so its kernel need not be queried.
             return {
                 kernel: pid
                 for kernel, pid in request.kernels.items()
@@ -144,15 +145,15 @@ class OwnershipResolver:
 
 
 class PidMatching:
-    """Whether the driver's process ids are this server's. For use by one thread at a time."""
+    """Whether the driver's process ids are valid in this server's PID namespace, for one thread at a time."""
 
     def __init__(self) -> None:
         self.in_host_namespace = processes.in_host_pid_namespace()
         self.proven = self.in_host_namespace
-        """Whether the process ids are known to match."""
+        """Whether the driver's process ids are proven to match this server's."""
 
     def update(self, readings: Iterable[Reading], reports_context: Callable[[int, str], bool]) -> None:
-        """Check the proof; ``reports_context``: whether a process's kernel reports a context on a GPU."""
+        """Check for proof; ``reports_context`` returns whether a process's kernel has a context on a GPU."""
         if self.proven:
             return
         listed = [(process.pid, reading.uuid) for reading in readings for process in reading.processes or ()]

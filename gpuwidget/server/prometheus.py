@@ -1,7 +1,7 @@
 """A sample and the owners of the memory in Prometheus' text format.
 
-docs/prometheus.md documents names, units and labels beside dcgm-exporter's. An unknown value is left out,
-never 0 and never NaN.
+docs/prometheus.md documents names, units and labels and compares them with dcgm-exporter's. An unknown value
+is omitted, never 0 or NaN.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from gpuwidget.sources import throttle_reasons
 from gpuwidget.version import __version__
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""The text format that every Prometheus and compatible scraper reads. OpenMetrics would add nothing: there
-are no exemplars and no creation times of counters."""
+"""The text format that Prometheus and all compatible scrapers read. OpenMetrics has no advantage, since there
+are no exemplars and no counter creation times."""
 
 _Family = GaugeMetricFamily | CounterMetricFamily
 
 _GPU_LABELS = ("gpu", "UUID", "model", "mig")
-"""The first two are dcgm-exporter's, so that a join needs no renaming; promtool's check rejects its
-modelName."""
+"""The first two labels are dcgm-exporter's, so that a join needs no renaming; its modelName is not used
+because promtool's check rejects it."""
 
 
 def metrics_text(sample: Sample, ownership: MemoryOwnership | None) -> bytes:
-    """Return all known values of ``sample`` and ``ownership``; without ``ownership`` none about kernels."""
+    """Return the known values of ``sample`` and ``ownership``; without ``ownership``, kernels are omitted."""
     return generate_latest(
         _Collector(
             [*_machine_families(sample), *_gpu_families(sample), *_ownership_families(sample, ownership)]
@@ -40,7 +40,7 @@ def metrics_text(sample: Sample, ownership: MemoryOwnership | None) -> bytes:
 
 
 class _Collector(NamedTuple):
-    """A collector for one scrape. There is no registry, since that would keep the families."""
+    """A collector for one scrape. It is not registered, since a registry would keep the metric families."""
 
     families: Sequence[_Family]
 
@@ -65,7 +65,7 @@ def _info_family(
 
 
 def _utf8(value: str) -> str:
-    """Return a user's text with what UTF-8 can't encode replaced: a file name may consist of any bytes."""
+    """Replace characters that UTF-8 can't encode; a user's file name may contain any bytes."""
     return value.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -143,7 +143,7 @@ def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> It
     gpus = {gpu.uuid: _gpu_labels(gpu) for gpu in sample.gpus}
     parents = {gpu.uuid: gpu.mig_parent for gpu in sample.gpus}
     listed = [one for one in ownership.gpus if one.uuid in gpus]
-    # Memory in a MIG slice may be listed for its parent too, and must be counted once.
+    # Memory in a MIG slice may also be listed for the slice's parent, but must be counted once.
     in_slices = {(parents[one.uuid], held.kernel) for one in listed for held in one.holdings}
     sliced = set(parents.values())
     for one in listed:
@@ -154,7 +154,8 @@ def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> It
             _add_value(others, (*gpus[one.uuid], holder), memory)
     yield by_kernel
     yield others
-    # Only kernels that hold memory: names of a user's files are published no more than necessary.
+    # Only kernels that hold memory are exported, so that no more of the user's file names than necessary are
+    # public.
     holding = {held.kernel for one in listed for held in one.holdings}
     yield from _kernel_families([kernel for kernel in ownership.kernels if kernel.id in holding])
 
@@ -167,7 +168,7 @@ def _other_memory(ownership: GpuMemoryOwnership) -> Iterator[tuple[str, int | No
 
 
 def _known_sum(holdings: Sequence[MemoryHolder]) -> int | None:
-    """Return the sum; None for no holders, or if the memory of one is unknown."""
+    """Return the sum of the holders' memory; None without holders, or if the memory of one is unknown."""
     known = [held.memory for held in holdings if held.memory is not None]
     return sum(known) if known and len(known) == len(holdings) else None
 

@@ -1,7 +1,7 @@
-"""The Prometheus metrics of a GPU that are one number each: name, help text and value.
+"""The Prometheus metrics of a GPU that consist of one number each, with name, help text and value.
 
-Those that are in the table of :mod:`gpuwidget.model.metrics` derive from it. docs/prometheus.md documents all
-of them beside dcgm-exporter's.
+Some are generated from the table in :mod:`gpuwidget.model.metrics`. docs/prometheus.md documents all of them
+and compares them with dcgm-exporter's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ReadValue = Callable[[Gpu, Reading], float | None]
 
 @dataclass(frozen=True, slots=True)
 class PrometheusMetric:
-    """One number of each GPU."""
+    """A metric with one number per GPU."""
 
     exported: Exported
     read: ReadValue

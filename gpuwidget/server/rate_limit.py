@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 _TOLERANCE = 0.25
-"""A sample may come early by this share of the interval, or a late sample would cost the next one. The
-labextension expects it (stream/streamModel.ts)."""
+"""A sample may be early by this fraction of the interval; otherwise a late sample would cause the next one to
+be skipped. The labextension relies on it (stream/streamModel.ts)."""
 
 Client = TypeVar("Client")
 
 
 class RateLimit(Generic[Client]):
-    """Selects which clients receive a sample; without a limit that is every one of each ``interval_s``."""
+    """Selects the clients that receive a sample; a client without a limit receives one per ``interval_s``."""
 
     def __init__(self, interval_s: float) -> None:
         self._tolerance_s = _TOLERANCE * interval_s
@@ -20,7 +20,7 @@ class RateLimit(Generic[Client]):
         self._sent: dict[Client, float] = {}
 
     def set_interval(self, client: Client, interval_s: float) -> None:
-        """Send the client a sample every ``interval_s`` seconds, or every sample for 0."""
+        """Limit the client to one sample per ``interval_s`` seconds; 0 removes the limit."""
         self.remove(client)
         if interval_s > 0:
             self._intervals[client] = interval_s
@@ -31,7 +31,7 @@ class RateLimit(Generic[Client]):
         self._sent.pop(client, None)
 
     def due(self, client: Client, now: float) -> bool:
-        """Return whether to send the client the sample that came at the monotonic second ``now``."""
+        """Return whether the client should get the sample that arrived at the monotonic second ``now``."""
         interval_s = self._intervals.get(client)
         if interval_s is None:
             return True

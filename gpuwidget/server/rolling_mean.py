@@ -10,28 +10,28 @@ from gpuwidget.server.wire import MeanUtilization
 WINDOWS_S = (600.0, 1800.0, 3600.0)
 
 _SPAN_S = 10.0
-"""Utilization is stored in spans of this length; a window ends with the last complete one."""
+"""Utilization is stored in spans of this many seconds; a window ends with the last complete span."""
 _MAX_SPANS = round(WINDOWS_S[-1] / _SPAN_S)
 _MIN_COVERAGE = 0.95
-"""The share of a window that must have been sampled for its mean to be known."""
+"""The fraction of a window that must have been sampled; otherwise its mean is unknown."""
 _MAX_GAP_S = 5.0
 _MAX_GAP_INTERVALS = 2.5
-"""A value counts until the next sample, unless that comes later than both limits: then sampling had
-stopped."""
+"""A value applies until the next sample, unless that sample is later than both limits, which means that
+sampling had stopped."""
 
 
 class RollingMeans:
-    """Time-weighted utilization of each GPU, in at most 360 spans of 16 bytes."""
+    """Computes the time-weighted mean utilization of each GPU, from at most 360 spans of 16 bytes."""
 
     def __init__(self, interval_s: float) -> None:
         self._max_gap_s = max(_MAX_GAP_S, _MAX_GAP_INTERVALS * interval_s)
         self._time: float | None = None
         self._span = 0
-        """Number of the incomplete span on the monotonic clock."""
+        """Number of the current, incomplete span, counted on the monotonic clock."""
         self._gpus: dict[str, _GpuUtilization] = {}
 
     def add(self, sample: Sample, now: float) -> None:
-        """Add the newest sample; ``now`` is in monotonic seconds."""
+        """Add the newest sample, which arrived at ``now`` in monotonic seconds."""
         elapsed = 0.0 if self._time is None else now - self._time
         self._time = now
         span = int(now // _SPAN_S)
@@ -56,19 +56,19 @@ class _GpuUtilization:
     def __init__(self) -> None:
         self.means = _UNKNOWN
         self._spans: deque[tuple[float, float]] = deque(maxlen=_MAX_SPANS)
-        """The sampled seconds of each span, and utilization times seconds."""
+        """For each span, the sampled seconds and the integral of utilization over them."""
         self._seconds = self._sum = 0.0
         self._value: float | None = None
 
     def add(self, elapsed: float, utilization: float | None) -> None:
-        """Count the value before for ``elapsed`` seconds, and store the new one."""
+        """Apply the previous value to the last ``elapsed`` seconds, and store the new value."""
         if self._value is not None:
             self._seconds += elapsed
             self._sum += self._value * elapsed
         self._value = utilization
 
     def close_span(self, spans: int) -> None:
-        """Close the current span, which is the first of ``spans`` that have passed."""
+        """Close the current span, which is the first of the ``spans`` that have elapsed."""
         self._spans.append((self._seconds, self._sum))
         self._spans.extend([(0.0, 0.0)] * (spans - 1))
         self._seconds = self._sum = 0.0

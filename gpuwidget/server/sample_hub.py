@@ -1,4 +1,4 @@
-"""One sampler for all clients of a server: the history, and which client receives which message."""
+"""One sampler for all clients of a server: the history, and the messages that each client receives."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ from gpuwidget.server.wire import SCHEMA, MemoryOwnership
 from gpuwidget.version import __version__
 
 _MAX_ARRIVED = 64
-"""The most samples that wait for a busy event loop; the oldest are dropped."""
+"""The maximum number of samples that wait for a busy event loop; the oldest ones are dropped."""
 _MIN_BATCH = 4
 _BATCHES = 16
 _BATCH_PAUSE_S = 0.002
-"""A hundred messages at once would delay other requests by milliseconds. They are sent in batches with a
-pause between them, and all of a tick's within ``_BATCHES`` pauses unless older ones wait."""
+"""Sending a hundred messages in one go would delay other requests by milliseconds. They are sent in batches,
+with pauses between them. All messages of a tick are sent within ``_BATCHES`` pauses unless older ones wait.
+"""
 _TIME_SLICE_S = 0.001
-"""How long a history query is encoded before other requests run; a single part may take a little longer. It
-runs on the event loop and not on a thread because the JSON encoder holds the GIL until it has finished."""
+"""Seconds for which a history query is encoded before other requests run; a single part may take a little
+longer. The encoding runs on the event loop and not on a thread, because the JSON encoder holds the GIL until
+it has finished."""
 _WRITE_SIZE = 1 << 16
 
 
@@ -40,21 +42,22 @@ class StreamClient(Protocol):
     """A client of the stream."""
 
     def send(self, message: bytes) -> bool:
-        """Send a message without waiting; False if the client is gone or too far behind."""
+        """Send a message without waiting; return False if the client is gone or too far behind."""
         ...
 
     def drop(self) -> None:
-        """Close the connection: no further message is sent."""
+        """Close the connection, after which no further messages are sent."""
         ...
 
 
 class SampleHub:
     """Samples while there are clients, and sends each sample, encoded once, to all of them.
 
-    A client that was sent the sample before receives only the changes since then.
+    A client that received the previous sample gets only the changes since then.
 
-    All methods are called on the server's event loop. ``interval_s`` is the seconds from sample to sample,
-    ``history_s`` the seconds of history at full rate, ``install`` the command that installs gpuwidget.
+    All methods are called on the server's event loop. ``interval_s`` is the sampling interval in seconds,
+    ``history_s`` the length of the full-rate history in seconds, ``install`` the command that installs
+    gpuwidget.
     """
 
     def __init__(
@@ -86,18 +89,18 @@ class SampleHub:
         self._encoding = asyncio.Lock()
         self._newest: EncodedSample | None = None
         self._have_newest: set[StreamClient] = set()
-        """Clients that were sent the newest sample."""
+        """Clients that received the newest sample."""
         self._last_encoded: Sample | None = None
-        """Used by the sampler's thread only."""
+        """The last encoded sample; used by the sampler's thread only."""
         self._arrived: deque[tuple[Sample, float, EncodedSample | None]] = deque(maxlen=_MAX_ARRIVED)
         self._outgoing: deque[tuple[StreamClient, bytes]] = deque()
 
     # -- clients -------------------------------------------------------------------------------------
 
     def join(self, client: StreamClient, history_s: float) -> None:
-        """Send the initial message with ``history_s`` seconds of history, then the memory's owners.
+        """Send the initial message with ``history_s`` seconds of history, then the owners of the memory.
 
-        All new samples follow.
+        The client receives all samples from then on.
         """
         self._clients.add(client)
         self._update_subscription()
@@ -117,7 +120,8 @@ class SampleHub:
         self._update_subscription()
 
     def set_activity(self, client: StreamClient, wanted: bool) -> None:
-        """Read the hardware counters while at least one client requests them."""
+        """Set whether the client requests the hardware counters, which are read while any client requests
+        them."""
         if wanted and client in self._clients:
             self._activity_clients.add(client)
         else:
@@ -125,18 +129,18 @@ class SampleHub:
         self._update_activity()
 
     def set_interval(self, client: StreamClient, interval_s: float) -> None:
-        """Send a client a sample every ``interval_s`` seconds, or every sample for 0."""
+        """Limit a client to one sample per ``interval_s`` seconds; 0 removes the limit."""
         if client in self._clients:
             self._rate_limit.set_interval(client, interval_s)
 
     def stay_on(self) -> None:
-        """Sample without clients from now on, including the hardware counters."""
+        """Keep sampling without clients from now on, including the hardware counters."""
         self._always_on = True
         self._update_subscription()
         self._update_activity()
 
     async def sample(self, timeout_s: float) -> bytes | None:
-        """Return the newest sample as JSON, at most one interval old; None if none comes in time."""
+        """Return the newest sample as JSON, at most one interval old; None if no sample arrives in time."""
         if self._newest is not None:
             return self._newest.whole
         waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -151,7 +155,7 @@ class SampleHub:
             self._update_subscription()
 
     async def scrape(self, timeout_s: float) -> tuple[Sample, MemoryOwnership | None] | None:
-        """Return the newest sample and the memory's owners for a Prometheus; None if no sample comes in time.
+        """Return the newest sample and the memory's owners for Prometheus; None if no sample arrives in time.
 
         Sampling continues for a while at a low rate, so that the next scrape has all values.
         """
@@ -171,9 +175,9 @@ class SampleHub:
         return self._history.encode_recent(self.now - history_s).encode()
 
     async def query_history(self, query: HistoryQuery) -> list[bytes]:
-        """Return a part of the history as JSON, in pieces to write.
+        """Return a part of the history as JSON, in pieces that are written one by one.
 
-        One query is encoded at a time, and other requests run between its parts.
+        Queries are encoded one at a time, and other requests run between the parts of a query.
         """
         pieces: list[bytes] = []
         async with self._encoding:
@@ -207,13 +211,13 @@ class SampleHub:
 
     @property
     def _needs_encoded(self) -> bool:
-        """Whether every sample is encoded and stored."""
+        """Whether every sample must be encoded and stored."""
         return bool(self._always_on or self._clients or self._waiting)
 
     def _update_activity(self) -> None:
         wanted = self._always_on or bool(self._activity_clients)
         if wanted and self._activity is None:
-            # Without a callback: the samples of the other subscription contain the counters.
+            # This subscription has no callback: the samples of the other subscription contain the counters.
             self._activity = self._sampler.subscribe(interval_s=self.interval_s, activity=True)
         elif not wanted and self._activity is not None:
             self._activity.close()
@@ -238,7 +242,7 @@ class SampleHub:
             return
         self._subscription = None if interval_s is None else self._subscribe(interval_s)
         if before is not None:
-            # After the new one has started, so that the driver is not closed in between.
+            # The old subscription is closed after the new one has started, so that the driver stays open.
             before.close()
 
     def _subscribe(self, interval_s: float) -> Subscription:
@@ -274,10 +278,9 @@ class SampleHub:
         self._update_subscription()
 
     def _send_sample(self, encoded: EncodedSample, due: set[StreamClient]) -> None:
-        """Send the changes to due clients that were sent the sample before, and the whole one to the
-        others."""
+        """Send the changes to due clients that received the previous sample, the whole sample to others."""
         previous = None if self._newest is None else self._newest.sample
-        # While the loop was busy, the sample before this one may have been dropped.
+        # If the event loop was busy, the previous sample may have been dropped.
         follows = encoded.changes is not None and encoded.previous is previous
         ready = due & self._have_newest if follows else set()
         self._have_newest = due.copy()
@@ -287,7 +290,7 @@ class SampleHub:
             self._broadcast(encoded.message, due - ready)
 
     def _broadcast(self, message: bytes, clients: Collection[StreamClient] | None = None) -> None:
-        """Send a message to these clients, or to all, after the messages before it."""
+        """Send a message to these clients, or to all if None, after all messages that are already queued."""
         is_sending = bool(self._outgoing)
         recipients = self._clients if clients is None else clients
         self._outgoing.extend((client, message) for client in recipients)
@@ -295,7 +298,8 @@ class SampleHub:
             self._send_batch()
 
     def _send_batch(self) -> None:
-        # The batch grows with the backlog: on a busy loop a pause takes long, and messages must not pile up.
+        # The batch grows with the backlog, since a pause is long on a busy loop and messages must not
+        # accumulate.
         size = max(_MIN_BATCH, -(-max(len(self._clients), len(self._outgoing)) // _BATCHES))
         for _ in range(min(size, len(self._outgoing))):
             client, message = self._outgoing.popleft()
@@ -324,7 +328,7 @@ class SampleHub:
             "install": self._install,
             "documentation": self._documentation,
         }
-        # The sample and the history are inserted as text, since they are encoded already.
+        # The sample and the history are inserted as text, since they are already encoded.
         begin = json.dumps(fields, separators=(",", ":")).encode()[:-1]
         sample = b"null" if self._newest is None else self._newest.whole
         return begin + b',"sample":' + sample + b',"history":' + self.history(history_s) + b"}"

@@ -1,7 +1,7 @@
-"""Sampling between the scrapes of a Prometheus, which connects every few seconds and keeps no connection.
+"""Sampling between the scrapes of Prometheus, which connects every few seconds and keeps no connection open.
 
-Opening the driver for each scrape would cost more than leaving it open, would lose the errors reported
-between scrapes, and would never have the slow readings. So sampling continues for a while after each scrape
+Opening the driver for each scrape would cost more than keeping it open, would lose errors that are reported
+between scrapes, and would never yield the slow readings. So sampling continues for a while after each scrape
 at a low rate, which costs a fraction of an open panel.
 """
 
@@ -16,45 +16,45 @@ from gpuwidget.model.samples import Sample, is_settled
 from gpuwidget.server.wire import MemoryOwnership
 
 _INTERVAL_S = 2.0
-"""From sample to sample between two scrapes."""
+"""Seconds between samples, from one scrape to the next."""
 _STALE_INTERVALS = 5.0
-"""After this many intervals without a sample, the newest one is stale."""
+"""Number of intervals without a sample after which the newest sample is stale."""
 _KEEP_SAMPLING_S = 150.0
-"""How long sampling continues after a scrape: Prometheus scrapes every minute by default, and may miss
-one."""
+"""Seconds for which sampling continues after a scrape. Prometheus scrapes every minute by default, and may
+miss one scrape."""
 _COMPLETE_TIMEOUT_S = 1.5
-"""How long the first scrape waits for the slow readings and for the owners of the memory."""
+"""Seconds that the first scrape waits for the slow readings and for the owners of the memory."""
 
 
 class ScrapeState:
-    """The scrapes in progress and how long to keep sampling. All methods are called on the event loop."""
+    """Tracks scrapes and how long to keep sampling for them. All methods are called on the event loop."""
 
     def __init__(self, clock: Clock, interval_s: float) -> None:
-        """``interval_s`` is the sampling interval for the panel."""
+        """``interval_s`` is the interval at which the panel's samples are taken, in seconds."""
         self.interval_s = max(_INTERVAL_S, interval_s)
-        """The sampling interval between scrapes."""
+        """The sampling interval between scrapes, in seconds."""
         self._clock = clock
         self._sample_until = float("-inf")
         self._scrapes = 0
         self._seen: tuple[Sample, float] | None = None
-        """The newest sample and when it came."""
+        """The newest sample, and its arrival in monotonic seconds."""
         self._complete = False
-        """Whether everything was known once: what is missing after that stays missing."""
+        """Whether a scrape has already waited for all values; later scrapes do not wait for missing ones."""
         self._arrived = asyncio.Event()
 
     @property
     def needs_sampling(self) -> bool:
-        """Whether to sample at all."""
+        """Whether scrapes need sampling to continue."""
         return self._scrapes > 0 or self._clock.monotonic() < self._sample_until
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a scrape waits for samples, so that they should come at the full rate."""
+        """Whether a scrape waits for values, which requires samples at the full rate."""
         return self._scrapes > 0 and not (self._complete and self._newest is not None)
 
     @contextmanager
     def scraping(self) -> Iterator[None]:
-        """Count a scrape as in progress."""
+        """Count a scrape as in progress inside the ``with`` block."""
         self._scrapes += 1
         try:
             yield
@@ -77,7 +77,7 @@ class ScrapeState:
 
     @property
     def _newest(self) -> Sample | None:
-        """The newest sample; None if it is so old that the sampling must hang."""
+        """The newest sample; None if it is so old that sampling must have hung."""
         max_age_s = _STALE_INTERVALS * self.interval_s
         if self._seen is None or self._clock.monotonic() - self._seen[1] > max_age_s:
             return None
@@ -86,9 +86,9 @@ class ScrapeState:
     async def wait_for_sample(
         self, timeout_s: float, ownership: Callable[[], MemoryOwnership | None]
     ) -> Sample | None:
-        """Return the newest sample after waiting a short while for the slow readings and the owners.
+        """Return the newest sample, after a short wait for the slow readings and the owners.
 
-        None if no sample comes within ``timeout_s``; then sampling does not continue.
+        Returns None if no sample arrives within ``timeout_s``; in that case sampling does not continue.
         """
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._wait_until(lambda: self._newest is not None), timeout_s)

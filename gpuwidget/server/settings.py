@@ -34,7 +34,7 @@ _RANGES = {
 
 
 class GpuWidget(Configurable):
-    """The sampling, its history and how to install gpuwidget."""
+    """Settings for sampling, its history and the installation of gpuwidget."""
 
     source = Unicode(
         "auto",
@@ -80,7 +80,7 @@ class GpuWidget(Configurable):
 
     @validate("interval", "history")
     def _is_a_number(self, proposal: Bunch) -> float:
-        # NaN passes the checks of min and max.
+        # NaN passes the checks of ``min`` and ``max``.
         seconds: float = proposal["value"]
         if math.isnan(seconds):
             raise TraitError("not a number")
@@ -88,7 +88,8 @@ class GpuWidget(Configurable):
 
 
 def load_settings(config: Config, log: Logger) -> GpuWidget:
-    """Return the configured traits; an invalid value is logged in a sentence, and its default is used."""
+    """Return the configured traits. An invalid value is logged as a sentence, and the trait's default is
+    used."""
     traits = GpuWidget.class_traits(config=True)
     good = Config()
     for name, value in config.get("GpuWidget", Config()).items():
@@ -109,10 +110,10 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
 
 
 def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
-    """Return the source that GPUWIDGET_SOURCE or else the trait names, without opening it.
+    """Return the source named by GPUWIDGET_SOURCE or, if that is empty, by the trait, without opening it.
 
-    For an invalid name that is a source without GPUs, whose reason says what to fix: other GPUs than the
-    requested ones would be mistaken for them.
+    For an invalid name, return a source without GPUs whose reason explains how to fix the name. Any other
+    source's GPUs would be mistaken for the requested ones.
     """
     variable = os.environ.get(SOURCE_VARIABLE, "").strip()
     where = SOURCE_VARIABLE if variable else "GpuWidget.source"
@@ -131,8 +132,8 @@ def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
 def install_command(trait: str, log: Logger) -> str | None:
     """Return the ``pip install`` line for gpuwidget that the variable or else the trait configures.
 
-    It is passed on in the environment of the kernels and terminals that this process starts, for the doctor
-    there. None if none is configured, and, with a line in the log, if the variable is invalid.
+    The requirement is exported to the kernels and terminals that this process starts, for use by the doctor.
+    Returns None if no requirement is configured or, with a line in the log, if it is invalid.
     """
     requirement = os.environ.get(REQUIREMENT_VARIABLE, "").strip() or trait
     if not requirement:

@@ -19,7 +19,7 @@ from gpuwidget.server.history_query import parse_seconds
 from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.server.wire import ActivityRequest, RateRequest, parse_request
 
-# Jupyter Server has it since 2.13; before that, _get() refuses who is not logged in.
+# Jupyter Server provides it since 2.13; for older versions, get() rejects users who are not logged in.
 _ws_authenticated: Callable[[Any], Any] = getattr(decorator, "ws_authenticated", lambda method: method)
 
 _MAX_BACKLOG_S = 10.0
@@ -30,7 +30,7 @@ _TRY_AGAIN_LATER = 1013
 class SendQueue:
     """Writes to a websocket while at most ``limit`` messages wait for the network.
 
-    The limit keeps a slow client from using memory.
+    The limit prevents a slow client from using up memory.
     """
 
     def __init__(self, write: Callable[[bytes], Future[None]], limit: int) -> None:
@@ -39,7 +39,7 @@ class SendQueue:
         self._unsent = 0
 
     def put(self, message: bytes) -> bool:
-        """Send a message without waiting; False if the client is gone or too far behind."""
+        """Send a message without waiting; return False if the client is gone or too far behind."""
         if self._unsent >= self._limit:
             return False
         try:
@@ -53,7 +53,8 @@ class SendQueue:
     def _on_sent(self, sent: Future[None]) -> None:
         self._unsent -= 1
         if not sent.cancelled():
-            # Retrieved, or asyncio would log it; on_close() is called for a closed connection anyway.
+            # The exception is retrieved so that asyncio does not log it; on_close() handles a closed
+            # connection.
             sent.exception()
 
 
@@ -68,7 +69,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
         self._send_queue = SendQueue(self._write, limit)
 
     def set_default_headers(self) -> None:
-        """Set none: Jupyter's are for pages, not for websockets."""
+        """Set no headers, since Jupyter's are for pages and not for websockets."""
 
     @_ws_authenticated
     async def get(self, *args: Any, **kwargs: Any) -> None:
@@ -88,7 +89,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
         self._hub.join(self, self._history_s)
 
     def on_message(self, message: str | bytes) -> None:
-        """Apply a request of the client; anything else is ignored."""
+        """Apply a client's request; ignore anything else."""
         request = parse_request(message)
         if isinstance(request, ActivityRequest):
             self._hub.set_activity(self, request.wanted)
@@ -96,11 +97,11 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
             self._hub.set_interval(self, request.interval_s)
 
     def on_close(self) -> None:
-        """Remove the client, which has closed the connection or not answered pings."""
+        """Remove the client, which has closed the connection or has not answered pings."""
         self._hub.leave(self)
 
     def send(self, message: bytes) -> bool:
-        """Send a message without waiting; False if the client is gone or too far behind."""
+        """Send a message without waiting; return False if the client is gone or too far behind."""
         return self._send_queue.put(message)
 
     def drop(self) -> None:
@@ -108,11 +109,11 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
         self.close(_TRY_AGAIN_LATER, "too slow: samples piled up")
 
     def _write(self, message: bytes) -> Future[None]:
-        # Bytes, since they are encoded once for all clients, but sent as a text message.
+        # Messages are bytes because they are encoded once for all clients, but they are sent as text.
         return self.write_message(message, binary=False)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Write an error before the websocket opens as JSON, as the other routes do."""
+        """Write an error that occurs before the websocket opens, as JSON like the other routes."""
         error = kwargs.get("exc_info", (None, None))[1]
         sentence = getattr(error, "log_message", None) or self._reason
         self.set_header("Content-Type", "application/json")

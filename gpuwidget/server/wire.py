@@ -13,7 +13,7 @@ from gpuwidget.sampler import MAX_INTERVAL_S
 SCHEMA = 2
 """Version of the stream's format, sent with its first message."""
 _MAX_REQUEST = 200
-"""Length of the longest request that is parsed."""
+"""The maximum length of a request; longer messages are not parsed."""
 
 PartialReading = NewType("PartialReading", Mapping[str, object])
 """Some fields of a :class:`gpuwidget.model.readings.Reading`, by name."""
@@ -24,35 +24,35 @@ PartialReading = NewType("PartialReading", Mapping[str, object])
 
 @dataclass(frozen=True, slots=True)
 class GpuHistory:
-    """The history of one GPU. Every list has the length of ``History.t``; an unknown value is None."""
+    """The history of one GPU. Every list is as long as ``History.t``; unknown values are None."""
 
     uuid: str
     utilization: tuple[float | None, ...]
-    """Percent, as ``Reading.utilization``."""
+    """Percent; the same as ``Reading.utilization``."""
     memory_used: tuple[int | None, ...]
-    """Bytes, as ``Reading.memory_used``."""
+    """Bytes; the same as ``Reading.memory_used``."""
     power_w: tuple[float | None, ...]
-    """Watts, as ``Reading.power_w``."""
+    """Watts; the same as ``Reading.power_w``."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The samples taken while there were clients, oldest first; without clients there is a gap in ``t``."""
+    """The samples taken while there were clients, oldest first. Times without clients are a gap in ``t``."""
 
     t: tuple[float, ...]
-    """Epoch seconds, rising."""
+    """Time of each sample, epoch seconds, ascending."""
     gpus: tuple[GpuHistory, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSeries:
-    """The time series of one metric. Every list has the length of ``MetricHistory.t``; unknown is None."""
+    """Time series of one metric. Every list is as long as ``MetricHistory.t``; unknown values are None."""
 
     mean: tuple[float | None, ...]
     min: tuple[float | None, ...] | None
-    """The lowest sample of each step, exactly; None if it equals the mean everywhere."""
+    """The lowest sample of each step, not rounded; None if it equals the mean in every step."""
     max: tuple[float | None, ...] | None
-    """The highest sample of each step, exactly; None if ``min`` is None."""
+    """The highest sample of each step, not rounded; None if ``min`` is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +61,25 @@ class GpuMetricHistory:
 
     uuid: str
     metrics: Mapping[str, MetricSeries]
-    """By the field name of a ``Reading`` or its ``activity``, in their units.
-    Metrics without a known value in that time are left out."""
+    """Series by the name of a field of ``Reading`` or of its ``activity``, in the unit of that field. Metrics
+    without a known value in the requested time are omitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricHistory:
-    """A part of the history at the requested resolution: the answer to ``history?metrics=…``."""
+    """A part of the history at the requested resolution: the response to ``history?metrics=…``."""
 
     since: float
-    """Begin of the requested time, epoch seconds."""
+    """Start of the requested time, epoch seconds."""
     until: float
     """End of the requested time, epoch seconds."""
     step_s: float
-    """Seconds that each entry of ``t`` stands for, from that time on; 0 if each is one sample."""
+    """Length of the step that begins at each time in ``t``, seconds; 0 if each entry is one sample."""
     newest: float | None
-    """Time of the newest sample in it; later samples of the stream continue it. None without a sample."""
+    """Time of the newest sample in the response, which later samples of the stream continue; None without
+    samples."""
     t: tuple[float, ...]
-    """Epoch seconds, rising; steps without a sample are left out."""
+    """Start of each step, epoch seconds, ascending; steps without a sample are omitted."""
     samples: tuple[int, ...]
     """Number of samples in each step."""
     gpus: tuple[GpuMetricHistory, ...]
@@ -107,7 +108,7 @@ class RateRequest:
 
     type: Literal["rate"]
     interval_s: float
-    """Minimum seconds from one sample to the next, 0 to 60; never less than the server's own interval."""
+    """Minimum seconds between samples, 0 to 60; values below the server's own interval have no effect."""
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> RateRequest | None:
@@ -119,7 +120,7 @@ class RateRequest:
 
 
 def parse_request(message: str | bytes) -> ActivityRequest | RateRequest | None:
-    """Return the request in a client's message; None if it is not a valid one."""
+    """Return the request in a client's message; None if it is not a valid request."""
     if len(message) > _MAX_REQUEST:
         return None
     try:
@@ -149,23 +150,23 @@ class InitialMessage:
     version: str
     """Version of gpuwidget in the server."""
     interval_s: float
-    """Seconds from one sample to the next."""
+    """The server's sampling interval, seconds."""
     history_s: float
-    """Seconds of history that the server stores at most."""
+    """Maximum seconds of history that the server stores."""
     install: str | None
-    """The command that installs gpuwidget, quoted for a shell, as ``pip install 'my wheel.whl'``; None if the
-    administrator configured none."""
+    """The command that installs gpuwidget, quoted for a shell, such as ``pip install 'my wheel.whl'``; None
+    if the administrator configured none."""
     documentation: str | None
-    """Address of the documentation; None while there is no public one."""
+    """Address of the documentation; None if there is no public documentation."""
     sample: Sample | None
-    """The newest sample; None if there were no clients before; the next message then contains one."""
+    """The newest sample; None if there were no clients yet; the next message then contains one."""
     history: History
     """The stored history, including ``sample``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleMessage:
-    """A message of a stream: a sample."""
+    """A message of a stream: a whole sample."""
 
     type: Literal["sample"]
     sample: Sample
@@ -173,16 +174,16 @@ class SampleMessage:
 
 @dataclass(frozen=True, slots=True)
 class SampleChanges:
-    """A message of a stream: a sample as the changes since the one that the client was sent before.
+    """A message of a stream: a sample, as changes to the sample that the client received last.
 
-    Its ``origin`` and ``gpus`` are the same.
+    The sample's ``origin`` and ``gpus`` are unchanged.
     """
 
     type: Literal["changes"]
     time: float
-    """``Sample.time``."""
+    """``Sample.time`` of the new sample."""
     readings: tuple[PartialReading, ...]
-    """For each of the sample's readings, in the same order: the fields whose values changed."""
+    """For each of the sample's readings, in the same order, the fields whose values changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +193,10 @@ class ServerKernel:
     id: str
     """Jupyter's id of the kernel, as in ``GET api/kernels``."""
     spec: str
-    """Name of its kernelspec, as ``python3``."""
+    """Name of its kernelspec, such as ``python3``."""
     state: Literal["starting", "idle", "busy", "restarting", "dead", "unknown"]
     idle_since: float | None
-    """Since when it has been idle, epoch seconds; None while it is busy or if unknown."""
+    """Start of its idle time, epoch seconds; None while it is busy or if unknown."""
     session: str | None
     """Jupyter's id of its session; None without a session."""
     kind: str | None
@@ -208,33 +209,33 @@ class ServerKernel:
 
 @dataclass(frozen=True, slots=True)
 class MemoryHolder:
-    """GPU memory of one kernel with its child processes, one terminal or one other process."""
+    """GPU memory of one kernel and its child processes, of one terminal or of one other process."""
 
     kernel: str | None
-    """``ServerKernel.id`` of the kernel; None if it is none of this server's."""
+    """``ServerKernel.id`` of the kernel; None if the holder is not a kernel of this server."""
     terminal: str | None
-    """Name of the server's terminal, as in ``GET api/terminals``; None if it is none."""
+    """Name of the server's terminal, as in ``GET api/terminals``; None if the holder is not a terminal."""
     pid: int | None
-    """Process id as NVML reports it; None for several processes."""
+    """Process id as NVML reports it; None if the memory belongs to several processes."""
     user: str | None
-    """Login name of its owner; None if unreadable, and for a kernel or a terminal."""
+    """Login name of the process's owner; None if unreadable, and for a kernel or a terminal."""
     program: str | None
-    """File name of its executable, with its script or module; None if unreadable, and for a kernel."""
+    """File name of the executable, with its script or module; None if unreadable, and for a kernel."""
     arguments: str | None
-    """Its other arguments, shortened and without possible secrets; None if ``program`` is None."""
+    """The process's other arguments, shortened and without possible secrets; None if ``program`` is None."""
     memory: int | None
-    """Bytes; None if unknown."""
+    """Bytes held; None if unknown."""
     source: Literal["driver", "torch"]
-    """Source of ``memory``: the driver's process list, or torch in the kernel (its reserved bytes, without
-    the CUDA context) if process ids can't be matched."""
+    """Source of ``memory``: the driver's process list or, if process ids can't be matched or the driver lists
+    no size, torch in the kernel (its reserved bytes, without the CUDA context)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeanUtilization:
-    """The mean utilization of a GPU over a window that ends now."""
+    """The mean utilization of a GPU over a window that ends with the current sample."""
 
     seconds: float
-    """Length of the window."""
+    """Length of the window, seconds."""
     utilization: float | None
     """Percent; None if the window was not sampled completely."""
 
@@ -245,18 +246,19 @@ class GpuMemoryOwnership:
 
     uuid: str
     holdings: tuple[MemoryHolder, ...]
-    """Most memory first."""
+    """The holders, sorted by memory, largest first."""
     unattributed: int | None
-    """Used bytes that belong to none of them; None if unknown."""
+    """Used bytes that belong to no holder; None if unknown."""
     reason: str | None
-    """Why some memory can't be attributed, as a sentence; None if all can."""
+    """A sentence about why some memory can't be attributed; None if all of it is."""
     means: tuple[MeanUtilization, ...]
-    """Shortest window first."""
+    """The mean utilization over each window, shortest window first."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryOwnership:
-    """A message of a stream: who owns the memory. Sent after the initial message, resent when it changes."""
+    """A message of a stream: the owners of the memory. Sent after the initial message, resent when it
+    changes."""
 
     type: Literal["usage"]
     time: float
@@ -264,4 +266,4 @@ class MemoryOwnership:
     kernels: tuple[ServerKernel, ...]
     """All of this server's kernels, including those without GPU memory."""
     gpus: tuple[GpuMemoryOwnership, ...]
-    """One for each of the sample's GPUs, in the same order."""
+    """One entry for each of the sample's GPUs, in the same order."""

@@ -1,4 +1,4 @@
 """Processes and limits of this host.
 
-Only ``processes.py`` uses psutil; ``host_limits.py`` reads processor and shared-memory limits.
+Only ``processes.py`` uses psutil; ``host_limits.py`` reads limits of CPU cores and shared memory.
 """

@@ -1,4 +1,4 @@
-"""Limits of this process on its host: processor cores, and shared memory for worker processes."""
+"""Limits of this process on its host: CPU cores, and shared memory for worker processes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 
 class SharedMemory(NamedTuple):
-    """Size of ``/dev/shm`` in bytes. A DataLoader's workers pass their batches through it."""
+    """Size of ``/dev/shm`` in bytes. DataLoader workers pass their batches through it."""
 
     total: int
     free: int
 
 
 def usable_cores(root: Path = Path("/")) -> float | None:
-    """Return how many cores this process may use, by its affinity and its container's CPU quota.
+    """Return how many cores this process may use, given its CPU affinity and its container's CPU quota.
 
-    None where the system does not report either. ``root`` is the folder with ``/proc`` and ``/sys``.
+    None if the system reports neither. ``root`` is the folder that contains ``/proc`` and ``/sys``.
     """
     try:
         allowed: int | None = len(os.sched_getaffinity(0))
@@ -28,7 +28,8 @@ def usable_cores(root: Path = Path("/")) -> float | None:
 
 
 def shared_memory(root: Path = Path("/")) -> SharedMemory | None:
-    """Return the size of ``/dev/shm``; None where there is none. ``root`` is the folder with ``/dev``."""
+    """Return the size of ``/dev/shm``; None if it does not exist. ``root`` is the folder that contains
+    ``/dev``."""
     try:
         room = os.statvfs(root / "dev/shm")
     except (AttributeError, OSError):
@@ -37,7 +38,7 @@ def shared_memory(root: Path = Path("/")) -> SharedMemory | None:
 
 
 def _cpu_quota(root: Path) -> float | None:
-    """Return the lowest CPU quota, in cores, of this process's control group and its parents."""
+    """Return the lowest CPU quota, in cores, of this process's control group and its parent groups."""
     quotas = []
     for folder in _cgroup_folders(root):
         words = _words(folder / "cpu.max")  # version 2: '200000 100000', or 'max 100000'
@@ -57,7 +58,7 @@ def _cgroup_folders(root: Path) -> list[Path]:
             continue
         top = root / "sys/fs/cgroup" / controllers
         folder = top / path.lstrip("/")
-        # Within a container the path may be the host's: then only the top folder is visible.
+        # In a container, the path may be the host's, of which only the top folder is visible.
         found += [one for one in (folder, *folder.parents) if one == top or top in one.parents]
     return found
 

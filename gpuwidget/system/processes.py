@@ -1,7 +1,7 @@
-"""Processes of this machine: identity, descent, CPU time and memory.
+"""Processes of this machine: identity, ancestry, CPU time and memory.
 
-This is the only module that uses psutil. Where there is a ``/proc``, values that are read several times a
-second come from it directly: one small file, no process object.
+This is the only module that uses psutil. If the system has ``/proc``, values that are read several times per
+second are read from it directly, which takes one small file and no process object.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
 
 _HOST_PID_NAMESPACE = 0xEFFFFFFC
-"""Inode of the kernel's first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h)."""
+"""Inode of the initial PID namespace, which is the host's (PROC_PID_INIT_INO in linux/proc_ns.h)."""
 _PID_VALID_S = 2.0
-"""How long a process id is taken for the same process without a check. Linux assigns ids in turn, so that
-one returns only after all others (tens of thousands at least) were used."""
+"""Seconds for which a process id is assumed to belong to the same process. Linux assigns ids in ascending
+order, so an id is reused only after all others (tens of thousands at least)."""
 _MAX_CACHED = 1024
 _MAX_GENERATIONS = 256
-"""Most parents to follow; only ids that were reused meanwhile could make the chain longer."""
+"""The maximum number of parents to follow; only ids that were reused during the search could form a longer
+chain."""
 _NOTEBOOK = "JPY_SESSION_NAME"
 _CUDA_DEVICE = "/dev/nvidia-uvm"
 _CUDA_DEVICES = (_CUDA_DEVICE, "/dev/dxg")
-"""Of Linux, and of the Windows Subsystem for Linux (WSL)."""
+"""CUDA's device files on Linux and on the Windows Subsystem for Linux (WSL)."""
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
@@ -41,35 +42,35 @@ class HostMemory(NamedTuple):
 
     total: int
     used: int
-    """What a program can get only if another frees it (total less available)."""
+    """Bytes that a program can get only if another program frees them (total minus available)."""
 
 
 class Identity(NamedTuple):
-    """User and command line of a process; None for what may not be read."""
+    """User and command line of a process; fields that may not be read are None."""
 
     user: str | None
     program: str | None
-    """As in :class:`gpuwidget.model.command_line.CommandLine`."""
+    """The program; see :class:`gpuwidget.model.command_line.CommandLine`."""
     arguments: str | None
-    """As there: without what may be secret. Empty where there are none."""
+    """The arguments without possible secrets, as in ``CommandLine``; empty if there are none."""
 
 
 UNKNOWN = Identity(None, None, None)
 
 
 class _StartInfo(NamedTuple):
-    """What distinguishes a process from a later one with the same id, and its parent."""
+    """A process's parent, and data that distinguish the process from a later one with the same id."""
 
     started: float
     parent: int
     session: int | None = None
-    """Id of its session, which is the id of the process that created it; None where unknown."""
+    """Id of its session, which is the id of the process that created it; None if unknown."""
 
 
 def in_host_pid_namespace() -> bool:
-    """Return whether this process's ids are those of the host, which is what a driver reports.
+    """Return whether this process is in the host's PID namespace, whose ids the driver reports.
 
-    False in a container, and on a system without pid namespaces.
+    False in a container with its own PID namespace, and on a system without PID namespaces.
     """
     try:
         return os.stat("/proc/self/ns/pid").st_ino == _HOST_PID_NAMESPACE
@@ -79,7 +80,7 @@ def in_host_pid_namespace() -> bool:
 
 @functools.cache
 def start_time() -> float | None:
-    """Return when this process started, epoch seconds to about one; None where unknown."""
+    """Return the start time of this process, in epoch seconds to about one second; None if unknown."""
     try:
         return float(psutil.Process().create_time())
     except (psutil.Error, OSError):
@@ -87,7 +88,7 @@ def start_time() -> float | None:
 
 
 def resident_memory() -> int | None:
-    """Return the bytes of this process in memory now (VmRSS); None where unknown."""
+    """Return the bytes of this process that are currently in memory (VmRSS); None if unknown."""
     try:
         return int(_read("/proc/self/statm").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):
@@ -99,7 +100,7 @@ def resident_memory() -> int | None:
 
 
 def peak_resident_memory() -> int | None:
-    """Return the most bytes of this process that were ever in memory (VmHWM); None where unknown."""
+    """Return the maximum number of bytes that this process has had in memory (VmHWM); None if unknown."""
     try:
         for line in _read("/proc/self/status").splitlines():
             if line.startswith(b"VmHWM:"):
@@ -110,7 +111,7 @@ def peak_resident_memory() -> int | None:
 
 
 def host_memory() -> HostMemory:
-    """Return the host's memory, which a GPU without its own memory uses."""
+    """Return the host's memory, which a GPU without dedicated memory uses."""
     memory = psutil.virtual_memory()
     return HostMemory(int(memory.total), int(memory.total - memory.available))
 
@@ -119,13 +120,14 @@ class ChildrenTime(NamedTuple):
     """CPU time of a process's descendants, in seconds."""
 
     ended: float
-    """Of those that ended and were waited for, since the process started."""
+    """CPU time of children that have ended and were waited for."""
     alive: float
-    """Of those alive now and of their ended children, since each started."""
+    """CPU time of the living descendants and of their ended children."""
 
 
 def has_children() -> bool:
-    """Return whether this process has a child, by one system call; listing them takes several per thread."""
+    """Return whether this process has a child, with one system call; listing the children takes several per
+    thread."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -136,7 +138,7 @@ def has_children() -> bool:
 
 
 def children_cpu_time() -> ChildrenTime:
-    """Return the CPU time of this process's descendants."""
+    """Return the CPU time of this process's descendants, ended and alive."""
     times = os.times()
     ended = times.children_user + times.children_system
     if not has_children():
@@ -144,7 +146,7 @@ def children_cpu_time() -> ChildrenTime:
     try:
         return ChildrenTime(ended, sum(_cpu_time(pid) for pid in _descendants()))
     except OSError:
-        # This system does not list the children of a process.
+        # This system does not list the children of a process, so psutil is used.
         alive = 0.0
         with suppress(psutil.Error):
             for child in psutil.Process().children(recursive=True):
@@ -174,32 +176,32 @@ def _children(pid: int) -> list[int]:
 def _cpu_time(pid: int) -> float:
     try:
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        # Its own time, and that of its ended children.
+        # The time of the process itself, and that of its ended children.
         return sum(map(int, fields[11:15])) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0
 
 
 class _ProcessCache(Generic[_T]):
-    """Cached values of processes, found once each, as long as an id means the same process."""
+    """Caches a value per process. Each value is computed once and kept while its id belongs to the same
+    process."""
 
     def __init__(
         self, clock: Clock, find: Callable[[int, _StartInfo], _T], gone: _T, keep: Callable[[_T], bool]
     ) -> None:
-        """``gone`` is the value for a process that has ended; values for which ``keep`` holds stay
-        longest."""
+        """``gone`` is the value for an ended process; values for which ``keep`` is true stay longest."""
         self._clock = clock
         self._find = find
         self._gone = gone
         self._keep = keep
         self._found: dict[int, tuple[float | None, _T, float]] = {}
-        """Start time (None: has ended), value, and time of the last check."""
+        """By process id: start time (None if it has ended), value, and monotonic time of the last check."""
 
     def __len__(self) -> int:
         return len(self._found)
 
     def get(self, pid: int) -> _T:
-        """Return the value of ``pid``."""
+        """Return the value for the process ``pid``."""
         now = self._clock.monotonic()
         known = self._found.get(pid)
         if known is not None and now - known[2] < _PID_VALID_S:
@@ -219,28 +221,30 @@ class _ProcessCache(Generic[_T]):
         return found
 
     def retain(self, keep: Callable[[_T], bool]) -> None:
-        """Drop all values for which ``keep`` does not hold."""
+        """Drop all values for which ``keep`` returns false."""
         self._found = {pid: known for pid, known in self._found.items() if keep(known[1])}
 
 
 class ProcessTrees:
-    """Finds which of several root processes a process descends from, by following its parents.
+    """Finds the root process from which a process descends, by following its parents.
 
-    A process whose parent has ended becomes another process's child. Its session then identifies it where a
-    root created that session, as Jupyter's kernels and terminals do; else what was found before its parent
-    ended. A daemon that created a session and lost its parent before it was first seen counts as unrelated.
+    If a process's parent ends, the process becomes a child of another one. It is then identified by its
+    session if a root created that session, as Jupyter's kernels and terminals do; otherwise by the cached
+    root from before its parent ended. A daemon that created a session and lost its parent before it was first
+    seen counts as unrelated.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._roots: dict[int, float] = {}
-        """Start time of each."""
-        # What descends from a root stays cached longest, since it may not be found again later.
+        """Start time of each root, by process id."""
+        # Descendants of a root stay cached longest, since a later search may not find their root again.
         self._roots_found = _ProcessCache[int | None](
             clock, self._ancestor, None, keep=lambda root: root is not None
         )
 
     def set_roots(self, pids: Iterable[int]) -> None:
-        """Set the processes whose descendants are found from now on; those that have ended are left out."""
+        """Set the root processes, whose descendants are found from now on; processes that have ended are
+        skipped."""
         before, self._roots = self._roots, {}
         for pid in pids:
             info = _start_info(pid)
@@ -248,23 +252,23 @@ class ProcessTrees:
                 self._roots[pid] = info.started
         if self._roots == before:
             return
-        # Forget what descended from a root that is gone, and which processes were unrelated.
+        # Forget the descendants of removed roots, and all processes that counted as unrelated.
         kept = {pid for pid, started in self._roots.items() if before.get(pid) == started}
         self._roots_found.retain(lambda root: root in kept)
 
     def root_of(self, pid: int) -> int | None:
-        """Return the root that ``pid`` is or descends from, the nearest where there are several; else
-        None."""
+        """Return the root that is ``pid`` or its nearest ancestor; None if there is none."""
         return pid if pid in self._roots else self._roots_found.get(pid)
 
     def _ancestor(self, pid: int, info: _StartInfo) -> int | None:
         for _ in range(_MAX_GENERATIONS):
-            # No other process gets the id of a session that has members.
+            # While a session has members, no other process gets its id.
             for ancestor in (info.parent, info.session):
                 if ancestor is not None and ancestor in self._roots and self._roots[ancestor] <= info.started:
                     return ancestor
             parent = _start_info(info.parent) if info.parent > 1 else None
-            # A parent is older than its child: a younger process is an unrelated one with the same id.
+            # A parent is older than its child, so a younger process is an unrelated one that reuses the
+            # parent's id.
             if parent is None or parent.started > info.started:
                 return None
             info = parent
@@ -280,7 +284,7 @@ class OwnProcessTree:
         self._trees.set_roots((self.pid,))
 
     def contains(self, pid: int) -> bool:
-        """Return whether ``pid`` is this process or descends from it; False when it has ended."""
+        """Return whether ``pid`` is this process or descends from it; False if it has ended."""
         return pid == self.pid or self._trees.root_of(pid) is not None
 
 
@@ -288,7 +292,7 @@ _own_tree: OwnProcessTree | None = None
 
 
 def own_process_tree() -> OwnProcessTree:
-    """Return the tree of this process, which keeps what it found from run to run."""
+    """Return the tree of this process, whose cached results are kept from run to run."""
     global _own_tree
     if _own_tree is None:
         _own_tree = OwnProcessTree()
@@ -304,7 +308,7 @@ reset_after_fork(_reset_in_child)
 
 
 class ProcessDirectory:
-    """User, program and arguments of processes, read once for each."""
+    """User, program and arguments of processes; each process is read once."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._known = _ProcessCache(clock, _identify, UNKNOWN, keep=lambda identity: False)
@@ -316,7 +320,7 @@ class ProcessDirectory:
 
 @functools.cache
 def own_user() -> str | None:
-    """Return the login name of this process's owner; None where unknown."""
+    """Return the login name of this process's owner; None if unknown."""
     try:
         return str(psutil.Process().username())
     except (psutil.Error, OSError):
@@ -326,7 +330,8 @@ def own_user() -> str | None:
 def _start_info(pid: int) -> _StartInfo | None:
     if psutil.LINUX:
         try:
-            # The name in parentheses may contain spaces and parentheses: count from the last one.
+            # The name in parentheses may contain spaces and parentheses, so fields are counted from the last
+            # one.
             fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
             return _StartInfo(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
         except (OSError, IndexError, ValueError):
@@ -351,16 +356,16 @@ def _identify(pid: int, info: _StartInfo) -> Identity:
 
 
 def process_exists(pid: int) -> bool:
-    """Return whether a process with that id exists, also one that this user may not read."""
+    """Return whether a process with this id exists, even if this user may not read it."""
     return bool(psutil.pid_exists(pid))
 
 
 def uses_cuda(pid: int) -> bool | None:
-    """Return whether ``pid`` has a CUDA context, by its open files and mappings; None where unknown.
+    """Return whether ``pid`` has a CUDA context, judging by its open files and mappings; None if unknown.
 
     Creating a context opens CUDA's device, and every context maps memory of it; a forked child does not
-    inherit that mapping. An open device is not enough: on newer drivers (580) NVML opens it too. WSL has one
-    device for all uses, and another user's process can't be read: both are unknown.
+    inherit that mapping. An open device alone proves nothing, since NVML opens it too on newer drivers (580).
+    WSL has one device for all uses, and another user's process can't be read, so both are unknown.
     """
     folder = f"/proc/{pid}"
     try:
@@ -381,10 +386,10 @@ def uses_cuda(pid: int) -> bool | None:
 
 
 def notebook_of(pid: int) -> str | None:
-    """Return the file name of the notebook whose kernel is ``pid``, or an ancestor of it.
+    """Return the file name of the notebook whose kernel is ``pid`` or an ancestor of ``pid``.
 
-    Jupyter puts it into a kernel's environment (``JPY_SESSION_NAME``), which its children inherit and which
-    only its own user may read. None where there is none, or where it may not be read.
+    Jupyter puts the name into the kernel's environment (``JPY_SESSION_NAME``), which the kernel's children
+    inherit and only the kernel's user may read. None if there is no name or it may not be read.
     """
     try:
         name = psutil.Process(pid).environ().get(_NOTEBOOK, "")
@@ -395,7 +400,8 @@ def notebook_of(pid: int) -> str | None:
 
 
 def _read(path: str) -> bytes:
-    # Not open(): in a busy notebook every system call may wait for the GIL, and this makes three.
+    # Not open(), which makes more than these three system calls; each may wait for the GIL in a busy
+    # notebook.
     file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, 8192)
