@@ -291,7 +291,7 @@ class CodeLocator:
     # -- names ---------------------------------------------------------------------------------------
 
     def line(self, key: int, offset: int) -> int | None:
-        """Return the line of the instruction at ``offset``. For code of the cell, it is a line of the cell."""
+        """Return the line of the instruction at ``offset``, for code of the cell as a line of the cell."""
         code = self._codes.get(key)
         if code is None:
             return None

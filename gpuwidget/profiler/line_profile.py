@@ -36,8 +36,8 @@ _CONTENDED = 5.0
 """Percent of the time with delayed samples at or above which the GIL limits the resolution."""
 _RESOLUTION_S = 0.02
 _CONTENDED_RESOLUTION_S = 0.07
-"""Resolution in seconds, without and with contention for the GIL. In patterns shorter than this, the line at which
-Python releases the GIL is sampled too often."""
+"""Resolution in seconds, without and with contention for the GIL. In patterns shorter than this, the line at
+which Python releases the GIL is sampled too often."""
 
 SourceLine = Callable[[str, int], str]
 """Returns the text of a line, given a file name and a line number."""

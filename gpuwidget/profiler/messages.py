@@ -63,7 +63,7 @@ def not_sampled(percent: float) -> str:
 
 
 def hidden_work(percent: float) -> str:
-    """Return the sentence that some lines have no activity, as queries missed work in ``percent`` of the run."""
+    """Return the sentence that lines lack an activity, as queries missed work in ``percent`` of the run."""
     return (
         f"The GPU's counters show work in up to {units.percent(percent)} of the run that queries of its "
         "stream did not see: no activity is given for lines that this work could change."

@@ -31,11 +31,11 @@ _RECENT_S = 0.06
 _TRANSITION_S = 1.0
 """Two lines may alternate if they were sampled within this number of seconds of each other."""
 _PREEMPTED_FROM = 0.95
-"""Fraction of the switch interval at or above which a sample's delay means that the thread was preempted: it held
-the GIL at the sampled location, or in a call that has just returned."""
+"""Fraction of the switch interval at or above which a sample's delay means that the thread was preempted: it
+held the GIL at the sampled location, or in a call that has just returned."""
 _BUSY_MACHINE = 0.1
-"""Fraction of the time with samples that were late although the thread did not run. Above this, the machine is so
-busy that a long delay does not prove that the thread was preempted."""
+"""Fraction of the time with samples that were late although the thread did not run. Above this, the machine
+is so busy that a long delay does not prove that the thread was preempted."""
 _DOUBT_IF_BUSY = 0.5
 _GIL_BLOCKED_FROM = 5.0
 """Number of switch intervals above which a sample's delay is caused by a single operation. Waiting for a few
@@ -74,8 +74,8 @@ class Counts:
     """Seconds for which it is known whether the GPU was busy."""
     busy: float = 0.0
     preempted: float = 0.0
-    """Seconds of samples for which the thread was preempted here. The time was spent in this operation, or in one
-    that ran after Python's previous check for preemption."""
+    """Seconds of samples for which the thread was preempted here. The time was spent in this operation, or in
+    one that ran after Python's previous check for preemption."""
     gil_blocked: float = 0.0
     """The part of ``preempted`` that was spent in a single operation, which held the GIL."""
 
@@ -118,8 +118,8 @@ class SampleCounts:
         self.delayed_s = 0.0
         """Seconds of samples that had to wait for the GIL."""
         self.exposed_s = 0.0
-        """Seconds in which the thread ran without delaying samples, while no GPU was known to have queued work.
-        Sampling overhead in this time makes the run longer."""
+        """Seconds in which the thread ran without delaying samples, while no GPU was known to have queued
+        work. Sampling overhead in this time makes the run longer."""
         self.known_s = 0.0
         """The part of :attr:`total_s` for which it is known whether a GPU was busy."""
         self.busy_s: dict[int, float] = {}
@@ -127,18 +127,20 @@ class SampleCounts:
         self.transitions: dict[frozenset[int | None], int] = {}
         """For each pair of lines, how often a sample in one followed a sample in the other."""
         self.ambiguous_s: dict[frozenset[int | None], float] = {}
-        """For each pair of lines, the seconds that belong to either of them. A sample that is only a little late
-        counts less, because on a busy machine such a delay occurs even if no thread holds the GIL."""
+        """For each pair of lines, the seconds that belong to either of them. A sample that is only a little
+        late counts less, because on a busy machine such a delay occurs even if no thread holds the GIL."""
         self.gil_blocked_s: dict[tuple[int | None, int | None], float] = {}
         """Seconds for which an operation blocked the GIL, by the lines of the cell between which it is. The
-        first line was sampled before (None for the cell's first line), the second after; both are included."""
+        first line was sampled before (None for the cell's first line), the second after; both are
+        included."""
         self._machine_delay_s = 0.0
         """Seconds of samples that were late because the machine was busy."""
         self._last: LocationCounts | None = None
         self._last_bits: int | None = None
         self._busy_in_succession = 0
         self._preempted: LocationCounts | None = None
-        """Where the thread was last preempted. The next two attributes are when, and which devices were busy."""
+        """Where the thread was last preempted. The next two attributes are when, and which devices were
+        busy."""
         self._preempted_at = float("-inf")
         self._preempted_bits: int | None = None
         self._previous_line: int | None = None
@@ -146,7 +148,8 @@ class SampleCounts:
         self._line_changed_at = float("-inf")
         self._last_in_cell: LocationCounts | None = None
         self._outside: dict[CodeLocation, tuple[LocationCounts, Counts]] = {}
-        """Counts outside the cell's code since :attr:`_last_in_cell`. They count for the run if the cell continues."""
+        """Counts outside the cell's code since :attr:`_last_in_cell`. They count for the run if the cell
+        continues."""
         self._before_cell: Counts | None = None
         """Counts of GIL-blocked operations that ended before the first sample in the cell's code."""
         self._gil_blocked_since = 0.0
@@ -208,7 +211,7 @@ class SampleCounts:
             elif self._preempted is not None and t - self._preempted_at <= _RECENT_S:
                 charged = self._preempted
                 doubt /= 2
-                # Use the GPU's state at that location, as the current location may already have launched work.
+                # Use the GPU's state at that location, as the current one may already have launched work.
                 bits_then = self._preempted_bits
             self._count_ambiguous(t, charged.line, here.line, doubt * seconds)
             if last_bits is not None and last_bits != bits_then:
@@ -234,7 +237,7 @@ class SampleCounts:
         self._last, self._last_bits = here, bits
 
     def end(self, sample: StackSample) -> None:
-        """Add the run's last seconds, for which ``sample`` waited, to the time of the cell's last statement."""
+        """Add the run's last seconds, for which ``sample`` waited, to the cell's last statement."""
         if not self._is_long(sample) or any(place.user or place.call for place in self._outside):
             return  # other code ran after the cell's last statement
         self.samples += 1
