@@ -73,7 +73,7 @@ UNKNOWN_SOURCE = CellSource()
 
 
 def _skip_to_code(lines: Sequence[str], start: int) -> int:
-    """Return the index from ``start`` of the first line that is not blank, nor ``%%gpuwatch`` above a magic."""
+    """Return the index of the next line that is neither blank nor ``%%gpuwatch`` above another magic."""
     at = start
     while at < len(lines):
         following = next((n for n in range(at + 1, len(lines)) if lines[n].strip()), len(lines))

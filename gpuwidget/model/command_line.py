@@ -28,7 +28,7 @@ _SHORT_NAME = 15
 
 
 class CommandLine(NamedTuple):
-    """The part of a command line that may be shown. Each field is one line and may have control characters."""
+    """The part of a command line that may be shown. Each field is one line, maybe with control characters."""
 
     program: str
     """File name of the executable, with its script or module: ``python train.py``. At most 60 characters."""

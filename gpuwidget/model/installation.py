@@ -26,8 +26,8 @@ _BARE = re.compile(r"([\w.-]+)(\[[^\]]*\])?")
 def pip_arguments(requirement: str, version: str) -> list[str]:
     """Split a requirement into arguments, as a shell does.
 
-    The requirement is the path or address of a wheel, or a name with the options for a package index. If it is
-    only a wheel's path, the path may contain unquoted spaces, because traitlets removes the quotes from a
+    The requirement is the path or address of a wheel, or a name with the options for a package index. If it
+    is only a wheel's path, the path may contain unquoted spaces, because traitlets removes the quotes from a
     command line. A bare name gets ``version``, so that kernel and server have the same version. Raise
     ValueError for an unclosed quote, for an empty requirement, and for an address with a password or token,
     which every user would see.

@@ -326,7 +326,7 @@ class SamplingProfiler:
                     self._activity_logs[device].add_window(window)
 
     def _begin_cpu_times(self) -> None:
-        """Read the CPU times near the run's start, after a sample, so that short cells are spared the cost."""
+        """Read the CPU times near the run's start, but after a sample, to spare short cells the cost."""
         if self._cpu_start is not None or self._counting is not None:
             return
         if not processes.has_children():
