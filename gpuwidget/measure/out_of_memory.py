@@ -242,7 +242,8 @@ class OomContext:
     """Bytes that were allocated at the error and have been freed since."""
     cells: tuple[CellShare, ...]
     recent: tuple[tuple[float, int | None], ...]
-    """Memory of the whole GPU over the last minute, as pairs of seconds ago and bytes in use."""
+    """Memory of the whole GPU over the last minute, as pairs of seconds ago and bytes in use. Empty without
+    samples."""
     unknown: tuple[str, ...]
     """Texts that name what is unknown and why."""
 

@@ -70,8 +70,8 @@ class Attribution:
     def confirm(self, reading: Reading) -> None:
         """Check whether the process list of a GPU on which this process has a context contains this process.
 
-        If it does, the driver's process ids match this process's. Inside a container this is the only proof,
-        because the PID namespace alone proves nothing.
+        If it does, the driver's process ids are valid in this process. Inside a container this is the only
+        proof, because the PID namespace alone proves nothing.
         """
         if any(process.pid == self._family.pid for process in reading.processes or ()):
             self._pids_match = True

@@ -1,8 +1,8 @@
 """The report of one measured run, which every card, file and export of the run is made from.
 
 The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.to_dict`) uses the same names. All
-values are in bytes, seconds, watts, joules or percent. Any value except ``schema``, ``uuid`` and ``index`` may
-be None. If a GPU's value is None, the GPU's ``missing`` has the reason.
+values are in bytes, seconds, watts, joules or percent. Any value except ``schema``, ``uuid`` and ``index``
+may be None. If a GPU's value is None, the GPU's ``missing`` has the reason.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class GpuReport:
     memory_reserved: int | None
     """Bytes of ``memory_total`` that the driver reserves, so that no process can use them."""
     shown: bool
-    """Whether the card shows the GPU, because this kernel uses it or because it is unknown which GPUs it
-    uses."""
+    """Whether the card shows the GPU, because it is selected, because this kernel uses it or because it is
+    unknown which GPUs it uses."""
     device_memory: Span
     """Memory in use on the whole GPU, without the memory that the driver reserves."""
     process_memory: Span | None
@@ -158,7 +158,7 @@ class GpuReport:
     energy_j: float | None
     lost_since: float | None
     missing: Mapping[str, str]
-    """The reason for each field that is None."""
+    """The reason for each field that is None, by field name."""
     children: tuple[str, ...] = ()
     """Programs (such as ``python a.py``) of this process's descendants that held memory on the GPU. At most
     four are listed, each once, with a count if several processes ran it."""

@@ -145,7 +145,7 @@ def loader_fix(loader: Loader | None, evidence: RunEvidence) -> str:
 
 
 def _no_line_uses_gpu(evidence: RunEvidence) -> bool:
-    """Return whether no line of the code gave the GPU work, so that any activity is another process's."""
+    """Return whether no line of the code gave the GPU work, so any work is another process's."""
     lines = evidence.time.lines if evidence.time is not None else ()
     at_most = 100.0 - sum(line.share for line in lines)
     at_most += sum(line.share * (100.0 if line.gpu_busy is None else line.gpu_busy) / 100 for line in lines)
@@ -177,8 +177,8 @@ def _is_loader_call(call: str | None) -> bool:
 def _only_iterates(spot: Hotspot, loaders: Sequence[Loader]) -> bool:
     """Return whether a hotspot is one line that only iterates over a loader.
 
-    All time of such a line is the loader's. A hotspot in one of the user's functions or over several lines
-    does not count.
+    All time of such a line is spent in the loader. A hotspot in one of the user's functions or over several
+    lines does not count.
     """
     alone = spot.frame is None and spot.line.until is None
     return alone and any(_takes_batch(spot.source, loader.name) for loader in loaders)
