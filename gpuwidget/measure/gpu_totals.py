@@ -70,7 +70,7 @@ class Integral:
     _last: tuple[float, float] | None = None
 
     def add(self, t: float, value: float | None) -> None:
-        """Add ``value`` at ``t`` seconds."""
+        """Add the value at ``t`` seconds to the integral. None means that the value is unknown."""
         if value is not None and self._last is not None:
             last_t, last_value = self._last
             self.total += (t - last_t) * (value + last_value) / 2
@@ -99,7 +99,7 @@ _NO_VALUES = Average()
 
 @dataclass(slots=True)
 class GpuTotals:
-    """Sums up one GPU's readings during a run, from :meth:`begin` to :meth:`end`."""
+    """Adds up one GPU's readings during a run, from :meth:`begin` to :meth:`end`."""
 
     gpu: Gpu
     reading: Reading

@@ -196,7 +196,7 @@ class _BackwardCaller:
         self._thread: tuple[str, str] | None = None
 
     def update(self, stack: _Stack) -> None:
-        """Process an allocation with Python frames."""
+        """Update the caller after an allocation with Python frames."""
         if stack.in_backward:
             self._caller, self._thread = (stack.key, stack.caller), stack.bottom
         elif stack.bottom == self._thread:

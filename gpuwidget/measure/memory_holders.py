@@ -25,7 +25,7 @@ class DeviceMemory:
     """The state of torch's allocator on one device."""
 
     device: str
-    """``cuda:N``."""
+    """Name of the device, ``cuda:N``."""
     allocated: int
     """Bytes in tensors, each rounded up to its block (torch.cuda.memory_allocated)."""
     reserved: int

@@ -60,7 +60,7 @@ class RoundedBytes:
 
     @property
     def middle(self) -> int:
-        """The figure in the message."""
+        """The rounded figure as written in the message."""
         return (self.low + self.high) // 2
 
     def exact(self, value: int | None) -> int:
@@ -104,7 +104,7 @@ class OomHolder:
 
     holder: Holder
     blocks: frozenset[int]
-    """Addresses of its blocks."""
+    """Addresses of the blocks."""
     before: frozenset[int]
     """Addresses of the blocks allocated before the failing cell. Only freeing these helps the cell's next
     run."""
@@ -133,7 +133,7 @@ class LibraryPool:
     free: int
     """Bytes that the library would release."""
     flush: str
-    """The statement that releases them."""
+    """The statement that releases these bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +144,10 @@ class OomFacts:
     """``cuda:N``."""
     requested: int | None
     needed: int | None
-    """The upper end of the rounded request."""
+    """Upper limit of the requested bytes, which the message gives rounded."""
     total: int | None
     free: int | None
-    """Free on the device at the error."""
+    """Bytes that were free on the device at the error."""
     limit: int | None
     """torch's memory limit for this process, or None if there is no limit."""
     allocated: int | None
@@ -249,7 +249,7 @@ class OomContext:
 
 
 def parse_message(message: str) -> OomMessage:
-    """Parse the message of any version of torch."""
+    """Parse an out-of-memory error's message from any version of torch."""
     found = {name: _size(re.search(pattern, message)) for name, pattern in _PATTERNS.items()}
     index = _INDEX.search(message)
     others = ((int(match[1]), _rounded(match[2], match[3])) for match in _PROCESS.finditer(message))

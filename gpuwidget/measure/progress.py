@@ -31,7 +31,7 @@ class Progress:
 
     elapsed_s: float
     origin: Origin | None
-    """None before the first sample."""
+    """The source of the readings, or None before the first sample."""
     attributed: bool
     """Whether it is known which GPUs this kernel uses. If not, ``gpus`` contains all GPUs."""
     t: tuple[float, ...]

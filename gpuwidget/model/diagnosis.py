@@ -64,7 +64,7 @@ class Diagnosis:
     unfinished: tuple[str, ...]
     """The steps that did not finish, such as ``'import torch'``. Empty if all steps finished."""
     links: tuple[Check, ...]
-    """The checks from PyTorch down to the GPU, then the others."""
+    """The results of the checks: first those from PyTorch down to the GPU, then the others."""
 
     @property
     def ok(self) -> bool:

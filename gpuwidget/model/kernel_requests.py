@@ -43,7 +43,7 @@ class SetDeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """Turn the watching of every cell on or off."""
+    """Turn the one-line card after every cell (``%gpu watch on``) on or off."""
 
     schema: int
     ask: Literal["watch"]

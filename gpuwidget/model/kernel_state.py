@@ -107,7 +107,7 @@ class KernelState:
     cuda_initialized: bool
     """Whether torch has initialized CUDA in the kernel's process."""
     watching: bool
-    """Whether every cell leaves a one-line card (``%gpu watch on``)."""
+    """Whether a one-line card is shown after every cell (``%gpu watch on``)."""
     device: DeviceState
     choices: tuple[DeviceChoice, ...]
     unavailable: str | None

@@ -32,7 +32,7 @@ class SourceInfo:
     """The source of the readings."""
 
     kind: str
-    """``nvml``, ``replay`` or ``none``."""
+    """Kind of source: ``nvml``, ``replay`` or ``none``."""
     reason: str | None
     """Why there is no GPU and what to do, or None if there is one."""
     recording: str | None
@@ -210,12 +210,12 @@ class Advice:
     text: str
     """The observation, as a sentence with the numbers that support it."""
     fix: str
-    """What to do, as a sentence."""
+    """What the user should do, as a sentence."""
     evidence: Mapping[str, Any]
     """The numbers behind the observation, by name."""
     link: str | None
-    """The section of the documentation that explains the rule, as a path in a clone of gpuwidget's
-    repository."""
+    """The section of the documentation that explains the rule, as a path relative to gpuwidget's
+    folder (in a clone: to the clone)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +351,7 @@ class Report:
     environment: SoftwareVersions
     cell: RunInfo
     host_memory: Span
-    """This process's resident memory."""
+    """Resident memory of this process at the run's start and end, and its peak."""
     gpus: tuple[GpuReport, ...]
     """All GPUs of the source, or only those that the option ``--gpu`` names."""
     attributed: bool

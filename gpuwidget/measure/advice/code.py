@@ -44,7 +44,7 @@ _PUBLIC_NAMES = {"_local_scalar_dense": "item"} | dict.fromkeys(
 class _Wait(NamedTuple):
     call: str
     share: float
-    """Percent of the run's time."""
+    """Percent of the run's time that the wait took."""
     sure: bool
 
 

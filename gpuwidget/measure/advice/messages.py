@@ -22,9 +22,9 @@ class Text(NamedTuple):
     """The sentences of one piece of advice."""
 
     text: str
-    """What was measured."""
+    """What the rule observed, with figures."""
     fix: str
-    """What to do."""
+    """What the user should do."""
 
 
 # -- words -------------------------------------------------------------------------------------------------
