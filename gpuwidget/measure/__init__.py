@@ -1,6 +1,6 @@
-"""One measured run: from a stream of samples and torch's counters to a report.
+"""Measure one run: turn a stream of samples and torch's counters into a report.
 
-Start with ``run.py``, the run's life cycle. ``run_gpus.py`` sums up its samples, ``run_report.py`` builds the
-report and ``advice/`` has the rules. The English is in ``notes.py``, ``reasons.py`` and
-``advice/messages.py``.
+Start with ``run.py``, which has the life cycle of a run. ``run_gpus.py`` adds up the samples of the run,
+``run_report.py`` builds the report, and ``advice/`` has the rules for advice. The texts for users are in
+``notes.py``, ``reasons.py`` and ``advice/messages.py``.
 """

@@ -1,9 +1,9 @@
-"""Find out which cell allocated a block, by comparing the allocator's blocks after each cell.
+"""Find out which cell allocated each block, by comparing the allocator's blocks after each cell.
 
-A block at a new address belongs to the cell that ran. A block at a known address may have survived, or may
-have been freed and its address reused. It has survived if every allocation since is accounted for by a new
-address, or if the storage that was seen there is still alive at that address. Otherwise its cell is unknown
-from then on.
+A block at a new address belongs to the cell that has just run. A block at a known address may be the same
+block as before, or a new block that reuses the address. It is the same block if every allocation since the
+last comparison has a new address, or if the storage that was seen at the address is still alive. If that
+storage has been freed, the block is new. Without a known storage, the block's cell is unknown from then on.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import Protocol
 from gpuwidget.pytorch.allocator import AllocationCounts, DeviceBlocks
 
 BEFORE_LOAD = 0
-"""In place of a cell number: allocated before gpuwidget was loaded."""
+"""Stands for a cell number if the block was allocated before gpuwidget was loaded."""
 OUTSIDE_CELLS = -1
-"""Allocated while no cell ran, by a thread or a callback, or in a cell without a number."""
+"""Stands for a cell number if no cell ran (a thread or callback allocated the block) or the cell has no
+number."""
 UNKNOWN_CELL = -2
-"""Its address may have been reused by any cell since."""
+"""Stands for a cell number if a later cell may have reused the block's address."""
 
 
 class StorageRef(Protocol):
     """Weak reference to a storage."""
 
     def expired(self) -> bool:
-        """Return whether the storage's memory is gone."""
+        """Return whether the storage has been freed."""
         ...
 
 
@@ -39,11 +40,11 @@ class _Block:
 
 
 class CellBlocks:
-    """The origin of every block that is allocated now."""
+    """Tracks which cell allocated each block that is currently in use."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, dict[int, _Block]] = {}
-        """By device index and address."""
+        """Blocks in use, by device index and address."""
         self._counts: dict[int, AllocationCounts] = {}
 
     def is_current(self, counts: Mapping[int, AllocationCounts]) -> bool:
@@ -53,7 +54,7 @@ class CellBlocks:
     def update(
         self, cell: int, blocks: Mapping[int, DeviceBlocks], counts: Mapping[int, AllocationCounts]
     ) -> bool:
-        """Assign blocks that are new since the last update to ``cell``. Returns whether there are any."""
+        """Assign the blocks allocated since the last update to ``cell``. Return whether there are any."""
         any_new = False
         for index, device in blocks.items():
             before = self._blocks.get(index, {})
@@ -80,23 +81,23 @@ class CellBlocks:
         return any_new
 
     def track_storage(self, index: int, address: int, reference: Callable[[], StorageRef]) -> None:
-        """Track the storage at ``address`` by ``reference()``, unless one is tracked there."""
+        """Store ``reference()`` for the storage at ``address``, unless a reference is already stored."""
         block = self._blocks.get(index, {}).get(address)
         if block is not None and block.storage is None:
             block.storage = reference()
 
     def origin(self, index: int, address: int) -> int:
-        """Return the number of the cell that allocated a block, or one of the constants above."""
+        """Return the number of the cell that allocated a block, or the constant that stands for it."""
         block = self._blocks.get(index, {}).get(address)
         return UNKNOWN_CELL if block is None else block.cell
 
     def cell(self, index: int, address: int) -> int | None:
-        """Return the number of the cell that allocated a block, or None where it is unknown."""
+        """Return the number of the cell that allocated a block, or None if no numbered cell is known."""
         origin = self.origin(index, address)
         return origin if origin > 0 else None
 
     def has(self, cell: int) -> bool:
-        """Return whether any block that ``cell`` allocated is still there."""
+        """Return whether any block that ``cell`` allocated is still in use."""
         return any(block.cell == cell for device in self._blocks.values() for block in device.values())
 
     def _allocations_since(self, index: int, counts: Mapping[int, AllocationCounts]) -> int | None:
@@ -108,9 +109,10 @@ class CellBlocks:
 
 
 def _check_reuse(block: _Block, cell: int) -> bool:
-    """Update the origin of a block whose address may have been reused. Returns whether it is a new block.
+    """Update the cell of a block whose address may have been reused. Return whether the block is new.
 
-    It is new where its storage is gone. Without a reference to its storage its cell becomes unknown.
+    The block is new if the storage seen at its address has been freed. Without a reference to that storage,
+    the block's cell becomes unknown.
     """
     if block.storage is None:
         block.cell = cell if block.cell == cell else UNKNOWN_CELL  # reused by the same cell, or not at all

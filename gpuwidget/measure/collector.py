@@ -1,4 +1,4 @@
-"""What collects data about a run besides the GPU samples: a profiler, the memory by line or by holder."""
+"""Interface of collectors, which add data to a run's report: time per line, memory per line or per holder."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ from gpuwidget.model.report import CodeTime, Report
 
 
 class Collector(Protocol):
-    """Collects data during a run. No method may raise or wait for a GPU; nothing outlives :meth:`abandon`."""
+    """Collects data during a run. No method may raise or wait for a GPU.
+
+    :meth:`abandon` must release everything that the collector uses.
+    """
 
     def start(self) -> None:
-        """Start, on the thread that runs the code, just before the run's time begins."""
+        """Start collecting. Called on the thread that runs the code, just before the run's time begins."""
 
     def stop(self) -> None:
-        """Stop. Called on the same thread as soon as the code has ended, so it must be quick."""
+        """Stop collecting. Called on the same thread as soon as the code ends, so it must be quick."""
 
     def annotate(self, report: Report) -> Report:
-        """Return the report with the collected data; called once, after :meth:`stop`."""
+        """Return the report with the collected data. Called once, after :meth:`stop`."""
         ...
 
     def abandon(self) -> None:
-        """Stop without a result; safe to call at any time, and twice."""
+        """Stop without a result. Safe to call at any time and more than once."""
 
 
 @runtime_checkable
 class TimeCollector(Collector, Protocol):
-    """A collector that can return where the time went while the run goes on."""
+    """A collector that can return the time per line during the run."""
 
     def snapshot(self) -> CodeTime | None:
-        """Return the run's time so far, None without data; may be called from any thread."""
+        """Return the time per line so far, or None without data. May be called from any thread."""
         ...

@@ -1,4 +1,4 @@
-"""Which GPUs a user's selection names: NVML indices, UUIDs or their prefixes, ``cuda:N``."""
+"""Find the GPUs that a user selects by NVML index, UUID, prefix of a UUID, or ``cuda:N``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpuwidget.pytorch import cuda_state
 def select_gpus(
     selection: Sequence[str], gpus: Sequence[Gpu], environment: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """Return the UUIDs of the GPUs that ``selection`` names, each once, in the order of ``gpus``.
+    """Return the UUIDs of the GPUs that ``selection`` names, without duplicates, in the order of ``gpus``.
 
-    A number is NVML's index (nvidia-smi's), ``0:1`` is MIG slice 1 of GPU 0, ``cuda:N`` is torch's device,
-    and anything else is a UUID or an unambiguous prefix of one. Raises OptionError, with the GPUs that exist,
-    for an item that names none.
+    A number is an index in NVML's order (as in nvidia-smi), ``0:1`` is MIG slice 1 of GPU 0, ``cuda:N`` is a
+    torch device, and anything else is a UUID or an unambiguous prefix of one. Raise OptionError, whose text
+    lists the existing GPUs, for an item that names no GPU.
     """
     environment = os.environ if environment is None else environment
     selected: set[str] = set()
@@ -63,14 +63,15 @@ def _cuda_device(number: int, gpus: Sequence[Gpu], environment: Mapping[str, str
 
 
 def cuda_order(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return UUIDs in the order that CUDA's devices will have in this environment; None where unknown.
+    """Return UUIDs in the order in which CUDA will number its devices here, or None if that is unknown.
 
-    CUDA numbers the fastest GPU first. GPUs of one model are in the order of their PCI ids, which is NVML's.
+    CUDA numbers the fastest GPU first, unless CUDA_DEVICE_ORDER is PCI_BUS_ID. It numbers GPUs of the same
+    model by PCI bus id, as NVML does.
     """
     whole = [gpu for gpu in gpus if gpu.mig_parent is None]
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if len(whole) < len(gpus) and not _only_mig_slices(visible):
-        return None  # CUDA uses one slice of a GPU in MIG mode; which one is unknown
+        return None  # CUDA uses only one slice of a GPU in MIG mode, and which one is unknown
     by_bus = environment.get("CUDA_DEVICE_ORDER", "") == "PCI_BUS_ID"
     if not by_bus and len({gpu.name for gpu in whole}) > 1:
         return None
@@ -79,7 +80,7 @@ def cuda_order(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[str
         return tuple(ordered)
     order: list[str] = []
     for item in visible.split(","):
-        # CUDA stops at the first invalid item.
+        # CUDA ignores the first invalid item of CUDA_VISIBLE_DEVICES and everything after it.
         found = _visible_device(item.strip(), ordered, gpus)
         if found is None or found in order:
             break

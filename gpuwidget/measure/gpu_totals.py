@@ -1,4 +1,4 @@
-"""What one GPU's readings add up to over a run: means, peaks and integrals, in constant memory."""
+"""Add up one GPU's readings over a run: means, peaks and integrals, in constant memory."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from gpuwidget.model.samples import Gpu
 from gpuwidget.sources.throttle_reasons import IDLE
 
 MIN_ENERGY_S = 0.1
-"""A shorter run has neither energy nor power."""
+"""Seconds that a run must last for its report to contain energy and power."""
 _MAX_UTILIZATION_WINDOW_S = 1.0
 _ACTIVITIES = tuple((metric.report, metric.key) for metric in METRICS if metric.report is not None)
-"""The report's name of each hardware counter, and its field in :class:`Activity`."""
+"""For each hardware counter, its name in the report and its field in :class:`Activity`."""
 _CLOCKS_EVERY_S = 2.0
 """Seconds between two readings of the throttle reasons."""
 _IDLE_BELOW = 10.0
-"""Percent of utilization up to which a GPU is idle between two bursts of work."""
+"""Percent of utilization at or below which a GPU counts as idle between two bursts of work."""
 _BUSY_FROM = 20.0
-"""Percent of utilization from which on it is in a burst."""
+"""Percent of utilization at or above which a GPU counts as being in a burst of work."""
 _MIN_COUNTED = 0.6
-"""Part of the run that windows of the hardware counters must cover."""
+"""Fraction of the run that windows of the hardware counters must cover for their mean to be reported."""
 _MIN_IDLE_KNOWN = 0.9
-"""Part of the run that the driver's windows must cover for the energy while idle."""
+"""Fraction of the run that the driver's windows must cover for the idle energy to be reported."""
 
 
 @dataclass(slots=True)
 class Average:
-    """Mean weighted by the time for which each value stands, and the maximum."""
+    """Maximum and mean of a value. The mean weights each value by the seconds that it stands for."""
 
     seconds: float = 0.0
-    """Time with a value."""
+    """Seconds for which the value is known."""
     _sum: float = 0.0
     _max: float = float("-inf")
 
     def add(self, value: float | None, seconds: float) -> None:
-        """Add ``value`` for ``seconds``; None and empty spans are ignored."""
+        """Add ``value`` for ``seconds``. Values of None and spans without duration are ignored."""
         if value is None or seconds <= 0:
             return
         self._sum += value * seconds
@@ -49,28 +49,28 @@ class Average:
 
     @property
     def known(self) -> bool:
-        """Whether there was any value."""
+        """Whether any value has been added."""
         return self.seconds > 0
 
     def level(self) -> Level | None:
-        """Return mean and maximum; None without a value."""
+        """Return mean and maximum, or None if no value has been added."""
         return Level(self._sum / self.seconds, self._max) if self.known else None
 
 
 @dataclass(slots=True)
 class Integral:
-    """Integral over time by the trapezoid rule: watts in, joules out.
+    """Integral over time by the trapezoid rule, such as joules from watts.
 
-    An unknown value leaves a gap, which :attr:`covered` shows.
+    An unknown value leaves a gap, which :attr:`covered` does not count.
     """
 
     total: float = 0.0
     covered: float = 0.0
-    """Seconds between known neighbours."""
+    """Seconds between successive values that are both known."""
     _last: tuple[float, float] | None = None
 
     def add(self, t: float, value: float | None) -> None:
-        """Add ``value`` at ``t`` seconds."""
+        """Add the value at ``t`` seconds to the integral. None means that the value is unknown."""
         if value is not None and self._last is not None:
             last_t, last_value = self._last
             self.total += (t - last_t) * (value + last_value) / 2
@@ -99,24 +99,24 @@ _NO_VALUES = Average()
 
 @dataclass(slots=True)
 class GpuTotals:
-    """Sums up one GPU's readings during a run, from :meth:`begin` to :meth:`end`."""
+    """Adds up one GPU's readings during a run, from :meth:`begin` to :meth:`end`."""
 
     gpu: Gpu
     reading: Reading
     """The newest reading."""
     max_gap_s: float
-    """A gap of more seconds between two readings counts as unknown."""
+    """If two readings are further apart than this many seconds, the time between them counts as unknown."""
     used_by_process: bool = False
-    """Whether this process or a child was seen to hold memory, or a context, on it."""
+    """Whether this process or a child has held memory, or a context, on the GPU."""
     had_context: bool | None = None
-    """Whether this process itself had a context at the start; None where unknown."""
+    """Whether this process itself had a context at the start, or None if unknown."""
     has_context: bool = False
-    """Whether this process itself was seen to have one."""
+    """Whether this process itself has had a context in any reading."""
     children: dict[int, str] = field(default_factory=dict)
-    """The programs of its children that held memory on the GPU, by process id."""
+    """Programs of this process's children that held memory on the GPU, by process id."""
     process_memory_now: int | None = None
     missing: dict[str, str] = field(default_factory=dict)
-    """For each of the report's fields that is None: why."""
+    """The reason for each field of the report that is None, by field name."""
     _device: _MemorySpan = field(default_factory=_MemorySpan)
     _process: _MemorySpan = field(default_factory=_MemorySpan)
     _children: _MemorySpan = field(default_factory=_MemorySpan)
@@ -130,21 +130,21 @@ class GpuTotals:
     _idle_known_s: float = 0.0
     """Seconds for which it is known whether any kernel ran."""
     _idle_known_j: float = 0.0
-    """Joules in that time."""
+    """Joules drawn in the seconds of :attr:`_idle_known_s`."""
     _idle_j: float = 0.0
-    """The part of these joules drawn while no kernel ran."""
+    """The part of :attr:`_idle_known_j` drawn while no kernel ran."""
     _last_power: float | None = None
     _activities: dict[str, Average] = field(default_factory=dict)
     _last_activity: float | None = None
     _last_t: float = 0.0
-    """When its utilization and power were last read, in seconds since the run's start."""
+    """When the GPU's utilization and power were last read, in seconds since the run's start."""
     _last_measured: float | None = None
     _was_lost: bool = False
 
     # -- readings ------------------------------------------------------------------------------------
 
     def begin(self, reading: Reading, holding: ProcessMemory, fresh: bool) -> None:
-        """Add the reading just before the run's start; if it is not ``fresh``, the start is unknown."""
+        """Add the reading just before the run. If it is not ``fresh``, the start values are unknown."""
         self._update(reading, holding)
         self._last_measured = reading.measured
         if fresh:
@@ -156,7 +156,7 @@ class GpuTotals:
         self.had_context = None if holding.memory is None else holding.own
 
     def begin_late(self, t: float) -> None:
-        """Begin ``t`` seconds into the run, when the GPU first appears; the time before is unknown."""
+        """Begin ``t`` seconds into the run, when the GPU first appears. The time before counts as unknown."""
         self._last_t = t
 
     def add(self, t: float, reading: Reading, holding: ProcessMemory, started: float) -> None:
@@ -172,7 +172,7 @@ class GpuTotals:
             self._add_activity(reading.activity, started)
 
     def end(self, t: float, reading: Reading, holding: ProcessMemory, started: float, fresh: bool) -> None:
-        """Add the reading at the run's end; if it is not ``fresh``, the end is unknown."""
+        """Add the reading at the run's end. If it is not ``fresh``, the values at the end are unknown."""
         self.add(t, reading, holding, started)
         if fresh:
             self._device.end = reading.memory_used
@@ -199,20 +199,20 @@ class GpuTotals:
         seconds = t - self._last_t
         self._last_t = t
         if seconds > self.max_gap_s:
-            # Nothing was read for that long (the GIL was blocked), so that the time is unknown.
+            # Nothing was read for too long (the GIL may have been blocked), so this time counts as unknown.
             self._energy.add(t, None)
             self._energy.add(t, reading.power_w)
             self._last_power = reading.power_w
             return
         window = reading.utilization_window or _MAX_UTILIZATION_WINDOW_S
-        # A reading is of the driver's last window, which may be as old as a window is long: only after two
-        # windows it is certainly inside the run.
+        # A reading covers the driver's last window, which may have ended up to one window length ago. Only
+        # after two window lengths does it certainly lie inside the run.
         if t >= 2 * window:
             self._utilization.add(reading.utilization, seconds)
             self._memory_utilization.add(reading.memory_utilization, seconds)
             self._count_bursts(reading.utilization)
             self._add_idle_energy(seconds, reading)
-        if t >= _CLOCKS_EVERY_S:  # earlier readings may be from before the run
+        if t >= _CLOCKS_EVERY_S:  # before that, the throttle reasons may have been read before the run
             self._add_throttle(reading.throttle, seconds)
         self._power.add(reading.power_w, seconds)
         self._energy.add(t, reading.power_w)
@@ -257,35 +257,35 @@ class GpuTotals:
 
     @property
     def lost_since(self) -> float | None:
-        """Since when the driver reports it as lost, epoch seconds; None while it is available."""
+        """Epoch seconds since which the driver reports the GPU as lost, or None if the GPU is available."""
         return self.reading.lost_since
 
     @property
     def came_back(self) -> bool:
-        """Whether it was lost during the run and is available again."""
+        """Whether the GPU was lost during the run and is available again."""
         return self._was_lost and self.lost_since is None
 
     def device_memory(self) -> Span:
-        """Return the bytes of the whole GPU in use."""
+        """Return the bytes in use on the whole GPU."""
         span = self._device.span()
         if None in (span.start, span.end):
             self._set_missing("device_memory", "memory_used", reasons.UNANSWERED)
         return span
 
     def process_memory(self) -> Span | None:
-        """Return the bytes of this process and its children; None where unknown."""
+        """Return the bytes held by this process and its children, or None if unknown."""
         return None if self._process.peak is None else self._process.span()
 
     def children_memory(self) -> Span | None:
-        """Return the children's part of :meth:`process_memory`; None where it is 0 or unknown."""
+        """Return the children's part of :meth:`process_memory`, or None if it is 0 or unknown."""
         return self._children.span() if self._children.peak else None
 
     def utilization(self, duration_s: float) -> Level | None:
-        """Return the time-weighted mean of the driver's windows that lay inside the run."""
+        """Return mean and maximum utilization over the driver's windows that lie inside the run."""
         return self._of_windows("utilization", self._utilization, duration_s)
 
     def memory_utilization(self, duration_s: float) -> Level | None:
-        """Return the time-weighted mean share of time in which device memory was read or written."""
+        """Return mean and maximum percent of time in which device memory was read or written."""
         return self._of_windows("memory_utilization", self._memory_utilization, duration_s)
 
     def _of_windows(self, name: str, average: Average, duration_s: float) -> Level | None:
@@ -296,15 +296,15 @@ class GpuTotals:
         )
 
     def activity(self, name: str, duration_s: float) -> Level | None:
-        """Return the time-weighted mean of the hardware counters' windows that lay inside the run.
+        """Return mean and maximum of a hardware counter over its windows that lie inside the run.
 
-        None where they leave out more than two fifths of the run.
+        Return None if these windows cover less than three fifths of the run.
         """
         average, reason = self._counted(name, duration_s)
         return self._level(name, average, "activity", reason)
 
     def traffic(self, link: str, duration_s: float) -> Traffic | None:
-        """Return bytes per second over ``pcie`` or ``nvlink``, of the counters' windows inside the run."""
+        """Return bytes per second over ``pcie`` or ``nvlink``, from the counters' windows inside the run."""
         (sent, reason), (received, _) = (self._counted(f"{link}_{way}", duration_s) for way in ("tx", "rx"))
         if not sent.known and not received.known:
             self._set_missing(link, "activity", reason)
@@ -312,7 +312,7 @@ class GpuTotals:
         return Traffic(sent.level(), received.level())
 
     def _counted(self, name: str, duration_s: float) -> tuple[Average, str]:
-        """Return a hardware counter's average, and the reason if it has no value."""
+        """Return a hardware counter's average, and the reason to give if the average has no value."""
         if not self._activities:
             return _NO_VALUES, reasons.NO_COUNTER_WINDOW
         average = self._activities[name]
@@ -322,11 +322,11 @@ class GpuTotals:
 
     @property
     def bursts(self) -> int | None:
-        """How often utilization rose from idle to busy; None where it is unknown."""
+        """How often utilization rose from idle to busy, or None if utilization is unknown."""
         return self._bursts if self._utilization.known else None
 
     def throttled(self) -> Mapping[str, float] | None:
-        """Return seconds by throttle reason; None where the driver gave none."""
+        """Return seconds by throttle reason, or None if the driver did not report throttle reasons."""
         if self._throttled is None:
             short = self._last_t < _CLOCKS_EVERY_S
             self._set_missing("throttled", "throttle", reasons.CLOCKS_TOO_SHORT if short else reasons.GAP)
@@ -334,20 +334,20 @@ class GpuTotals:
         return dict(self._throttled)
 
     def power_limit(self) -> float | None:
-        """Return the enforced power limit in watts, as last read."""
+        """Return the enforced power limit in watts, from the newest reading."""
         if self.reading.power_limit_w is None:
             self._set_missing("power_limit_w", "power_limit_w", reasons.GAP)
         return self.reading.power_limit_w
 
     def power(self, duration_s: float) -> Level | None:
-        """Return the time-weighted mean of instant power, watts."""
+        """Return mean and maximum of the instantaneous power, in watts."""
         if duration_s < MIN_ENERGY_S:
             self.missing["power_w"] = reasons.too_short(MIN_ENERGY_S)
             return None
         return self._level("power_w", self._power, "power_w", reasons.GAP)
 
     def energy(self, duration_s: float) -> float | None:
-        """Return the integral of instant power over the run, joules."""
+        """Return the energy in joules: the integral of the instantaneous power over the run."""
         if duration_s < MIN_ENERGY_S:
             self.missing["energy_j"] = reasons.too_short(MIN_ENERGY_S)
             return None
@@ -359,9 +359,10 @@ class GpuTotals:
         return self._energy.total
 
     def energy_idle(self, duration_s: float) -> float | None:
-        """Return the part of :meth:`energy` drawn while no kernel ran, by its share in the driver's windows.
+        """Return the joules drawn while no kernel ran.
 
-        None where less than nine tenths of the run lay in such windows.
+        This is :meth:`energy` times the idle share of the energy in the driver's windows. Return None if
+        these windows cover less than nine tenths of the run.
         """
         total = self.energy(duration_s)
         if total is None or not self._idle_known(duration_s) or self._idle_known_j <= 0:
@@ -378,5 +379,5 @@ class GpuTotals:
         return level
 
     def _set_missing(self, name: str, source: str, default: str) -> None:
-        """Give the reason for ``name``: the reading's for ``source``, else ``default``."""
+        """Set the reason for ``name`` to the reading's reason for ``source``, or else to ``default``."""
         self.missing[name] = self.reading.missing.get(source, default)

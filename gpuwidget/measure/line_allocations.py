@@ -1,7 +1,8 @@
-"""Add up torch's allocation history by lines of the user's code.
+"""Add up torch's allocation history per line of the user's code.
 
-Sizes are requested bytes. torch allocates a little more: it rounds up to 512 bytes and may leave up to 1 MiB
-of a large block unused. So the sums match its ``requested_bytes``, not its ``allocated_bytes``.
+Sizes are the bytes requested from torch. torch allocates a little more, because it rounds up to 512 bytes and
+may leave up to 1 MiB of a large block unused. The sums therefore match torch's ``requested_bytes`` counter,
+not its ``allocated_bytes``.
 """
 
 from __future__ import annotations
@@ -17,48 +18,48 @@ from gpuwidget.model.report import LineMemory
 from gpuwidget.pytorch.allocation_history import blocks_in_use
 
 BACKWARD = "allocated on torch's own threads, as in backward()"
-"""In place of the source where the thread ran no Python code."""
+"""Shown instead of the source line if the allocating thread ran no Python code."""
 LIBRARY = "allocated by libraries, on threads without a line of yours"
-"""In place of the source where no frame is in the user's code."""
+"""Shown instead of the source line if no frame of the allocation is in the user's code."""
 _AUTOGRAD = "/torch/autograd/__init__.py"
 _NO_FUNCTION = ("<module>", "<cell line")
 
 
 class Code(Protocol):
-    """Tells the user's files from libraries."""
+    """Distinguishes the user's files from libraries."""
 
     def name(self, filename: str) -> str | None:
-        """Return ``In[N]`` or the path of a user's file; None for a library's."""
+        """Return ``In[N]`` or the path for one of the user's files, and None for a library's file."""
 
     def source(self, filename: str, line: int) -> str:
-        """Return the line's text, empty where it is unknown."""
+        """Return the text of a line, or an empty string if it is unknown."""
 
     def lines_above_timed(self, filename: str) -> int | None:
-        """Return how many lines of a cell precede those that its ``%%time`` runs; None without ``%%time``."""
+        """Return how many lines of a cell precede its ``%%time`` code, or None without ``%%time``."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequests:
-    """torch's counter of requested bytes on one device (``requested_bytes``) over a run."""
+    """Changes of torch's ``requested_bytes`` counter on one device over a run."""
 
     during: int
     """Bytes requested in all, from the run's start to its end."""
     end: int
     """Bytes in use at the run's end."""
     peak: int
-    """The most in use since the counter was last reset."""
+    """Most bytes in use since the counter's peak was last reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineAllocations:
-    """What the lines of a run allocated, and how much of the run is missing."""
+    """The allocations of a run per line, and the bytes that could not be assigned to a line."""
 
     lines: tuple[LineMemory, ...]
-    """The largest at the peak first."""
+    """The lines, sorted by bytes held at the peak, the largest first."""
     missing: Mapping[int, int]
-    """By device index, bytes that torch counted and that its history does not contain (any more)."""
+    """By device index, the bytes that torch counted but that its history does not (or no longer) contain."""
     peak_unknown: tuple[int, ...]
-    """Devices whose peak falls into the missing part."""
+    """Indices of the devices whose peak falls into the missing part of the history."""
 
 
 class _Place(NamedTuple):
@@ -70,7 +71,7 @@ class _Place(NamedTuple):
 
 
 _Key = _Place | str
-"""A line, or the text in place of one."""
+"""A line of the user's code, or the text shown instead of one."""
 _Frames = Sequence[Mapping[str, Any]]
 """A stack, the innermost frame first."""
 
@@ -87,7 +88,7 @@ class _LineSums:
 
 @dataclass(slots=True)
 class _DeviceReplay:
-    """Replays the history of one device. ``total`` counts from the run's start."""
+    """Replays the allocation history of one device. ``total`` is the bytes gained since the run's start."""
 
     sums: dict[_Key, _LineSums] = field(default_factory=dict)
     live: dict[int, tuple[_Key, int]] = field(default_factory=dict)
@@ -95,13 +96,13 @@ class _DeviceReplay:
     total: int = 0
     highest: int = 0
     highest_after: int = 0
-    """How many changes led to the highest total."""
+    """Number of changes up to the moment of the highest total."""
 
     def sums_of(self, key: _Key) -> _LineSums:
         return self.sums.setdefault(key, _LineSums())
 
     def allocate(self, address: int, size: int, key: _Key, caller: _Place | None) -> None:
-        self.free(address, 0)  # in case the free of an earlier block at that address was not recorded
+        self.free(address, 0)  # in case the history lacks the free of an earlier block at this address
         sums = self.sums_of(key)
         sums.allocated += size
         if caller is not None:
@@ -117,11 +118,11 @@ class _DeviceReplay:
         if key:
             self.changes.append((key, -held))
             self.total -= held
-        else:  # a block from before the run
+        else:  # the block was allocated before the run
             self.total -= size
 
     def finish(self) -> None:
-        """Compute what each line held at the end and at the peak."""
+        """Compute the bytes that each line held at the end and at the peak."""
         for position, (key, change) in enumerate(self.changes):
             sums = self.sums[key]
             sums.held += change
@@ -130,13 +131,13 @@ class _DeviceReplay:
 
 
 class _Stack(NamedTuple):
-    """The parts of a stack that matter."""
+    """The parts of a stack that the sums per line need."""
 
     key: _Key
     caller: _Place | None
-    """The line of the cell from which it was called."""
+    """The line of the cell that led to the allocation, or None if that is ``key`` itself."""
     bottom: tuple[str, str]
-    """Its outermost frame, which identifies the thread."""
+    """File and name of the outermost frame, which identify the thread."""
     in_backward: bool
 
 
@@ -148,7 +149,7 @@ class _StackCache:
         self._stacks: dict[tuple[int, ...], _Stack] = {}
 
     def get(self, frames: _Frames) -> _Stack:
-        """Return the analyzed stack. Stacks in a snapshot share their frame objects, so ids identify one."""
+        """Return the analyzed stack. Frames of a snapshot are shared, so their ids identify a stack."""
         key = tuple(map(id, frames))
         found = self._stacks.get(key)
         if found is None:
@@ -156,7 +157,7 @@ class _StackCache:
         return found
 
     def _analyze(self, frames: _Frames) -> _Stack:
-        """Find the innermost line of the user's code, and the line of the cell that led there."""
+        """Find the innermost line of the user's code and the line of the cell that called it."""
         inner: _Place | None = None
         cell: _Place | None = None
         in_backward = False
@@ -186,8 +187,8 @@ class _StackCache:
 class _BackwardCaller:
     """Assigns what autograd's threads allocate to the line that called ``backward()``.
 
-    The call allocates its first gradient on the caller's thread. Allocations without Python frames that
-    follow belong to it until that thread allocates again.
+    ``backward()`` allocates its first gradient on the caller's thread. Later allocations without Python
+    frames belong to the same call until the caller's thread allocates again.
     """
 
     def __init__(self) -> None:
@@ -195,7 +196,7 @@ class _BackwardCaller:
         self._thread: tuple[str, str] | None = None
 
     def update(self, stack: _Stack) -> None:
-        """Process an allocation with Python frames."""
+        """Update the caller after an allocation with Python frames."""
         if stack.in_backward:
             self._caller, self._thread = (stack.key, stack.caller), stack.bottom
         elif stack.bottom == self._thread:
@@ -203,7 +204,7 @@ class _BackwardCaller:
 
     @property
     def line(self) -> tuple[_Key, _Place | None]:
-        """The line to which an allocation without frames belongs, and its caller."""
+        """The line that allocations without Python frames belong to, and its caller."""
         return self._caller
 
 
@@ -216,11 +217,11 @@ def allocations_by_line(
     requests: Mapping[int, RunRequests] | None = None,
     recorded_before: frozenset[int] | None = None,
 ) -> LineAllocations:
-    """Add up a snapshot's ``device_traces`` by line.
+    """Add up the ``device_traces`` of an allocator snapshot per line.
 
     ``since_us`` and ``until_us`` (epoch microseconds) limit the events to the run. ``recorded_before`` has
-    the addresses of blocks that were recorded before the run, or None where they are unknown. With it, a
-    block that is still in use also counts when the history has lost its allocation.
+    the addresses of blocks that were recorded before the run, or None if they are unknown. If they are known,
+    a block that is still in use counts even if its allocation is no longer in the history.
     """
     devices: dict[int, _DeviceReplay] = {}
     stacks, backward = _StackCache(code), _BackwardCaller()
@@ -262,10 +263,10 @@ def allocations_by_line(
 def _events(
     traces: Sequence[Sequence[Mapping[str, Any]]], since_us: float | None, until_us: float | None
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the allocations and frees of all devices in order of time."""
+    """Yield the allocations and frees of all devices in chronological order."""
 
     def events_of(index: int) -> Iterator[tuple[float, int, Mapping[str, Any]]]:
-        # A recording may contain only one of the two events of a free.
+        # torch records a free as two events, but a recording may contain only one of them.
         actions = {str(entry.get("action")) for entry in traces[index]}
         free = "free_requested" if "free_requested" in actions else "free_completed"
         for entry in traces[index]:
@@ -295,7 +296,7 @@ def _add_blocks_in_use(
     stacks: _StackCache,
     recorded_before: frozenset[int],
 ) -> None:
-    """Count blocks in use that the run allocated and whose allocation the history has lost."""
+    """Count the blocks that the run allocated and that are in use, but whose allocation left the history."""
     for index, address, size, frames in blocks_in_use(snapshot):
         device = devices.setdefault(index, _DeviceReplay())
         if not frames or address in device.live or address in recorded_before:
@@ -304,7 +305,7 @@ def _add_blocks_in_use(
         sums = device.sums_of(stack.key)
         sums.allocated += size
         sums.held += size
-        # It was in use during the whole time that the history covers.
+        # The block was in use during the whole time that the history covers, so also at the peak.
         sums.at_peak += size
         if stack.caller is not None:
             sums.callers[stack.caller] += size

@@ -1,4 +1,4 @@
-"""Add up torch's allocated blocks by holder. Each byte belongs to one holder, or to an unknown one."""
+"""Add up torch's allocated blocks per holder. Each byte counts for exactly one holder, known or unknown."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from gpuwidget.model.report import Holder
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
 CellOf = Callable[[int, int], int | None]
-"""Returns the cell that allocated a block, given a device index and the block's address; None for unknown."""
+"""Returns the cell that allocated a block, given a device index and the block's address, or None if
+unknown."""
 
 LAST_ERROR = "the last error's traceback"
-"""Name of everything that keeps the frames of the last failed cell."""
+"""Name of the holder that keeps the frames of the last failed cell alive."""
 DEBUGGER = "%debug"
-"""Name of what the last post-mortem debugger refers to."""
+"""Name of the holder for everything that the last post-mortem debugger refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +25,28 @@ class DeviceMemory:
     """The state of torch's allocator on one device."""
 
     device: str
-    """``cuda:N``."""
+    """Name of the device, ``cuda:N``."""
     allocated: int
     """Bytes in tensors, each rounded up to its block (torch.cuda.memory_allocated)."""
     reserved: int
     """Bytes taken from the driver (torch.cuda.memory_reserved)."""
     returnable: int
-    """Bytes of the cache that torch.cuda.empty_cache() would release now."""
+    """Cached bytes that torch.cuda.empty_cache() would release now."""
     alloc_retries: int | None
-    """How often torch released its cache to find memory, since the process began (num_alloc_retries)."""
+    """How often torch has released its cache to find memory since the process started (num_alloc_retries)."""
     pending_free: int = 0
-    """Further bytes that empty_cache() would release once another stream has finished with them."""
+    """Further bytes that empty_cache() would release once another stream no longer uses them."""
     private_pools: int = 0
-    """Bytes of the cache in private pools, such as those of CUDA graphs."""
+    """Cached bytes in private pools, such as those of CUDA graphs."""
 
     @property
     def cached(self) -> int:
-        """Bytes reserved and not allocated."""
+        """Bytes that are reserved but not allocated."""
         return self.reserved - self.allocated
 
     @property
     def fragmented(self) -> int:
-        """Bytes of the cache that can't be released: free parts of segments that are in use."""
+        """Cached bytes that can't be released: free parts of segments that are in use."""
         return self.cached - self.returnable - self.pending_free - self.private_pools
 
 
@@ -54,7 +55,7 @@ class CellAllocation:
     """Memory on one device that one cell allocated and that is still held."""
 
     cell: int | None
-    """The N of In[N]; None where the cell is unknown."""
+    """The N of In[N], or None if the cell is unknown."""
     source: str
     """First line of the cell, or a description of the memory's origin."""
     device: str
@@ -69,9 +70,9 @@ def rank_holders(
     *,
     only_cell: int | None = None,
 ) -> list[Holder]:
-    """Return the holders of all devices, the largest first. Per device they add up to what is allocated.
+    """Return the holders of all devices, the largest first. Per device, they add up to the allocated bytes.
 
-    ``only_cell`` counts only what that cell has allocated.
+    With ``only_cell``, only blocks that this cell allocated count.
     """
     holders: list[Holder] = []
     for index, device in blocks.items():
@@ -99,5 +100,5 @@ def rank_holders(
 
 
 def _main_cell(by_cell: Mapping[int | None, int]) -> int | None:
-    """Return the cell with the most bytes; None where at least as many are of unknown origin."""
+    """Return the cell with the most bytes, or None if at least as many bytes are of unknown origin."""
     return max(by_cell, key=lambda cell: (by_cell[cell], cell is None))

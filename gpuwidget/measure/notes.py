@@ -1,4 +1,4 @@
-"""The notes of a report: what happened during the run besides its figures, with the English of each.
+"""The notes of a report: events during the run that its figures do not show, with the text of each.
 
 Each function returns a :class:`~gpuwidget.model.report.Note` with an id, its parameters and its text.
 """
@@ -20,12 +20,12 @@ _MAX_PROGRAMS = 4
 
 
 def gpu_name(gpu: GpuReport) -> str:
-    """``GPU 0``, or ``GPU 0 MIG 1``."""
+    """Return a GPU's name in texts: ``GPU 0``, or ``GPU 0 MIG 1`` for a MIG slice."""
     return f"GPU {gpu.index}" if gpu.mig_index is None else f"GPU {gpu.index} MIG {gpu.mig_index}"
 
 
 def programs(children: Iterable[str]) -> tuple[str, ...]:
-    """Return the programs of child processes, at most four, each once with its number."""
+    """Return at most four programs of child processes, each once with its number of processes."""
     counted = Counter(children)
     named = [
         program if count == 1 else f"{count} x {program}"
@@ -36,7 +36,7 @@ def programs(children: Iterable[str]) -> tuple[str, ...]:
 
 
 def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collection[str]) -> list[Note]:
-    """Return the notes about GPUs: contexts that were opened, GPUs that were lost, child processes.
+    """Return the notes about GPUs: new contexts, lost GPUs, and child processes that held memory.
 
     ``new_contexts`` are the devices (``cuda:N``) on which this process had no context before the run.
     """
@@ -56,9 +56,9 @@ def _note(id_: str, text: str, **params: Any) -> Note:
 
 
 def _context_opened(gpu: GpuReport) -> Note:
-    """This run opened the process's first context on ``gpu``."""
+    """Return the note that this run opened the process's first context on ``gpu``."""
     sentence = f"CUDA started on {gpu_name(gpu)} in this run"
-    # The children's memory is in the driver's figure, but not in torch's.
+    # The driver's figure includes the children's memory, torch's figure does not.
     held = gpu.process_memory.end if gpu.process_memory is not None and not gpu.children else None
     reserved = gpu.torch.reserved.end if gpu.torch is not None else None
     size = held - reserved if held is not None and reserved is not None and held > reserved else None
@@ -75,13 +75,13 @@ def _lost(gpu: GpuReport, since: float) -> Note:
 
 
 def _came_back(gpu: GpuReport) -> Note:
-    """``gpu`` was lost during the run and is available again."""
+    """Return the note that ``gpu`` was lost during the run and is available again."""
     text = f"{gpu_name(gpu)} was lost for a part of the run, and came back: what it did meanwhile is unknown."
     return _note("gpu-came-back", text, gpu=gpu_name(gpu))
 
 
 def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Note]:
-    """Child processes held memory; one note for all GPUs on which the same programs did."""
+    """Return notes about child processes that held memory, one per group of GPUs with the same programs."""
     alike: dict[tuple[tuple[str, ...], bool], list[tuple[GpuReport, Mapping[int, str]]]] = {}
     for gpu, totals in found:
         if totals.children:
@@ -111,7 +111,7 @@ def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Note]:
 
 
 def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Note]:
-    """Return the notes about resets of torch's peak counters; ``names`` has the devices' GPUs."""
+    """Return the notes about resets of torch's peak counters. ``names`` has the GPU name per device index."""
     notes = []
     for index, peak in sorted(scope.hidden_peaks.items()):
         device = names.get(index, f"cuda:{index}")
@@ -142,13 +142,13 @@ def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Note]:
 
 
 def marks_omitted(count: int, kept: int) -> Note:
-    """The timeline has ``kept`` of ``count`` marks."""
+    """Return the note that the timeline has only the first ``kept`` of ``count`` marks."""
     text = f"{count} marks were set; the first {kept} are kept."
     return _note("marks-omitted", text, count=count, kept=kept)
 
 
 def lines_omitted(count: int, stride: int) -> Note:
-    """The timeline has every ``stride``-th of ``count`` printed lines."""
+    """Return the note that the timeline has only every ``stride``-th of ``count`` printed lines."""
     text = f"{count} lines were printed; every {_ordinal(stride)} is on the timeline."
     return _note("lines-omitted", text, count=count, stride=stride)
 

@@ -1,7 +1,7 @@
 """Parse an out-of-memory error's message and compute what would have made the request fit.
 
-The figures in a message are rounded, so each is a range. Arithmetic uses the end of the range that promises
-less. A fix is offered only if the known figures show that the request would have fit.
+The figures in a message are rounded, so each figure stands for a range. Calculations use the end of the range
+that is less favourable. A fix is offered only if the known figures show that the request would have fit.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ _SIZES = {
     "kib": units.KIB,
     "mib": units.MIB,
     "gib": units.GIB,
-    # As versions before 2.0 called them, of 1024 each.
+    # torch before 2.0 used these names for the binary units.
     "kb": units.KIB,
     "mb": units.MIB,
     "gb": units.GIB,
 }
 _IMPOSSIBLE = 1 << 60
-"""A driver that does not report a process's memory gives 2**64 - 1."""
+"""Bytes at or above which a figure means unknown: a driver without a figure for a process reports 2**64 -
+1."""
 _MAX_VARIABLES = 3
 _MAX_PARTS = 64
-"""The most parts into which a batch is to be split. A smaller batch is no realistic fix."""
+"""Maximum number of parts into which the fix splits a batch. More parts would not be realistic."""
 
 _SIZE = r"(\d+(?:\.\d+)?) ?(bytes|[KMG]i?B)\b"
 _PATTERNS = {
@@ -52,22 +53,22 @@ _PROCESS = re.compile(rf"Process (\d+) has {_SIZE} memory in use")
 
 @dataclass(frozen=True, slots=True)
 class RoundedBytes:
-    """Bytes in a message: a value from ``low`` to ``high``."""
+    """A rounded figure in a message: the exact number of bytes lies between ``low`` and ``high``."""
 
     low: int
     high: int
 
     @property
     def middle(self) -> int:
-        """The figure in the message."""
+        """The rounded figure as written in the message."""
         return (self.low + self.high) // 2
 
     def exact(self, value: int | None) -> int:
-        """Return ``value`` if it is in the range, else the figure in the message."""
+        """Return ``value`` if it lies in the range, else the figure in the message."""
         return self._agreeing(value, self.middle)
 
     def at_least(self, value: int | None) -> int:
-        """Return ``value`` if it is in the range, else the lower end."""
+        """Return ``value`` if it lies in the range, else the lower end of the range."""
         return self._agreeing(value, self.low)
 
     def _agreeing(self, value: int | None, otherwise: int) -> int:
@@ -76,7 +77,7 @@ class RoundedBytes:
 
 @dataclass(frozen=True, slots=True)
 class OomMessage:
-    """The figures in an out-of-memory error's message; None for those that it does not give."""
+    """The figures in an out-of-memory error's message. A figure that the message lacks is None."""
 
     index: int | None
     """The N of ``cuda:N``."""
@@ -86,29 +87,30 @@ class OomMessage:
     limit: RoundedBytes | None
     """torch's limit for this process (torch.cuda.set_per_process_memory_fraction)."""
     process: RoundedBytes | None
-    """Memory of this process with all its libraries."""
+    """Memory of this process, including all its libraries."""
     allocated: RoundedBytes | None
-    """In tensors, without graphs' private pools."""
+    """Memory in tensors, excluding the private pools of CUDA graphs."""
     private: RoundedBytes | None
     unallocated: RoundedBytes | None
-    """Reserved by torch and not in tensors."""
+    """Memory that torch has reserved but does not use for tensors."""
     reserved: RoundedBytes | None
     others: tuple[tuple[int, RoundedBytes], ...]
-    """Process ids and their memory."""
+    """Other processes, each with its id and memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class OomHolder:
-    """A holder on the device, with the blocks that releasing it would free."""
+    """A holder on the device, with the blocks that are freed when it is released."""
 
     holder: Holder
     blocks: frozenset[int]
-    """Addresses of its blocks."""
+    """Addresses of the blocks."""
     before: frozenset[int]
-    """Those allocated before the failing cell. Only freeing these helps its next run."""
+    """Addresses of the blocks allocated before the failing cell. Only freeing these helps the cell's next
+    run."""
     variables: tuple[str, ...] | None
-    """The variables to delete to release it; None where other names hold it too, or the failing code reads
-    one of them."""
+    """The variables to delete to release the holder. None if other names hold it too, or if the failing code
+    reads one of the variables."""
     is_error: bool
     """Whether the holder is the traceback of the error itself."""
 
@@ -120,7 +122,7 @@ class OtherMemory:
     name: str
     bytes: int
     is_process: bool
-    """Whether it is a process, which could be ended."""
+    """Whether this is a process, which the user can shut down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,31 +131,31 @@ class LibraryPool:
 
     name: str
     free: int
-    """Bytes that it would release."""
+    """Bytes that the library would release."""
     flush: str
-    """The statement that releases them."""
+    """The statement that releases these bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class OomFacts:
-    """An out-of-memory error and the state of the device, in bytes; None for what is unknown."""
+    """An out-of-memory error and the state of the device, in bytes. Unknown values are None."""
 
     device: str | None
     """``cuda:N``."""
     requested: int | None
     needed: int | None
-    """The upper end of the rounded request."""
+    """Upper limit of the requested bytes, which the message gives rounded."""
     total: int | None
     free: int | None
-    """Free on the device at the error."""
+    """Bytes that were free on the device at the error."""
     limit: int | None
-    """torch's limit for this process; None without such a limit."""
+    """torch's memory limit for this process, or None if there is no limit."""
     allocated: int | None
     reserved: int | None
     fragmented: int | None
-    """Reserved, not in tensors, and not releasable."""
+    """Bytes reserved by torch that are neither in tensors nor releasable."""
     at_start: int | None
-    """Allocated when the failing cell began."""
+    """Bytes allocated when the failing cell began."""
     older_now: int | None
     """The part of ``at_start`` that is still allocated."""
     segments: tuple[Segment, ...]
@@ -161,13 +163,13 @@ class OomFacts:
     others: tuple[OtherMemory, ...]
     pools: tuple[LibraryPool, ...]
     expandable: bool | None
-    """Whether torch uses expandable segments already."""
+    """Whether torch already uses expandable segments."""
     setting: str
-    """The environment variable that enables them."""
+    """The environment variable that enables expandable segments."""
 
     @property
     def available(self) -> int | None:
-        """What torch could still have reserved at the error."""
+        """Bytes that torch could still have reserved at the error."""
         if self.free is None:
             return None
         under = self._under_the_limit
@@ -175,7 +177,7 @@ class OomFacts:
 
     @property
     def grown(self) -> int | None:
-        """What the failing cell had allocated in addition to ``at_start``."""
+        """Bytes that the failing cell had allocated in addition to ``at_start``."""
         if self.allocated is None or self.at_start is None:
             return None
         return max(0, self.allocated - self.at_start)
@@ -187,13 +189,14 @@ class OomFacts:
         return max(0, self.limit - self.reserved)
 
     def would_fit(self, freed: frozenset[int] = frozenset(), *, own: int = 0, others: int = 0) -> bool:
-        """Return whether the request would have fit with these blocks and additional bytes freed.
+        """Return whether the request would have fit with the ``freed`` blocks and further bytes released.
 
-        ``own`` are bytes of this process, which count towards its limit. ``others`` are other bytes.
+        ``own`` are further bytes of torch in this process, which count towards torch's limit. ``others`` are
+        bytes of other libraries or processes, which do not.
         """
         if self.needed is None:
             return False
-        # Blocks that were freed since the error were not releasable at the error.
+        # Leave out blocks that were freed after the error, as they were not releasable at the error.
         since, largest_since = _free_after(self.segments, frozenset())
         released, largest = _free_after(self.segments, freed)
         if largest >= self.needed > largest_since:
@@ -208,15 +211,15 @@ class OomFacts:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change with which the request would have fit."""
+    """A change by the user that would have made the request fit."""
 
     kind: FixKind
     text: str
-    """What it does and why that is enough, with figures."""
+    """What the change does and why it is enough, with figures."""
     code: str | None
-    """The code to run."""
+    """The code to run, or None if the change is not made by code."""
     bytes: int | None
-    """Bytes that it frees; None where it is not a number of bytes."""
+    """Bytes that the change frees, or None if it frees no known number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,22 +233,23 @@ class CellShare:
 
 @dataclass(frozen=True, slots=True)
 class OomContext:
-    """Everything that the card shows about an out-of-memory error. It holds no user objects."""
+    """Everything that the card shows about an out-of-memory error, without references to user objects."""
 
     facts: OomFacts
     gpu: str | None
-    """``GPU 0 H200``; None where the driver does not report it."""
+    """The GPU's name, such as ``GPU 0 H200``, or None if the driver does not report it."""
     freed: int
     """Bytes that were allocated at the error and have been freed since."""
     cells: tuple[CellShare, ...]
     recent: tuple[tuple[float, int | None], ...]
-    """Seconds ago and bytes in use of the whole GPU, over the last minute; empty without samples."""
+    """Memory of the whole GPU over the last minute, as pairs of seconds ago and bytes in use. Empty without
+    samples."""
     unknown: tuple[str, ...]
-    """What is unknown, and why."""
+    """Texts that name what is unknown and why."""
 
 
 def parse_message(message: str) -> OomMessage:
-    """Parse the message of any version of torch."""
+    """Parse an out-of-memory error's message from any version of torch."""
     found = {name: _size(re.search(pattern, message)) for name, pattern in _PATTERNS.items()}
     index = _INDEX.search(message)
     others = ((int(match[1]), _rounded(match[2], match[3])) for match in _PROCESS.finditer(message))
@@ -257,7 +261,7 @@ def parse_message(message: str) -> OomMessage:
 
 
 def first_step(facts: OomFacts) -> Fix | None:
-    """Return what to do before the next run: release what the error's frames hold, which it would lack."""
+    """Return the fix to apply first, if any: release the memory that the error's own frames hold."""
     size = sum(held.holder.bytes for held in facts.held if held.is_error)
     if not size:
         return None
@@ -271,7 +275,7 @@ def first_step(facts: OomFacts) -> Fix | None:
 
 
 def fixes(facts: OomFacts) -> list[Fix]:
-    """Return the changes with which the request would have fit, the simplest first."""
+    """Return the changes that would have made the request fit, the simplest first."""
     if facts.needed is None or contradicts_itself(facts):
         return []
     found = [
@@ -288,12 +292,15 @@ def fixes(facts: OomFacts) -> list[Fix]:
 
 
 def contradicts_itself(facts: OomFacts) -> bool:
-    """Return whether the request fits into what was free: another process held memory for a moment."""
+    """Return whether the request fits into the free memory, so that the figures cannot explain the error.
+
+    Then another process probably held memory for a moment.
+    """
     return facts.needed is not None and facts.available is not None and facts.available >= facts.needed
 
 
 def _again(facts: OomFacts) -> Fix | None:
-    """Run it again: memory freed since the error, such as an earlier error's frames, is available."""
+    """Suggest running the cell again if enough memory has been freed since the error."""
     if facts.at_start is None or facts.older_now is None:
         return None
     gone = facts.at_start - facts.older_now
@@ -340,7 +347,7 @@ def _notebook(facts: OomFacts) -> Fix | None:
 
 
 def _variables(facts: OomFacts) -> Fix | None:
-    """Delete as few as possible of the largest variables that the failing code does not read."""
+    """Suggest deleting as few of the largest variables as possible, and none that the failing code reads."""
     own = _notebooks(facts)
     spare = sorted(
         (held for held in facts.held if held.holder.kind == "variable" and held.before and held.variables),
@@ -406,7 +413,7 @@ def _expandable(facts: OomFacts) -> Fix | None:
 
 
 def _joinable(segments: Sequence[Segment]) -> int:
-    """Return the bytes of whole free pages in segments in use. Each range loses one page at its edges."""
+    """Return the bytes of whole free pages in segments in use, less one page per free range for its edges."""
     total = 0
     for segment in segments:
         pieces = segment.free_ranges()
@@ -428,7 +435,7 @@ def _pool(facts: OomFacts) -> Fix | None:
 
 
 def _processes(facts: OomFacts) -> list[Fix]:
-    """Shut down a process: the smallest that is large enough, and the largest."""
+    """Suggest shutting down a process: the smallest that frees enough memory, and the largest."""
     able = sorted(
         (other for other in facts.others if other.is_process and facts.would_fit(others=other.bytes)),
         key=lambda other: other.bytes,
@@ -445,7 +452,7 @@ def _processes(facts: OomFacts) -> list[Fix]:
 
 
 def _notebooks(facts: OomFacts) -> list[OomHolder]:
-    """Return the holders of kind notebook without the error's frames."""
+    """Return the holders of kind ``notebook``, except the frames of the error itself."""
     return [
         held for held in facts.held if held.holder.kind == "notebook" and held.before and not held.is_error
     ]
@@ -460,7 +467,7 @@ def _bytes(facts: OomFacts, blocks: frozenset[int]) -> int:
 
 
 def _free_after(segments: Sequence[Segment], freed: frozenset[int]) -> tuple[int, int]:
-    """Return the bytes that torch could release with these blocks freed, and its largest free range."""
+    """Return the bytes that torch could release without the ``freed`` blocks, and its largest free range."""
     released = largest = 0
     for segment in segments:
         returnable = segment.returnable(freed)

@@ -1,7 +1,7 @@
-"""The lines that the user's code prints, as they are printed, so that a timeline shows them beside the GPU.
+"""Pass on the lines that the user's code prints, so that a timeline can show them with the GPU's activity.
 
-A kernel's streams are read through their ``echo`` attribute. On any other stream ``write`` is replaced on
-that one object. The stream itself, its type and its behaviour stay as they are.
+A kernel's streams are read through their ``echo`` attribute. For any other stream, ``write`` is replaced on
+the stream object. ``sys.stdout`` and ``sys.stderr`` remain the same objects with the same behaviour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TextCallback = Callable[[str], None]
 
 
 class _LineSplitter:
-    """Splits a stream's text into lines and passes on those that are complete."""
+    """Splits a stream's text into lines and passes on the complete ones."""
 
     def __init__(self, on_line: TextCallback) -> None:
         self._on_line = on_line
@@ -35,13 +35,13 @@ class _LineSplitter:
 
 
 def _visible(line: str) -> str:
-    """Return the beginning of what a line shows after its carriage returns, which progress bars print."""
+    """Return the part of a line that stays visible after its carriage returns, cut to 200 characters."""
     text = line.rstrip("\r")
     return text.rpartition("\r")[2][:_MAX_LENGTH] + ("\r" if text != line else "")
 
 
 class _EchoHook:
-    """Reads a kernel's stream, which writes all its text to its ``echo`` as well."""
+    """Reads a kernel's stream, which also writes all its text to its ``echo`` attribute."""
 
     def __init__(self, stream: Any, on_text: TextCallback) -> None:
         self._stream = stream
@@ -49,7 +49,7 @@ class _EchoHook:
         stream.echo = self
 
     def write(self, text: str) -> None:
-        """Called by the stream with all text that is written to it."""
+        """Receive the text that is written to the stream."""
         # An interrupt may be raised here: IPython omits frames with this name from its traceback.
         __tracebackhide__ = True
         try:
@@ -58,7 +58,7 @@ class _EchoHook:
             raise interrupt.with_traceback(None)  # noqa: B904 - the interrupt keeps its own context
 
     def flush(self) -> None:
-        """Called by the stream; there is nothing to flush."""
+        """Do nothing, because there is nothing to flush; the stream calls this method."""
 
     def remove(self) -> None:
         if self._stream.echo is self:
@@ -66,7 +66,7 @@ class _EchoHook:
 
 
 class _WriteHook:
-    """Reads any other stream by replacing ``write`` on that one object."""
+    """Reads any other stream by replacing ``write`` on the stream object."""
 
     def __init__(self, stream: Any, on_text: TextCallback) -> None:
         self._stream = stream
@@ -87,7 +87,7 @@ class _WriteHook:
         return result
 
     def remove(self) -> None:
-        # Unless other code has replaced it since.
+        # Restore ``write``, unless other code has replaced it since.
         if self._stream.__dict__.get("write") == self._replacement:
             if self._replaced is None:
                 del self._stream.write
@@ -96,7 +96,7 @@ class _WriteHook:
 
 
 class PrintedLines:
-    """Passes what is printed to stdout and stderr to all subscribers, while there are any."""
+    """Passes text printed to stdout and stderr to subscribers. Without subscribers it hooks no stream."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -104,7 +104,7 @@ class PrintedLines:
         self._hooks: list[_EchoHook | _WriteHook] = []
 
     def subscribe(self, callback: TextCallback, *, whole_lines: bool = True) -> None:
-        """Call ``callback``, on the thread that prints, with each complete line.
+        """Call ``callback`` with each complete line, on the thread that prints.
 
         Without ``whole_lines``, call it with every piece of text as it is written.
         """
@@ -115,7 +115,7 @@ class PrintedLines:
                 self._hooks = [hook for hook in hooks if hook is not None]
 
     def unsubscribe(self, callback: TextCallback) -> None:
-        """Stop calling ``callback``; the last one restores the streams. Safe to call twice."""
+        """Stop calling ``callback``. Without further subscribers, restore the streams. Safe to call twice."""
         with self._lock:
             self._subscribers = [known for known in self._subscribers if known[0] != callback]
             if not self._subscribers:
@@ -132,7 +132,7 @@ class PrintedLines:
 
         if getattr(stream, "echo", stream) is None:
             return _EchoHook(stream, on_text)
-        # A stream without a __dict__ could only be replaced as a whole: it is left alone.
+        # A stream without a __dict__ could only be replaced as a whole, so it is not hooked.
         return _WriteHook(stream, on_text) if hasattr(stream, "__dict__") else None
 
     def _on_line(self, line: str) -> None:
@@ -146,13 +146,13 @@ class PrintedLines:
         self._hooks.clear()
 
     def reset_in_child(self) -> None:
-        """Drop all subscribers in a forked child, and the lock, which another thread may have held."""
+        """Drop all subscribers in a forked child. Replace the lock, which another thread may have held."""
         self._lock = threading.RLock()
         self._subscribers = []
         self._remove_hooks()
 
 
 PRINTED_LINES = PrintedLines()
-"""The process's instance."""
+"""The single instance of this process."""
 
 reset_after_fork(PRINTED_LINES.reset_in_child)

@@ -1,4 +1,4 @@
-"""Find this process's memory on each GPU, children included, or the reason why it is unknown."""
+"""Find the memory of this process and its children on each GPU, or the reason why it is unknown."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class ProcessMemory:
     """Memory of this process and its children on one GPU."""
 
     memory: int | None
-    """Bytes; None where unknown."""
+    """Bytes that this process and its children hold, or None if unknown."""
     present: bool
-    """Whether one of them is known to have a context there."""
+    """Whether this process or one of its children is known to have a context on the GPU."""
     reason: str | None
-    """Why ``memory`` is None."""
+    """The reason why ``memory`` is None."""
     own: bool = False
-    """Whether this process itself has a context there."""
+    """Whether this process itself has a context on the GPU."""
     children: tuple[Process, ...] = ()
-    """Its descendants that have one."""
+    """The descendants of this process that have a context on the GPU."""
 
     @property
     def children_memory(self) -> int | None:
-        """Bytes of ``memory`` in the children; None where unknown."""
+        """The children's part of ``memory``, or None if unknown."""
         return None if self.memory is None else sum(child.memory or 0 for child in self.children)
 
 
 class Attribution:
-    """Assigns GPU processes to this process and its children, where process ids can be compared."""
+    """Finds this process and its children in the driver's process lists, if process ids can be compared."""
 
     def __init__(self, origin: Origin) -> None:
         self._family = processes.own_process_tree()
@@ -68,9 +68,10 @@ class Attribution:
         return not self._pids_match and not self._recorded
 
     def confirm(self, reading: Reading) -> None:
-        """Check the list of a GPU on which this process has a context: if it is listed, process ids match.
+        """Check whether the process list of a GPU on which this process has a context contains this process.
 
-        Inside a container this is the only proof, because the PID namespace alone proves nothing.
+        If it does, the driver's process ids are valid in this process. Inside a container this is the only
+        proof, because the PID namespace alone proves nothing.
         """
         if any(process.pid == self._family.pid for process in reading.processes or ()):
             self._pids_match = True

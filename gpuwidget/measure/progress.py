@@ -1,4 +1,4 @@
-"""The state of a run that is still going on, as the live chart displays it."""
+"""The state of a run in progress, as the live chart displays it."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from gpuwidget.model.samples import Gpu, Origin
 
 @dataclass(frozen=True, slots=True)
 class GpuProgress:
-    """One GPU so far. The two time series have a value for each ``t`` of the progress."""
+    """One GPU during a run. Both time series have one value for each entry of :attr:`Progress.t`."""
 
     gpu: Gpu
     reading: Reading
     """The newest reading."""
     torch_device: str | None
     process_memory: int | None
-    """Bytes that this process and its children hold now; None where unknown."""
+    """Bytes that this process and its children currently hold, or None if unknown."""
     utilization: tuple[float | None, ...]
-    """Percent."""
+    """Percent of utilization."""
     device_memory: tuple[float | None, ...]
-    """Bytes of the whole GPU in use."""
+    """Bytes in use on the whole GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The run so far: at most 240 points, whatever its length."""
+    """The run so far, with at most 240 points per time series, however long the run."""
 
     elapsed_s: float
     origin: Origin | None
-    """None before the first sample."""
+    """The source of the readings, or None before the first sample."""
     attributed: bool
-    """Whether it is known which GPUs this kernel uses; if not, ``gpus`` has all."""
+    """Whether it is known which GPUs this kernel uses. If not, ``gpus`` contains all GPUs."""
     t: tuple[float, ...]
-    """Seconds since the run's start, rising."""
+    """Seconds since the run's start, in ascending order."""
     gpus: tuple[GpuProgress, ...]
-    """The GPUs on which this kernel holds memory, or all where that is unknown; may be empty, may grow."""
+    """The selected GPUs, else the GPUs that this kernel uses, or all GPUs if that is unknown. GPUs may be
+    added during the run."""
     marks: tuple[Mark, ...]
     advice: Advice | None
-    """The weightiest advice, from half a minute on; None without one."""
+    """The most important advice, available after the first 30 seconds, or None if there is none."""

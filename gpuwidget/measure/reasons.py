@@ -1,4 +1,4 @@
-"""The English of a GPU's ``missing``: why a value in the report is None."""
+"""The texts in a GPU's ``missing`` field: the reasons why a value in the report is None."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NOT_A_TORCH_DEVICE = "torch does not see this GPU"
 
 
 def too_short(seconds: float) -> str:
-    """The run was shorter than ``seconds``."""
+    """Return the reason that the run was shorter than ``seconds``."""
     return f"the run was shorter than {seconds:g} s"
 
 
 def too_short_for_windows(window_s: float) -> str:
-    """The run was shorter than two of the driver's utilization windows."""
+    """Return the reason that the run was shorter than two of the driver's utilization windows."""
     return f"the run was shorter than two of the driver's windows of {window_s:g} s"

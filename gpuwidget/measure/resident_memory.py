@@ -1,4 +1,4 @@
-"""This process's resident memory over a run."""
+"""Measure this process's resident memory over a run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from gpuwidget.system import processes
 
 
 class ResidentMemory:
-    """Samples resident memory from :meth:`begin` to :meth:`end`."""
+    """Samples this process's resident memory from :meth:`begin` to :meth:`end`."""
 
     def __init__(self, interval_s: float) -> None:
-        """``interval_s`` is the least time between two samples."""
+        """``interval_s`` is the minimum number of seconds between two samples."""
         self._interval_s = interval_s
         self._due = 0.0
         self._start: int | None = None
@@ -18,12 +18,12 @@ class ResidentMemory:
         self._peak_at_start: int | None = None
 
     def begin(self) -> None:
-        """Read the memory just before the run."""
+        """Read the resident memory just before the run."""
         self._start = self._peak = processes.resident_memory()
         self._peak_at_start = processes.peak_resident_memory()
 
     def add(self, t: float) -> None:
-        """Read the memory ``t`` seconds into the run, if a sample is due."""
+        """Read the resident memory ``t`` seconds into the run, if a sample is due."""
         if t >= self._due:
             self._due = t + self._interval_s
             resident = processes.resident_memory()
@@ -31,7 +31,7 @@ class ResidentMemory:
                 self._peak = resident
 
     def end(self) -> Span:
-        """Read the memory at the end of the run and return all of it."""
+        """Read the resident memory at the run's end. Return the bytes at start and end, and the peak."""
         end = processes.resident_memory()
         peak = max((value for value in (self._peak, end) if value is not None), default=None)
         process_peak = processes.peak_resident_memory()

@@ -1,4 +1,4 @@
-"""One measured run, from its start to its report."""
+"""Measure one run, from its start to its report."""
 
 from __future__ import annotations
 
@@ -26,30 +26,31 @@ from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, PeakScope
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
 
 OPEN_TIMEOUT_S = 5.0
-"""How long a run's start waits until the driver is open; usually the sampler has opened it well before."""
+"""Seconds that a run's start waits for the driver to open. Usually the sampler opens it well before."""
 ANSWER_TIMEOUT_S = 0.25
-"""How long a run's start and end wait for a fresh reading; a GPU that does not answer by then has none."""
+"""Seconds that a run's start and end wait for a fresh reading. A GPU that answers later has no fresh
+reading."""
 _MAX_GAP_S = 1.0
 _MAX_MARK_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run is measured."""
+    """The options of a measured run."""
 
     gpus: tuple[str, ...] = ()
-    """Indices, UUIDs (or prefixes) or ``cuda:N`` of the GPUs to report; empty for all."""
+    """Indices, UUIDs (or prefixes of them) or ``cuda:N`` of the GPUs to report. Empty for all GPUs."""
     interval_s: float = INTERVAL_S
     """Seconds between samples."""
     sync: bool = True
-    """Whether to wait at the end until the GPU has finished, and to report how long that took."""
+    """Whether to wait at the run's end until the GPU has finished, and report how long that took."""
 
 
 class Run:
-    """Measures from :meth:`start` to :meth:`end`, then returns its :meth:`report`.
+    """Measures from :meth:`start` to :meth:`end`, then returns a :meth:`report`.
 
-    A run is used once, by one thread. No method raises because of the driver or torch: what could not be
-    measured is None in the report.
+    A run can be used only once, by one thread. No method raises because of the driver or torch: a value that
+    could not be measured is None in the report.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Run:
         run_context: Callable[[Report], RunContext] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """``run_context`` is called at the end for what advice needs besides the run's figures."""
+        """``run_context`` is called at the run's end and returns further facts that the advice rules need."""
         self._sampler = sampler
         self._options = options
         self._label = label
@@ -91,9 +92,9 @@ class Run:
     # -- during the run ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start; the run's time begins as the last step.
+        """Start the run. Its time begins as the last step of this method.
 
-        Raises OptionError for GPUs that don't exist; then nothing has started.
+        Raise OptionError for selected GPUs that don't exist; in that case the run has not started.
         """
         try:
             self._prepare()
@@ -128,7 +129,7 @@ class Run:
             self._marks.add_mark(self._clock.monotonic() - self._began, str(label)[:_MAX_MARK_LENGTH])
 
     def progress(self) -> Progress:
-        """Return the run so far, for a live chart; may be called from any thread."""
+        """Return the state of the run so far, for a live chart. May be called from any thread."""
         with self._lock:
             gpus = self._gpus
             t, time_series = gpus.time_series()
@@ -172,7 +173,7 @@ class Run:
             duration_s=elapsed,
             gpu_s=seconds,
             time=self._time_so_far(),
-            # Without the user's loaders and models: variables are not read while the code runs.
+            # The user's loaders and models are missing, because variables are not read while the code runs.
             context=RunContext(
                 switches=torch_switches.compute_switches(), cuda_initialized=cuda_state.cuda_initialized()
             ),
@@ -186,9 +187,9 @@ class Run:
     # -- its end -------------------------------------------------------------------------------------
 
     def end(self, status: Status = "ok") -> None:
-        """End the run's time, then wait for the GPU if the options ask for it and nothing went wrong.
+        """End the run's time. Then wait for the GPU if the options say so and the code did not fail.
 
-        An interrupt ends that wait and sets :attr:`wait_interrupted`.
+        An interrupt ends the wait for the GPU and sets :attr:`wait_interrupted`.
         """
         ended = self._clock.monotonic()
         if not self._running:
@@ -204,12 +205,15 @@ class Run:
         )
 
     def _reset_in_child(self) -> None:
-        """Measure and report nothing in a forked child: the run is the parent's."""
+        """Stop measuring and reporting in a forked child, because the run belongs to the parent."""
         self._running = False
         self._cell = None
 
     def report(self) -> Report | None:
-        """Return the report, once, after :meth:`end`; None in a child that was forked during the run."""
+        """Return the report on the first call after :meth:`end`, later None.
+
+        Also return None in a child process that was forked during the run.
+        """
         cell, self._cell = self._cell, None
         if cell is None:
             return None
@@ -232,7 +236,7 @@ class Run:
         return replace(report, advice=advise(RunEvidence.of(report, context)))
 
     def _measured(self, cell: RunInfo) -> Report:
-        # The sample requested here is added below, not by the sampler's thread while this one waits for it.
+        # This thread adds the sample requested here itself, below, so the sampler's thread must not add it.
         self._sampling = False
         requested_at = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
@@ -241,7 +245,7 @@ class Run:
         with self._lock:
             if sample is not None:
                 self._gpus.end(t, sample, requested_at)
-        # Without the lock: the sampler's thread must not wait for torch.
+        # The lock is not held during this call, so that the sampler's thread does not wait for torch.
         can_return = returnable(peaks)
         with self._lock:
             return build_report(
@@ -258,7 +262,7 @@ class Run:
             )
 
     def abandon(self) -> None:
-        """End without a report; safe to call at any time, and twice."""
+        """End the run without a report. Safe to call at any time and more than once."""
         self._running = self._sampling = False
         PRINTED_LINES.unsubscribe(self._on_line)
         if self._subscription is not None:
@@ -280,7 +284,7 @@ class Run:
         PEAK_TRACKER.watch_resets()
         t = self._clock.monotonic() - self._began
         with self._lock:
-            # The run may have ended meanwhile; its last sample must stay the last.
+            # The run may have ended while this thread waited for the lock; no sample may follow its last one.
             if not self._sampling:
                 return
             self._gpus.add(t, sample)
@@ -294,9 +298,9 @@ class Run:
 def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
     """Wait until this process's work on the GPU is done.
 
-    Return the seconds that took, and whether an interrupt ended the wait (the GPU then works on). The seconds
-    are None where this process has no context, or a kernel had failed. A separate thread waits, since a
-    synchronization cannot be interrupted. Never raises.
+    Return the seconds of the wait, and whether an interrupt ended it (the GPU then continues). The seconds
+    are None if this process has no context, if a kernel failed, or after an interrupt. A separate thread
+    waits, because a CUDA synchronization cannot be interrupted. Never raises.
     """
     if not cuda_state.can_synchronize():
         return None, False
@@ -309,7 +313,7 @@ def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
             cuda_state.synchronize()
             ended.append(clock.monotonic())
         except Exception:
-            # A failed kernel's error is raised by the user's next call, as it is without gpuwidget.
+            # The user's next CUDA call raises the failed kernel's error, as it would without gpuwidget.
             pass
         finally:
             done.set()

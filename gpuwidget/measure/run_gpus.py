@@ -1,4 +1,4 @@
-"""The GPUs of one run: the totals of their readings, and which of them this process uses."""
+"""The GPUs of one run: the totals of their readings, and which GPUs this process uses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 
 _RECENT_S = 15.0
-"""Recent totals cover one to two times this."""
+"""Minimum seconds that recent totals cover, once a run is long enough. They cover at most twice as many."""
 
 
 class RecentTotals:
-    """One GPU's totals over the last 15 to 30 seconds: the beginning of a long run no longer matters."""
+    """One GPU's totals over the last 15 to 30 seconds, so that the start of a long run no longer counts."""
 
     def __init__(self, gpu: Gpu, reading: Reading, max_gap_s: float, t: float) -> None:
-        """Begin ``t`` seconds into the run."""
+        """Begin the totals ``t`` seconds into the run."""
         self._gpu = gpu
         self._max_gap_s = max_gap_s
         self._older = self._newer = self._new(reading)
@@ -37,7 +37,7 @@ class RecentTotals:
             self._newer.add(t - self._newer_began, reading, holding, started + self._newer_began)
 
     def totals(self, t: float) -> tuple[GpuTotals, float]:
-        """Return the totals and the seconds they cover, ``t`` seconds into the run."""
+        """Return the recent totals ``t`` seconds into the run, and the number of seconds they cover."""
         return self._older, t - self._older_began
 
     def _new(self, reading: Reading) -> GpuTotals:
@@ -45,13 +45,13 @@ class RecentTotals:
 
 
 class RunGpus:
-    """Totals per GPU, from the sample just before the run to the one at its end.
+    """Totals per GPU, from the sample just before the run to the sample at its end.
 
-    For one thread at a time.
+    Not thread-safe: only one thread may use an instance at a time.
     """
 
     def __init__(self, max_gap_s: float) -> None:
-        """A gap of more than ``max_gap_s`` seconds between two samples counts as unknown."""
+        """A gap of more than ``max_gap_s`` seconds between two samples counts as unknown time."""
         self._max_gap_s = max_gap_s
         self._by_uuid: dict[str, GpuTotals] = {}
         self._recent: dict[str, RecentTotals] = {}
@@ -60,16 +60,18 @@ class RunGpus:
         self._selected: frozenset[str] | None = None
         self._time_series = RunTimeSeries(max_gap_s)
         self.origin: Origin | None = None
-        """Where the samples come from; None before the first sample."""
+        """The source of the samples, or None before the first sample."""
         self.started = float("inf")
-        """When the run began, epoch seconds; infinite before, so that all readings count as earlier."""
+        """When the run began, in epoch seconds. Infinite before the start, so that all readings count as
+        earlier."""
 
     # -- samples -------------------------------------------------------------------------------------
 
     def begin(self, sample: Sample, requested_at: float, selection: Sequence[str]) -> None:
         """Add the sample just before the run, requested at ``requested_at`` (epoch seconds).
 
-        ``selection`` names the GPUs to report, empty for all. Raises OptionError for one that doesn't exist.
+        ``selection`` names the GPUs to report; if it is empty, all are reported. Raise OptionError for a GPU
+        that doesn't exist.
         """
         if selection:
             self._selected = frozenset(select_gpus(selection, sample.gpus))
@@ -85,7 +87,7 @@ class RunGpus:
         for gpu, reading in self._pairs(sample):
             holding, totals = self._holding(gpu, reading), self._by_uuid[gpu.uuid]
             recent = self._recent.get(gpu.uuid)
-            if recent is None:  # not made at the start, for which a short cell waits
+            if recent is None:  # created here rather than at the start, which delays even short cells
                 began = self._first_seen[gpu.uuid]
                 recent = RecentTotals(gpu, totals.reading, self._max_gap_s, began)
                 self._recent[gpu.uuid] = recent
@@ -102,7 +104,7 @@ class RunGpus:
         self._time_series.add(t, self.all, self.started)
 
     def _update(self, sample: Sample, t: float = 0.0) -> None:
-        """Add the GPUs of a sample that are new; one that appears during the run has no start."""
+        """Add the new GPUs of a sample. A GPU that appears during the run has no start values."""
         if self.origin is None or self.origin.reason != sample.origin.reason:
             self.origin = sample.origin
         if self._attribution is None:
@@ -144,33 +146,33 @@ class RunGpus:
 
     @property
     def recorded(self) -> bool:
-        """Whether the samples are a recording's."""
+        """Whether the samples come from a recording."""
         return self.origin is not None and self.origin.recorded
 
     def shown(self) -> list[GpuTotals]:
-        """Return the selected GPUs, else those that this process uses, else, where that is unknown, all."""
+        """Return the selected GPUs, else the GPUs that this process uses, or all GPUs if that is unknown."""
         if self._selected is not None or not self.attributed:
             return self.all
         in_use = self._uuids_with_context()
         return [totals for totals in self.all if totals.used_by_process or totals.gpu.uuid in in_use]
 
     def recent(self, t: float) -> list[tuple[GpuTotals, float]]:
-        """Return the recent totals of the GPUs shown and the seconds covered, ``t`` seconds into the run."""
+        """Return each shown GPU's recent totals and the seconds they cover, ``t`` seconds into the run."""
         found = [self._recent.get(totals.gpu.uuid) for totals in self.shown()]
         return [recent.totals(t) for recent in found if recent is not None]
 
     def time_series(self) -> tuple[tuple[float, ...], dict[str, GpuTimeSeries]]:
-        """Return seconds since the run's start, rising, and the time series of all GPUs by UUID."""
+        """Return the time axis (seconds since the run's start) and the time series of all GPUs by UUID."""
         t, series = self._time_series.points()
         return t, dict(zip(self._by_uuid, series, strict=True))
 
     def devices(self) -> tuple[TorchDevice, ...]:
-        """Return torch's devices, where they may be these GPUs."""
-        # A recording of this very machine has its UUIDs, but torch's present memory is not part of it.
+        """Return torch's devices, or none if the samples come from a recording."""
+        # A recording of this machine has the same UUIDs, but torch's current memory is not part of it.
         return () if self.recorded else cuda_state.devices()
 
     def torch_names(self) -> dict[str, str]:
-        """Return ``cuda:N`` by UUID, of the GPUs that torch sees."""
+        """Return the names ``cuda:N`` of the GPUs that torch sees, by UUID."""
         return {
             uuid: device.name
             for device in self.devices()

@@ -1,4 +1,4 @@
-"""Build the report of a run from its GPUs' totals and from torch's counters."""
+"""Build the report of a run from the totals of its GPUs and from torch's counters."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class GpuReportBuilder:
         *,
         recorded: bool,
     ) -> None:
-        """``peaks`` and ``returnable`` are by device index.
+        """Store the data for all reports. ``peaks`` and ``returnable`` are by device index.
 
-        ``peaks`` has the changes of torch's memory during the run, ``returnable`` the bytes that emptying
-        the cache would give back. ``recorded``: whether the totals are a recording's.
+        ``peaks`` has the changes of torch's memory during the run, and ``returnable`` the bytes that emptying
+        the cache would release. ``recorded`` is True if the totals come from a recording.
         """
         self._devices = devices
         self._peaks = peaks
@@ -51,7 +51,7 @@ class GpuReportBuilder:
         self._recorded = recorded
 
     def build(self, totals: GpuTotals, t: float, *, shown: bool) -> GpuReport:
-        """Return the report of a GPU over ``t`` seconds; reasons for unknown values go to ``totals`` too."""
+        """Return the report of a GPU over ``t`` seconds. Add the reasons for unknown values to ``totals``."""
         gpu = totals.gpu
         device = next((d for d in self._devices if cuda_state.same_gpu(gpu.uuid, d.uuid)), None)
         device_peaks = self._peaks.get(device.index) if device is not None else None
@@ -121,9 +121,9 @@ def build_report(
     returnable: Mapping[int, int | None],
     contexts_before: frozenset[int],
 ) -> Report:
-    """Return the report of a run of ``t`` seconds, the GPU drain included.
+    """Return the report of a run that took ``t`` seconds, including the GPU drain.
 
-    ``contexts_before`` are the devices on which this process had a context at the start.
+    ``contexts_before`` has the indices of the devices on which this process had a context at the start.
     """
     devices = run_gpus.devices()
     builder = GpuReportBuilder(devices, peaks, returnable, recorded=run_gpus.recorded)

@@ -1,7 +1,8 @@
-"""The steady state of a run: where it begins, and the mean of a metric from there on.
+"""Find when a run's steady state begins, and compute the mean of a metric from that moment on.
 
-It begins at a mark of the user's, or where the run's time series takes one clear step up. Where the GPUs'
-work cannot be attributed to this process, only a mark counts: the step may be another process's.
+The steady state begins at a mark set by the user, or when the run's time series takes one clear step up. If
+the GPUs' work cannot be attributed to this process, only a mark counts, because another process may have
+caused the step.
 """
 
 from __future__ import annotations
@@ -16,28 +17,29 @@ from gpuwidget.model.report import Report, Timeline
 SteadyMetric = Literal["utilization", "sm_activity", "power_w"]
 
 STEADY_MARKS = frozenset({"steady", "warm", "warmed up", "steady state"})
-"""Labels of marks, in any case, that begin the steady state."""
+"""Labels of marks that begin the steady state, regardless of upper and lower case."""
 _MIN_RUN_S = 4.0
 _MIN_POINTS_AFTER = 5
 _LATEST = 0.6
-"""Part of the run after which a step is not the end of the warm-up."""
+"""Fraction of the run after which a step no longer counts as the end of the warm-up."""
 _MIN_STEP = 25.0
-"""Points of utilization."""
+"""Percentage points by which utilization must rise at the step."""
 _MIN_POWER_RATIO = 1.3
 _MIN_EXPLAINED = 0.8
-"""Part of the time series' variance that the step alone must explain."""
+"""Fraction of the time series' variance that the step alone must explain."""
 _MAX_WINDOW_S = 1.0
-"""The widest window of a reading: for so long after the warm-up, readings may still include it."""
+"""Length in seconds of a reading's longest window. A reading up to this long after the warm-up may still
+include it."""
 _MIN_POINTS = 3
 
 
 def warm_up_s(report: Report) -> float | None:
-    """Return the seconds until the steady state began, as the report has it; None where that is unknown."""
+    """Return the seconds until the steady state began, as stored in the report, or None if unknown."""
     return report.time.warm_up_s if report.time is not None else None
 
 
 def steady_mean(report: Report, uuid: str, metric: SteadyMetric, since: float) -> float | None:
-    """Return a GPU's time-weighted mean from ``since`` seconds on; None with fewer than three readings."""
+    """Return a metric's time-weighted mean from ``since`` seconds on, or None for fewer than three points."""
     timeline = report.timeline
     gpu = next((gpu for gpu in timeline.gpus if gpu.uuid == uuid), None) if timeline is not None else None
     if timeline is None or gpu is None:
@@ -55,14 +57,14 @@ def steady_mean(report: Report, uuid: str, metric: SteadyMetric, since: float) -
 
 
 def find_warm_up(report: Report) -> float | None:
-    """Return the seconds until the steady state begins; None where no beginning is clear."""
+    """Return the seconds until the steady state begins, or None if no clear beginning is found."""
     timeline = report.timeline
     if timeline is None:
         return None
     for mark in timeline.marks:
         if mark.kind == "mark" and mark.label.strip().casefold() in STEADY_MARKS:
             return mark.t
-    # A recording's GPUs count as the run's.
+    # The GPUs of a recording count as used by the run.
     own = report.attributed or report.source.recorded
     if not own or report.cell.duration_s < _MIN_RUN_S:
         return None
@@ -70,9 +72,9 @@ def find_warm_up(report: Report) -> float | None:
 
 
 def _step_up(timeline: Timeline, duration_s: float) -> float | None:
-    """Return when the mean over the GPUs takes one step up and stays there.
+    """Return when the mean utilization of the GPUs takes one lasting step up, or None if it does not.
 
-    Of utilization, or of power where utilization is unknown.
+    If utilization is unknown, use power.
     """
     points = _mean_series(timeline.t, [gpu.utilization for gpu in timeline.gpus])
     by_power = not points
@@ -88,7 +90,7 @@ def _step_up(timeline: Timeline, duration_s: float) -> float | None:
 
 
 def _mean_series(t: Sequence[float], series: Sequence[Sequence[float | None]]) -> list[tuple[float, float]]:
-    """Return the mean over the GPUs at each time at which all are known."""
+    """Return the mean over the GPUs for each time at which the values of all GPUs are known."""
     points = []
     for index, moment in enumerate(t):
         known = [v for values in series if (v := values[index]) is not None and math.isfinite(v)]
@@ -98,7 +100,7 @@ def _mean_series(t: Sequence[float], series: Sequence[Sequence[float | None]]) -
 
 
 def _best_step(values: Sequence[float]) -> tuple[int, float, float, float] | None:
-    """Fit two constants to the values: return the second's first index, both, and the variance explained."""
+    """Fit a step to the values. Return its index, the means on both sides, and the variance explained."""
     count = len(values)
     if count < 2 * _MIN_POINTS_AFTER:
         return None

@@ -1,4 +1,4 @@
-"""A run's timeline: the time series of its GPUs and its marks, in constant memory however long it runs."""
+"""A run's timeline: the time series of its GPUs and its marks, in constant memory however long the run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gpuwidget.model.report import Mark, Note
 from gpuwidget.sampler import INTERVAL_S
 
 MAX_POINTS = 240
-"""Maximum points of a time series in a report."""
+"""Maximum number of points of a time series in a report."""
 MEMORY_INTERVAL_S = 0.1
-"""Seconds between two readings of memory, unless the samples' interval is shorter."""
+"""Seconds between two readings of memory, unless samples are taken more often."""
 _MAX_MARKS = 200
 _MAX_PRINTED = 100
 _KEEP_MAXIMUM = (False, True, False, False)
-"""For each of a GPU's metrics: whether merged points keep the maximum (memory) or the mean."""
+"""For each metric of :class:`GpuTimeSeries`, whether merged points keep the maximum (memory) or the mean."""
 
 
 @dataclass(slots=True)
 class _Series:
-    """The bins of one metric: the mean of the values in each, or their maximum."""
+    """The bins of one metric. Each bin holds the mean or the maximum of its values."""
 
     keep_maximum: bool
     values: list[float | None] = field(default_factory=list)
@@ -54,7 +54,7 @@ class _Series:
             self.merge_into(index, value, count)
 
     def halved(self) -> _Series:
-        """Return a copy with half the bins; the last bin of an odd number stays as it is."""
+        """Return a copy with pairs of bins merged. If there is an odd number, the last bin stays as it is."""
         even = len(self.values) // 2 * 2
         copy = _Series(self.keep_maximum, self.values[:even], self.counts[:even])
         copy.halve()
@@ -66,18 +66,18 @@ class _Series:
 class TimeSeries:
     """Several metrics over one time axis, in at most twice :data:`MAX_POINTS` bins.
 
-    When the bins are full, neighbours are merged and bins become twice as wide: utilization and power are
-    averaged, memory keeps its maximum.
+    When all bins are in use, neighbouring bins are merged, so that each becomes twice as wide. A merged bin
+    keeps either the mean or the maximum of its values.
     """
 
     def __init__(self, keep_maximum: Sequence[bool], spacing_s: float = 0.0) -> None:
-        """``keep_maximum`` has an entry per metric: True keeps maxima, False means."""
+        """``keep_maximum`` has one entry per metric: True keeps the maximum, False the mean."""
         self._series = [_Series(keep) for keep in keep_maximum]
         self._t: list[float] = []
         self._spacing = spacing_s
 
     def add(self, t: float, values: Sequence[float | None]) -> None:
-        """Add the metrics at ``t`` seconds, which must rise from call to call."""
+        """Add the metrics' values at ``t`` seconds. Each call must have a later ``t`` than the last."""
         if self._t and t - self._t[-1] < self._spacing:
             last = len(self._t) - 1
             for series, value in zip(self._series, values, strict=True):
@@ -94,7 +94,7 @@ class TimeSeries:
             series.append(value)
 
     def add_metrics(self, keep_maximum: Sequence[bool]) -> None:
-        """Add further metrics, unknown until now."""
+        """Add further metrics, whose values up to now are unknown."""
         for keep in keep_maximum:
             self._series.append(_Series(keep, [None] * len(self._t), [0] * len(self._t)))
 
@@ -110,28 +110,28 @@ class TimeSeries:
 
 
 class GpuTimeSeries(NamedTuple):
-    """One GPU's metrics, each with a value for every point in time."""
+    """One GPU's metrics, each with one value per point of the time axis."""
 
     utilization: tuple[float | None, ...]
-    """Percent."""
+    """Percent of utilization."""
     memory_used: tuple[float | None, ...]
-    """Bytes of the whole GPU in use."""
+    """Bytes in use on the whole GPU."""
     power_w: tuple[float | None, ...]
     sm_activity: tuple[float | None, ...]
-    """Percent."""
+    """Percent of SM activity."""
 
 
 class RunTimeSeries:
     """The time series of all GPUs of a run."""
 
     def __init__(self, max_gap_s: float) -> None:
-        """With more than ``max_gap_s`` seconds between two samples, the time between them is unknown."""
+        """If two samples are more than ``max_gap_s`` seconds apart, the time between counts as unknown."""
         self._max_gap_s = max_gap_s
         self._series = TimeSeries((), spacing_s=MEMORY_INTERVAL_S / 2)
         self._last = 0.0
 
     def add_gpus(self, count: int) -> None:
-        """Add ``count`` GPUs, unknown until now."""
+        """Add ``count`` GPUs, whose values up to now are unknown."""
         self._series.add_metrics(_KEEP_MAXIMUM * count)
 
     def add(self, t: float, gpus: Collection[GpuTotals], started: float) -> None:
@@ -145,7 +145,7 @@ class RunTimeSeries:
         row: list[float | None] = []
         for gpu in gpus:
             reading = gpu.reading
-            # The driver's windows before the run are not part of it.
+            # Leave out windows of the driver that began before the run.
             window = reading.utilization_window or INTERVAL_S
             inside = reading.measured is not None and reading.measured >= started + window
             activity = reading.activity
@@ -155,17 +155,17 @@ class RunTimeSeries:
         self._series.add(t, row)
 
     def points(self) -> tuple[tuple[float, ...], list[GpuTimeSeries]]:
-        """Return seconds since the run's start, rising, and the time series of all GPUs in their order."""
+        """Return the time axis (seconds since the run's start) and the time series of all GPUs, as added."""
         t, series = self._series.points()
         width = len(_KEEP_MAXIMUM)
         return t, [GpuTimeSeries(*series[n : n + width]) for n in range(0, len(series), width)]
 
 
 class TimelineMarks:
-    """Keeps the user's first 200 marks, and at most 100 printed lines, evenly thinned."""
+    """Keeps the user's first 200 marks, and every n-th printed line so that at most 100 remain."""
 
     def __init__(self) -> None:
-        # Reentrant: a signal handler may print, or a finalizer that the garbage collector runs.
+        # Reentrant, because a signal handler or a finalizer may print while this thread holds the lock.
         self._lock = threading.RLock()
         self._marks: list[Mark] = []
         self._printed: list[Mark] = []
@@ -174,7 +174,7 @@ class TimelineMarks:
         self._lines_printed = 0
 
     def add_mark(self, t: float, label: str) -> None:
-        """Add a mark of the user's, ``t`` seconds into the run."""
+        """Add a mark set by the user, ``t`` seconds into the run."""
         with self._lock:
             self._marks_set += 1
             if len(self._marks) < _MAX_MARKS:
@@ -192,7 +192,7 @@ class TimelineMarks:
             self._lines_printed += 1
 
     def all(self) -> tuple[Mark, ...]:
-        """Return every mark kept, in the order of time."""
+        """Return all marks and lines that were kept, in chronological order."""
         with self._lock:
             return tuple(sorted((*self._marks, *self._printed), key=lambda mark: mark.t))
 

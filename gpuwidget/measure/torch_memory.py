@@ -1,4 +1,4 @@
-"""What a run did to torch's memory on one device, from the allocator's counters and segments."""
+"""Changes of torch's memory on one device during a run, from the allocator's counters and segments."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NO_LIST = "torch gave no list of its segments that agrees with its counters"
 def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
     """Return the bytes that ``empty_cache()`` would release, for each device whose memory the run changed.
 
-    None where it is unknown. Makes no GPU call. With thousands of tensors the list of segments takes
-    milliseconds, too long after a cell that did not change them.
+    The value is None if it is unknown. No GPU call is made. Devices whose memory the run did not change are
+    left out, because with thousands of tensors, listing the segments takes milliseconds.
     """
     changed = {index: device.after for index, device in peaks.items() if _changed(device)}
     if not changed:
@@ -35,7 +35,7 @@ def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
 
 
 def torch_memory(peaks: DevicePeaks, returnable: int | None) -> TorchMemory:
-    """Return one device's part of the report."""
+    """Return the report's figures about torch's memory on one device."""
     before, after = peaks.before, peaks.after
     return TorchMemory(
         allocated=Span(before.allocated if before else 0, after.allocated, peaks.allocated_peak),
@@ -58,5 +58,5 @@ def _changed(peaks: DevicePeaks) -> bool:
 
 
 def _increase(before: int, after: int) -> int | None:
-    """Return the increase of a counter, or None where it was reset."""
+    """Return the increase of a counter, or None if the counter was reset."""
     return after - before if after >= before else None

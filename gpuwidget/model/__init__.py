@@ -1,4 +1,4 @@
-"""The dataclasses that flow from the sources to every view. Imports no other package.
+"""The dataclasses that sources, sampler, reports and views share. Imports no other package of gpuwidget.
 
-Start with ``samples.py`` (what a GPU reads) and ``report.py`` (what one run did).
+Start with ``samples.py`` (the readings of the GPUs) and ``report.py`` (the report of one run).
 """

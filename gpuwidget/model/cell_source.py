@@ -14,7 +14,7 @@ MAGIC_FILES = frozenset({*TIMED_FILES, "<magic-timeit>"})
 """File names of the code that a magic compiles from the text that follows it."""
 
 _CELL_MAGIC = re.compile(r"\s*%%(?P<name>[\w.]+)")
-# The body of %%timeit is not here: IPython wraps it in a function, so its line numbers differ.
+# %%timeit is missing, because IPython wraps its body in a function, so that line numbers differ.
 _BODY_FILES = {"time": TIMED_FILES, "prun": ("<string>",)}
 
 
@@ -25,7 +25,7 @@ class MagicBody:
     lines_above: int
     """Number of the cell's lines above the first line of the body."""
     has_file: Callable[[str], bool]
-    """Whether the body's code has this file name."""
+    """Returns whether the body's code can have this file name."""
 
 
 def _any_file(file: str) -> bool:
@@ -34,14 +34,14 @@ def _any_file(file: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CellSource:
-    """The lines of a cell, and its bodies, outermost first; the first body is the whole cell."""
+    """The lines of a cell, and its bodies, the outermost first. The first body is the whole cell."""
 
     lines: tuple[str, ...] = ()
     bodies: tuple[MagicBody, ...] = (MagicBody(0, _any_file),)
 
     @classmethod
     def parse(cls, raw_cell: str) -> CellSource:
-        """Return the source with IPython's line numbers: blank lines at the beginning do not count."""
+        """Parse a cell. Like IPython, number lines without the blank lines at the cell's beginning."""
         lines = raw_cell.splitlines()
         while lines and not lines[0].strip():
             del lines[0]
@@ -56,9 +56,9 @@ class CellSource:
         return cls(tuple(lines), tuple(bodies))
 
     def defines(self, body: MagicBody, code: CodeType) -> bool:
-        """Return whether the lines at the code's position in the body define a function of its name.
+        """Return whether the body defines a function or class with the code's name at the code's lines.
 
-        The bodies of all cells have the same file name, so that the code may be from another cell.
+        The bodies of different cells can have the same file name, so the code may be from another cell.
         """
         first = body.lines_above + code.co_firstlineno
         last = body.lines_above + max((line or 0 for _, _, line in code.co_lines()), default=0)
@@ -73,7 +73,7 @@ UNKNOWN_SOURCE = CellSource()
 
 
 def _skip_to_code(lines: Sequence[str], start: int) -> int:
-    """Return the first line from ``start`` that is not blank and no ``%%gpuwatch`` above a magic."""
+    """Return the index of the next line that is neither blank nor ``%%gpuwatch`` above another magic."""
     at = start
     while at < len(lines):
         following = next((n for n in range(at + 1, len(lines)) if lines[n].strip()), len(lines))
@@ -87,14 +87,14 @@ def _skip_to_code(lines: Sequence[str], start: int) -> int:
 
 
 def _file_test(magic: str, body: Sequence[str]) -> Callable[[str], bool]:
-    """Return a function that tests whether a file name is that of the body of ``magic``."""
+    """Return a function that tests whether a file name belongs to the body of ``magic``."""
     files = _BODY_FILES.get(magic)
     if files is not None:
         return lambda file: file in files
 
     def is_nested_cell(file: str) -> bool:
-        # Magics such as %%capture run their body as a cell. The text is compared because any cell may have
-        # the name; %%capture transforms the text first, so that only the number of lines is comparable.
+        # Magics such as %%capture run their body as a cell. Any cell may have this file name, so the text is
+        # compared. %%capture changes the text first, so only the number of lines can be compared.
         compiled = [line.rstrip() for line in linecache.getlines(file)]
         written = [line.rstrip() for line in body]
         return compiled == written if magic != "capture" else len(compiled) == len(written)

@@ -1,4 +1,4 @@
-"""The clock, as a parameter, so that tests can replace it."""
+"""The clock interface, passed as a parameter so that tests can replace the clock."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ class Clock(Protocol):
     """Wall-clock time, monotonic time, and waiting."""
 
     def time(self) -> float:
-        """Return epoch seconds; the system may set them back or forward."""
+        """Return epoch seconds, which may jump when the system's clock is set."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds since an arbitrary start; never falls."""
+        """Return seconds since an arbitrary start. The value never decreases."""
         ...
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """Wait, holding ``condition``, until it is notified or ``seconds`` have passed (None: without
-        limit)."""
+        """Wait until ``condition`` is notified or ``seconds`` have passed.
+
+        The caller must hold ``condition``. With None for ``seconds``, wait without a limit.
+        """
         ...
 
 
@@ -28,15 +30,15 @@ class SystemClock:
     """The system's clock."""
 
     def time(self) -> float:
-        """Return epoch seconds by ``time.time``."""
+        """Return epoch seconds from ``time.time``."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Return seconds by ``time.perf_counter``."""
+        """Return seconds from ``time.perf_counter``."""
         return time.perf_counter()
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """Wait by ``Condition.wait``."""
+        """Wait with ``Condition.wait``."""
         condition.wait(seconds)
 
 

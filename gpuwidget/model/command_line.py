@@ -1,7 +1,7 @@
-"""What may be shown of a command line: its program, and its arguments without secrets.
+"""Reduce a command line to what may be shown: its program, and its arguments without secrets.
 
-Every user of a machine can read every command line, but what gpuwidget shows may be saved in a notebook and
-shared. So the command line itself is never stored, and a word that might be secret is hidden.
+Any user of a machine can read every command line, but what gpuwidget shows may be saved in a notebook and
+shared. Therefore the full command line is never stored, and words that may be secret are redacted.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 REDACTED = "[redacted]"
-"""Replaces what may be secret."""
+"""Replaces text that may be secret."""
 CODE = "[code]"
-"""Replaces code given as an argument, as in ``python -c``, and that code's arguments."""
+"""Replaces code that is passed as an argument, as in ``python -c``, together with the code's arguments."""
 
 _MAX_PROGRAM = 60
 _MAX_ARGUMENTS = 80
-"""Characters."""
+"""Maximum characters of the arguments that are shown."""
 _MAX_WORDS = 100
 _MAX_WORD = 200
-"""Longest word that is searched for secrets, in characters; a longer one is hidden. Any user can start a
-process with megabytes of arguments, and searching those would take minutes."""
+"""Maximum characters of a word that is searched for secrets. Longer words are redacted: any user can start a
+process with megabytes of arguments, and searching them would take minutes."""
 _SHORT_NAME = 15
-"""Characters that Linux keeps of a process's name (TASK_COMM_LEN less its final NUL)."""
+"""Number of characters of a process's name that Linux stores (TASK_COMM_LEN without the final NUL)."""
 
 
 class CommandLine(NamedTuple):
-    """What may be shown of a command line. Each field is one line, which may contain control characters."""
+    """The part of a command line that may be shown. Each field is one line, maybe with control characters."""
 
     program: str
     """File name of the executable, with its script or module: ``python train.py``. At most 60 characters."""
     arguments: str
-    """The rest without what may be secret, for views that are not saved. At most 80 characters."""
+    """The other arguments, redacted, for views that are not saved. At most 80 characters."""
 
 
 def parse(words: Sequence[str], name: str = "") -> CommandLine:
-    """Return what may be shown of a command line, given as its words with the executable first.
+    """Return the part of a command line that may be shown. ``words`` has the executable first.
 
-    A program may have rewritten them (setproctitle): then they are one string, or one and empty ones.
-    ``name`` is the process's short name, which becomes the program where no word names one.
+    If the program has rewritten its command line (setproctitle), ``words`` has one string, possibly followed
+    by empty ones. ``name`` is the process's short name, which is used if no word names a program.
     """
     words = [word for word in words[:_MAX_WORDS] if word.strip()]
     if len(words) == 1:
@@ -58,7 +58,7 @@ def parse(words: Sequence[str], name: str = "") -> CommandLine:
 
 
 def full_command(program: str | None, arguments: str | None) -> str | None:
-    """Return program and arguments as a live view shows them; None where the program is unknown."""
+    """Return program and arguments as a live view shows them, or None if the program is unknown."""
     return program if not arguments else f"{program} {arguments}"
 
 
@@ -74,7 +74,7 @@ _RUNNERS = re.compile(
     r"Rscript|accelerate|bun|deepspeed|deno|ipython|ipython3|java|julia|lua|node|perl|php|ruby|"
     r"streamlit|torchrun"
 )
-"""Programs whose script is found by its suffix, as which of their options take a value is unknown."""
+"""Programs whose script is found by its suffix, because it is unknown which of their options take a value."""
 _SCRIPT = re.compile(r"[^-\s=:?&][^\s=:?&]*\.(?:py|pyz|ipynb|sh|js|mjs|ts|R|r|jl|pl|rb|lua|php|jar)")
 _CODE_OPTION = re.compile(r"(?:-[ailnpsw]*[eE].*|-c|--eval(?:=.*)?|--exec|--print|eval)", re.DOTALL)
 _WRAPPERS = re.compile(
@@ -82,17 +82,17 @@ _WRAPPERS = re.compile(
     r"podman|poetry|setsid|singularity|srun|stdbuf|strace|sudo|taskset|time|timeout|tini|unbuffer|uv|"
     r"xvfb-run"
 )
-"""Programs that run another program, which is the informative one."""
+"""Programs that run another program. The other program is shown, because it is more informative."""
 
 
 def _is_path_to(path: str, name: str) -> bool:
-    """Return whether ``path`` is the path of the executable with that short name, not a rewritten title."""
+    """Return whether ``path`` is the path of the executable called ``name``, not a rewritten title."""
     file = path.rpartition("/")[2]
     return bool(name) and file[:_SHORT_NAME] == name[:_SHORT_NAME]
 
 
 def _program(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the program and its arguments; an interpreter's own options are left out."""
+    """Return the program and its arguments, without the options of an interpreter."""
     name, rest = _file_name(words[0]), list(words[1:])
     if _WRAPPERS.fullmatch(name):
         inner = next((n for n, word in enumerate(rest) if _runs_scripts(_file_name(word))), None)
@@ -123,12 +123,12 @@ def _python(name: str, rest: list[str]) -> tuple[str, list[str]]:
             position += 1
         if word.startswith("--"):
             continue
-        # Single letters may be combined, with a value right after its letter: -um train, -Wignore.
+        # Single-letter options may be combined, and a value may follow its letter: -um train, -Wignore.
         at = next((n for n, letter in enumerate(word) if letter in _PYTHON_OPTIONS_WITH_VALUE), None)
         if at is None:
             continue
         if word[at] == "c":
-            # A process that multiprocessing spawned has this among its code's arguments.
+            # A process that multiprocessing spawned has this option among the arguments of its code.
             spawned = "--multiprocessing-fork" in rest
             return f"{name} (multiprocessing)" if spawned else f"{name} -c", [CODE]
         value = word[at + 1 :]
@@ -163,7 +163,7 @@ def _runner(name: str, rest: list[str]) -> tuple[str, list[str]]:
 
 
 def _file_name(word: str) -> str:
-    """Return the last part of a path, without a login shell's dash and a rewritten title's colon."""
+    """Return the last part of a path, without a login shell's dash or the colon of a rewritten title."""
     name = word.rstrip("/").rpartition("/")[2].lstrip("-").rstrip(":")
     return _visible(name)
 
@@ -189,18 +189,18 @@ _COUNTS_TOKENS = re.compile(
     r"add|batch|batched|budget|context|count|input|limit|max|min|n|new|num|output|per|prompt|skip|"
     r"special|total"
 )
-"""Words beside which ``tokens`` means those of a language model."""
+"""Parts of a name that show that ``tokens`` in it means the tokens of a language model."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _NAME_OF_VALUE = re.compile(r"([A-Za-z_][\w.\-]*)(?:\\?[\"'])?\s*[=:]\s*")
 _OPTION = re.compile(r"--?([A-Za-z][\w.\-]*)")
 _ENDS_VALUE = re.compile(r"-{1,2}[A-Za-z]|[A-Za-z_][\w.\-]*=")
 _SHORT_PASSWORD = re.compile(r"-p(?![a-z][a-z_\-]*(?:=|$))")
-"""``-p`` with or without its value; ``-patience`` is an option of that name."""
+"""Matches ``-p``, alone or with its value attached, but not longer options such as ``-patience``."""
 _PASSWORD_CLIENTS = frozenset(("mariadb", "mysql", "mysqladmin", "mysqldump", "sshpass"))
-"""Programs whose ``-p`` has the password right after it, in whatever form."""
+"""Programs whose ``-p`` option has the password attached, whatever the password looks like."""
 _USER_OPTIONS = frozenset(("-u", "--user", "-U", "--proxy-user"))
-"""Options of curl and similar programs, whose value may be ``name:password``."""
+"""Options of curl and similar programs whose value may be ``name:password``."""
 _SCHEMES = frozenset(("basic", "bearer", "digest", "negotiate", "token"))
 _AFTER_SCHEME = re.compile(r"\b(basic|bearer|negotiate)\s+\S.*", re.IGNORECASE | re.DOTALL)
 _URL_CREDENTIALS = re.compile(r"([A-Za-z][\w+.\-]*://)\S*@")
@@ -215,7 +215,7 @@ _TOKENS = re.compile(
     r"|\bAIza[\w\-]{30,}"
     r"|\bya29\.[\w\-.]{10,}"
     r"|\beyJ[\w\-]{8,}\.[\w\-.]*"
-    # Without a prefix: secret keys of AWS, keys of Weights & Biases and similar.
+    # Tokens without a prefix, such as secret keys of AWS and keys of Weights & Biases.
     r"|(?<![\w/+])(?=[a-z0-9/+]*[A-Z])(?=[A-Z0-9/+]*[a-z])(?=[A-Za-z/+]*\d)[A-Za-z0-9/+]{40}(?![\w/+.])"
     r"|(?<!\w)(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*\d)[A-Za-z0-9]{32,}(?!\w)"
     r"|(?<!\w)[0-9a-fA-F]{32,}(?!\w)",
@@ -224,20 +224,20 @@ _TOKENS = re.compile(
 
 
 class _Next(Enum):
-    """The kind of the next word."""
+    """The kind of word that :func:`redact` expects next."""
 
     FREE = auto()
     VALUE = auto()
-    """The value of a secret option."""
+    """The next word is the value of a secret option."""
     REST = auto()
-    """Possibly a part of a secret value, which ends at the next option or name."""
+    """The next word may be part of a secret value, which ends at the next option or name."""
 
 
 def redact(words: Sequence[str]) -> str:
-    """Return the words on one line, with ``[redacted]`` in place of what may be secret.
+    """Return the words on one line, with ``[redacted]`` in place of text that may be secret.
 
-    That is: values of options and names that indicate a secret (``--hf-token X``, ``API_KEY=X``), credentials
-    in URLs and headers, and words in the form of a well-known service's token.
+    Such text includes values of options and names that indicate a secret (``--hf-token X``, ``API_KEY=X``),
+    credentials in URLs and headers, and words that look like a token of a well-known service.
     """
     shown: list[str] = []
     coming, before = _Next.FREE, ""
@@ -276,7 +276,7 @@ def _redacted(word: str) -> tuple[str, _Next]:
 
 
 def _is_secret(name: str) -> bool:
-    """Return whether an option, variable or field of that name holds a secret."""
+    """Return whether an option, variable or field called ``name`` may hold a secret."""
     if name.startswith("D") and _is_secret(name[1:]):
         return True  # Java's -Dname=value
     parts = [part.lower() for part in _PARTS.findall(name)]
@@ -293,7 +293,7 @@ def _without_credentials(text: str) -> str:
 
 
 def _visible(name: str) -> str:
-    """Return a word of the program without what may be secret in it."""
+    """Return a word of the program's name, redacted."""
     return redact([name])
 
 

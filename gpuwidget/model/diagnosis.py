@@ -1,6 +1,6 @@
 """The doctor's diagnosis: the results of its checks, from PyTorch down to the GPU.
 
-Every class is frozen and no field has a default: an unknown value is None, with a reason.
+All classes are frozen, and no field has a default. An unknown value is None, with a reason.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 SCHEMA = 1
-"""Version of the diagnosis's schema, sent with every diagnosis."""
+"""Version of the JSON schema, sent with every diagnosis."""
 
 CheckStatus = Literal["ok", "broken", "warning", "unknown", "skipped"]
 EnvironmentKind = Literal["kernel", "server", "shell"]
@@ -18,28 +18,28 @@ EnvironmentKind = Literal["kernel", "server", "shell"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check, with the reason and the fix where it is not ok."""
+    """The result of one check, with a reason and a fix if the result is not ``ok``."""
 
     id: str
-    """Its id, the same in every version: ``torch``, ``cuda``, ``cudnn``, ``nccl``, ``driver``,
+    """The check's id, the same in every version: ``torch``, ``cuda``, ``cudnn``, ``nccl``, ``driver``,
     ``device_files``, ``gpu``, in the order of the chain; then ``visible``, ``sharing``, ``health``, ``pcie``,
     ``peers``, ``shm`` and ``package``."""
     title: str
-    """Its name for users."""
+    """The check's name for users."""
     status: CheckStatus
-    """``broken``: torch can't compute on a GPU until it is fixed. ``warning``: it works, but worse than it
-    could or not for long. ``unknown``: it could not be checked. ``skipped``: there is nothing to check, which
-    is no fault."""
+    """``broken``: torch can't compute on a GPU until this is fixed. ``warning``: it works, but not as well as
+    it could, or not for long. ``unknown``: the check was not possible. ``skipped``: there is nothing to
+    check, which is not a fault."""
     found: str
-    """The observation, in a few words."""
+    """What the check observed, in a few words."""
     reason: str | None
-    """Why it is not ``ok``, as a sentence; None where it is ``ok``."""
+    """A sentence that explains why the status is not ``ok``, or None if it is ``ok``."""
     remedy: str | None
-    """The fix, as a sentence; None where nothing is to be done."""
+    """The fix as a sentence, or None if there is nothing to do."""
     command: str | None
-    """The shell command in ``remedy``, ready to run; None without one."""
+    """The shell command in ``remedy``, ready to run, or None if it contains no command."""
     evidence: Mapping[str, str]
-    """The values read, by name, without those that change from minute to minute."""
+    """The values that the check read, by name, without values that change from minute to minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +48,25 @@ class Diagnosis:
 
     schema: int
     version: str
-    """gpuwidget's version in that environment."""
+    """Version of gpuwidget in the checked environment."""
     time: float
-    """When the checks ran, epoch seconds."""
+    """When the checks ran, in epoch seconds."""
     place: EnvironmentKind
     """The process whose environment was checked."""
     python: str
-    """Path of its Python interpreter."""
+    """Path of the process's Python interpreter."""
     variables: Mapping[str, str]
-    """Its environment variables that concern GPUs, by name; no other variable is read."""
+    """The process's environment variables that concern GPUs, by name. No other variable is read."""
     status: Literal["ok", "broken", "warning"]
-    """The worst status of the checks: ``warning`` also where one is ``unknown``."""
+    """The worst status of all checks. A check that is ``unknown`` counts as ``warning``."""
     summary: str
-    """One sentence about all: the first broken check, or that all is well."""
+    """One sentence about all checks: it names the first broken one, or confirms that all is well."""
     unfinished: tuple[str, ...]
-    """The steps that did not finish, as ``'import torch'``; empty where all did."""
+    """The steps that did not finish, such as ``'import torch'``. Empty if all steps finished."""
     links: tuple[Check, ...]
-    """The checks from PyTorch down to the GPU, then the others."""
+    """The results of the checks: first those from PyTorch down to the GPU, then the others."""
 
     @property
     def ok(self) -> bool:
-        """Whether all checks finished and none is broken."""
+        """Whether all checks have finished and none is broken."""
         return self.status != "broken" and not self.unfinished

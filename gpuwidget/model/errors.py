@@ -1,16 +1,16 @@
-"""The exceptions of gpuwidget. Their text is a sentence for users: what happened, why, and what to do.
+"""The exceptions of gpuwidget. Their texts tell users what happened, why, and what to do.
 
 ::
 
     GpuWidgetError
-    ├── OptionError         an option, a device name or an environment variable that can't be used
+    ├── OptionError         an option, a device name or an environment variable can't be used
     ├── MissingPackageError a package that only the requested feature needs is not installed
     ├── ExamplesError       the example notebooks can't be copied
     ├── DoctorError         the doctor's checks did not finish
-    ├── RecordingError      a file that is no recording, or can't be written
+    ├── RecordingError      a file is not a recording, or a recording can't be written
     └── SourceError         a source of readings failed
-        ├── GpuLostError    one GPU fell off the bus or needs a reset; the others go on
-        └── SourceLostError the driver went away; open the source again
+        ├── GpuLostError    one GPU fell off the bus or needs a reset; the others still work
+        └── SourceLostError the driver is no longer available; open the source again
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class GpuWidgetError(Exception):
 
 
 class OptionError(GpuWidgetError, ValueError):
-    """An option, a device name or an environment variable that can't be used."""
+    """An option, a device name or an environment variable can't be used."""
 
 
 class MissingPackageError(GpuWidgetError, ImportError):
@@ -37,16 +37,16 @@ class DoctorError(GpuWidgetError):
 
 
 class RecordingError(GpuWidgetError):
-    """A file that is no recording, or one that can't be written."""
+    """A file is not a recording, or a recording can't be written."""
 
 
 class SourceError(GpuWidgetError):
-    """A source of readings failed; the text can be shown to users."""
+    """A source of readings failed. The text can be shown to users."""
 
 
 class GpuLostError(SourceError):
-    """One GPU fell off the bus or needs a reset; the other GPUs go on."""
+    """One GPU fell off the bus or needs a reset. The other GPUs still work."""
 
 
 class SourceLostError(SourceError):
-    """The driver went away; the source must be opened again."""
+    """The driver is no longer available. The source must be opened again."""

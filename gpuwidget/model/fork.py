@@ -1,6 +1,7 @@
-"""The registry of state that a forked child must reset.
+"""Registry of functions that reset state in a forked child.
 
-No thread survives a fork, and a lock that another thread of the parent held stays locked in the child.
+A forked child has only the thread that called ``fork``. A lock that another thread of the parent held at that
+moment stays locked in the child.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 
 _functions: list[Callable[[], object]] = []
 _methods: weakref.WeakKeyDictionary[object, Callable[[Any], object]] = weakref.WeakKeyDictionary()
-"""By object, the method that resets it."""
+"""Maps each object to the method that resets it."""
 
 
 def reset_after_fork(reset: Callable[[], object]) -> None:
-    """Call ``reset`` in every child that this process forks; a method only while its object exists."""
+    """Call ``reset`` in every child that this process forks. A method is called only if its object exists."""
     if isinstance(reset, MethodType):
         _methods[reset.__self__] = reset.__func__
     else:

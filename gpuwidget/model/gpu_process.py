@@ -13,18 +13,19 @@ class Process:
     """One process with a context on a GPU."""
 
     pid: int
-    """Process id on the host, as NVML reports it; in a container it may match no process or an unrelated
-    one."""
+    """Process id on the host, as NVML reports it. In a container, this id may belong to no process or to an
+    unrelated one."""
     kind: ProcessKind
-    """NVML's list that contains it; a process in both is listed once, as compute."""
+    """The list of NVML that contains the process. A process in both lists appears once, as ``compute``."""
     memory: int | None
-    """Bytes it holds, usedGpuMemory; None where the driver does not report it (WSL, WDDM)."""
+    """Bytes that the process holds (usedGpuMemory), or None if the driver does not report them (WSL,
+    WDDM)."""
     user: str | None = field(repr=False)
-    """Login name of its owner; None where unreadable or where process ids do not match. Not part of ``repr``,
-    which a notebook saves."""
+    """Login name of the process's owner, or None if it is unreadable or process ids do not match. Not part of
+    ``repr``, because a notebook may save that."""
     program: str | None
-    """File name of its executable, with its script or module (``python train.py``); None where unreadable or
-    where process ids do not match."""
+    """File name of the executable, with its script or module (``python train.py``), or None if it is
+    unreadable or process ids do not match."""
     arguments: str | None = field(repr=False)
-    """Its other arguments, shortened and without what may be secret; None where ``program`` is. Not part of
-    ``repr``."""
+    """The other arguments, shortened and redacted, or None if ``program`` is None. Not part of ``repr``,
+    because a notebook may save that."""

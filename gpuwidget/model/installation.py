@@ -1,6 +1,7 @@
-"""How to install gpuwidget: as the administrator configured it, else as the documentation describes.
+"""How users install gpuwidget: as the administrator configured it, else as the documentation describes.
 
-The name on the package index is not ours yet. So no text offers ``pip install`` of the bare name.
+The project does not own its name on the package index yet, so no text suggests ``pip install`` with only the
+name.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from importlib import metadata
 
 DISTRIBUTION = "jupyterlab-gpuwidget"
 REQUIREMENT_VARIABLE = "GPUWIDGET_INSTALL_REQUIREMENT"
-"""Environment variable with the requirement that ``pip install`` receives to install gpuwidget. The server
+"""Environment variable with the requirement to pass to ``pip install`` to install gpuwidget. The server
 extension sets it for the kernels and terminals that the server starts."""
 README = 'see "Install it" in gpuwidget\'s README'
-"""Where installation is described while the documentation has no public address."""
+"""Refers users to the installation instructions as long as the documentation has no public address."""
 
 _PASSWORD = re.compile(r"://[^/@\s]+@")
 _SECRET_PARAMETER = re.compile(r"[?&][^=&\s]*(?:key|pass|secret|sig|token)[^=&\s]*=", re.IGNORECASE)
@@ -23,11 +24,13 @@ _BARE = re.compile(r"([\w.-]+)(\[[^\]]*\])?")
 
 
 def pip_arguments(requirement: str, version: str) -> list[str]:
-    """Split a requirement as a shell does: a wheel's path or address, or the name with an index.
+    """Split a requirement into arguments, as a shell does.
 
-    The path of one wheel may contain spaces without quotes, since traitlets takes those off a command line. A
-    bare name gets ``version``, so that kernel and server have the same. Raises ValueError for an unclosed
-    quote, for nothing, and for an address with a password, which every user's screen would show.
+    The requirement is the path or address of a wheel, or a name with the options for a package index. If it
+    is only a wheel's path, the path may contain unquoted spaces, because traitlets removes the quotes from a
+    command line. A bare name gets ``version``, so that kernel and server have the same version. Raise
+    ValueError for an unclosed quote, for an empty requirement, and for an address with a password or token,
+    which every user would see.
     """
     words = [requirement.strip()] if _WHEEL.fullmatch(requirement.strip()) else shlex.split(requirement)
     if not words:
@@ -38,12 +41,12 @@ def pip_arguments(requirement: str, version: str) -> list[str]:
 
 
 def without_passwords(text: str) -> str:
-    """Return the text with ``***`` in place of user name and password in every address."""
+    """Return ``text`` with ``***`` in place of the user name and password in every address."""
     return _PASSWORD.sub("://***@", text)
 
 
 def documentation() -> str | None:
-    """Return the documentation's address from the package's metadata; None where it has none."""
+    """Return the documentation's address from the package's metadata, or None if there is no such address."""
     try:
         urls = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or ()
     except metadata.PackageNotFoundError:

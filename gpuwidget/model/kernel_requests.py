@@ -1,6 +1,7 @@
-"""Requests from the panel to a notebook's kernel and the replies, sent over the control channel.
+"""Requests from the panel to a notebook's kernel, and their replies.
 
-A busy kernel answers there too. A kernel that does not answer has not loaded gpuwidget.
+They use the control channel, on which a kernel also replies while a cell runs. A kernel that does not reply
+has not loaded gpuwidget.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gpuwidget.model.kernel_state import SCHEMA, KernelState
 REQUEST = "gpuwidget_request"
 """Message type of a request."""
 REPLY = "gpuwidget_reply"
-"""Message type of a reply, whose parent is the request."""
+"""Message type of a reply. The parent of the reply is the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,15 @@ class SetDeviceRequest:
     schema: int
     ask: Literal["set_device"]
     device: str | None
-    """``cuda:1`` or ``cpu``; None restores the device from before the first choice."""
+    """The device, such as ``cuda:1`` or ``cpu``. None restores the device that was the default before the
+    first choice."""
     new_tensors: bool
-    """Whether new tensors go there too; False changes only the current CUDA device."""
+    """Whether new tensors are also created on the device. False changes only the current CUDA device."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """Turn the watching of every cell on or off."""
+    """Turn the one-line card after every cell (``%gpu watch on``) on or off."""
 
     schema: int
     ask: Literal["watch"]
@@ -50,21 +52,21 @@ class WatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class SwitchRequest:
-    """Set one of torch's switches: at once, or, while a cell runs, before the next cell."""
+    """Set one of torch's switches immediately, or before the next cell if a cell is running."""
 
     schema: int
     ask: Literal["set_switch"]
     name: str
-    """As ``Switch.name``."""
+    """Name of the switch, as in ``Switch.name``."""
     value: str
-    """One of its choices."""
+    """The new value: one of the switch's choices."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeCacheRequest:
-    """Release torch's cached memory to the driver, also while a cell runs.
+    """Release torch's cached memory to the driver, even while a cell runs.
 
-    The reply may take as long as the GPU's current work; other requests are answered meanwhile.
+    The reply may take as long as the GPU's current work. The kernel answers other requests meanwhile.
     """
 
     schema: int
@@ -75,7 +77,7 @@ class FreeCacheRequest:
 class DoctorRequest:
     """Run the doctor's checks.
 
-    The reply takes seconds, a minute at most; other requests are answered meanwhile.
+    The reply takes a few seconds, and at most a minute. The kernel answers other requests meanwhile.
     """
 
     schema: int
@@ -86,7 +88,7 @@ Request = StateRequest | SetDeviceRequest | WatchRequest | SwitchRequest | FreeC
 
 
 def parse_request(content: Mapping[str, Any]) -> Request:
-    """Return the request in a message's content. Raise OptionError if it is not valid."""
+    """Return the request in a message's content. Raise OptionError if the content is not a valid request."""
     if content.get("schema") != SCHEMA:
         raise OptionError("The page and this kernel's gpuwidget are of different versions: reload the page.")
     ask = content.get("ask")
@@ -104,7 +106,7 @@ def parse_request(content: Mapping[str, Any]) -> Request:
 
 
 def _has_type(value: object, hint: Any) -> bool:
-    # By exact type: a bool is not a valid int.
+    # Compare exact types, because a bool is not a valid int.
     return type(value) in (get_args(hint) or (hint,)) or value in get_args(hint)
 
 
@@ -114,9 +116,9 @@ class OkReply:
 
     status: Literal["ok"]
     done: str | None
-    """A message for the user: what ran, and its result; None where the state shows it."""
+    """A message for the user: what ran and with what result. None if the state shows the result."""
     state: KernelState
-    """The state after it."""
+    """The kernel's state after the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +127,9 @@ class ErrorReply:
 
     status: Literal["error"]
     reason: str
-    """The reason, as a sentence for the user."""
+    """The reason for the failure, as a sentence for the user."""
     state: KernelState | None
-    """The current state, None where it can't be read either."""
+    """The kernel's current state, or None if it can't be read either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,4 +139,4 @@ class DoctorReply:
     status: Literal["examined"]
     doctor: Diagnosis
     state: KernelState | None
-    """The current state, None where it can't be read."""
+    """The kernel's current state, or None if it can't be read."""

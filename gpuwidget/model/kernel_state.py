@@ -1,6 +1,6 @@
 """The state that a kernel sends to a view: its torch devices, and its memory on each GPU.
 
-Every class is frozen and no field has a default: an unknown value is None. Sizes are bytes.
+All classes are frozen, and no field has a default. An unknown value is None. Sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -8,47 +8,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SCHEMA = 1
-"""Version of the state's schema, sent with every state."""
+"""Version of the JSON schema, sent with every state."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """The default torch device of one kernel: the choice, and torch's own value."""
+    """The default torch device of one kernel: the user's choice, and torch's current value."""
 
     chosen: str | None
-    """The last choice, ``cpu`` or ``cuda:N``; None for torch's own default."""
+    """The user's last choice, ``cpu`` or ``cuda:N``, or None for torch's own default."""
     new_tensors: bool
-    """Whether new tensors go there too (torch.set_default_device), or only the current CUDA device
-    changes."""
+    """Whether new tensors are also created on the device (torch.set_default_device). If not, the choice
+    changes only the current CUDA device."""
     pending: bool
-    """Whether the choice is stored and not applied yet: it applies from the next cell."""
+    """Whether the choice is not applied yet, because it applies only from the next cell on."""
     present: str | None
-    """torch's default device on the cells' thread when a cell last started or ended; None while unknown."""
+    """torch's default device on the thread that runs cells, when a cell last started or ended. None while
+    unknown."""
     note: str | None
     """A sentence for the user, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
-    """A device to choose, and the GPU behind it."""
+    """A device that the user can choose as the default, and its GPU."""
 
     device: str
-    """``cpu`` or ``cuda:N``, torch's name."""
+    """torch's name of the device: ``cpu`` or ``cuda:N``."""
     uuid: str | None
-    """NVML's UUID of the GPU; None for the CPU and while it is unknown which GPU it will be."""
+    """NVML's UUID of the GPU. None for the CPU, and as long as it is unknown which GPU the device will be."""
     index: int | None
-    """NVML's index, nvidia-smi's number."""
+    """NVML's index of the GPU, as in nvidia-smi."""
     name: str | None
-    """Product name."""
+    """Product name of the GPU."""
     compute_capability: str | None
-    """As "9.0"."""
+    """Compute capability of the GPU, such as "9.0"."""
     memory_total: int | None
-    """Bytes."""
+    """Bytes of memory."""
     memory_free: int | None
-    """Bytes that no process uses; None where unknown."""
+    """Bytes of memory that no process uses, or None if unknown."""
     holders: tuple[str, ...]
-    """The processes with a context on it: "this notebook" and others; empty where unknown. The names of other
-    users and of their notebooks are only in a :class:`KernelState`, which no notebook saves."""
+    """The processes with a context on the GPU: "this notebook" and others. Empty if unknown. Names of other
+    users and of their notebooks appear only in a :class:`KernelState`, which no notebook saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,15 @@ class KernelGpu:
 
     uuid: str
     torch_device: str | None
-    """``cuda:N`` in this kernel; None where it is no torch device, or unknown."""
+    """``cuda:N`` in this kernel. None if the GPU is not a torch device, or if that is unknown."""
     process_memory: int | None
-    """Bytes held by the kernel and its children, None where unknown."""
+    """Bytes held by the kernel and its children, or None if unknown."""
     torch_reserved: int | None
-    """Bytes that torch's allocator in the kernel's process has reserved, with its cache and without the
-    CUDA context; None where torch is not loaded, CUDA is not initialized or the value is unknown."""
+    """Bytes that torch's allocator in the kernel's process has reserved, including its cache but not the CUDA
+    context. None if torch is not loaded, CUDA is not initialized or the value is unknown."""
     context: bool
-    """Whether the kernel is known to have a CUDA context there, which stays until its process ends."""
+    """Whether the kernel is known to have a CUDA context on the GPU. A context stays until the process
+    ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +74,23 @@ class Switch:
     """One of torch's switches that trade speed for precision or reproducibility."""
 
     name: str
-    """As ``cudnn.benchmark``."""
+    """The switch's name, such as ``cudnn.benchmark``."""
     title: str
-    """Its name for users."""
+    """The switch's name for users."""
     value: str | None
-    """The current choice; None where it can't be read."""
+    """The current value, or None if it can't be read."""
     choices: tuple[str, ...]
     default: str
-    """torch's default."""
+    """torch's default value."""
     pending: str | None
-    """The requested choice, which applies from the next cell; None without one."""
+    """The requested value that applies from the next cell on, or None if there is no such request."""
     statement: str | None
-    """The Python statement that applies the pending choice; else the last one that ran for it, or None."""
+    """The Python statement that will apply the pending value, else the last statement that set the switch, or
+    None."""
     trades: str
-    """What it trades for what, in sentences."""
+    """Sentences that describe what the switch gains and what it costs."""
     note: str | None
-    """Why its value is unknown or was not set, or a remark; a sentence or None."""
+    """A sentence that explains why the value is unknown or was not set, or another remark, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +99,20 @@ class KernelState:
 
     schema: int
     version: str
-    """gpuwidget's, in the kernel's environment."""
+    """Version of gpuwidget in the kernel's environment."""
     pid: int
-    """The kernel's process id in its namespace."""
+    """The kernel's process id in the kernel's PID namespace."""
     torch: str | None
-    """Version of the loaded torch, None without one."""
+    """Version of torch, or None if torch is not loaded."""
     cuda_initialized: bool
     """Whether torch has initialized CUDA in the kernel's process."""
     watching: bool
-    """Whether every cell leaves a one-line card (``%gpu watch on``)."""
+    """Whether a one-line card is shown after every cell (``%gpu watch on``)."""
     device: DeviceState
     choices: tuple[DeviceChoice, ...]
     unavailable: str | None
-    """Why there is nothing to choose, as a sentence, or None."""
+    """A sentence that explains why there are no choices, or None."""
     gpus: tuple[KernelGpu, ...]
-    """One for each GPU of the kernel's source of readings, in NVML's order."""
+    """One entry per GPU of the kernel's source of readings, in NVML's order."""
     switches: tuple[Switch, ...]
-    """torch's switches; without a value while torch is not loaded."""
+    """torch's switches. They have no value while torch is not loaded."""

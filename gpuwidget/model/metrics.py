@@ -1,8 +1,8 @@
-"""The table of GPU metrics: each number of a GPU is declared once, here.
+"""The table of GPU metrics, which is the only place that declares them.
 
-``python -m tools.metrics`` generates from it the dataclasses in ``readings.py``, the labextension's
+From this table, ``python -m tools.metrics`` generates the dataclasses in ``readings.py``, the labextension's
 ``metricTable.ts`` and the tables in docs/metrics.md and docs/prometheus.md. The sampler, recordings, the
-server's history, Prometheus, the command line's table and the reports read it at run time.
+server's history, Prometheus, the command line's table and the reports use the table at run time.
 
 To add a metric, add an entry to ``METRICS`` and the NVML call to ``sources/nvml_device.py``, then run
 ``python -m tools.metrics`` and ``python -m tools.translation``.
@@ -14,70 +14,71 @@ from dataclasses import dataclass
 from typing import Literal
 
 Poll = Literal["fast", "status", "slow", "activity"]
-"""The source's method that reads a metric, and so how often: ``read_fast`` several times a second,
-``read_status`` every two seconds, ``read_slow`` once a minute, ``read_activity`` twice a second while a view
-shows hardware counters."""
+"""The method of the source that reads a metric, which determines how often it is read: ``read_fast`` several
+times per second, ``read_status`` every two seconds, ``read_slow`` once per minute, and ``read_activity``
+twice per second while a view shows hardware counters."""
 Kind = Literal["percent", "memory", "power", "temperature", "clock", "rate", "energy", "seconds", "count"]
-"""The quantity, in the model's unit: percent, bytes, watts, degrees Celsius, MHz, bytes a second, joules,
-seconds, a number."""
+"""The kind of quantity. The model's units of these kinds are, in order: percent, bytes, watts, degrees
+Celsius, MHz, bytes per second, joules, seconds, and a plain number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Where a recording holds a metric."""
+    """How a recording stores a metric."""
 
     key: str
-    """Key in each tick, or in its ``gpm`` for hardware counters."""
+    """Key of the metric in each tick, or in the tick's ``gpm`` for hardware counters."""
     scale: float = 1
-    """Recorded units per unit of the model."""
+    """Number of recorded units per unit of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """How Prometheus gets a metric."""
+    """How a metric is exported to Prometheus."""
 
     name: str
     help: str
     unit_size: float = 1
-    """How many of the model's unit make one exported unit."""
+    """Number of the model's units per exported unit."""
     counter: bool = False
-    """Whether it only rises until the driver is loaded again."""
+    """Whether the metric is a counter, which only rises until the driver is reloaded."""
     dcgm: str | None = None
-    """The same metric of dcgm-exporter."""
+    """Name of the same metric in dcgm-exporter."""
     unit: str = ""
-    """Unit or meaning for the docs' table, with dcgm-exporter's in parentheses where it differs."""
+    """Unit or meaning for the table in the docs, with dcgm-exporter's unit in parentheses if it differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One number of a GPU."""
+    """One metric of a GPU."""
 
     key: str
-    """Field of :class:`~gpuwidget.model.readings.Reading`, or of its ``activity``, and JSON key."""
+    """Name of the field of :class:`~gpuwidget.model.readings.Reading`, or of its ``activity``. Also the JSON
+    key."""
     kind: Kind
     poll: Poll
     doc: str
-    """What it is, with its unit."""
+    """Description of the metric, with its unit."""
     nvml: str
-    """The NVML call or field that it comes from."""
+    """The NVML call or field that returns the metric."""
     nvidia_smi: str | None = None
-    """Name in ``nvidia-smi --query-gpu``."""
+    """Name of the metric in ``nvidia-smi --query-gpu``."""
     note: str = ""
-    """What a reader of the number has to know besides."""
+    """Further facts that are needed to interpret the metric."""
     whole: bool = False
-    """Whether it is an int."""
+    """Whether the metric is an int."""
     limit: str | None = None
-    """Field of the reading or the GPU that is its upper limit."""
+    """Field of the reading or of the GPU that has the metric's upper limit."""
     label: str | None = None
-    """Name in the dashboard, in sentence case; None for a metric without a chart and a history."""
+    """Name in the dashboard, in sentence case. None for a metric that has neither chart nor history."""
     description: str = ""
-    """The dashboard's sentence about it."""
+    """The dashboard's sentence about the metric."""
     panel: bool = False
-    """Whether the panel's GPU card lists its value."""
+    """Whether the panel's GPU card lists the metric."""
     table_title: str | None = None
-    """Title of its column in the command line's table; None without a column."""
+    """Title of the metric's column in the command line's table. None if it has no column."""
     report: str | None = None
-    """Field of :class:`~gpuwidget.model.report.GpuReport` with its mean over a run, for hardware counters."""
+    """For hardware counters, field of :class:`~gpuwidget.model.report.GpuReport` with the mean over a run."""
     recorded: Recorded | None = None
     exported: Exported | None = None
 
@@ -513,5 +514,5 @@ METRICS: tuple[Metric, ...] = (
 
 
 def keys(poll: Poll) -> tuple[str, ...]:
-    """Return the keys of the metrics that one of the source's methods reads, in the table's order."""
+    """Return the keys of the metrics that the source reads in a ``poll``, in the table's order."""
     return tuple(metric.key for metric in METRICS if metric.poll == poll)

@@ -1,6 +1,6 @@
-"""Attributes of classes and modules, read past metaclasses that redefine them.
+"""Read attributes of classes and modules, even if a metaclass redefines them.
 
-Each function is the descriptor's own getter, so that inner loops can use it.
+Each function is the getter of a built-in descriptor, which is fast enough for inner loops.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from types import ModuleType
 from typing import Any
 
 class_dict: Callable[[Any], Any] = vars(type)["__dict__"].__get__
-"""Return the attributes of a class itself, without its bases."""
+"""Return the attributes of a class itself, without those of its bases."""
 class_mro: Callable[[Any], tuple[type, ...]] = vars(type)["__mro__"].__get__
 """Return a class and its bases, in the order of attribute lookup."""
 class_name: Callable[[Any], str] = vars(type)["__name__"].__get__
-"""Return the name of a class, even where a metaclass redefines ``__name__``."""
+"""Return the name of a class, even if a metaclass redefines ``__name__``."""
 class_module: Callable[[Any], Any] = vars(type)["__module__"].__get__
-"""Return the ``__module__`` of a class; raises AttributeError where it was deleted."""
+"""Return the ``__module__`` of a class. Raise AttributeError if it was deleted."""
 module_dict: Callable[[Any], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
-"""Return a module's variables."""
+"""Return the variables of a module."""

@@ -1,8 +1,8 @@
-"""The report of one measured run: the data behind every card, file and export.
+"""The report of one measured run, which every card, file and export of the run is made from.
 
-The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.to_dict`) has exactly these names. All
-values are in bytes, seconds, watts, joules and percent. Any value but ``schema``, ``uuid`` and ``index`` may
-be None; ``missing`` of its GPU then has the reason.
+The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.to_dict`) uses the same names. All
+values are in bytes, seconds, watts, joules or percent. Any value except ``schema``, ``uuid`` and ``index``
+may be None. If a GPU's value is None, the GPU's ``missing`` has the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HolderKind = Literal["variable", "notebook", "unknown", "outside torch"]
 
 
 WAITING_FOR_CHILD = "waiting for a child process"
-"""Takes the place of the call where the code waits for a child process."""
+"""Shown instead of a call's name while the code waits for a child process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +32,21 @@ class SourceInfo:
     """The source of the readings."""
 
     kind: str
-    """``nvml``, ``replay`` or ``none``."""
+    """Kind of source: ``nvml``, ``replay`` or ``none``."""
     reason: str | None
-    """Why there is no GPU, and what to do."""
+    """Why there is no GPU and what to do, or None if there is one."""
     recording: str | None
-    """The label of a recording, shown wherever its values are; None for live GPUs."""
+    """The recording's label, which every view of its values shows. None for live GPUs."""
 
     @property
     def recorded(self) -> bool:
-        """Whether the readings are a recording's."""
+        """Whether the readings come from a recording."""
         return self.recording is not None
 
 
 @dataclass(frozen=True, slots=True)
 class SoftwareVersions:
-    """Versions of the software that was loaded when the run ended; None for what was not."""
+    """Versions of the software that was loaded when the run ended. None for software that was not loaded."""
 
     driver: str | None
     cuda_driver: str | None
@@ -58,17 +58,18 @@ class SoftwareVersions:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """The run itself."""
+    """Data about the run as a whole."""
 
     execution_count: int | None
-    """The N of In[N]; None outside a cell."""
+    """The N of In[N], or None outside a cell."""
     label: str | None
     started: float
-    """Epoch seconds."""
+    """When the run began, in epoch seconds."""
     duration_s: float
     """Seconds from the first statement to the end of the Python code."""
     gpu_tail_s: float | None
-    """Seconds for which the GPU went on working after that; None where the run did not wait for it."""
+    """Seconds for which the GPU continued to work after the Python code, or None if the run did not wait for
+    it."""
     status: Status
 
 
@@ -83,7 +84,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Time-weighted mean of a value over the run, and its highest reading."""
+    """Time-weighted mean and highest reading of a value over the run."""
 
     mean: float
     max: float
@@ -91,7 +92,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes a second over one kind of link, sent and received by the GPU; None for an unknown direction."""
+    """Bytes per second that the GPU sent and received over one kind of link. Unknown directions are None."""
 
     tx: Level | None
     rx: Level | None
@@ -99,7 +100,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class TorchMemory:
-    """Counters of torch's caching allocator for one device; the peaks are exact, not sampled."""
+    """Counters of torch's caching allocator for one device. The peaks are exact, not sampled."""
 
     allocated: Span
     reserved: Span
@@ -108,12 +109,12 @@ class TorchMemory:
     ooms: int | None
     """Out-of-memory errors during the run (num_ooms)."""
     inactive_split: int | None
-    """Bytes of the cache at the end that can't be freed, as they share blocks with tensors
+    """Cached bytes at the run's end that can't be freed, because they share blocks with tensors
     (inactive_split)."""
     returnable: int | None = None
-    """Bytes reserved at the end that emptying the cache would return to the driver, by torch's list of its
-    segments (at most that many for expandable ones). None also where the list was not read, as the run
-    changed nothing there."""
+    """Bytes reserved at the run's end that emptying the cache would return to the driver, according to
+    torch's list of segments. For expandable segments, this is an upper limit. Also None if the list was not
+    read because the run did not change torch's memory on the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,21 +126,22 @@ class GpuReport:
     mig_index: int | None
     name: str
     torch_device: str | None
-    """``cuda:N`` in this process, None where torch does not see it or CUDA is not up."""
+    """``cuda:N`` in this process, or None if torch does not see the GPU or CUDA is not initialized."""
     mig_parent: str | None
     memory_total: int | None
     memory_reserved: int | None
-    """Bytes of it that the driver reserves and no process can have."""
+    """Bytes of ``memory_total`` that the driver reserves, so that no process can use them."""
     shown: bool
-    """Whether the card shows it: this kernel holds memory on it, or its share is unknown."""
+    """Whether the card shows the GPU, because it is selected, because this kernel uses it or because it is
+    unknown which GPUs it uses."""
     device_memory: Span
-    """The whole GPU, without what the driver reserves."""
+    """Memory in use on the whole GPU, without the memory that the driver reserves."""
     process_memory: Span | None
-    """This process and its children."""
+    """Memory of this process and its children on the GPU."""
     torch: TorchMemory | None
     utilization: Level | None
     bursts: int | None
-    """How often utilization rose from 10 percent or less to 20 or more; None where unknown."""
+    """How often utilization rose from 10 percent or less to 20 percent or more, or None if unknown."""
     memory_utilization: Level | None
     sm_activity: Level | None
     sm_occupancy: Level | None
@@ -151,23 +153,23 @@ class GpuReport:
     power_w: Level | None
     power_limit_w: float | None
     throttled: Mapping[str, float] | None
-    """Seconds for which the clock was throttled, by reason, without idling; empty where it was not. Accurate
-    to two seconds, the interval at which the driver is read."""
+    """Seconds for which the clock was throttled, by reason. A lower clock because the GPU is idle does not
+    count. Empty if the clock was not throttled. Accurate to two seconds, the interval between readings."""
     energy_j: float | None
     lost_since: float | None
     missing: Mapping[str, str]
-    """The reason for each field that is None."""
+    """The reason for each field that is None, by field name."""
     children: tuple[str, ...] = ()
-    """Programs (``python a.py``) of this process's descendants that held memory there: at most four, each
-    once, with a count where several processes ran it."""
+    """Programs (such as ``python a.py``) of this process's descendants that held memory on the GPU. At most
+    four are listed, each once, with a count if several processes ran it."""
     children_memory: Span | None = None
-    """Bytes of ``process_memory`` that these descendants held, by the driver's list; None where none did, or
-    where unknown."""
+    """Bytes of ``process_memory`` that these descendants held, according to the driver's list of processes.
+    None if they held none, or if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A marked moment on the timeline."""
+    """A moment on the timeline with a label."""
 
     t: float
     """Seconds since the run's start."""
@@ -178,7 +180,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class GpuTimeline:
-    """Time series of one GPU, one value for each ``t`` of the timeline; None where unknown."""
+    """Time series of one GPU, with one value per entry of :attr:`Timeline.t`. Unknown values are None."""
 
     uuid: str
     utilization: tuple[float | None, ...]
@@ -189,143 +191,146 @@ class GpuTimeline:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The time series of the GPUs that the card shows, at most 240 points."""
+    """Time series of the GPUs that the card shows, with at most 240 points."""
 
     t: tuple[float, ...]
-    """Seconds since the run's start, rising."""
+    """Seconds since the run's start, in ascending order."""
     marks: tuple[Mark, ...]
     gpus: tuple[GpuTimeline, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Advice on the code, with its evidence."""
+    """Advice about the user's code, with its evidence."""
 
     rule: str
-    """The rule's name, one of those in docs/advice.md."""
+    """Name of the rule that gave the advice, as in docs/advice.md."""
     sure: bool
-    """False where the numbers only suggest it; the text then says so."""
+    """False if the numbers only suggest the observation. The wording of the text then shows this."""
     text: str
-    """The observation, as a sentence with its numbers."""
+    """The observation, as a sentence with the numbers that support it."""
     fix: str
-    """What to do, as a sentence."""
+    """What the user should do, as a sentence."""
     evidence: Mapping[str, Any]
-    """The numbers, by name."""
+    """The numbers behind the observation, by name."""
     link: str | None
-    """The section that explains it, as a path in gpuwidget's folder (for a clone: in the clone)."""
+    """The section of the documentation that explains the rule, as a path relative to gpuwidget's
+    folder (in a clone: to the clone)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What keeps memory on one device alive."""
+    """A name, or group of names, that keeps memory on one device alive."""
 
     kind: HolderKind
-    """``variable``: names of the user; ``notebook``: Out[n], _, the last error's traceback; ``unknown``: held
-    by autograd, or by objects without a name; ``outside torch``: CUDA context, other libraries and
-    processes."""
+    """``variable``: the user's variables. ``notebook``: Out[n], _ and the last error's traceback.
+    ``unknown``: autograd, or objects without a name. ``outside torch``: CUDA context, other libraries and
+    other processes."""
     names: tuple[str, ...]
-    """Every name that leads to it, in the user's notation (``model``, ``Out[3]``, ``batch[0]``)."""
+    """All names that lead to the memory, as the user writes them (``model``, ``Out[3]``, ``batch[0]``)."""
     type: str | None
-    """Name of the type; None where the holder is no object."""
+    """Name of the holder's type, or None if the holder is not an object."""
     device: str
     """``cuda:N``."""
     bytes: int
-    """Bytes of torch's allocated memory that it keeps alive, each counted once over all holders."""
+    """Bytes of torch's allocated memory that the holder keeps alive. Each byte counts for only one holder."""
     cell: int | None
-    """The N of the In[N] that allocated most of it; None where unknown."""
+    """The N of the In[N] that allocated most of the memory, or None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineMemory:
     """Memory that one line of the user's code allocated on one device during the run (``--lines``).
 
-    Each byte counts for one line: the innermost line of the user that was running.
+    Each byte counts for one line: the innermost of the user's lines that was running.
     """
 
     file: str | None
-    """``In[N]``, or the path of the user's module; None for allocations that no line of the user caused."""
+    """``In[N]``, or the path of the user's module. None for allocations without a line of the user's code."""
     line: int | None
     function: str | None
-    """None at the top level of the cell or module."""
+    """Name of the function, or None at the top level of the cell or module."""
     source: str
-    """The line's text; without a line, a description of what allocated."""
+    """The line's text or, without a line, a description of the code that allocated the memory."""
     called_from: str | None
-    """The cell's line that most of it was called from, as ``In[5] line 7``; None where that is this line."""
+    """The cell's line that called the code for most of the bytes, such as ``In[5] line 7``. None if it is
+    this line itself."""
     device: str
     allocated: int
-    """All bytes allocated."""
+    """All bytes that the line allocated."""
     held: int
-    """Bytes of it that are still held at the end."""
+    """The part of ``allocated`` that is still held at the run's end."""
     at_peak: int | None
-    """Bytes of it that were held when memory was highest; None where that moment is unknown."""
+    """The part of ``allocated`` that was held when memory was highest, or None if that moment is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameTime:
-    """Time of the main thread in the user's own code below a line of the cell."""
+    """Time of the main thread in one frame of the user's code that a line of the cell called."""
 
     frame: str
-    """As ``train.py:31 step``, or ``In[2]:4 step``."""
+    """The frame's name, such as ``train.py:31 step`` or ``In[2]:4 step``."""
     share: float
     """Percent of the time of the cell's code."""
     gpu_busy: float | None
-    """As in :class:`LineTime`."""
+    """GPU activity in this time, as :attr:`LineTime.gpu_busy`."""
     call: str | None
     call_share: float | None = None
-    """As in :class:`LineTime`."""
+    """Share of ``call``, as :attr:`LineTime.call_share`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineTime:
-    """Time of the main thread in one line of the cell, and in the calls below it."""
+    """Time of the main thread in one line of the cell and in the calls that the line makes."""
 
     line: int | None
-    """Line number in the cell; None for what belongs to no line of it."""
+    """Line number in the cell, or None for time that belongs to no line of the cell."""
     source: str
     share: float
     """Percent of the time of the cell's code."""
     gpu_busy: float | None
-    """Percent of that time in which a GPU was busy for this process; None where it can't be determined."""
+    """Percent of the line's time in which a GPU was busy for this process, or None if it can't be
+    determined."""
     call: str | None
-    """The call with the largest share, as ``DataLoader._next_data``, or ``waiting for a child process``; None
-    where most time was in the line itself."""
+    """The call with the largest share, such as ``DataLoader._next_data`` or ``waiting for a child process``.
+    None if most of the time was spent in the line itself."""
     frame: str | None
-    """The deepest frame of the user's own code below the cell with the largest share; None without one."""
+    """The deepest frame of the user's code below the line that has the largest share, or None without one."""
     until: int | None = None
-    """The last of several lines that can't be distinguished; None for one line."""
+    """The last line if the entry stands for several lines that can't be distinguished, else None."""
     frames: tuple[FrameTime, ...] = ()
-    """The user's own frames below it, at most 4, the largest share first."""
+    """At most four frames of the user's code below the line, the one with the largest share first."""
     call_share: float | None = None
-    """Share of ``call`` alone: percent of the whole time, as ``share``; None without a call."""
+    """Percent of the time of the cell's code that ``call`` alone took, or None without a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeTime:
-    """Where the run's time went."""
+    """How the run's time divides among the lines of its code, and its CPU use."""
 
     lines: tuple[LineTime, ...]
-    """The largest share first."""
+    """The lines, the one with the largest share first."""
     samples: int
     """Number of stack samples of the main thread."""
     resolution_s: float
-    """Seconds: shorter patterns can't be distinguished."""
+    """Shortest pattern, in seconds, whose lines can be distinguished."""
     reason: str | None
-    """Why there is no ``gpu_busy``, or what limits it, as a sentence; None where nothing does."""
+    """Sentences that explain why lines, shares or ``gpu_busy`` are missing or less accurate, or None."""
     cpu: float | None
     """Mean CPU use of this process, in percent of one core."""
     cpu_children: float | None
-    """The same for its child processes together."""
+    """Mean CPU use of all child processes together, in percent of one core."""
     warm_up_s: float | None
-    """Seconds from the start to the steady state; None where no warm-up was found."""
+    """Seconds from the run's start to its steady state, or None if no warm-up was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteId:
-    """Which note a text is, for programs: the text itself may change."""
+    """Identifies a note for programs, because its text may change between versions."""
 
     id: str
     params: Mapping[str, Any]
-    """The values in the text, by name."""
+    """The values in the note's text, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,36 +344,37 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one run did to this machine's GPUs."""
+    """The report of one run: its time, its memory and the activity of the GPUs."""
 
     schema: int
     source: SourceInfo
     environment: SoftwareVersions
     cell: RunInfo
     host_memory: Span
-    """This process's resident memory."""
+    """Resident memory of this process at the run's start and end, and its peak."""
     gpus: tuple[GpuReport, ...]
-    """Every GPU of the source, or those that ``--gpu`` names."""
+    """All GPUs of the source, or only those that the option ``--gpu`` names."""
     attributed: bool
-    """False where it is unknown which GPUs this kernel uses; the card then shows all and says so."""
+    """Whether it is known which GPUs this kernel uses. If not, the card shows all GPUs and a note about
+    it."""
     timeline: Timeline | None
     notes: tuple[str, ...]
     time: CodeTime | None
-    """None where the main thread was not sampled."""
+    """Time per line, or None if the main thread was not sampled."""
     advice: tuple[Advice, ...]
-    """The most important first."""
+    """Advice about the code, the most important first."""
     holders: tuple[Holder, ...]
-    """What keeps alive the memory that the run left behind, the largest first."""
+    """The holders of the memory that is still allocated after the run, the largest first."""
     lines: tuple[LineMemory, ...]
-    """Empty without ``--lines``; the largest at the peak first."""
+    """Memory per line, the line that held most at the peak first. Empty without the option ``--lines``."""
     energy_idle_j: float | None = None
-    """Joules of all GPUs shown, drawn in utilization windows of the driver in which no kernel ran; shorter
-    pauses are not included. None where unknown."""
+    """Joules that all shown GPUs drew in those utilization windows of the driver in which no kernel ran.
+    Pauses shorter than a window are not included. None if unknown."""
     note_ids: tuple[NoteId, ...] = ()
-    """The ids of :attr:`notes`, in their order; notes that a card adds have none."""
+    """The ids of :attr:`notes`, in the same order. Notes that only a card adds have no id."""
 
     def with_notes(self, *notes: Note) -> Report:
-        """Return the report with further notes."""
+        """Return the report with ``notes`` added to its notes."""
         return replace(
             self,
             notes=(*self.notes, *(note.text for note in notes)),
@@ -384,31 +390,31 @@ class Report:
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the report as JSON text, on one line or indented by ``indent`` spaces.
 
-        A lone surrogate, as names of files may contain, becomes a ``?``: it can't be encoded.
+        A lone surrogate, which a file name may contain, can't be encoded and becomes a ``?``.
         """
         text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
         return text.encode(errors="replace").decode()
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with a row for each of :attr:`gpus`; an unknown value is NaN.
+        """Return a pandas DataFrame with one row per GPU in :attr:`gpus`. Unknown values are NaN.
 
-        Raises MissingPackageError where pandas is not installed.
+        Raise MissingPackageError if pandas is not installed.
         """
         return flat_metrics.data_frame(self.to_dict())
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the GPUs that the card shows, by name, for any logger: ``gpu0/energy_j``.
+        """Return the metrics of the run and of the GPUs that the card shows, by name, for any logger.
 
-        An unknown value has no entry. docs/python.md lists the names.
+        Names look like ``gpu0/energy_j``; docs/python.md lists them. Unknown values are left out.
         """
         return flat_metrics.metrics(self.to_dict())
 
     @property
     def shown(self) -> tuple[GpuReport, ...]:
-        """The GPUs that a card shows."""
+        """The GPUs that the card shows."""
         return tuple(gpu for gpu in self.gpus if gpu.shown)
 
 
 def in_call(call: str) -> str:
-    """Return ``in json.loads`` for a call, :data:`WAITING_FOR_CHILD` unchanged."""
+    """Return a phrase such as ``in json.loads`` for a call. Return :data:`WAITING_FOR_CHILD` unchanged."""
     return call if call == WAITING_FOR_CHILD else f"in {call}"

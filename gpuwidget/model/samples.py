@@ -1,8 +1,8 @@
-"""Samples, which flow from a source to every view: the GPUs and their readings.
+"""Samples, which sources send to all views: the GPUs and their readings.
 
-Every class is frozen, and no wire field has a default: an unknown value is passed as ``None``, with its
-reason in ``missing``, and never as 0. Times are epoch seconds unless a name says otherwise; sizes are bytes,
-power watts, energy joules, ratios percent (0 to 100).
+All classes are frozen, and no field that is sent to views has a default. An unknown value is ``None``, never
+0, and ``missing`` has the reason. Unless a field's name implies otherwise, times are in epoch seconds, sizes
+in bytes, power in watts, energy in joules and ratios in percent (0 to 100).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Literal, NamedTuple
 from gpuwidget.model.readings import Reading
 
 SCHEMA = 1
-"""Version of the sample's schema, sent with every sample."""
+"""Version of the JSON schema, sent with every sample."""
 
 NOT_READ_YET = "not read yet"
-"""Reason for a value that arrives a moment later."""
+"""The reason in ``missing`` for a value that will arrive with a later reading."""
 
 SourceKind = Literal["nvml", "replay", "none"]
 
 
 class SourceCapabilities(NamedTuple):
-    """What a kind of source can do."""
+    """The properties of a kind of source."""
 
     live: bool
-    """It reads the GPUs of this machine now."""
+    """Whether the source reads the current values of this machine's GPUs."""
     recorded: bool
-    """It plays a recording."""
+    """Whether the source replays a recording."""
     local_processes: bool
-    """It lists processes of this machine."""
+    """Whether the source lists processes of this machine."""
 
 
 _CAPABILITIES: Mapping[SourceKind, SourceCapabilities] = {
@@ -45,58 +45,60 @@ class Origin:
     """The source of the readings."""
 
     kind: SourceKind
-    """``nvml`` for a driver's GPUs, ``replay`` for a recording, ``none`` where there is no GPU."""
+    """``nvml`` for the driver's GPUs, ``replay`` for a recording, ``none`` if there is no GPU."""
     reason: str | None
-    """Why there is no GPU and what to do, or None."""
+    """Why there is no GPU and what to do, or None if there is one."""
     recording: str | None
-    """The label of a recording, shown wherever its values are; None for live GPUs."""
+    """The recording's label, which every view of its values shows. None for live GPUs."""
     driver: str | None
-    """Driver version, nvmlSystemGetDriverVersion (nvidia-smi: Driver Version)."""
+    """Driver version: nvmlSystemGetDriverVersion (nvidia-smi: Driver Version)."""
     cuda_driver: str | None
-    """Newest CUDA version it supports, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA
-    Version)."""
+    """Newest CUDA version that the driver supports, such as "13.0": nvmlSystemGetCudaDriverVersion_v2
+    (nvidia-smi: CUDA Version)."""
 
     @property
     def live(self) -> bool:
-        """Whether the readings are of this machine's GPUs, taken now."""
+        """Whether the readings are current values of this machine's GPUs."""
         return _CAPABILITIES[self.kind].live
 
     @property
     def recorded(self) -> bool:
-        """Whether the readings are a recording's."""
+        """Whether the readings come from a recording."""
         return _CAPABILITIES[self.kind].recorded
 
     @property
     def local_processes(self) -> bool:
-        """Whether the processes listed are processes of this machine."""
+        """Whether the listed processes run on this machine."""
         return _CAPABILITIES[self.kind].local_processes
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """Identity and constants of a GPU or MIG slice."""
+    """Identity and constant properties of a GPU or MIG slice."""
 
     uuid: str
-    """``GPU-…`` or ``MIG-…``, nvmlDeviceGetUUID (nvidia-smi -L). The key that joins everything."""
+    """``GPU-…`` or ``MIG-…``: nvmlDeviceGetUUID (nvidia-smi -L). All data about a GPU is identified by its
+    UUID."""
     index: int
-    """NVML's index, nvidia-smi's number; a MIG slice has its parent's."""
+    """NVML's index, as in nvidia-smi. A MIG slice has the index of its parent."""
     mig_index: int | None
-    """Index of a MIG slice within its parent (nvidia-smi -L: MIG Device), None for a whole GPU."""
+    """Index of a MIG slice within its parent (nvidia-smi -L: MIG Device), or None for a whole GPU."""
     mig_parent: str | None
-    """UUID of the GPU that a MIG slice is part of, None for a whole GPU."""
+    """UUID of the GPU that a MIG slice is part of, or None for a whole GPU."""
     name: str
-    """Product name, nvmlDeviceGetName."""
+    """Product name: nvmlDeviceGetName."""
     pci_bus_id: str | None
-    """PCI bus id as "00000000:17:00.0", nvmlDeviceGetPciInfo_v3."""
+    """PCI bus id, such as "00000000:17:00.0": nvmlDeviceGetPciInfo_v3."""
     memory_total: int | None
-    """Bytes of memory, nvmlDeviceGetMemoryInfo_v2 total."""
+    """Bytes of memory: nvmlDeviceGetMemoryInfo_v2 total."""
     memory_reserved: int | None
-    """Bytes of it that the driver reserves and ``memory_used`` leaves out, nvmlDeviceGetMemoryInfo_v2
-    reserved; 0 where it counts them as used."""
+    """Bytes of ``memory_total`` that the driver reserves and that ``memory_used`` does not include:
+    nvmlDeviceGetMemoryInfo_v2 reserved. 0 if the driver counts them as used."""
     unified_memory: bool
-    """Whether the GPU uses the host's memory, so that ``memory_*`` are the host's (GB10, Jetson)."""
+    """Whether the GPU uses the host's memory, as GB10 and Jetson do. Then ``memory_*`` describe the host's
+    memory."""
     compute_capability: str | None
-    """As "9.0", nvmlDeviceGetCudaComputeCapability."""
+    """Compute capability, such as "9.0": nvmlDeviceGetCudaComputeCapability."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +107,14 @@ class Sample:
 
     schema: int
     time: float
-    """When it was assembled, epoch seconds."""
+    """When the sample was assembled, in epoch seconds."""
     origin: Origin
     gpus: tuple[Gpu, ...]
-    """Every GPU of the source, lost ones included, in NVML's order, a parent before its MIG slices."""
+    """All GPUs of the source, including lost ones, in NVML's order. A parent precedes its MIG slices."""
     readings: tuple[Reading, ...]
-    """One for each of ``gpus``, in the same order."""
+    """One reading per entry of ``gpus``, in the same order."""
 
 
 def is_settled(reading: Reading, name: str) -> bool:
-    """Return whether a value is known, or will not arrive with a later reading."""
+    """Return whether a value is known, or is unknown and will not arrive with a later reading either."""
     return getattr(reading, name) is not None or reading.missing.get(name, NOT_READ_YET) != NOT_READ_YET

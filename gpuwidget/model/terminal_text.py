@@ -1,4 +1,4 @@
-"""Text in aligned columns for a terminal: widths counted in cells, nothing a terminal would obey."""
+"""Format text in aligned columns for a terminal, with widths in cells and without control characters."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ class TableColumn:
     right: bool = True
     """Whether its cells and its title are right-aligned."""
     shrinks_to: int | None = None
-    """Smallest width where the table is too wide; None for a column that is never cut."""
+    """Minimum width to which the column shrinks if the table is too wide. None for a column that never
+    shrinks."""
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with every character that a terminal would interpret, or not show, as its escape.
+    """Return ``text`` with escapes in place of characters that a terminal would interpret or not show.
 
     These are the characters that ``str.isprintable`` rejects: control characters (C0 and C1), line breaks,
-    marks of the text's direction, lone surrogates, and blanks other than the space. Wide and combining
-    characters stay.
+    marks of the text's direction, lone surrogates, and white space other than the space. Wide and combining
+    characters are not replaced.
     """
-    if text.isprintable():  # as nearly all text
+    if text.isprintable():  # true for nearly all text
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def printable_lines(text: str) -> str:
-    """Return ``text`` with its line breaks, and each line :func:`printable`."""
+    """Return ``text`` with each line made :func:`printable`, keeping the line breaks."""
     return "\n".join(map(printable, text.split("\n")))
 
 
-@functools.lru_cache(maxsize=1024)  # the same names and reasons come again on every card
+@functools.lru_cache(maxsize=1024)  # every card contains the same names and reasons
 def clean_line(text: str, max_length: int) -> str:
     """Return user text as one printable line of at most ``max_length`` characters."""
     line = "".join(c if c.isprintable() else " " for c in _ESCAPE_SEQUENCE.sub("", text[: 4 * max_length]))
@@ -53,18 +54,18 @@ def clean_line(text: str, max_length: int) -> str:
 
 
 def shorten_path(path: str, max_length: int) -> str:
-    """Return a path in at most ``max_length`` characters: its end, which is more specific than its start."""
+    """Shorten a path to ``max_length`` characters. Keep its end, which is more specific than its start."""
     line = clean_line(path, 1000)
     return line if len(line) <= max_length else _CUT + line[1 - max_length :]
 
 
 def display_width(text: str) -> int:
-    """Return how many cells of a terminal the text takes."""
+    """Return the number of terminal cells that ``text`` takes."""
     return sum(map(_character_width, text))
 
 
 def truncate(text: str, width: int) -> str:
-    """Return the text, or its beginning and ``…``, in at most ``width`` cells."""
+    """Return ``text``, cut to at most ``width`` terminal cells. A cut text ends with ``…``."""
     if display_width(text) <= width:
         return text
     kept, taken = "", 0
@@ -77,10 +78,11 @@ def truncate(text: str, width: int) -> str:
 
 
 def format_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a line of titles and a line per row, each of at most ``width`` cells.
+    """Return a line of titles and one line per row, each at most ``width`` terminal cells wide.
 
-    A row may have fewer cells than columns: its last cell then takes the rest of the line. A column beyond
-    the second is left out where all its cells are empty. The last column that may shrink does so first.
+    If a row has fewer cells than there are columns, its last cell takes the rest of the line. A column after
+    the second is left out if all its cells are empty. If the table is too wide, columns shrink from the last
+    to the first.
     """
     full = [row for row in rows if len(row) == len(columns)]
     kept = [index for index in range(len(columns)) if index < 2 or any(row[index] for row in full)]

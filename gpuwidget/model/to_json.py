@@ -10,8 +10,8 @@ from typing import Any
 
 
 def to_json(value: object) -> Any:
-    """Return dataclasses as dicts and tuples as lists; NaN and infinity, which are not JSON, as None."""
-    # The most frequent types first: a card has hundreds of values, and a user waits for it.
+    """Convert dataclasses to dicts and tuples to lists. NaN and infinity, which JSON lacks, become None."""
+    # Test the most frequent types first, because a card has hundreds of values and the user waits for it.
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -29,5 +29,5 @@ def to_json(value: object) -> Any:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields; empty for another type."""
+    """Return the names of a dataclass's fields. Empty for any other type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()

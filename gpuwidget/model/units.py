@@ -1,4 +1,4 @@
-"""Text of numbers in their units, the same for every view."""
+"""Format numbers with their units, in the same way for every view."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIZES = dict(_MEMORY_UNITS) | dict(_ENERGY_UNITS)
 
 
 def memory(size: float | None) -> str:
-    """Return bytes as ``15.6 GiB``, ``64 MiB`` below 1 GiB, ``512 KiB`` below 1 MiB; ``n/a`` for None."""
+    """Return bytes with a suitable unit: ``15.6 GiB``, ``64 MiB`` or ``512 KiB``, and ``n/a`` for None."""
     if not _known(size):
         return UNKNOWN
     if size == 0:
@@ -32,7 +32,7 @@ def memory(size: float | None) -> str:
 
 
 def memory_delta(before: float | None, after: float | None) -> str:
-    """Return the change from ``before`` to ``after`` with its sign, ``±0`` for none; ``n/a`` for None."""
+    """Return the signed change from ``before`` to ``after``: ``±0`` for no change, ``n/a`` for None."""
     if not _known(before) or not _known(after):
         return UNKNOWN
     change = after - before
@@ -42,7 +42,7 @@ def memory_delta(before: float | None, after: float | None) -> str:
 
 
 def memory_change(before: float | None, after: float | None) -> str:
-    """Return two sizes, with the unit once where it is the same: ``12.4 → 15.6 GiB``, ``0 → 682 MiB``."""
+    """Return two sizes, such as ``12.4 → 15.6 GiB`` or ``0 → 682 MiB``. A common unit appears only once."""
     start, _, start_unit = memory(before).partition(" ")
     _, _, end_unit = memory(after).partition(" ")
     unit = f" {start_unit}" if start_unit and start_unit != end_unit and before != 0 else ""
@@ -50,7 +50,7 @@ def memory_change(before: float | None, after: float | None) -> str:
 
 
 def memory_of(size: float | None, total: float | None) -> str:
-    """Return a part of a whole, with the unit once where it is the same: ``15.6 of 140.4 GiB``."""
+    """Return a part of a whole, such as ``15.6 of 140.4 GiB``. A common unit appears only once."""
     if total is None:
         return memory(size)
     part, _, unit = memory(size).partition(" ")
@@ -59,28 +59,28 @@ def memory_of(size: float | None, total: float | None) -> str:
 
 
 def gib(size: float | None) -> str:
-    """Return bytes as a number of GiB with one decimal, ``<0.1`` for less than that; ``n/a`` for None."""
+    """Return bytes as a number of GiB with one decimal: ``<0.1`` if it would be 0.0, ``n/a`` for None."""
     if not _known(size):
         return UNKNOWN
     return "<0.1" if 0 < size < 0.05 * GIB else f"{size / GIB:.1f}"
 
 
 def memory_unit(sizes: Iterable[float | None]) -> str:
-    """Return the unit for a column of sizes: that of the largest, at least ``MiB``."""
+    """Return the unit for a column of sizes: the unit of the largest size, but at least ``MiB``."""
     largest = max((abs(size) for size in sizes if _known(size)), default=0)
     return "GiB" if largest >= 1023.5 * MIB else "MiB"
 
 
 def energy_unit(energies: Iterable[float | None]) -> str:
-    """Return the unit for a column of joules: that of the largest."""
+    """Return the unit for a column of energies in joules: the unit of the largest."""
     largest = max((joules for joules in energies if _known(joules)), default=0)
     return _unit(largest, _ENERGY_UNITS, rounds_up_at=999.5)
 
 
 def number_in_unit(value: float | None, unit: str, *, signed: bool = False) -> str:
-    """Return bytes or joules as a number of ``unit``, for a column whose title names the unit.
+    """Return bytes or joules as a number of ``unit``, for a column whose title contains the unit.
 
-    A value that would round to 0 there keeps its own unit: ``+3.0 MiB`` in a column of GiB.
+    A value that is too small for the unit is shown with a smaller one: ``+3.0 MiB`` in a column of GiB.
     """
     if not _known(value):
         return UNKNOWN
@@ -94,39 +94,39 @@ def number_in_unit(value: float | None, unit: str, *, signed: bool = False) -> s
 
 
 def percent(value: float | None) -> str:
-    """Return a percentage without decimals, with one below 10; ``n/a`` for None."""
+    """Return a percentage with one decimal below 10 and none above, or ``n/a`` for None."""
     return UNKNOWN if not _known(value) else f"{percent_number(value)} %"
 
 
 def percent_number(value: float | None) -> str:
-    """Return the same without the sign ``%``."""
+    """Return a percentage as :func:`percent` does, but without the sign ``%``."""
     if not _known(value):
         return UNKNOWN
     return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
 
 
 def whole_number(value: float | None) -> str:
-    """Return a number without decimals and unit, for use beside a unit; ``n/a`` for None."""
+    """Return a number without decimals or unit, for a text that adds the unit, or ``n/a`` for None."""
     return UNKNOWN if not _known(value) else f"{value:.0f}"
 
 
 def power(watts: float | None) -> str:
-    """Return watts without decimals; ``n/a`` for None."""
+    """Return watts without decimals, such as ``165 W``, or ``n/a`` for None."""
     return UNKNOWN if not _known(watts) else f"{watts:.0f} W"
 
 
 def power_of(watts: float | None, limit: float | None) -> str:
-    """Return the power drawn of a limit, as ``165 of 700 W``; the power alone where the limit is None."""
+    """Return power and limit, such as ``165 of 700 W``, or only the power if the limit is None."""
     return power(watts) if not _known(limit) else f"{whole_number(watts)} of {power(limit)}"
 
 
 def temperature(celsius: float | None) -> str:
-    """Return degrees Celsius without decimals; ``n/a`` for None."""
+    """Return degrees Celsius without decimals, such as ``45 °C``, or ``n/a`` for None."""
     return UNKNOWN if not _known(celsius) else f"{celsius:.0f} °C"
 
 
 def energy(joules: float | None) -> str:
-    """Return joules as ``0.4 J``, ``850 J``, ``2.3 kJ`` or ``1.25 MJ``; ``n/a`` for None."""
+    """Return joules, such as ``0.4 J``, ``850 J``, ``2.3 kJ`` or ``1.25 MJ``, or ``n/a`` for None."""
     if not _known(joules):
         return UNKNOWN
     unit = _unit(joules, _ENERGY_UNITS, rounds_up_at=999.5)
@@ -135,8 +135,10 @@ def energy(joules: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds as ``380 µs``, ``2.1 ms``, ``14.0 s``, ``3 min 05 s`` or ``2 h 04 min``; ``n/a`` for
-    None."""
+    """Return a duration, such as ``380 µs``, ``2.1 ms``, ``14.0 s``, ``3 min 05 s`` or ``2 h 04 min``.
+
+    For None, return ``n/a``.
+    """
     if not _known(seconds):
         return UNKNOWN
     if seconds < 0.9995e-3:
@@ -154,22 +156,22 @@ def duration(seconds: float | None) -> str:
 
 
 def clock_time(epoch: float) -> str:
-    """Return the local time of day."""
+    """Return the local time of day, such as ``14:05:09``."""
     return time.strftime("%H:%M:%S", time.localtime(epoch))
 
 
 def gpu_number(index: int, mig_index: int | None) -> str:
-    """Return a GPU's number as nvidia-smi counts, ``1:0`` for the first MIG slice of GPU 1."""
+    """Return a GPU's number as in nvidia-smi. The first MIG slice of GPU 1 has the number ``1:0``."""
     return str(index) if mig_index is None else f"{index}:{mig_index}"
 
 
 def _known(value: float | None) -> TypeGuard[float]:
-    """Return whether the value is a number: some counters return NaN and infinity."""
+    """Return whether the value is a finite number, because some counters return NaN or infinity."""
     return value is not None and math.isfinite(value)
 
 
 def _unit(value: float, units: tuple[tuple[str, float], ...], rounds_up_at: float) -> str:
-    """Return the largest unit of which ``value`` has at least one after rounding."""
+    """Return the largest unit in which ``value`` is at least 1 after rounding."""
     for (unit, _), (_, smaller) in pairwise(units):
         if abs(value) >= rounds_up_at * smaller:
             return unit

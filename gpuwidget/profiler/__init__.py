@@ -1,5 +1,5 @@
-"""The sampling profiler of the thread that runs a cell: time per line, and GPU activity per line.
+"""Sampling profiler for the thread that runs a cell: measures time and GPU activity per line.
 
-Start with ``sampling_profiler.py``; ``line_profile.py`` turns the sample counts into the report's entries.
-docs/profiler.md explains the model and its errors.
+Start with ``sampling_profiler.py``. ``line_profile.py`` turns the sample counts into the report's entries.
+docs/profiler.md explains the method and its errors.
 """

@@ -1,9 +1,9 @@
-"""Check the GPU activity of each line against the GPU's counters, and withhold what they contradict.
+"""Check each line's GPU activity against the GPU's counters, and withhold values that they contradict.
 
-A query of the stream while code launches kernels of a few microseconds finds it idle almost always: the
-kernel ends before the sampling thread gets the GIL. The counters see such kernels, but not which line
-launched them. So a line keeps its activity only where the time that the queries missed is too little to
-change it by more than a few points.
+The profiler queries whether the CUDA stream has work. When code launches kernels of a few microseconds, a
+query almost always finds the stream idle, because the kernel ends before the sampling thread gets the GIL.
+The counters include such kernels, but do not show which line launched them. A line therefore keeps its
+activity only if the GPU time that the queries missed could change it by at most a few percentage points.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ from gpuwidget.profiler.counter_windows import MatchedMeans
 from gpuwidget.profiler.sample_counts import SampleCounts
 
 AGREE_WITHIN = 5.0
-"""Points by which a line's activity may be off."""
+"""Percentage points by which a line's activity may be wrong."""
 _NOISE = 2.0
-"""Points by which the queries' mean and the counters' differ where both are right: the worst of the known
-loops on an H200 was off by 1.6."""
+"""Percentage points by which the means of queries and counters may differ although both are right. On an
+H200, the largest difference over the tested loops was 1.6."""
 _MIN_COMPARED = 0.6
-"""Part of the queried time that windows of the counters must cover to stand for all of it."""
+"""Fraction of the queried time that the counters' windows must cover to represent all of it."""
 _EDGES_S = 0.3
-"""Seconds at a run's edges: the driver's mean may leave them out, or contain work from before the run."""
+"""Seconds at a run's start and end that the driver's mean may leave out, or in which it may include work from
+before the run."""
 _MIN_QUERIED = 0.5
-"""Part of the run in which the streams must have been queried for a comparison with its mean."""
+"""Fraction of the run in which the streams must have been queried to compare them with the run's mean
+utilization."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityCheck:
-    """How the stream queries of a run compare with the GPU's counters."""
+    """Result of comparing a run's stream queries with the GPU's counters."""
 
     hidden_s: float
-    """Seconds of GPU work that the queries did not see, at most."""
+    """Upper limit of the seconds of GPU work that the queries missed."""
     checked: bool
     """Whether every device that was queried could be compared."""
     contradiction: str | None
-    """Why the queries' activity is not the GPU's, as a sentence; None where the two agree."""
+    """A sentence that explains why queries and counters disagree, or None if they agree."""
 
 
 def compare_with_counters(
@@ -54,9 +56,9 @@ def compare_with_counters(
         report: The run's report, for the driver's mean utilization and the names of the GPUs.
         counts: The stack samples with their stream queries.
         devices: The N of every ``cuda:N`` that was queried.
-        windows: By that N, the comparison over matching windows of GPM's graphics activity, or of the
-            driver's utilization; devices without one are compared by the means of the whole run.
-        cpu: CPU time of this process over the run, percent of one core; None where unknown.
+        windows: By the same N, the means over matching windows of GPM's graphics activity or of the driver's
+            utilization. Devices without an entry are compared by the means of the whole run.
+        cpu: CPU time of this process over the run in percent of one core, or None if unknown.
     """
     duration = report.cell.duration_s
     hidden, checked = 0.0, bool(devices)
@@ -72,7 +74,7 @@ def compare_with_counters(
         excess = means.counters - means.stream
         if abs(excess) > AGREE_WITHIN + edges:
             return ActivityCheck(duration, checked, messages.contradiction(gpu, means, cpu))
-        # The edges of a short run explain the difference, so that nothing is confirmed.
+        # A difference that the edges of a short run can explain neither contradicts nor confirms the queries.
         checked = checked and abs(excess) <= AGREE_WITHIN
         hidden += max(0.0, excess - _NOISE) / 100 * duration
     return ActivityCheck(hidden, checked, None)
@@ -81,13 +83,13 @@ def compare_with_counters(
 def _whole_run(
     gpu: GpuReport, report: Report, counts: SampleCounts, device: int, *, alone: bool
 ) -> MatchedMeans | None:
-    """Return the driver's mean utilization, and the possible mean of the queries that is nearest to it."""
+    """Compare the driver's mean utilization over the run with the nearest mean that the queries allow."""
     total, known = counts.total_s, counts.known_s
     if gpu.utilization is None or not known or known < _MIN_QUERIED * total:
         return None
     busy = sum(seconds for bits, seconds in dict(counts.busy_s).items() if bits & 1 << device)
     low, high = 100 * busy / total, 100 * (busy + total - known) / total
-    # The driver's mean covers the drain, in which one of the devices at least was busy.
+    # The driver's mean includes the GPU drain, during which at least one of the devices was busy.
     duration, drain = report.cell.duration_s, report.cell.gpu_tail_s or 0.0
     low = (low * duration + 100 * drain * alone) / (duration + drain)
     high = (high * duration + 100 * drain) / (duration + drain)
@@ -96,7 +98,10 @@ def _whole_run(
 
 
 def withhold_uncertain(time: CodeTime, hidden_s: float, duration_s: float) -> CodeTime:
-    """Return ``time`` without the activity of lines that the work hidden from the queries could change."""
+    """Return ``time`` without the activity of lines that could change too much due to the hidden GPU work.
+
+    ``hidden_s`` is the number of seconds of GPU work that the stream queries missed.
+    """
     if hidden_s <= 0:
         return time
     hidden = 100 * hidden_s / duration_s
@@ -111,7 +116,7 @@ def _lines_with_activity(lines: Sequence[LineTime]) -> int:
 
 
 def _without_uncertain(line: LineTime, hidden: float) -> LineTime:
-    """Return ``line`` and its frames with the activities that ``hidden`` percent of the run can't change."""
+    """Remove activities of ``line`` and its frames that ``hidden`` percent of the run could change."""
 
     def activity(one: LineTime | FrameTime) -> float | None:
         if one.gpu_busy is None or not one.share:
@@ -124,9 +129,9 @@ def _without_uncertain(line: LineTime, hidden: float) -> LineTime:
 
 
 def replace_activity(time: CodeTime, activity: Mapping[int | None, float], reason: str | None) -> CodeTime:
-    """Return ``time`` with the activities of another measurement, by line, and the reason for that.
+    """Return ``time`` with its activities replaced by those of another measurement, and ``reason`` added.
 
-    Lines that ``activity`` does not contain have none.
+    ``activity`` is by line number. A line that it does not contain gets no activity.
     """
     return replace(
         time,

@@ -1,8 +1,8 @@
 """Locate a thread in the user's code: the cell's line, the user's deepest frame below it, the library call.
 
-Frames are not kept, except those of the cell's coroutine, which belong to the notebook anyway. A frame's
-variables are never read: on some Python versions that writes into the running function. No user code runs:
-a cell may await any object, and only Python's built-in awaitables are inspected.
+No reference to a frame is kept, except through the cell's asyncio task, which exists anyway. A frame's
+variables are never read, because on some Python versions reading them modifies the running function. No user
+code is called: a cell may await any object, but only Python's built-in awaitables are inspected.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _MAX_CODES = 4096
 _MAX_DEPTH = 2000
 _MAX_AWAIT_DEPTH = 200
 _WRAPPER, _LIBRARY, _NAMED_CALL, _USER, _CELL, _RUNNER, _LINE_MAGIC, _WAITING = range(8)
-"""The kinds of frames. ``_WRAPPER``: a function that only passes a call on. ``_NAMED_CALL``: a library
-function with an entry in ``_CALL_NAMES``. ``_RUNNER``: library code that was on the stack when the cell
-began. ``_LINE_MAGIC``: the code that a magic compiles from its argument, as in ``%time f(x)``; its time
-counts for the line of the magic. ``_WAITING``: a call that waits for a child process; frames below it are
-not the user's, wherever their files are."""
+"""The kinds of frames. ``_WRAPPER``: a function that only forwards a call. ``_NAMED_CALL``: a library
+function with an entry in ``_CALL_NAMES``, or code compiled by torch. ``_RUNNER``: library code that was on
+the stack when the cell began. ``_LINE_MAGIC``: the code that a magic compiles from its argument, as in
+``%time f(x)``, whose time counts for the line of the magic. ``_WAITING``: a call that waits for a child
+process. Frames that it calls never count as the user's, whatever their files."""
 
 _PACKAGE_PATHS = ("site-packages", "dist-packages", f"{os.sep}ipywidgets{os.sep}")
-"""Parts of the paths of installed packages. ipywidgets is listed since its finalizers can run on any line,
-also where it is installed elsewhere."""
+"""Parts of paths that identify installed packages. ipywidgets has an entry of its own because its finalizers
+can run during any line, and it may be installed in another folder."""
 _WAIT_FUNCTIONS: Mapping[str, Sequence[str]] = {
     "IPython/core/interactiveshell.py": ("getoutput", "system_piped", "system_raw"),
     "IPython/core/magics/script.py": ("in_thread",),
@@ -45,7 +45,7 @@ _WAIT_FUNCTIONS: Mapping[str, Sequence[str]] = {
     "torch/multiprocessing/spawn.py": ("join",),
     f"{os.path.basename(sysconfig.get_path('stdlib'))}/subprocess.py": ("communicate", "wait"),
 }
-"""Functions that wait for a child process, by the end of their file's path."""
+"""Names of functions that wait for a child process, by the end of the path of their file."""
 _CALL_NAMES = {
     **{(file, name): WAITING_FOR_CHILD for file, names in _WAIT_FUNCTIONS.items() for name in names},
     ("torch/utils/data/dataloader.py", "_next_data"): "DataLoader._next_data",
@@ -54,7 +54,7 @@ _CALL_NAMES = {
     ("torch/cuda/__init__.py", "synchronize"): "torch.cuda.synchronize",
     ("torch/cuda/streams.py", "synchronize"): "torch.cuda.Event.synchronize",
 }
-"""Public names of calls, by the end of the path of the function's file and the function's name."""
+"""Public names of library calls, by the end of the path of the function's file and the function's name."""
 _COMPILED = "code compiled by torch"
 _COMPILE_CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 _COMPILE_CACHE_PATHS = ("torchinductor_", "/.triton/cache/")
@@ -65,26 +65,26 @@ _WRAPPER_NAMES = frozenset(
 
 
 class CodeLocation(NamedTuple):
-    """A thread's position. Code objects are identified by their ``id``, 0 for none."""
+    """A thread's position. Code objects are given by their ``id``; 0 means none."""
 
     cell: int
-    """The innermost code of the cell; 0 where the thread was in none of it."""
+    """The cell's innermost code object on the stack; 0 if the thread was not in the cell's code."""
     cell_offset: int
-    """Offset of the instruction in it."""
+    """Offset of the current instruction in the code object ``cell``."""
     user: int
-    """The deepest code of the user's that is not part of the cell."""
+    """The deepest of the user's code objects on the stack that is not part of the cell."""
     user_offset: int
     call: int
-    """The library function that the user's code had called. Outside the cell: a function that was not on
-    the stack when the cell began."""
+    """The library function that the user's code called. Outside the cell, a function that was not on the
+    stack when the cell began."""
 
 
 class CodeLocator:
     """Locates one thread during one cell.
 
-    ``is_cell`` returns whether a file's code is a cell's; it is called many times while the cell runs.
-    ``cell_name`` returns ``In[3]`` for a cell's file, else None; it may be slow and is called only for
-    snapshots and reports.
+    ``is_cell`` returns whether a file name belongs to a cell, and is called many times while the cell runs.
+    ``cell_name`` returns a name such as ``In[3]`` for a cell's file, else None. It may be slow, because it is
+    called only for snapshots and reports.
     """
 
     def __init__(
@@ -98,17 +98,17 @@ class CodeLocator:
         self._source = source
         self._libraries = _library_folders()
         self._codes: dict[int, CodeType] = {}
-        """Keeps the code objects alive, so that their ids stay unique."""
+        """Code objects by id. Keeping them alive ensures that their ids stay unique."""
         self._kinds: dict[int, int] = {}
         self._modules: dict[int, str] = {}
         self._line_offsets: dict[int, int] = {}
-        """For code of the cell: what to add to its line numbers."""
+        """For each code object of the cell, the number to add to its line numbers."""
         self._cell_file: str | None = None
         self._files_before: frozenset[str] = frozenset()
         self._task: Any = None
 
     def begin(self, frame: FrameType | None, task: Any) -> None:
-        """Prepare for a cell that begins on top of ``frame``, in the asyncio ``task``, if any."""
+        """Prepare for a cell that runs on top of ``frame``, in the asyncio ``task`` if there is one."""
         files = set()
         while frame is not None:
             files.add(frame.f_code.co_filename)
@@ -117,7 +117,7 @@ class CodeLocator:
         self._task = task
 
     def end(self) -> None:
-        """Drop the reference to the cell's task; only code objects are kept."""
+        """Drop the reference to the cell's asyncio task. Only code objects are kept."""
         self._task = None
 
     # -- locating ------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class CodeLocator:
         return self._locate_await(user, user_offset, named or call, named or outside)
 
     def _find_cell_file(self, top: FrameType | None) -> None:
-        """Take the file of the cell's outermost module-level frame, running or awaiting, as the cell's."""
+        """Find the cell's file: that of the outermost module-level cell frame, on the stack or awaited."""
         found = None
         frame = top
         while frame is not None:
@@ -181,7 +181,7 @@ class CodeLocator:
         )
 
     def _await_chain(self) -> list[FrameType]:
-        """Return the frames of the task's coroutine and what it awaits, from the outermost on."""
+        """Return the frames of the task's coroutine and of what it awaits, the outermost first."""
         frames: list[FrameType] = []
         task = self._task
         awaitable: object = asyncio.Task.get_coro(task) if issubclass(type(task), asyncio.Task) else None
@@ -203,7 +203,7 @@ class CodeLocator:
         return frames
 
     def _locate_await(self, user: int, user_offset: int, call: int, outside: int) -> CodeLocation:
-        """Return the location where the cell's coroutine awaits; none of its frames is on the stack."""
+        """Return the location if no frame of the cell is on the stack, as while the cell awaits."""
         cell = cell_offset = deepest = deepest_offset = awaited = 0
         for frame in self._await_chain():
             key = id(frame.f_code)
@@ -217,14 +217,14 @@ class CodeLocator:
             elif cell and not awaited and kind not in (_WRAPPER, _LINE_MAGIC):
                 awaited = key
         if user and self._codes[user].co_filename not in self._files_before:
-            # Another task of the user's runs meanwhile: it takes the time.
+            # Another of the user's tasks is running, so the time counts for its code.
             return CodeLocation(cell, cell_offset, user, user_offset, call)
         if cell:
             return CodeLocation(cell, cell_offset, deepest, deepest_offset, awaited)
         return CodeLocation(0, 0, 0, 0, outside)
 
     def _register(self, frame: FrameType) -> int:
-        """Classify the frame's code, keep the result and return it."""
+        """Return the kind of the frame's code, and cache it."""
         code = frame.f_code
         key = id(code)
         if len(self._codes) >= _MAX_CODES and key not in self._codes:
@@ -265,7 +265,7 @@ class CodeLocator:
         return _RUNNER if file in self._files_before else _LIBRARY
 
     def _magic_body(self, frame: FrameType) -> MagicBody | None:
-        """Return the body of the cell's magics that the frame's code belongs to, None for no body."""
+        """Return the magic's body in the cell that the frame's code belongs to, or None."""
         bodies = self._source.bodies
         code, remaining = frame.f_code, _MAX_DEPTH
         roots: list[CodeType] = []
@@ -291,7 +291,7 @@ class CodeLocator:
     # -- names ---------------------------------------------------------------------------------------
 
     def line(self, key: int, offset: int) -> int | None:
-        """Return the line of the instruction at ``offset``; for code of the cell, its line in the cell."""
+        """Return the line of the instruction at ``offset``, for code of the cell as a line of the cell."""
         code = self._codes.get(key)
         if code is None:
             return None
@@ -302,7 +302,7 @@ class CodeLocator:
         return (found if found is not None else code.co_firstlineno) + self._line_offsets.get(key, 0)
 
     def candidate_lines(self, location: CodeLocation) -> frozenset[int]:
-        """Return the cell's lines that may have held the GIL until ``location`` was sampled."""
+        """Return the cell's lines that may have held the GIL just before ``location`` was sampled."""
         code = self._codes.get(location.cell)
         if code is None or location.user or location.call:
             return frozenset()
@@ -312,12 +312,12 @@ class CodeLocator:
         )
 
     def file(self, key: int) -> str | None:
-        """Return the code's file."""
+        """Return the file name of a code object, or None if it is unknown."""
         code = self._codes.get(key)
         return None if code is None else code.co_filename
 
     def frame(self, key: int, line: int | None) -> str | None:
-        """Return a frame's name: ``train.py:31 step``, or ``In[2]:4 step``."""
+        """Return a frame's name for users, such as ``train.py:31 step`` or ``In[2]:4 step``."""
         code = self._codes.get(key)
         if code is None:
             return None
@@ -326,7 +326,7 @@ class CodeLocator:
         return position if code.co_name.startswith(_MODULE_NAMES) else f"{position} {_qualified_name(code)}"
 
     def call(self, key: int) -> str | None:
-        """Return the call's public name (``DataLoader._next_data``), or :data:`WAITING_FOR_CHILD`."""
+        """Return a call's public name, such as ``DataLoader._next_data``, or :data:`WAITING_FOR_CHILD`."""
         code = self._codes.get(key)
         if code is None:
             return None
@@ -350,7 +350,7 @@ def _qualified_name(code: CodeType) -> str:
 
 
 def _is_compiled(code: CodeType) -> bool:
-    """Return whether torch.compile generated the code: its file is in a compile cache."""
+    """Return whether torch.compile generated the code, that is, whether its file is in a compile cache."""
     file = code.co_filename.replace(os.sep, "/")
     if any(path in file for path in _COMPILE_CACHE_PATHS):
         return True
@@ -367,7 +367,7 @@ def _call_name(code: CodeType) -> str | None:
     return None
 
 
-@functools.cache  # finding them takes longer than everything else that a short cell needs
+@functools.cache  # finding the folders takes longer than all other work for a short cell
 def _library_folders() -> tuple[str, ...]:
     """Return the folders of the standard library, of gpuwidget and of IPython and ipykernel."""
     folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]

@@ -1,8 +1,8 @@
-"""GPU activity per line, from the counters' means over windows of a run.
+"""Estimate the GPU activity per line from the means of the GPU's counters over windows of a run.
 
-Each window is joined with the stack samples in it. A window's mean is the sum over lines of the line's share
-of the window times the GPU's activity on that line. Least squares over all windows gives each line's
-activity, where the windows differ enough; where they all hold the same mixture, any activities would fit.
+Each window is matched with the stack samples taken in it. The window's mean is modelled as a sum over lines:
+the line's share of the window times the GPU's activity on that line. A least-squares regression over all
+windows yields each line's activity. It works only if the lines' shares differ enough between windows.
 """
 
 from __future__ import annotations
@@ -22,68 +22,68 @@ _MAX_SAMPLES = 8000
 _MAX_WINDOWS = 1500
 _MAX_WINDOW_S = 1.2
 _MIN_SAMPLES = 4
-"""Samples that a window needs."""
+"""Minimum number of stack samples in a window."""
 _MIN_COVERED = 0.8
-"""Part of a window for which its samples must stand; less is a window at the edge of the run."""
+"""Fraction of a window that its samples must cover. A window at the edge of the run covers less."""
 _MIN_KNOWN = 0.9
-"""Part of that time in which the stream must have been queried."""
+"""Fraction of the time covered by samples in which the stream must have been queried."""
 _OTHER_LIBRARIES = ("cupy", "jax", "tensorflow", "numba.cuda")
 """Libraries other than torch that compute on a GPU."""
 
 _MIN_WINDOWS = 10
 _MIN_WINDOWS_PER_LINE = 3
 _MIN_LINE_SHARE = 0.05
-"""Share of all windows below which a line is counted with the other rare lines."""
+"""Share of the total time of all windows below which a line is grouped with the other rare lines."""
 _MAX_REST = 0.1
-"""Share of all windows above which the rare lines get a common activity."""
+"""Share of the total time of all windows above which the rare lines get a common activity."""
 _MIN_SPREAD = 0.15
-"""Standard deviation of a line's share from window to window."""
+"""Minimum standard deviation of a line's share over the windows."""
 _MAX_CONDITION = 50.0
-"""Condition number of the matrix of shares; the normal equations' is its square."""
+"""Maximum condition number of the matrix of shares. The normal equations have its square."""
 _MAX_ERROR = 6.0
-"""Points; one standard error of an activity."""
+"""Maximum standard error of an activity, in percentage points."""
 _MAX_OVERSHOOT = 12.0
-"""Points by which noise may move an activity below 0 or above 100."""
+"""Percentage points by which noise may move an activity below 0 or above 100."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowMean:
-    """A mean that the GPU's counters gave for one window of time."""
+    """The mean of a GPU counter over one window of time."""
 
     since: float
-    """Start, epoch seconds."""
+    """Start of the window in epoch seconds."""
     until: float
-    """End, epoch seconds."""
+    """End of the window in epoch seconds."""
     percent: float
-    """Share of the window in which the GPU worked."""
+    """Percent of the window in which the GPU worked."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowMixture:
-    """One window: the share of each line in it, and the counters' mean."""
+    """One window: each line's share of its time, and the mean of the GPU's counter."""
 
     shares: Mapping[int | None, float]
-    """From 0 to 1; they add up to 1."""
+    """Each line's share of the window, from 0 to 1. The shares add up to 1."""
     mean: float
-    """Percent."""
+    """Mean of the counter over the window, in percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedMeans:
-    """The means of the stream queries and of the GPU's counters over the same windows of a run."""
+    """Means of the stream queries and of the GPU's counters over the same windows of a run."""
 
     seconds: float
-    """Length of these windows together."""
+    """Total length of the windows."""
     stream: float
-    """Percent of that time in which the stream had work."""
+    """Percent of the windows' time in which the stream had work."""
     counters: float
-    """Percent of that time in which the GPU worked, by its counters."""
+    """Percent of the windows' time in which the GPU worked, according to its counters."""
     queried: float
     """Percent of the stream queries, weighted by time, that found work."""
 
 
 class CounterWindows(Protocol):
-    """The counters' windows of the GPUs that this process uses."""
+    """Interface to the counters' windows of the GPUs that this process uses."""
 
     def open(self) -> bool: ...  # noqa: D102 - see SamplerWindows
     def read(self) -> Sequence[UtilizationWindow]: ...  # noqa: D102
@@ -92,7 +92,7 @@ class CounterWindows(Protocol):
 
 
 class SamplerWindows:
-    """The windows that a sampler's slow poll loop reads from the driver every two seconds."""
+    """Counter windows from a sampler, whose slow poll loop reads them from the driver every two seconds."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -100,9 +100,9 @@ class SamplerWindows:
         self._subscription: Subscription | None = None
 
     def open(self) -> bool:
-        """Subscribe once this process's work can be on one GPU only; return whether that is so.
+        """Subscribe if this process can have work on only one GPU. Return whether a GPU has been found.
 
-        Call it repeatedly: the process may start to use a GPU at any time.
+        Call this method repeatedly, because the process may start to use a GPU at any time.
         """
         if self._uuid is None:
             self._uuid = self._only_gpu()
@@ -130,13 +130,13 @@ class SamplerWindows:
         }
 
     def read(self) -> Sequence[UtilizationWindow]:
-        """Return the driver's utilization windows known so far, the oldest first."""
+        """Return the driver's utilization windows that are known so far, the oldest first."""
         return self._sampler.windows(self._uuid) if self._uuid is not None else ()
 
     def activity(self) -> Mapping[int, Sequence[WindowMean]]:
-        """Return the last windows of GPM's graphics activity, by the N of each ``cuda:N`` with a context.
+        """Return the latest windows of GPM's graphics activity, by the N of each ``cuda:N`` with a context.
 
-        Empty without GPM (before Hopper), and while nobody subscribes to the hardware counters.
+        They are empty without GPM (before Hopper), and while nothing subscribes to the hardware counters.
         """
         return {
             index: [
@@ -148,25 +148,25 @@ class SamplerWindows:
         }
 
     def close(self) -> None:
-        """Unsubscribe; safe to call twice."""
+        """End the subscription. Safe to call twice."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             subscription.close()
 
 
 class _Sample(NamedTuple):
-    """One stack sample; a tuple, as 200 per second are made beside the user's code."""
+    """One stack sample. It is a tuple to keep it cheap, because 200 are taken per second."""
 
     t: float
     line: int | None
     seconds: float
-    """The time that it stands for."""
+    """Seconds that the sample stands for."""
     busy: bool | None
-    """Whether the stream had work; None where it was not queried."""
+    """Whether the stream had work, or None if it was not queried."""
 
 
 class WindowLog:
-    """Joins stack samples with windows; samples are kept until the windows that contain them arrive."""
+    """Matches stack samples with counter windows. Keeps samples until their windows arrive."""
 
     def __init__(self) -> None:
         self._samples: deque[_Sample] = deque(maxlen=_MAX_SAMPLES)
@@ -176,12 +176,12 @@ class WindowLog:
         self.mixtures: list[WindowMixture] = []
 
     def add(self, t: float, line: int | None, seconds: float, busy: bool | None) -> None:
-        """Add a sample at ``t`` (epoch seconds) that stands for ``seconds``."""
+        """Add a sample taken at ``t`` (epoch seconds) that stands for ``seconds``."""
         self._began = min(self._began, t)
         self._samples.append(_Sample(t, line, seconds, busy))
 
     def add_utilization(self, windows: Sequence[UtilizationWindow]) -> None:
-        """Add the driver's windows that are new. The first is left out: its start is unknown."""
+        """Add the driver's new windows. The first one is left out, because its start is unknown."""
         for window in windows:
             since = self._until
             if window.until - since > _MAX_WINDOW_S:
@@ -189,7 +189,7 @@ class WindowLog:
             self.add_window(WindowMean(since, window.until, window.utilization))
 
     def add_window(self, window: WindowMean) -> None:
-        """Add one window; one that ends no later than the last is left out."""
+        """Add one window, unless it ends no later than the window added before."""
         if window.until <= self._until:
             return
         self._until = window.until
@@ -199,7 +199,7 @@ class WindowLog:
             if sample.t > window.since:
                 inside.append(sample)
         total = sum(sample.seconds for sample in inside)
-        # Part of a window that began before the first sample, or ends after the last, is unknown.
+        # A window that began before the first sample or ends after the last one is only partly known.
         if (
             len(inside) < _MIN_SAMPLES
             or self._began > window.since
@@ -221,7 +221,7 @@ class WindowLog:
 
     @property
     def matched_means(self) -> MatchedMeans | None:
-        """Means of stream and counters over all windows in which both are known; None without one."""
+        """Means of stream queries and counters over all windows in which both are known, if there are any."""
         if not self._seconds:
             return None
         stream = 100 * self._stream_s / self._seconds
@@ -229,9 +229,10 @@ class WindowLog:
 
 
 def activity_by_line(windows: Sequence[WindowMixture]) -> dict[int | None, float] | None:
-    """Return percent of GPU activity by line, from a regression over the windows.
+    """Return the percent of GPU activity by line, from a regression over the windows.
 
-    It has the lines with a twentieth of the time or more. None where the windows do not determine them.
+    The result contains the lines that take at least a twentieth of the time. Return None if the windows do
+    not determine their activities.
     """
     if len(windows) < _MIN_WINDOWS:
         return None
@@ -269,9 +270,9 @@ def _standard_deviation(values: Iterable[float]) -> float:
 def _least_squares(
     rows: Sequence[Sequence[float]], means: Sequence[float]
 ) -> tuple[list[float], list[float]] | None:
-    """Return the activities and their standard errors; None where the shares are too much alike.
+    """Return the activities and their standard errors, or None if the shares hardly differ between windows.
 
-    Plain Python, as only the live chart imports numpy.
+    This is plain Python, because gpuwidget imports numpy only for the live chart.
     """
     size = len(rows[0])
     squares = [[sum(row[i] * row[j] for row in rows) for j in range(size)] for i in range(size)]
@@ -293,7 +294,7 @@ def _norm(matrix: Sequence[Sequence[float]]) -> float:
 
 
 def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]] | None:
-    """Return the inverse by Gauss-Jordan elimination; None for a singular matrix."""
+    """Return the inverse of a matrix by Gauss-Jordan elimination, or None if the matrix is singular."""
     size = len(matrix)
     rows = [[*row, *(float(i == j) for j in range(size))] for i, row in enumerate(matrix)]
     for column in range(size):

@@ -1,4 +1,4 @@
-"""Build the report's time per line from the sample counts: shares, GPU activity, and what limits them."""
+"""Build the report's time and GPU activity per line from the sample counts."""
 
 from __future__ import annotations
 
@@ -15,36 +15,37 @@ MIN_SAMPLES = 20
 _MAX_LINES = 12
 _MAX_FRAMES = 4
 _MIN_SHARE = 0.5
-"""Percent of the time below which a line is left out."""
+"""Percent of the time below which a line is not reported."""
 _MAX_AMBIGUOUS = 6.0
-"""Percent of the time that may be ambiguous between lines before they are merged."""
+"""Percent of the time that may be ambiguous between lines before lines are merged."""
 _MIN_FRAME_SHARE = 0.1
-"""Part of a line's time that a frame below it needs to be named beside the line."""
+"""Fraction of a line's time that a frame below the line must take to be named with it."""
 _MIN_TRANSITIONS = 2
-"""Lines that follow each other less often than this do not alternate."""
+"""Minimum number of times that samples switch between two lines for the lines to count as alternating."""
 _MAX_AMBIGUOUS_BUSY = 5.0
 _MIN_KNOWN = 90.0
-"""Percent of a line's time in which the GPU's state must be known."""
+"""Percent of a line's time in which the GPU's state must be known to report the line's GPU activity."""
 _MAX_MISSED = 10.0
-"""Percent of the run without samples up to which the samples stand for the whole run."""
+"""Maximum percent of the run without samples at which the samples still represent the whole run."""
 _MAX_MISSED_S = 0.2
 _LONG_S = 2.0
 _MIN_GIL_BLOCKED = 5.0
-"""Percent of the time from which on GIL-blocked time is mentioned."""
+"""Percent of the time at or above which GIL-blocked time is mentioned."""
 _MAX_SOURCE_LINES = 2000
 _CONTENDED = 5.0
-"""Percent of the time with delayed samples from which on the GIL limits the resolution."""
+"""Percent of the time with delayed samples at or above which the GIL limits the resolution."""
 _RESOLUTION_S = 0.02
 _CONTENDED_RESOLUTION_S = 0.07
-"""Of patterns shorter than these, the line at which Python releases the GIL is sampled too often."""
+"""Resolution in seconds, without and with contention for the GIL. In patterns shorter than this, the line at
+which Python releases the GIL is sampled too often."""
 
 SourceLine = Callable[[str, int], str]
-"""Returns the text of a line of a file."""
+"""Returns the text of a line, given a file name and a line number."""
 
 
 @dataclass(slots=True)
 class _LineGroup:
-    """Lines of the cell that cannot be told apart; usually one."""
+    """Lines of the cell that cannot be distinguished from each other; usually a single line."""
 
     counts: Counts = field(default_factory=Counts)
     ambiguous_busy: float = 0.0
@@ -69,7 +70,7 @@ class _LineGroup:
 
     @property
     def flickers(self) -> bool:
-        """Whether the GPU's state changed too often during delayed samples to give an activity."""
+        """Whether the GPU's state changed too often during delayed samples for an activity to be reported."""
         known = self.counts.known
         return known > 0 and 100 * self.ambiguous_busy > _MAX_AMBIGUOUS_BUSY * known
 
@@ -83,11 +84,11 @@ def line_profile(
     cpu: float | None,
     cpu_children: float | None,
 ) -> CodeTime:
-    """Return the time per line of the samples so far.
+    """Return the time per line according to the samples so far.
 
-    ``not_queried`` is the reason why the GPU's streams were not queried, if so.
+    ``not_queried`` is the reason why the GPU's streams were not queried, or None if they were.
     """
-    # Copied, as the sampling thread may go on counting.
+    # Copied, because the sampling thread may still add samples.
     counted = [copy.copy(one) for one in list(counts.by_location.values())]
     for one in counted:
         one.counts = copy.copy(one.counts)
@@ -141,7 +142,7 @@ def _why_too_few(counts: SampleCounts, total: float) -> str:
 
 
 def check_coverage(time: CodeTime, counts: SampleCounts, duration_s: float) -> CodeTime:
-    """Return ``time`` without its lines where samples are missing for too much of the run."""
+    """Return ``time`` without its lines if samples are missing for too much of the run."""
     missed = max(counts.missed_s, duration_s - counts.total_s)
     percent = 100 * missed / max(duration_s, counts.total_s + counts.missed_s)
     if not time.lines or missed < _MAX_MISSED_S or percent < 1:
@@ -157,7 +158,7 @@ def _merged_lines(
     locator: CodeLocator,
     source: SourceLine,
 ) -> dict[int | None, int | None]:
-    """Return the lines that cannot be told from others, each with the line that represents its group."""
+    """Map each line that cannot be distinguished from others to the line that represents its group."""
     transitions = dict(counts.transitions)
     ambiguous = {
         pair: seconds
@@ -183,7 +184,7 @@ def _merged_lines(
 def _gil_blocked_between(
     counts: SampleCounts, counted: Iterable[LocationCounts], locator: CodeLocator, source: SourceLine
 ) -> Iterator[tuple[frozenset[int | None], float]]:
-    """Yield pairs of lines between which an operation blocked the GIL, and for how long."""
+    """Yield pairs of lines between which an operation blocked the GIL, and the seconds that it took."""
     for (since, until), seconds in dict(counts.gil_blocked_s).items():
         yield frozenset((1 if since is None else since, until)), seconds
     last, seconds = counts.gil_blocked_at_end
@@ -246,6 +247,9 @@ def _frame_time(
 
 
 def _longest(calls: Mapping[str | None, float], total: float) -> tuple[str | None, float | None]:
-    """Return the call that took most of the time and its percentage of all time; None for no call."""
+    """Return the call that took most of the time, and its percent of the total time.
+
+    Both are None if most of the time was spent outside any call.
+    """
     call, seconds = max(calls.items(), key=lambda item: item[1])
     return call, None if call is None else 100 * seconds / total

@@ -1,4 +1,4 @@
-"""The English of a report's ``time.reason``: what limits the lines' shares and their GPU activity."""
+"""The texts of a report's ``time.reason``: what limits the lines' shares and their GPU activity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport
 from gpuwidget.profiler.counter_windows import MatchedMeans
 
-# Parts of a sentence, put together by sentences().
+# Clauses that sentences() turns into sentences.
 TAKE_TURNS = (
     "some lines take turns faster than can be told while Python's interpreter, or this machine, is busy, and "
     "are shown as one"
@@ -24,7 +24,7 @@ GIL_BLOCKED_THROUGHOUT = (
     "were too few looks to tell where it went"
 )
 
-# Whole sentences, put together by joined().
+# Whole sentences that joined() combines.
 UNCHECKED = (
     "GPU activity per line is not shown: the run was too short to check it against the GPU's counters, or "
     "they returned no value."
@@ -40,17 +40,17 @@ _STREAM_WORK = "copies and waits for other streams are work of a stream, but not
 
 
 def sentences(reasons: Iterable[str]) -> str | None:
-    """Return parts of sentences as whole sentences; None without one."""
+    """Return ``reasons``, which are clauses, as whole sentences, or None if there are no reasons."""
     return joined(*(f"{reason[0].upper()}{reason[1:]}." for reason in reasons))
 
 
 def joined(*texts: str | None) -> str | None:
-    """Return the sentences that are not None as one text; None without one."""
+    """Return the sentences that are not None as one text, or None if all are None."""
     return " ".join(filter(None, texts)) or None
 
 
 def gil_blocked(percent: float) -> str:
-    """Samples waited long in ``percent`` of the time."""
+    """Return the clause that samples waited long for the GIL in ``percent`` of the time."""
     return (
         f"{units.percent(percent)} of the time looks had to wait long, for one operation that kept "
         "Python's interpreter or for this machine: it may be that of what ran just before"
@@ -58,12 +58,12 @@ def gil_blocked(percent: float) -> str:
 
 
 def not_sampled(percent: float) -> str:
-    """Sampling failed in ``percent`` of the run."""
+    """Return the sentence that sampling failed in ``percent`` of the run."""
     return f"For {units.percent(percent)} of the run its code could not be looked at."
 
 
 def hidden_work(percent: float) -> str:
-    """Some lines have no activity, as the queries missed work in ``percent`` of the run."""
+    """Return the sentence that lines lack an activity, as queries missed work in ``percent`` of the run."""
     return (
         f"The GPU's counters show work in up to {units.percent(percent)} of the run that queries of its "
         "stream did not see: no activity is given for lines that this work could change."
@@ -71,7 +71,10 @@ def hidden_work(percent: float) -> str:
 
 
 def contradiction(gpu: GpuReport, means: MatchedMeans, cpu: float | None) -> str:
-    """The stream queries and the counters of ``gpu`` disagree; ``cpu`` is in percent of a core."""
+    """Return the sentence that the stream queries and the counters of ``gpu`` disagree.
+
+    ``cpu`` is the CPU time of this process in percent of one core, or None if unknown.
+    """
     why = _STREAM_WORK
     if means.counters > means.stream:
         # Launching kernels keeps a CPU core busy.

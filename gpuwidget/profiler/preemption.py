@@ -1,7 +1,7 @@
-"""Where CPython can preempt a thread, and which operations may have blocked the GIL before that point.
+"""Find where CPython can preempt a thread, and which operations may have blocked the GIL before that point.
 
 Since Python 3.11 a thread is preempted only at a function's entry, after a call, and at a loop's backward
-jump. A sample sees an operation between two such points only at the second one.
+jump. If an operation between two such points blocks the GIL, a sample finds the thread at the second point.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from types import CodeType, FrameType
 
 _PREEMPTION_POINTS = ("CALL", "JUMP_BACKWARD", "RESUME")
 _WITHOUT_CHECK = ("INTRINSIC_1", "INTRINSIC_2", "_LEN", "_ISINSTANCE", "_LIST_APPEND", "_TYPE_1")
-"""Ends of the names of specialized calls that do not check whether to release the GIL."""
+"""Suffixes of the names of specialized call instructions that do not check whether to release the GIL."""
 _FAST_OPERATIONS = (
     "LOAD_", "STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "PUSH_", "POP_", "COPY", "SWAP",
     "NOP", "KW_NAMES", "TO_BOOL", "IS_OP", "JUMP_", "BUILD_TUPLE", "BUILD_SLICE", "NOT_TAKEN", "MAKE_",
     "END_", "GET_AWAITABLE", "RETURN_", "SETUP_", "FOR_ITER_RANGE", "FOR_ITER_LIST", "FOR_ITER_TUPLE",
     "PRECALL", "CALL",
 )  # fmt: skip
-"""Prefixes of operations that never hold the GIL for a noticeable time."""
+"""Prefixes of the names of instructions that never hold the GIL for a noticeable time."""
 _MAX_INSTRUCTIONS = 300
 _RESUME = dis.opmap.get("RESUME")
 _PREEMPTION_ONLY = frozenset(
@@ -27,7 +27,7 @@ _PREEMPTION_ONLY = frozenset(
     for name, code in dis.opmap.items()
     if name == "RESUME" or (name.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD")) and "NO_" not in name)
 )
-"""Instructions at which a thread releases the GIL only because it is preempted; none before Python 3.11."""
+"""Opcodes at which a thread releases the GIL only if it is preempted. Empty before Python 3.11."""
 
 
 def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
@@ -57,7 +57,7 @@ def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
 
 
 def is_at_function_entry(frame: FrameType) -> bool:
-    """Return whether the function was entered but has executed nothing yet: the time is its caller's."""
+    """Return whether the function has not executed anything yet, so that the time belongs to its caller."""
     offset = frame.f_lasti
     return offset < 0 or (
         _RESUME is not None and tuple(frame.f_code.co_code[offset : offset + 2]) == (_RESUME, 0)
@@ -65,9 +65,9 @@ def is_at_function_entry(frame: FrameType) -> bool:
 
 
 def is_at_preemption_point(frame: FrameType) -> bool:
-    """Return whether the thread can have released the GIL here only because it was preempted.
+    """Return whether the thread can have released the GIL at its current instruction only by preemption.
 
-    False also where this cannot be decided: inside a call the thread may have released the GIL to wait.
+    Also return False if this cannot be decided: inside a call, the thread may have released the GIL to wait.
     """
     offset = frame.f_lasti
     return offset >= 0 and frame.f_code.co_code[offset] in _PREEMPTION_ONLY

@@ -1,17 +1,19 @@
-"""Time per location, from stack samples that are delayed while the thread holds the GIL.
+"""Compute the time per location from stack samples, which are delayed while the thread holds the GIL.
 
-Samples are due at random moments, and each stands for the time since the previous one was due. A sample that
-is due while the thread holds the GIL is late: it waits until the interpreter preempts the thread (after the
-switch interval of 5 ms, or sooner where another thread has been waiting), or until the thread releases the
-GIL itself, to wait or to call code that does not need it. After a voluntary release the thread may have been
-elsewhere when the sample was due. The time then counts for the location where it was last preempted, and is
-also added to the ambiguous time of the two lines. Lines with much ambiguous time cannot be told apart.
+Samples are due at random moments, and each sample stands for the time since the previous one was due. If a
+sample is due while the thread holds the GIL, the sample is late: it waits until the interpreter preempts the
+thread (after the switch interval of 5 ms, or sooner if another thread has already been waiting), or until the
+thread releases the GIL voluntarily, to wait or to call code that does not need the GIL. After a voluntary
+release, the thread may have been at another location when the sample was due. The time then counts for the
+location at which the thread was last preempted, and also as ambiguous time of the two lines. Lines with much
+ambiguous time cannot be distinguished.
 
 Python checks for preemption only at calls and at backward jumps of loops. The operation that took the time is
-the one at which the thread was preempted, or one since the previous check. A sample that comes much later
-than one switch interval after it was due has waited for a single operation: that time is GIL-blocked.
+therefore the one at which the thread was preempted, or one that ran after the previous check. A sample that
+is taken much more than one switch interval after it was due has waited for a single operation. Such time is
+called GIL-blocked.
 
-Time before the first sample in the cell's code, and after the last one, does not count for the cell.
+Time before the first sample in the cell's code and after the last one does not count for the cell.
 """
 
 from __future__ import annotations
@@ -23,59 +25,59 @@ from typing import NamedTuple
 from gpuwidget.profiler.code_locations import CodeLocation
 
 PROMPT_S = 0.0003
-"""A sample that is at most this late did not wait for the GIL."""
+"""Seconds of delay up to which a sample counts as not having waited for the GIL."""
 _RECENT_S = 0.06
-"""How long the location of the last preemption stays valid for samples after a voluntary release."""
+"""Seconds for which the location of the last preemption is used for samples after a voluntary release."""
 _TRANSITION_S = 1.0
-"""Two lines that were sampled within this time of each other may alternate."""
+"""Two lines may alternate if they were sampled within this number of seconds of each other."""
 _PREEMPTED_FROM = 0.95
-"""Part of the switch interval from which on a late sample means preemption: the thread was blocking the GIL
-where it is found, or in a call from which it has just returned."""
+"""Fraction of the switch interval at or above which a sample's delay means that the thread was preempted: it
+held the GIL at the sampled location, or in a call that has just returned."""
 _BUSY_MACHINE = 0.1
-"""Part of the time with samples that were late although the thread did not run. Above it the machine is so
-busy that a long wait does not prove that the thread was preempted."""
+"""Fraction of the time with samples that were late although the thread did not run. Above this, the machine
+is so busy that a long delay does not prove that the thread was preempted."""
 _DOUBT_IF_BUSY = 0.5
 _GIL_BLOCKED_FROM = 5.0
-"""Switch intervals from which on a sample has waited for a single operation: waiting for a few other threads
-takes less."""
+"""Number of switch intervals above which a sample's delay is caused by a single operation. Waiting for a few
+other threads takes less."""
 _RAN = 0.5
-"""Part of a sample's delay for which the thread must have run to have caused it."""
+"""Fraction of a sample's delay for which the thread must have run to be its cause."""
 _CERTAIN_S = 0.0015
-"""A delay from which on a sample certainly waited for the GIL: an idle machine does not delay it so much."""
+"""Seconds of delay at or above which a sample certainly waited for the GIL, unless the machine is busy."""
 _STEADILY_BUSY = 3
-"""Samples in succession that find the GPU busy, from which on it has queued work."""
+"""Number of successive samples that must find the GPU busy for it to count as having queued work."""
 _MAX_LOCATIONS = 4000
 
 
 class StackSample(NamedTuple):
-    """When one stack sample was taken, and what is known of the thread."""
+    """One stack sample: when it was taken, and what the thread did since the previous one."""
 
     t: float
     late: float
-    """Seconds after it was due."""
+    """Seconds between the moment at which the sample was due and ``t``."""
     seconds: float
-    """The time that it stands for."""
+    """Seconds that the sample stands for."""
     cpu_s: float | None
-    """CPU seconds of the thread since the previous sample; None where unknown. A thread that did not run did
-    not delay the sample: the machine was busy."""
+    """CPU seconds of the sampled thread since the previous sample, or None if unknown. If the thread did not
+    run, a delay was caused by a busy machine."""
     at_preemption_point: bool = False
-    """Whether the thread was found where it releases the GIL only if it is preempted."""
+    """Whether the thread was at an instruction at which it releases the GIL only if it is preempted."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Seconds by what the samples found."""
+    """Sums over samples, in seconds except for the number of samples."""
 
     samples: int = 0
     seconds: float = 0.0
     known: float = 0.0
-    """Seconds in which it is known whether the GPU was busy."""
+    """Seconds for which it is known whether the GPU was busy."""
     busy: float = 0.0
     preempted: float = 0.0
-    """Seconds after which the thread was preempted here: by this operation, or by one since Python's last
-    check."""
+    """Seconds of samples for which the thread was preempted here. The time was spent in this operation, or in
+    one that ran after Python's previous check for preemption."""
     gil_blocked: float = 0.0
-    """The part of ``preempted`` spent waiting for a single operation."""
+    """The part of ``preempted`` that was spent in a single operation, which held the GIL."""
 
     def add(self, other: Counts) -> None:
         """Add the counts of ``other``."""
@@ -93,72 +95,75 @@ class LocationCounts:
 
     location: CodeLocation
     line: int | None
-    """Line of the cell."""
+    """Line of the cell, or None outside the cell's code."""
     counts: Counts = field(default_factory=Counts)
     ambiguous_busy: float = 0.0
-    """Seconds in which the GPU's state changed while the sample was waiting."""
+    """Seconds of samples during whose delay the GPU's state changed."""
 
 
 class SampleCounts:
-    """Sums up stack samples; written by one thread, read by any."""
+    """Adds up stack samples. One thread adds samples, and any thread may read the sums."""
 
     def __init__(self, switch_interval_s: float | None = None) -> None:
         self._switch_interval = sys.getswitchinterval() if switch_interval_s is None else switch_interval_s
         self.by_location: dict[CodeLocation, LocationCounts] = {}
-        """From the first sample in the cell's code to the last."""
+        """Counts per location, from the first sample in the cell's code to the last one."""
         self.samples = 0
         self.counted = 0
-        """The samples in :attr:`by_location`."""
+        """Number of samples in :attr:`by_location`."""
         self.total_s = 0.0
         """Seconds of all samples, including those before and after the cell's code."""
         self.missed_s = 0.0
         """Seconds for which sampling failed."""
         self.delayed_s = 0.0
-        """Seconds for which a sample had to wait for the GIL."""
+        """Seconds of samples that had to wait for the GIL."""
         self.exposed_s = 0.0
-        """Seconds in which the thread ran without blocking samples, while no GPU was known to have queued
-        work: sampling overhead in this time makes the run longer."""
+        """Seconds in which the thread ran without delaying samples, while no GPU was known to have queued
+        work. Sampling overhead in this time makes the run longer."""
         self.known_s = 0.0
-        """The part of :attr:`total_s` in which it is known whether a GPU was busy."""
+        """The part of :attr:`total_s` for which it is known whether a GPU was busy."""
         self.busy_s: dict[int, float] = {}
-        """Seconds by the bit mask of the busy devices."""
+        """Seconds by bit mask of the devices that were busy."""
         self.transitions: dict[frozenset[int | None], int] = {}
-        """How often a sample found one of two lines after the other."""
+        """For each pair of lines, how often a sample in one followed a sample in the other."""
         self.ambiguous_s: dict[frozenset[int | None], float] = {}
-        """Seconds that belong to one or the other of two lines. A sample that is only a little late counts
-        less: on a busy machine this happens without anyone holding the GIL."""
+        """For each pair of lines, the seconds that belong to either of them. A sample that is only a little
+        late counts less, because on a busy machine such a delay occurs even if no thread holds the GIL."""
         self.gil_blocked_s: dict[tuple[int | None, int | None], float] = {}
-        """Seconds in which an operation between two lines of the cell, both included, blocked the GIL: from
-        the line sampled before (None: the first) to the line sampled next."""
+        """Seconds for which an operation blocked the GIL, by the lines of the cell between which it is. The
+        first line was sampled before (None for the cell's first line), the second after; both are
+        included."""
         self._machine_delay_s = 0.0
-        """Seconds for which a sample waited for the machine."""
+        """Seconds of samples that were late because the machine was busy."""
         self._last: LocationCounts | None = None
         self._last_bits: int | None = None
         self._busy_in_succession = 0
         self._preempted: LocationCounts | None = None
-        """Where the thread was last preempted, when, and which devices were busy."""
+        """Where the thread was last preempted. The next two attributes are when, and which devices were
+        busy."""
         self._preempted_at = float("-inf")
         self._preempted_bits: int | None = None
         self._previous_line: int | None = None
-        """The line before the present one, and when the line changed."""
+        """The line before the current one. The next attribute is when the line changed."""
         self._line_changed_at = float("-inf")
         self._last_in_cell: LocationCounts | None = None
         self._outside: dict[CodeLocation, tuple[LocationCounts, Counts]] = {}
-        """Counts outside the cell's code since then; they are part of the run if the cell continues."""
+        """Counts outside the cell's code since :attr:`_last_in_cell`. They count for the run if the cell
+        continues."""
         self._before_cell: Counts | None = None
-        """A GIL-blocked operation that ended before the cell's code was ever sampled."""
+        """Counts of GIL-blocked operations that ended before the first sample in the cell's code."""
         self._gil_blocked_since = 0.0
         """GIL-blocked seconds since the cell's code was last sampled."""
 
     def find(self, location: CodeLocation) -> LocationCounts | None:
-        """Return the counts of ``location``, None where it is new."""
+        """Return the counts of ``location``, or None if the location is new."""
         found = self.by_location.get(location)
         if found is None and location in self._outside:
             return self._outside[location][0]
         return found
 
     def add_location(self, location: CodeLocation, line: int | None) -> LocationCounts:
-        """Return counts for a new location."""
+        """Return the counts object for a new location."""
         if len(self.by_location) >= _MAX_LOCATIONS:
             location = CodeLocation(location.cell, location.cell_offset, 0, 0, 0)
         found = self.by_location.get(location)
@@ -169,17 +174,17 @@ class SampleCounts:
         return found
 
     def was_preempted(self, sample: StackSample) -> bool:
-        """Return whether the thread was preempted for this sample, where it was found."""
+        """Return whether the thread was preempted for this sample, at the sampled location."""
         expected = sample.at_preemption_point or sample.late >= _PREEMPTED_FROM * self._switch_interval
         ran = sample.cpu_s is None or sample.cpu_s >= _RAN * sample.late
         return expected and sample.late > PROMPT_S and ran
 
     def add_missed(self, seconds: float) -> None:
-        """Count the time of a sample that failed."""
+        """Add the seconds of a sample that failed."""
         self.missed_s += seconds
 
     def add(self, sample: StackSample, here: LocationCounts, bits: int | None) -> None:
-        """Count a sample that found the thread at ``here`` and the devices of ``bits`` busy."""
+        """Add a sample that found the thread at ``here`` and the devices in the bit mask ``bits`` busy."""
         t, seconds, late = sample.t, sample.seconds, sample.late
         self.samples += 1
         self.total_s += seconds
@@ -206,7 +211,7 @@ class SampleCounts:
             elif self._preempted is not None and t - self._preempted_at <= _RECENT_S:
                 charged = self._preempted
                 doubt /= 2
-                # The GPU's state there: the present location may have launched work already.
+                # Use the GPU's state at that location, as the current one may already have launched work.
                 bits_then = self._preempted_bits
             self._count_ambiguous(t, charged.line, here.line, doubt * seconds)
             if last_bits is not None and last_bits != bits_then:
@@ -232,7 +237,7 @@ class SampleCounts:
         self._last, self._last_bits = here, bits
 
     def end(self, sample: StackSample) -> None:
-        """Count the time at the run's end, while ``sample`` was waiting, for the cell's last statement."""
+        """Add the run's last seconds, for which ``sample`` waited, to the cell's last statement."""
         if not self._is_long(sample) or any(place.user or place.call for place in self._outside):
             return  # other code ran after the cell's last statement
         self.samples += 1
@@ -243,7 +248,7 @@ class SampleCounts:
 
     @property
     def gil_blocked_at_end(self) -> tuple[int | None, float]:
-        """The cell's line that was sampled last, and the GIL-blocked seconds after it."""
+        """The cell's line that was sampled last, and the GIL-blocked seconds after that sample."""
         last = self._last_in_cell
         return (last.line if last is not None else None), self._gil_blocked_since
 
@@ -251,7 +256,7 @@ class SampleCounts:
         return sample.late > _GIL_BLOCKED_FROM * self._switch_interval
 
     def _doubt(self, late: float, preempted: bool) -> float:
-        """Return how likely the thread was elsewhere when a sample was due, from 0 to 1."""
+        """Return how likely the thread was at another location when a sample was due, from 0 to 1."""
         if not preempted:
             return min(1.0, late / _CERTAIN_S)
         return _DOUBT_IF_BUSY if self._machine_delay_s > _BUSY_MACHINE * self.total_s else 0.0
@@ -265,10 +270,10 @@ class SampleCounts:
             self.ambiguous_s[pair] = self.ambiguous_s.get(pair, 0.0) + seconds
 
     def _count_outside(self, where: LocationCounts, counts: Counts, sample: StackSample) -> None:
-        """Count time outside the cell's code."""
+        """Add the counts of a sample outside the cell's code."""
         location = where.location
         if self._is_long(sample) and not location.user and not location.call:
-            # Only IPython's own loop is running: one of the cell's statements took the time until now.
+            # Only IPython's own code is running, so one of the cell's statements took the time until now.
             self._count_gil_blocked(counts)
         else:
             self._outside.setdefault(location, (where, Counts()))[1].add(counts)
@@ -283,9 +288,9 @@ class SampleCounts:
         self._gil_blocked_since += counts.seconds
 
     def _enter_cell(self, here: LocationCounts) -> None:
-        """Update the state for a sample in the cell's code."""
+        """Update the state after a sample in the cell's code."""
         if self._last_in_cell is None:
-            self._outside.clear()  # time before the cell's first sample
+            self._outside.clear()  # time before the first sample in the cell does not count
             if self._before_cell is not None:
                 self._count(here, self._before_cell)
                 self._count_between(None, here.line, self._before_cell.seconds)

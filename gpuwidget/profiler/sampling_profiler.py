@@ -1,7 +1,7 @@
-"""A sampling profiler of the thread that runs a cell: it takes stack samples from another thread.
+"""Sampling profiler for the thread that runs a cell. Another thread takes the stack samples.
 
-A sample locates the thread and queries whether the GPU is busy; both together take microseconds. The sampling
-rate follows what a sample costs.
+A sample locates the profiled thread in the user's code and queries whether the GPU is busy, which takes
+microseconds in all. The sampling rate depends on the measured cost of a sample.
 """
 
 from __future__ import annotations
@@ -37,34 +37,39 @@ from gpuwidget.profiler.sample_counts import PROMPT_S, SampleCounts, StackSample
 from gpuwidget.system import processes
 
 _PERIOD_S = 0.005
-"""Mean seconds between samples while the GPU is queried, as long as samples are cheap."""
+"""Mean seconds between samples when samples query the GPU, as long as samples are cheap."""
 _PERIOD_WITHOUT_GPU_S = 0.02
-"""The same while there is no GPU to query."""
+"""Mean seconds between samples when there is no GPU to query, as long as samples are cheap."""
 _MAX_PERIOD_S = 0.05
 _MAX_CPU = 0.02
-"""Part of one core that sampling takes at most in the long run; most of it is waking the sampling thread."""
+"""Maximum fraction of one CPU core that sampling may use in a longer run. Waking the thread takes most of
+it."""
 _MAX_GIL_SHARE = 0.005
-"""Part of the time that sampling takes at most from code that holds the GIL throughout."""
+"""Maximum fraction of the run by which sampling may slow down code that holds the GIL all the time."""
 _HANDOVER_S = 1e-4
-"""What a preempted thread loses until it has the GIL again."""
+"""Seconds that a preempted thread loses until it has the GIL again."""
 _FULL_RATE_S = 1.0
 _MAX_EXPOSED_SHARE = 0.008
-"""Part of the time that sampling takes at most from code that runs while the GPU waits for it."""
+"""Maximum fraction of the run by which sampling may slow down code for which the GPU waits."""
 _WAKING_S = 2e-4
-"""What a thread loses in addition if it releases the GIL for a moment, as torch's operations do, and a sample
-takes it: the thread sleeps and must be woken. A launch-bound loop on an H200 machine, whose thread ran for
-half of the time, lost 0.13 ms to each sample of 0.07 ms."""
+"""Seconds that a thread loses in addition if it releases the GIL for a moment, as torch's operations do, and
+a sample takes the GIL: the thread then sleeps and must be woken. On an H200 machine, a launch-bound loop
+whose thread ran for half of the time lost 0.13 ms to each sample of 0.07 ms."""
 _FULL_RATE_EXPOSED_S = 0.25
 _ENOUGH_SAMPLES = 10_000
-"""With so many samples a share is uncertain by one point at most; longer runs are sampled less often."""
+"""Number of samples at which a share is uncertain by at most one percentage point. The sampling rate of a
+longer run is lowered to take no more than these."""
 _ADJUST_EVERY_S = 0.5
 _ADJUST_FIRST_S = 0.25
-"""After the first sample, as short cells end soon."""
+"""Seconds until the sampling rate is first adjusted. The time is short because short cells end soon."""
 _JOIN_S = 0.25
 
 
 class Streams(Protocol):
-    """Whether the process's streams have work: :class:`~gpuwidget.pytorch.stream_activity.DefaultStreams`."""
+    """Interface to query whether streams have work.
+
+    :class:`~gpuwidget.pytorch.stream_activity.DefaultStreams` implements it.
+    """
 
     @property
     def devices(self) -> tuple[int, ...]: ...  # noqa: D102 - documented there
@@ -76,7 +81,7 @@ class Streams(Protocol):
 
 @dataclass(slots=True)
 class _CpuTimes:
-    """CPU seconds of this process and of its children at one moment."""
+    """CPU seconds that this process and its children have used up to the moment ``t``."""
 
     t: float
     own: float
@@ -101,17 +106,17 @@ class SamplingProfiler:
         self._streams = streams
         self._windows = windows
         self._utilization_log = WindowLog()
-        """The samples by window of the driver's utilization."""
+        """Matches samples with the driver's utilization windows."""
         self._has_utilization = False
         self._activity_logs: dict[int, WindowLog] = {}
-        """The same for the hardware counters' windows, by the N of ``cuda:N``."""
+        """Match samples with the hardware counters' windows, by the N of ``cuda:N``."""
         self._clock = clock
         self._frames = frames
         self._counts = SampleCounts()
         self._thread_id = 0
         reset_after_fork(self._reset_in_child)
         self._thread_cpu: Callable[[], float] | None = None
-        """Returns the CPU seconds of the sampled thread; None where the system has no clock for it."""
+        """Returns the CPU seconds of the sampled thread. None if the system has no clock for that thread."""
         self._last_thread_cpu = 0.0
         self._ending = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -122,7 +127,7 @@ class SamplingProfiler:
         """Seconds for which samples have held the GIL."""
         self._queries_streams = False
         self._epoch = 0.0
-        """Offset between the monotonic clock and epoch seconds."""
+        """Seconds to add to the monotonic clock to get epoch seconds."""
         self._cpu_start: _CpuTimes | None = None
         self._cpu_end: _CpuTimes | None = None
         self._counting: threading.Thread | None = None
@@ -130,7 +135,7 @@ class SamplingProfiler:
     # -- the collector -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to sample the calling thread."""
+        """Start sampling the calling thread."""
         self._thread_cpu = _thread_cpu(threading.get_ident())
         self.attach(sys._getframe())
         self._ending.acquire()
@@ -138,7 +143,7 @@ class SamplingProfiler:
         self._thread.start()
 
     def attach(self, frame: FrameType | None) -> None:
-        """Select the calling thread; ``frame`` and the frames below it are not part of the run."""
+        """Select the calling thread for sampling. ``frame`` and its callers are not part of the run."""
         self._thread_id = threading.get_ident()
         self._locator.begin(frame, _current_task())
 
@@ -149,7 +154,7 @@ class SamplingProfiler:
             self._ending.release()
 
     def annotate(self, report: Report) -> Report:
-        """Return the report with its ``time``, or unchanged where the run ended before the first sample."""
+        """Return the report with its ``time`` set, or unchanged if the run ended before the first sample."""
         thread, self._thread = self._thread, None
         if not self._counts.samples:
             return report  # without waiting for the thread: a short cell must stay short
@@ -165,14 +170,14 @@ class SamplingProfiler:
         self._locator.end()
 
     def _reset_in_child(self) -> None:
-        """Drop the samples in a forked child: the run is the parent's."""
+        """Drop the samples in a forked child, because the run belongs to the parent."""
         self._counts = SampleCounts()
         self._thread = None
 
     def snapshot(self) -> CodeTime | None:
-        """Return the line profile so far, not yet compared with the counters; None before the first sample.
+        """Return the line profile so far, or None before the first sample.
 
-        May be called from any thread during the run.
+        It has not been compared with the GPU's counters. May be called from any thread during the run.
         """
         return self._line_profile() if self._counts.samples else None
 
@@ -234,7 +239,7 @@ class SamplingProfiler:
         adjust_at = began
         spent_cpu, spent_samples = time.thread_time(), 0
         while True:
-            # Work of this thread other than sampling did not delay the sample.
+            # Other work of this thread, before ``free``, does not count as a delay of the sample.
             due = max(accounted, free) + self._period * (0.1 + 1.8 * draw())
             ended = ending.acquire(timeout=max(0.0, due - monotonic()))
             if ended or self._stopped_at is not None:
@@ -242,7 +247,7 @@ class SamplingProfiler:
                 self._counts.end(StackSample(end, end - due, end - accounted, self._thread_cpu_s()))
                 return
             t = monotonic()
-            # After a long delay the sample stands for the time until the last one that would have been due.
+            # After a long delay, the sample stands for the time until the last moment when a sample was due.
             stands_for = due
             while t - stands_for > _MAX_PERIOD_S * 10:
                 stands_for += _MAX_PERIOD_S * 5
@@ -272,7 +277,7 @@ class SamplingProfiler:
                 self._sampling_s += monotonic() - t
 
     def take_sample(self, t: float, late: float, seconds: float) -> None:
-        """Sample the thread at ``t``, ``late`` seconds after that was due; it stands for ``seconds``."""
+        """Take a sample at ``t`` that was due ``late`` seconds earlier and stands for ``seconds``."""
         counts = self._counts
         frame = self._frames().get(self._thread_id)
         at_preemption_point = late > PROMPT_S and frame is not None and is_at_preemption_point(frame)
@@ -300,14 +305,14 @@ class SamplingProfiler:
                 log.add(t, line, seconds, bool(bits & 1 << device))
 
     def _thread_cpu_s(self) -> float | None:
-        """Return the CPU seconds of the sampled thread since the last call."""
+        """Return the CPU seconds that the sampled thread has used since the last call."""
         if self._thread_cpu is None:
             return None
         before, self._last_thread_cpu = self._last_thread_cpu, self._thread_cpu()
         return self._last_thread_cpu - before
 
     def open(self) -> None:
-        """Open the streams and windows that exist by now; called on the sampling thread."""
+        """Open the streams and counter windows that are available by now. Called on the sampling thread."""
         self._queries_streams = self._streams.open()
         self._read_windows()
 
@@ -321,14 +326,14 @@ class SamplingProfiler:
                     self._activity_logs[device].add_window(window)
 
     def _begin_cpu_times(self) -> None:
-        """Read the CPU times at the run's start; after a sample, so that short cells are spared the cost."""
+        """Read the CPU times near the run's start, but after a sample, to spare short cells the cost."""
         if self._cpu_start is not None or self._counting is not None:
             return
         if not processes.has_children():
             self._cpu_start = self._cpu_times()
             return
-        # Reading the children's takes many system calls. After each of them a cell in pure Python keeps the
-        # caller waiting for the GIL.
+        # Reading the children's CPU times takes many system calls. While the cell runs pure Python, this
+        # thread would have to wait for the GIL after each of them, so another thread reads them.
         self._counting = threading.Thread(target=self._read_cpu_start, name="gpuwidget-children", daemon=True)
         self._counting.start()
 
@@ -343,14 +348,14 @@ class SamplingProfiler:
 def sampling_period(
     counts: SampleCounts, elapsed_s: float, *, queries_streams: bool, cpu_s: float, gil_s: float
 ) -> float:
-    """Return the mean seconds between samples from now on: the least that the budgets allow.
+    """Return the mean seconds between further samples: the shortest period within the overhead limits.
 
     Args:
         counts: The samples so far.
-        elapsed_s: Seconds since the first sample; short runs are sampled at the full rate.
+        elapsed_s: Seconds since sampling began. Short runs are sampled at the full rate.
         queries_streams: Whether samples query the GPU.
-        cpu_s: CPU seconds per sample, including waking the thread.
-        gil_s: Seconds per sample for which the GIL is held.
+        cpu_s: CPU seconds per sample, including the time to wake the sampling thread.
+        gil_s: Seconds per sample for which the sampling thread holds the GIL.
     """
     period = _PERIOD_S if queries_streams else _PERIOD_WITHOUT_GPU_S
     if not counts.total_s:

@@ -1,8 +1,9 @@
-"""Advice: rules that apply only where a run's figures are evidence for them, one module per topic.
+"""Advice for the user: rules that give advice only if a run's figures support it, one module per topic.
 
-``rules.py`` evaluates the rules, ``evidence.py`` has their input and ``messages.py`` their English. A rule
-uses nothing but its input: no clock, no torch, no IPython. A rule that needs the hardware counters (GPM,
-Hopper and later) has a weaker form without them whose text contains 'looks like', or none.
+``rules.py`` evaluates the rules, ``evidence.py`` defines their input, and ``messages.py`` has their texts.
+A rule depends only on its input: it uses no clock, no torch and no IPython. A rule that needs the hardware
+counters (GPM, Hopper and later) either falls back to weaker advice, whose text contains 'looks like', or
+gives none when the GPU has no such counters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rule of a GPU whose clock is throttled."""
+"""Rule for GPUs whose clock is throttled."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.sources.throttle_reasons import HARMFUL
 
 MIN_SHARE = 0.1
-"""Part of the run for which the clock must have been throttled."""
+"""Fraction of the run during which the clock must have been throttled for the rule to apply."""
 MIN_S = 4.0
-"""Seconds, at least: throttle reasons are read every two."""
+"""Minimum seconds of throttling: two readings, because throttle reasons are read every 2 s."""
 MIN_UTILIZATION = 20.0
-"""Percent of utilization below which throttling costs nothing."""
+"""Percent of mean utilization below which throttling does not slow the run down."""
 
 
 def throttled(evidence: RunEvidence) -> Advice | None:
-    """Heat or the power supply throttled the clock.
+    """Advise if heat or the power supply throttled the clock.
 
-    The power cap does not count: a GPU at full load is expected to reach its power limit.
+    Throttling by the power cap does not count: a GPU at full load is expected to reach its power limit.
     """
     found = [(gpu, seconds) for gpu in evidence.gpus if (seconds := _throttled(gpu, evidence.gpu_s))]
     if not found:
@@ -34,7 +34,7 @@ def throttled(evidence: RunEvidence) -> Advice | None:
 
 
 def _throttled(gpu: GpuReport, run_s: float) -> dict[str, float]:
-    """Return seconds by throttle reason, of the reasons that lasted long enough."""
+    """Return the seconds per harmful throttle reason, without reasons that lasted too briefly."""
     if (mean(gpu.utilization) or 0) < MIN_UTILIZATION:
         return {}
     seconds = gpu.throttled or {}

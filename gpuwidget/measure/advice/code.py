@@ -1,4 +1,4 @@
-"""Rules about the code: a model left on the CPU, and lines that wait for the GPU."""
+"""Rules about the user's code: a model left on the CPU, and lines that wait for the GPU."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from gpuwidget.model.report import Advice
 from gpuwidget.model.units import MIB
 
 MIN_MODEL = 1 * MIB
-"""Bytes of parameters and buffers below which a model may be faster on the CPU."""
+"""Bytes of parameters and buffers below which the rule ignores a model, as it may be faster on the CPU."""
 MIN_CPU = 50.0
-"""Percent of one core from which on this process computes rather than waits."""
+"""Percent of one CPU core at or above which this process counts as computing rather than waiting."""
 UNUSED = 1.0
-"""Percent of utilization up to which a GPU did nothing."""
+"""Percent of mean utilization at or below which a GPU counts as unused."""
 
 MIN_SHARE = 10.0
-"""Percent of the run's time that one line must take."""
+"""Percent of the run's time that a line must take for the rule to consider it."""
 MIN_GPU_BUSY = 50.0
-"""Percent of GPU activity on the line: code waits for the GPU only while the GPU works."""
+"""Minimum percent of GPU activity while the line ran: code can only wait for a GPU that is working."""
 MIN_CALL_PART = 0.5
-"""Part of a line's time in one call from which on the line's GPU activity is taken for the call's."""
+"""Fraction of a line's time that one call must take before the line's GPU activity is attributed to it."""
 _NAMES = ("item", "tolist", "cpu", "numpy", "nonzero", "synchronize", "_local_scalar_dense")
 _SYNC_CALL = re.compile(rf"(?:^|\.)({'|'.join(_NAMES)}|__repr__|__format__|__str__|_str)$")
 _SYNC_SOURCE = re.compile(r"\.(item|tolist|cpu|numpy|nonzero)\(|\b(synchronize)\(")
 _MAYBE_SYNC_SOURCE = re.compile(r"\bfloat\(")
-"""Waits only for a tensor; the line does not show whether it is one."""
+"""``float()`` waits for the GPU only if its argument is a tensor, which the source does not show."""
 _PUBLIC_NAMES = {"_local_scalar_dense": "item"} | dict.fromkeys(
     ("__repr__", "__format__", "__str__", "_str"), "print"
 )
@@ -44,12 +44,12 @@ _PUBLIC_NAMES = {"_local_scalar_dense": "item"} | dict.fromkeys(
 class _Wait(NamedTuple):
     call: str
     share: float
-    """Percent of the run's time."""
+    """Percent of the run's time that the wait took."""
     sure: bool
 
 
 def model_on_cpu(evidence: RunEvidence) -> Advice | None:
-    """A model computes on the CPU while no GPU does anything for this process."""
+    """Advise if a model computes on the CPU while this process uses no GPU."""
     context = evidence.context
     if not evidence.gpu_count or not context.can_use_cuda or _gpu_may_have_worked(evidence):
         return None
@@ -74,7 +74,7 @@ def model_on_cpu(evidence: RunEvidence) -> Advice | None:
 
 
 def sync_points(evidence: RunEvidence) -> Advice | None:
-    """A line waits for the GPU, so that no work is queued and the GPU becomes idle."""
+    """Advise if a line waits for the GPU, which leaves the GPU without queued work afterwards."""
     utilization = busiest(evidence)
     if not evidence.context.cuda_initialized or utilization is None or utilization > HAS_GAPS:
         return None
@@ -105,18 +105,18 @@ def _gpu_may_have_worked(evidence: RunEvidence) -> bool:
 
 
 def _wait(spot: Hotspot) -> _Wait | None:
-    """Return the call that waits for the GPU there; None without one, or for a short wait."""
+    """Return the call in which a hotspot waits for the GPU, or None if it does not wait or only briefly."""
     if spot.line.line is None or spot.share < MIN_SHARE:
         return None
     if spot.gpu_busy is None or spot.gpu_busy < MIN_GPU_BUSY:
-        return None  # there was nothing to wait for, as far as is known
+        return None  # the GPU was idle, or its activity is unknown
     if spot.call is not None:
         called, share = _SYNC_CALL.search(spot.call), spot.call_share or 0.0
         if called is None or share < max(MIN_SHARE, MIN_CALL_PART * spot.share):
             return None
         return _Wait(_PUBLIC_NAMES.get(called[1], called[1]), share, True)
     if spot.line.until is not None:
-        return None  # several lines: which of them waits is unknown
+        return None  # the hotspot covers several lines, and which of them waits is unknown
     written = _SYNC_SOURCE.search(spot.source)
     if written is not None:
         return _Wait(written[1] or written[2], spot.share, True)

@@ -1,4 +1,4 @@
-"""Rules about what keeps a GPU busy: small kernels, float32 matrix work, memory bandwidth, copies."""
+"""Rules about what keeps a GPU busy: small kernels, float32 matrix work, memory bandwidth or copies."""
 
 from __future__ import annotations
 
@@ -20,48 +20,53 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import GIB
 
 MIN_UTILIZATION = 10.0
-"""Percent of utilization below which a GPU has done too little to judge (a leak's run of allocations: 1)."""
+"""Percent of mean utilization below which a GPU has done too little to judge. Recorded: 1 for a run that only
+allocates memory."""
 SMALL_SM = 10.0
-"""Percent of SM activity up to which kernels leave the GPU empty. Recorded: tiny kernels 0.5, and 17 and
-more for training that fills it even in bursts."""
+"""Maximum percent of SM activity at which kernels count as small. Recorded: 0.5 for tiny kernels, 17 or more
+for training that fills the GPU, even if only in bursts."""
 SMALL_PART = 0.15
-"""SM activity over utilization, up to which the kernels that ran were small. Recorded: tiny kernels 0.01,
-training in bursts 0.9, GPUs that wait in a collective 0.25."""
+"""Maximum ratio of SM activity to utilization at which kernels count as small. Recorded: 0.01 for tiny
+kernels, 0.9 for training in bursts, 0.25 for GPUs that wait in a collective."""
 COPY_RATE = 1 * GIB
-"""Bytes per second, sent and received over PCIe and NVLink, from which on copies take the time. Recorded:
-tiny kernels 0.25 GiB, copies 57 GiB (over PCIe, both ways together)."""
+"""Bytes per second, sent plus received over PCIe and NVLink, at or above which copies dominate the run.
+Recorded: 0.25 GiB for tiny kernels, 57 GiB for copies (over PCIe, both directions together)."""
 STEADY = 1.6
-"""Maximum over mean utilization, up to which it was steady. Recorded: tiny kernels 1.2, bursts 8."""
+"""Highest ratio of maximum to mean utilization that counts as steady. Recorded: 1.2 for tiny kernels, 8 for
+bursts."""
 IDLE_POWER = 25.0
-"""Percent of the power limit up to which the mean power of a GPU is that of one in use but without work
-(H200: 120 of 700 W is 17)."""
+"""Percent of the power limit at or below which the mean power is that of a GPU with a context but without
+work (on an H200, 120 W of 700 W is 17 percent)."""
 MAX_IDLE_POWER = 30.0
-"""The same for its maximum."""
+"""Percent of the power limit that the maximum power of such a GPU does not exceed."""
 
 FULL = 60.0
-"""Percent of SM activity from which on a GPU is full of work. Recorded: 81 to 98 under full load."""
+"""Percent of SM activity at or above which a GPU counts as fully loaded. Recorded: 81 to 98 under full
+load."""
 TENSOR_IDLE = 5.0
-"""Percent of tensor-core activity up to which they idle. Recorded: float32 training 1.9, bfloat16 31."""
+"""Percent of tensor-core activity at or below which the tensor cores count as idle. Recorded: 1.9 for float32
+training, 31 for bfloat16 training."""
 FP32_BUSY = 30.0
-"""Percent of the float32 pipes from which on they carry the work. Recorded: float32 training 66, bfloat16
-1.9, element-wise 1.6."""
+"""Percent of float32 pipe activity at or above which these pipes do most of the work. Recorded: 66 for
+float32 training, 1.9 for bfloat16 training, 1.6 for element-wise work."""
 DRAM_FULL = 65.0
-"""Percent of memory bandwidth from which on it is the limit. Recorded: memory-bound 86, healthy training
-42."""
+"""Percent of memory bandwidth at or above which bandwidth limits the run. Recorded: 86 for memory-bound work,
+42 for healthy training."""
 MEMORY_ALWAYS_USED = 95.0
-"""Percent of the time (utilization.memory) that device memory is in use. Recorded: memory-bound 100,
-healthy 55."""
+"""Percent of time spent reading or writing device memory (utilization.memory) at or above which memory is
+likely the limit. Recorded: 100 for memory-bound work, 55 for healthy training."""
 
 MIN_COPY_UTILIZATION = 30.0
-"""Percent of utilization, which counts copies, from which on they take the time. Recorded: 100."""
+"""Percent of mean utilization, which includes copies, at or above which copies can dominate the run.
+Recorded: 100 for copies."""
 FULLY_BUSY = 90.0
 MIN_LINE_SHARE = 10.0
-"""Percent of the time that a line needs to be named as the one that copies."""
+"""Percent of the run's time that a line must take to be named as the line that copies."""
 _COPY_CALL = re.compile(r"\.(?:cpu|cuda|numpy|to|copy_)\(")
 
 
 def small_kernels(evidence: RunEvidence) -> Advice | None:
-    """The kernels are so small that launching them takes the time."""
+    """Advise if the kernels are so small that launching them takes most of the time."""
     torch = evidence.context.switches is not None
     found = [gpu for gpu in evidence.gpus if _runs_small_kernels(gpu)]
     if found:
@@ -84,7 +89,7 @@ def small_kernels(evidence: RunEvidence) -> Advice | None:
 
 
 def tensor_cores_idle(evidence: RunEvidence) -> Advice | None:
-    """The GPU is full of float32 work that its tensor cores could do."""
+    """Advise if the GPU is fully loaded with float32 work that its tensor cores could do."""
     found = [gpu for gpu in evidence.gpus if _computes_in_fp32(gpu)]
     if not found:
         return None
@@ -106,7 +111,7 @@ def tensor_cores_idle(evidence: RunEvidence) -> Advice | None:
 
 
 def memory_bound(evidence: RunEvidence) -> Advice | None:
-    """The GPU waits for its memory."""
+    """Advise if memory bandwidth limits the GPU."""
     torch = evidence.context.switches is not None
     found = [gpu for gpu in evidence.gpus if _is_memory_bound(gpu)]
     if found:
@@ -133,7 +138,7 @@ def memory_bound(evidence: RunEvidence) -> Advice | None:
 
 
 def copies(evidence: RunEvidence) -> Advice | None:
-    """The time goes to moving data over PCIe or NVLink while the multiprocessors idle."""
+    """Advise if the GPU spends its time on copies over PCIe or NVLink while its multiprocessors are idle."""
     found = [gpu for gpu in evidence.gpus if _copies(gpu)]
     if found:
         rate = average([traffic(gpu) for gpu in found])
@@ -224,7 +229,7 @@ def _likely_copies(gpu: GpuReport) -> bool:
 
 
 def _copying_line(evidence: RunEvidence) -> tuple[str, float] | None:
-    """Return the line that copies and its share of the time; None where no line with a share does."""
+    """Return the line that copies the most and its percent of the time, or None if no such line is known."""
     spots = (spot for spot in hotspots(evidence) if spot.share >= MIN_LINE_SHARE)
     found = next((spot for spot in spots if _COPY_CALL.search(spot.source)), None)
     return None if found is None else (found.name, found.share)

@@ -1,4 +1,4 @@
-"""Rules about cuDNN's settings: it is off, or its benchmark mode searches for algorithms again and again."""
+"""Rules about cuDNN's settings: cuDNN is off, or its benchmark mode repeats its search for algorithms."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import MIB
 
 MIN_SHARE = 10.0
-"""Percent of the run's time in convolutions: launching one with a known algorithm takes microseconds."""
+"""Percent of the run's time that convolution calls must take. Without a search, such a call only launches
+kernels, which takes microseconds."""
 MIN_DROPS = 3
 MIN_DROP = 16 * MIB
-"""Bytes by which a GPU's memory must drop each time. torch usually keeps what it has reserved; after each
-search, for which it needs much memory, it returns its cache."""
+"""Bytes by which a GPU's memory must fall for the fall to count. torch usually keeps the memory it has
+reserved, but it returns its cache to the driver after each search, which needs much memory."""
 _CONVOLUTION = re.compile(r"\bConv\w*\.(?:forward|_conv_forward)$")
 
 MIN_UTILIZATION = 5.0
-"""Percent of utilization below which the setting made no difference."""
+"""Percent of utilization below which cuDNN's settings make no difference."""
 
 
 def cudnn_off(evidence: RunEvidence) -> Advice | None:
-    """cuDNN is off, and a model with layers that use it is on a GPU that worked."""
+    """Advise if cuDNN is off although a model whose layers use cuDNN ran on a GPU."""
     switches = evidence.context.switches
     if switches is None or switches.cudnn is not False:
         return None
@@ -40,7 +41,7 @@ def cudnn_off(evidence: RunEvidence) -> Advice | None:
 
 
 def cudnn_benchmark(evidence: RunEvidence) -> Advice | None:
-    """cuDNN's benchmark mode is on and still searches in the run's second half: shapes keep changing."""
+    """Advise if cuDNN's benchmark mode still searches late in the run, because input shapes keep changing."""
     switches, utilization = evidence.context.switches, busiest(evidence)
     if switches is None or switches.cudnn_benchmark is not True or switches.cudnn is False:
         return None
@@ -67,7 +68,10 @@ def cudnn_benchmark(evidence: RunEvidence) -> Advice | None:
 
 
 def _late_drops(gpu: GpuReport, evidence: RunEvidence) -> int:
-    """Return how often the GPU's memory dropped in the second half, if no allocation flushed the cache."""
+    """Count how often the GPU's memory fell in the run's second half.
+
+    Return 0 if torch flushed its cache for an allocation, or if that is unknown.
+    """
     timeline = evidence.timeline
     if timeline is None or gpu.torch is None or gpu.torch.alloc_retries != 0:
         return 0

@@ -1,4 +1,4 @@
-"""The input of the rules: a run's figures, and what is known of the code and the host."""
+"""The input of the advice rules: a run's figures, and facts about the user's code and the host."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
 
 MIN_RUN_S = 3.0
-"""No rule judges the activity of a shorter run: it has a handful of the counters' half-second windows at
-most, and much of it is start-up."""
+"""Seconds that a run must last before the rules judge its activity. A shorter run has only a few of the
+hardware counters' half-second windows, and much of it is start-up."""
 HAS_GAPS = 85.0
-"""Percent of mean utilization above which a GPU had work all the time: no wait cost it anything."""
+"""Percent of mean utilization above which a GPU counts as always busy, so that no wait slowed it down."""
 _IPYTHON_CALL = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
-"""IPython's translation of ``%%`` and ``!`` lines: the code that it quotes is not that line's."""
+"""IPython's translation of ``%%`` and ``!`` lines, which quotes code that the line itself does not run."""
 _PAGE = "docs/advice.md"
 
 
@@ -44,28 +44,28 @@ class EarlierRun:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What is known besides the samples; rules that need an unknown part of it do not apply."""
+    """Facts about a run besides its samples. A rule that needs an unknown fact gives no advice."""
 
     cell: str | None = None
-    """Source of the cell; None outside of one."""
+    """Source of the cell, or None if the code ran outside a cell."""
     loaders: tuple[Loader, ...] = ()
     models: tuple[Model, ...] = ()
     switches: ComputeSwitches | None = None
     can_use_cuda: bool = False
     """Whether torch is loaded and was built for CUDA."""
     cuda_initialized: bool = True
-    """Whether torch has initialized CUDA in this process; otherwise it has no tensor on a GPU."""
+    """Whether torch has initialized CUDA in this process. Before that, torch has no tensor on a GPU."""
     cores: float | None = None
-    """How many this process may use."""
+    """Number of CPU cores that this process may use."""
     shared_memory: SharedMemory | None = None
     process_cpu: float | None = None
-    """CPU time of this process, percent of one core."""
+    """CPU time of this process in percent of one core."""
     earlier_runs: Mapping[str, Sequence[EarlierRun]] | None = None
-    """By GPU: runs of the same code, the oldest first, this one last."""
+    """Runs of the same code by GPU UUID, from the oldest to this run."""
     source_of: Callable[[str], str] | None = None
-    """Returns the source line of a frame such as ``In[2]:4 step``; empty where it is unknown."""
+    """Returns the source line of a frame such as ``In[2]:4 step``, or an empty string if it is unknown."""
     other_gpu_work: bool = False
-    """Whether another GPU library is loaded, or there are child processes that may use a GPU."""
+    """Whether this process has loaded another GPU library, or has child processes that may use a GPU."""
 
 
 NO_CONTEXT = RunContext()
@@ -73,22 +73,22 @@ NO_CONTEXT = RunContext()
 
 @dataclass(frozen=True, slots=True)
 class RunEvidence:
-    """One run, as the rules evaluate it."""
+    """The data about one run that the rules evaluate."""
 
     gpus: tuple[GpuReport, ...]
-    """This process's, or all where that is unknown."""
+    """The GPUs that this process uses, or all GPUs if that is unknown."""
     gpu_count: int
-    """How many GPUs there are."""
+    """Number of all GPUs in the report, including those that this process does not use."""
     attributed: bool
-    """Whether it is known which GPUs are this process's."""
+    """Whether it is known which GPUs this process uses."""
     duration_s: float
-    """Seconds of the code, which :attr:`time` covers."""
+    """Seconds for which the code ran; :attr:`time` covers the same span."""
     gpu_s: float
-    """Seconds that the GPUs' figures cover: the code's, and the GPU drain after it."""
+    """Seconds that the GPU figures cover: the code and the GPU drain after it."""
     time: CodeTime | None
     context: RunContext = NO_CONTEXT
     recorded: bool = False
-    """Whether the GPUs are a recording's, which count as the run's."""
+    """Whether the readings come from a recording, whose GPUs count as used by the run."""
     timeline: Timeline | None = None
 
     @classmethod
@@ -113,33 +113,33 @@ class RunEvidence:
 
     @property
     def own(self) -> bool:
-        """Whether the GPUs' work counts as this run's."""
+        """Whether all work on :attr:`gpus` counts as work of this run."""
         return self.attributed or self.recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Hotspot:
-    """A part of a line's time: in the line itself, or in one frame of the user's below it."""
+    """Part of a line's time, spent in the line itself or in one of the user's functions that it calls."""
 
     line: LineTime
     share: float
     gpu_busy: float | None
     call: str | None
-    """The call that took most of it."""
+    """The call that took most of this time."""
     call_share: float | None
     """Percent of the run's time in that call."""
     frame: str | None
     source: str
-    """Empty where it is unknown, or was translated by IPython."""
+    """Source of the line or frame. Empty if it is unknown or if IPython translated it."""
 
     @property
     def name(self) -> str:
-        """``line 7 `for x in loader:```, with the frame below it."""
+        """The line and its frame, if any, such as ``line 7 `for x in loader:` at In[2]:4 step``."""
         return f"{self._line} at {self.frame}" if self.frame is not None else self._line
 
     @property
     def name_with_call(self) -> str:
-        """:attr:`name`, with the call."""
+        """:attr:`name` followed by :attr:`call`, if the call is known."""
         return f"{self.name} {in_call(self.call)}" if self.call is not None else self.name
 
     @property
@@ -154,7 +154,7 @@ class Hotspot:
 
 
 def hotspots(evidence: RunEvidence) -> list[Hotspot]:
-    """Return where the time went, as finely as it is known, the largest part first; empty for a short run."""
+    """Return the parts of the run's time by line and frame, the largest first; empty for a short run."""
     found = []
     lines = evidence.time.lines if evidence.time is not None and evidence.duration_s >= MIN_RUN_S else ()
     source_of = evidence.context.source_of
@@ -165,7 +165,7 @@ def hotspots(evidence: RunEvidence) -> list[Hotspot]:
                 Hotspot(line, line.share, line.gpu_busy, line.call, line.call_share, None, line.source)
             )
             continue
-        # The line's call and activity include its frames': for the rest alone they are unknown.
+        # The line's call and activity include those of its frames, so they are unknown for the line alone.
         rest = line.share - sum(frame.share for frame in line.frames)
         found.append(Hotspot(line, rest, None, None, None, None, line.source))
         for frame in line.frames:
@@ -182,50 +182,50 @@ def own_gpus(gpus: Sequence[GpuReport], attributed: bool) -> tuple[GpuReport, ..
 
 
 def measured_s(cell: RunInfo) -> float:
-    """Return the seconds that the GPUs' figures of a run cover."""
+    """Return the seconds that the GPU figures of a run cover: its code and the GPU drain."""
     return cell.duration_s + (cell.gpu_tail_s or 0.0)
 
 
 def make_advice(rule: str, text: Text, evidence: Mapping[str, Any], *, sure: bool = True) -> Advice:
-    """Return advice of ``rule``; the figures in ``evidence`` are rounded and unknown ones left out."""
+    """Return the advice of ``rule`` with the known figures of ``evidence``, rounded."""
     figures = {name: _rounded(value) for name, value in evidence.items() if value is not None}
     return Advice(rule, sure, text.text, text.fix, figures, f"{_PAGE}#{rule}")
 
 
 def mean(level: Level | None) -> float | None:
-    """Return the level's mean; None where it is unknown."""
+    """Return the mean of ``level``, or None if ``level`` is unknown."""
     return None if level is None else level.mean
 
 
 def average(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the values that are known."""
+    """Return the mean of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def mean_utilization(gpus: Sequence[GpuReport]) -> float | None:
-    """Return the mean utilization over the GPUs."""
+    """Return the mean utilization of all ``gpus``, in percent."""
     return average([mean(gpu.utilization) for gpu in gpus])
 
 
 def mean_power(gpus: Sequence[GpuReport]) -> float | None:
-    """Return the mean power over the GPUs, watts."""
+    """Return the mean power of all ``gpus``, in watts."""
     return average([mean(gpu.power_w) for gpu in gpus])
 
 
 def busiest(evidence: RunEvidence) -> float | None:
-    """Return the mean utilization of the busiest GPU; the others may not be needed."""
+    """Return the mean utilization of the busiest GPU. The code may not need the other GPUs."""
     return max((gpu.utilization.mean for gpu in evidence.gpus if gpu.utilization is not None), default=None)
 
 
 def traffic(gpu: GpuReport) -> float | None:
-    """Return bytes per second, sent and received, over PCIe and NVLink; None without the counters."""
+    """Return bytes per second, sent plus received over PCIe and NVLink, or None without hardware counters."""
     known = [level.mean for level in (*_levels(gpu.pcie), *_levels(gpu.nvlink)) if level is not None]
     return sum(known) if known else None
 
 
 def power_share(gpu: GpuReport, *, highest: bool = False) -> float | None:
-    """Return the mean or the highest power as percent of the power limit; None where unknown."""
+    """Return the mean or the highest power in percent of the power limit, or None if it is unknown."""
     if gpu.power_w is None or not gpu.power_limit_w:
         return None
     return 100 * (gpu.power_w.max if highest else gpu.power_w.mean) / gpu.power_limit_w

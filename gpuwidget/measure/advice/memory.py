@@ -11,23 +11,25 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import MIB
 
 MIN_UNUSED = 512 * MIB
-"""Bytes reserved but unused by tensors, from which on they matter."""
+"""Bytes that torch must have reserved without using them for tensors before the rule applies."""
 MIN_UNUSED_PART = 0.2
-"""Part of the reserved memory. A healthy training step keeps less than a tenth unused."""
+"""Fraction of the reserved memory that must be unused. A healthy training step leaves less than 0.1
+unused."""
 
 RUNS = 4
-"""Runs of the same code that are needed: the first may make what stays (context, optimizer, workspaces), and
-each of the three after it must add memory."""
+"""Number of runs of the same code that the rule needs. The first may allocate memory that stays (context,
+optimizer, workspaces), and each of the next three must add memory."""
 MIN_GROWTH = 16 * MIB
-"""Bytes that each run must add. Less is the allocator's rounding and small caches."""
+"""Bytes that each run must add. Less growth may be the allocator's rounding or small caches."""
 MIN_OF_MEAN_GROWTH = 0.5
-"""Part of the mean growth that each run must add: caches fill up ever more slowly, leaks don't."""
+"""Fraction of the mean growth that each run must add. A cache grows more slowly with each run, a leak does
+not."""
 MIN_KEPT = 0.9
-"""Part of the previous run's memory that must still be there when the next one begins."""
+"""Fraction of a run's memory at its end that must still be in use when the next run begins."""
 
 
 def fragmentation(evidence: RunEvidence) -> Advice | None:
-    """torch flushed its cache to find room, while tensors use only part of what it has reserved."""
+    """Advise if torch had to flush its cache to find memory while much of its reserved memory was unused."""
     found = [gpu for gpu in evidence.gpus if _is_fragmented(gpu)]
     if not found:
         return None
@@ -49,7 +51,7 @@ def fragmentation(evidence: RunEvidence) -> Advice | None:
 
 
 def growing_memory(evidence: RunEvidence) -> Advice | None:
-    """Each run of the same code leaves more memory behind than the one before."""
+    """Advise if each run of the same code leaves more memory in use than the run before."""
     for gpu in evidence.gpus:
         runs = (evidence.context.earlier_runs or {}).get(gpu.uuid, ())[-RUNS:]
         if len(runs) < RUNS or not _grows(runs):
@@ -74,11 +76,11 @@ def _is_fragmented(gpu: GpuReport) -> bool:
 
 
 def _unused(gpu: GpuReport) -> int:
-    """Return the bytes that lie unused beside tensors at the run's end, at most those unused at the peak.
+    """Return the unused bytes in segments with tensors at the run's end, at most those unused at the peak.
 
-    Memory that was freed before a request that could never fit is in the cache too, but the flush returns it
-    to the driver. The two peaks may be at different moments: when most was reserved, at least their
-    difference was unused.
+    Whole free segments do not count, because a flush of the cache returns them to the driver. The peaks of
+    reserved and allocated memory may fall at different moments, but when the most memory was reserved, at
+    least their difference was unused.
     """
     torch = gpu.torch
     if torch is None or None in (torch.reserved.peak, torch.allocated.peak, torch.inactive_split):
@@ -94,7 +96,7 @@ def _grows(runs: Sequence[EarlierRun]) -> bool:
 
 
 def _runs_left(gpu: GpuReport, growth: float) -> int | None:
-    """Return how many more such runs fill the GPU; None where its memory is unknown."""
+    """Return how many more runs with this growth fill the GPU, or None if its free memory is unknown."""
     if None in (gpu.memory_total, gpu.memory_reserved, gpu.device_memory.end):
         return None
     room = (gpu.memory_total or 0) - (gpu.memory_reserved or 0) - (gpu.device_memory.end or 0)

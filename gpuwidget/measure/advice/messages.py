@@ -1,6 +1,6 @@
-"""The English of all advice: for each rule a function that returns its text and its fix.
+"""The texts of all advice: one function per rule returns the rule's text and fix.
 
-The rule's name is the message's id, ``sure`` selects its form, and the rule's evidence has its figures.
+The rule's name is the message id, ``sure`` selects the wording, and the rule's evidence has the figures.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.sources.throttle_reasons import POWER_BRAKE
 
 _MAX_SOURCE = 60
-"""Characters of a line's source within a sentence."""
+"""Maximum characters of a source line that is quoted in a sentence."""
 
 
 class Text(NamedTuple):
     """The sentences of one piece of advice."""
 
     text: str
-    """What was measured."""
+    """What the rule observed, with figures."""
     fix: str
-    """What to do."""
+    """What the user should do."""
 
 
 # -- words -------------------------------------------------------------------------------------------------
 
 
 def gpu_names(gpus: Sequence[GpuReport]) -> str:
-    """``GPU 0``, ``GPUs 0 and 2``, ``GPUs 0, 1 and 2``."""
+    """Return the GPUs' names as a list in prose: ``GPU 0``, ``GPUs 0 and 2`` or ``GPUs 0, 1 and 2``."""
     if len(gpus) == 1:
         return gpu_name(gpus[0])
     numbers = [gpu_name(gpu).removeprefix("GPU ") for gpu in gpus]
@@ -39,7 +39,7 @@ def gpu_names(gpus: Sequence[GpuReport]) -> str:
 
 
 def shortened(source: str) -> str:
-    """Return a line's source, cut to what a sentence has room for."""
+    """Return a source line, shortened so that it can be quoted in a sentence."""
     line = " ".join(source.split())
     return line if len(line) <= _MAX_SOURCE else f"{line[: _MAX_SOURCE - 1].rstrip()}…"
 
@@ -49,7 +49,7 @@ def _verb(gpus: Sequence[GpuReport], singular: str, plural: str) -> str:
 
 
 def _power(gpus: Sequence[GpuReport]) -> str | None:
-    """``165 of 700 W``, the mean over ``gpus``; None where it is unknown."""
+    """Return the mean power and limit of ``gpus`` as ``165 of 700 W``, or None if one of them is unknown."""
     drawn = [gpu.power_w.mean for gpu in gpus if gpu.power_w is not None]
     limits = [gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None]
     if not drawn or not limits:
@@ -65,12 +65,12 @@ def _small_percent(percent: float | None) -> str:
 
 
 def unattributed(text: str) -> str:
-    """Return ``text`` with the remark that the work may be another process's."""
+    """Return ``text`` with a remark that another process may have done the work."""
     return f"{text} Whose work that is can't be told here."
 
 
 def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: Sequence[str]) -> Text:
-    """The clock was throttled for ``seconds``."""
+    """Return the text for GPUs whose clock was throttled for ``seconds``."""
     hot = any(reason != POWER_BRAKE for reason in reasons)
     return Text(
         f"{gpu_names(gpus)} ran at a lower clock for {seconds:.0f} of {run_s:.0f} s: {', '.join(reasons)}.",
@@ -82,7 +82,7 @@ def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: 
 
 
 def model_on_cpu(model: Model, cpu: float, *, cuda_initialized: bool) -> Text:
-    """``model`` computed on the CPU."""
+    """Return the text for a model that computed on the CPU."""
     return Text(
         f"{model.name} ({model.type}, {units.memory(model.on_cpu)} of parameters and buffers) is on the CPU, "
         f"which was {cpu:.0f} % of a core busy, and "
@@ -99,7 +99,7 @@ _SYNC_FIXES = {
 
 
 def sync_points(where: str, call: str, share: float, utilization: float, *, sure: bool) -> Text:
-    """The code at ``where`` waits for the GPU in ``call``."""
+    """Return the text for code at ``where`` that waits for the GPU in ``call``."""
     return Text(
         f"{where[0].upper()}{where[1:]} {'waits' if sure else 'looks as if it waited'} for the GPU "
         f"({call}, {share:.0f} % of the time), so that no work is queued for it: {utilization:.0f} % busy "
@@ -122,7 +122,7 @@ def _small_kernels_fix(*, torch: bool) -> str:
 def small_kernels(
     gpus: Sequence[GpuReport], utilization: float | None, sm: float | None, *, torch: bool
 ) -> Text:
-    """The counters show that kernels are too small."""
+    """Return the text for GPUs whose hardware counters show that kernels are too small."""
     return Text(
         f"{gpu_names(gpus)} ran kernels {utilization:.0f} % of the time, which kept only "
         f"{_small_percent(sm)} % of the multiprocessors at work: they are too small, and launching them "
@@ -132,7 +132,7 @@ def small_kernels(
 
 
 def small_kernels_likely(gpus: Sequence[GpuReport], utilization: float | None, *, torch: bool) -> Text:
-    """Utilization and power suggest that kernels are too small."""
+    """Return the text for GPUs whose utilization and power suggest that kernels are too small."""
     return Text(
         f"{gpu_names(gpus)} {_verb(gpus, 'was', 'were')} steadily {utilization:.0f} % busy and drew "
         f"{_power(gpus)}, hardly more than at rest: that looks like kernels that are too small (no hardware "
@@ -144,7 +144,10 @@ def small_kernels_likely(gpus: Sequence[GpuReport], utilization: float | None, *
 def tensor_cores_idle(
     gpus: Sequence[GpuReport], fp32: float | None, tensor: float | None, *, torch: bool, tf32: bool | None
 ) -> Text:
-    """The GPUs compute in float32; ``tf32`` is torch's setting for matrix products, None where unknown."""
+    """Return the text for GPUs that compute in float32.
+
+    ``tf32`` is torch's TF32 setting for matrix products, or None if it is unknown.
+    """
     off = " TF32 is off for matrix products." if tf32 is False else ""
     if not torch:
         how = "bfloat16, or TF32 for float32 products, as your library has it"
@@ -167,7 +170,7 @@ def _memory_bound_fix(*, torch: bool) -> str:
 
 
 def memory_bound(gpus: Sequence[GpuReport], dram: float | None, *, torch: bool) -> Text:
-    """The counters show that memory bandwidth is the limit."""
+    """Return the text for GPUs whose hardware counters show that memory bandwidth is the limit."""
     return Text(
         f"{gpu_names(gpus)} used {dram:.0f} % of the memory bandwidth, and of the tensor cores next to "
         "nothing: memory is the limit.",
@@ -176,7 +179,7 @@ def memory_bound(gpus: Sequence[GpuReport], dram: float | None, *, torch: bool) 
 
 
 def memory_bound_likely(gpus: Sequence[GpuReport], used: float | None, *, torch: bool) -> Text:
-    """Memory utilization suggests that memory bandwidth is the limit."""
+    """Return the text for GPUs whose memory utilization suggests that memory bandwidth is the limit."""
     return Text(
         f"{gpu_names(gpus)} read or wrote device memory {used:.0f} % of the time: that looks as if memory "
         "were the limit (no hardware counters here to tell).",
@@ -191,7 +194,10 @@ def copies(
     utilization: float | None,
     line: tuple[str, float] | None,
 ) -> Text:
-    """The counters show that the time goes to copies; ``line`` has a line that copies and its share."""
+    """Return the text for GPUs whose hardware counters show that they mostly copy.
+
+    ``line`` has the line that copies and its percent of the time, if known.
+    """
     where = "" if line is None else f" ({line[0]}: {line[1]:.0f} % of the time)"
     return Text(
         f"{gpu_names(gpus)} moved {units.memory(rate)}/s and computed with {sm:.0f} % of the "
@@ -202,7 +208,7 @@ def copies(
 
 
 def copies_likely(gpus: Sequence[GpuReport], utilization: float | None) -> Text:
-    """Utilization and power suggest copies, or waiting."""
+    """Return the text for GPUs whose utilization and power suggest that they copy or wait."""
     return Text(
         f"{gpu_names(gpus)} {_verb(gpus, 'reads', 'read')} {utilization:.0f} % busy but drew "
         f"{_power(gpus)}, hardly more than at rest: that looks like copies, or waiting, rather than "
@@ -213,7 +219,7 @@ def copies_likely(gpus: Sequence[GpuReport], utilization: float | None) -> Text:
 
 
 def cudnn_off(model: Model) -> Text:
-    """cuDNN is off, and ``model`` has layers that use it."""
+    """Return the text for a model with layers that would use cuDNN, which is off."""
     return Text(
         f"cuDNN is off (torch.backends.cudnn.enabled), and {model.name} ({model.type}) has convolutions or "
         "recurrent layers on the GPU.",
@@ -222,7 +228,7 @@ def cudnn_off(model: Model) -> Text:
 
 
 def cudnn_benchmark(share: float, where: str, gpu: str, drops: int) -> Text:
-    """cuDNN's benchmark mode may search again for each new shape."""
+    """Return the text for a run in which cuDNN's benchmark mode seems to search again for each new shape."""
     return Text(
         f"{share:.0f} % of the time went to convolutions ({where}), and memory of {gpu} was "
         f"given back {drops} times in the second half of the run: that looks as if cuDNN, whose benchmark "
@@ -234,7 +240,7 @@ def cudnn_benchmark(share: float, where: str, gpu: str, drops: int) -> Text:
 def fragmentation(
     gpu: GpuReport, unused: int, reserved: int | None, allocated: int | None, retries: int
 ) -> Text:
-    """torch's cache is fragmented: ``unused`` bytes lie beside tensors."""
+    """Return the text for fragmented torch memory: segments with tensors have ``unused`` free bytes."""
     times = "once" if retries == 1 else f"{retries} times"
     return Text(
         f"torch held at least {units.memory(unused)} of {gpu_name(gpu)} that no tensor used and that it "
@@ -248,7 +254,7 @@ def fragmentation(
 def growing_memory(
     gpu: GpuReport, ends: Sequence[int], growth: float, runs_left: int | None, *, attributed: bool
 ) -> Text:
-    """Each run of the same code left ``growth`` bytes more than the one before."""
+    """Return the text for code that leaves ``growth`` more bytes in use after each run."""
     series = f" {units.ARROW} ".join(units.memory(end) for end in ends)
     whose = "" if attributed else "; whose memory it is can't be told here"
     full = f"; {runs_left} more such runs fill it" if runs_left is not None else ""
@@ -268,7 +274,7 @@ def straggler(
     *,
     sure: bool,
 ) -> Text:
-    """The GPUs in ``waiting`` wait for ``late``."""
+    """Return the text for the GPUs in ``waiting``, which wait for the GPU ``late``."""
     at = (
         f"at {sm:.0f} % of the multiprocessors and {_power(waiting)}"
         if sm is not None
@@ -286,7 +292,7 @@ def straggler(
 def idle_gpus(
     idle: Sequence[GpuReport], busy: Sequence[GpuReport], held: int, utilization: float | None
 ) -> Text:
-    """The process holds memory on GPUs that did nothing."""
+    """Return the text for a process that holds memory on GPUs that did nothing."""
     return Text(
         f"This process holds {units.memory(held)} on {gpu_names(idle)}, which did nothing, while "
         f"{gpu_names(busy)} {_verb(busy, 'was', 'were')} {utilization:.0f} % busy.",
@@ -296,7 +302,7 @@ def idle_gpus(
 
 
 def input_pipeline(share: float, where: str, busy: float | None, utilization: float, *, sure: bool) -> str:
-    """Return the text for code that was sampled while it loaded data."""
+    """Return the text for a run whose stack samples show that the code spent its time loading data."""
     meanwhile = f"was {busy:.0f} % busy" if busy is not None else f"was {utilization:.0f} % busy on average"
     return (
         f"{'The GPU waits' if sure else 'It looks as if the GPU waited'} for its data: {share:.0f} % of the "
@@ -305,12 +311,12 @@ def input_pipeline(share: float, where: str, busy: float | None, utilization: fl
 
 
 def loading(most: float, where: str) -> str:
-    """Several places load data; ``where`` takes ``most`` percent of the time."""
+    """Describe several places that load data, of which ``where`` takes ``most`` percent of the time."""
     return f"loading, {most:.0f} % of it in {where}"
 
 
 def input_pipeline_likely(gpus: Sequence[GpuReport], bursts: float, utilization: float | None) -> str:
-    """Return the text for GPUs that worked in bursts."""
+    """Return the text for GPUs that worked in bursts and may have waited for data in between."""
     return (
         f"{gpu_names(gpus)} worked in bursts ({bursts:.1f} a second), {utilization:.0f} % of the time in "
         f"all, at {_power(gpus)}: that looks like an input pipeline that can't keep up."
@@ -318,7 +324,7 @@ def input_pipeline_likely(gpus: Sequence[GpuReport], bursts: float, utilization:
 
 
 def feed_the_gpu(cores: int | None) -> str:
-    """Return the fix where the loader is unknown."""
+    """Return the fix for a slow input pipeline whose loader is unknown."""
     bound = f" (up to {cores}: the cores this process may use)" if cores is not None else ""
     return f"See what feeds the GPU. A DataLoader: num_workers{bound}, pin_memory=True, prefetch_factor=4."
 
@@ -328,7 +334,7 @@ def _loader_settings(loader: Loader) -> str:
 
 
 def cheaper_items(loader: Loader, cores: int) -> str:
-    """Return the fix for a loader that has a worker per core already."""
+    """Return the fix for a loader that already has one worker per CPU core."""
     return (
         f"{_loader_settings(loader)}, as many workers as this process has cores for ({cores}): more don't "
         "help. Make an item cheaper: decode less, keep it decoded, do the rest on the GPU in batches."
@@ -336,10 +342,10 @@ def cheaper_items(loader: Loader, cores: int) -> str:
 
 
 def loader_settings(loader: Loader, workers: int | None, shared_memory_free: int | None) -> str:
-    """Return the fix with better settings for a loader.
+    """Return the fix that suggests better settings for a loader.
 
-    ``workers`` is the number to try, None where the cores are unknown; ``shared_memory_free`` is given where
-    it is scarce.
+    ``workers`` is the number of workers to try, or None if the number of CPU cores is unknown.
+    ``shared_memory_free`` has the free bytes in /dev/shm if they are scarce, else None.
     """
     changes = [f"num_workers={workers}" if workers is not None else "more workers"]
     changes += ["pin_memory=True"] if not loader.pin_memory else []

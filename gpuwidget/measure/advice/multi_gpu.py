@@ -1,4 +1,4 @@
-"""Rules about several GPUs: one that the others wait for, and GPUs that hold memory but do nothing."""
+"""Rules about several GPUs: a straggler that the others wait for, and GPUs that hold memory but are idle."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import MIB
 
 SPINNING_UTILIZATION = 95.0
-"""Percent of utilization from which on a GPU may wait in a collective: NCCL's kernel spins. Recorded:
-99.7."""
+"""Percent of utilization at or above which a GPU may be waiting in a collective, because NCCL's kernel spins.
+Recorded: 99.7."""
 MIN_SPINNING_SM, MAX_SPINNING_SM = 5.0, 50.0
-"""Percent of SM activity while it waits. Recorded: 24 to 28; GPUs that only copy have 0, that compute 80."""
+"""Range of SM activity, in percent, of a GPU that waits in a collective. Recorded: 24 to 28 while waiting, 0
+for GPUs that only copy, 80 for GPUs that compute."""
 MAX_SPINNING_POWER = 50.0
-"""Percent of the power limit while it waits. Recorded: 27 on average, training draws 90 and more."""
+"""Maximum power, in percent of the power limit, of a GPU that waits in a collective. Recorded: 27 on average
+while waiting, 90 or more while training."""
 MIN_UTILIZATION = 2.0
-"""Percent of utilization below which a GPU takes no part, unless it exchanges data."""
+"""Percent of utilization below which a GPU takes no part in the work, unless it exchanges data."""
 HALF_IDLE = 60.0
-"""Percent of utilization up to which the one that is late has gaps. Recorded: 11."""
+"""Percent of utilization at or below which the straggler's own work has gaps. Recorded: 11."""
 MIN_EXCHANGE_RATE = 100 * MIB
-"""Bytes per second over the links that show an exchange between GPUs. Recorded: 7 GiB over NVLink; GPUs with
-independent work, 250 MiB over PCIe at most and none over NVLink."""
+"""Bytes per second over PCIe and NVLink at or above which GPUs exchange data. Recorded: 7 GiB over NVLink in
+a collective; at most 250 MiB over PCIe and none over NVLink for GPUs with independent work."""
 MIN_WAITING_WITHOUT_COUNTERS = 2
-"""GPUs that must wait where no counters distinguish waiting from copying."""
+"""Number of GPUs that must wait if there are no hardware counters to tell waiting from copying."""
 
 BUSY = 20.0
 UNUSED = 1.0
-"""Percent of mean utilization up to which a GPU did nothing."""
+"""Percent of mean utilization at or below which a GPU counts as unused."""
 UNUSED_MAX = 10.0
-"""The same for the maximum."""
+"""Percent of maximum utilization at or below which a GPU counts as unused."""
 MIN_HELD = 256 * MIB
-"""Bytes of torch's memory that show that a GPU was meant to be used."""
+"""Bytes that torch must have allocated on an idle GPU, as a sign that the user meant to use it."""
 
 
 def straggler(evidence: RunEvidence) -> Advice | None:
-    """All GPUs but one wait for that one, though their utilization is full."""
+    """Advise if all GPUs but one wait for that one, although they show full utilization."""
     gpus = [gpu for gpu in evidence.gpus if _takes_part(gpu)]
     waiting = [gpu for gpu in gpus if _waits(gpu)]
     others = [gpu for gpu in gpus if not _waits(gpu)]
@@ -77,7 +79,7 @@ def straggler(evidence: RunEvidence) -> Advice | None:
 
 
 def idle_gpus(evidence: RunEvidence) -> Advice | None:
-    """This process holds memory on several GPUs, and some of them did nothing."""
+    """Advise if this process holds memory on GPUs that did nothing while others worked."""
     if not evidence.attributed:
         return None
     busy = [gpu for gpu in evidence.gpus if (mean(gpu.utilization) or 0) >= BUSY]

@@ -1,4 +1,4 @@
-"""The rule about a GPU that waits for its data, and the settings of the loader that could help."""
+"""Rule for a GPU that waits for its input data, with loader settings that could help."""
 
 from __future__ import annotations
 
@@ -27,37 +27,39 @@ from gpuwidget.model.units import GIB
 from gpuwidget.pytorch.torch_variables import Loader
 
 MIN_SHARE = 20.0
-"""Percent of the run's time in loading, from which on a faster loader is worth the effort."""
+"""Percent of the run's time spent loading data at or above which a faster loader is worth the effort."""
 GPU_IDLE = 30.0
-"""Percent of GPU activity meanwhile, up to which the GPU waits. Code also waits for a loader that keeps up,
-but then the GPU still works on what was queued."""
+"""Percent of GPU activity during loading at or below which the GPU waits for data. Code also waits for a
+loader that keeps up, but the GPU then still has queued work."""
 HALF_IDLE = 50.0
-"""Percent of mean utilization up to which a GPU that works in bursts is idle most of the time. Recorded: 18
-in the starved phase."""
+"""Percent of mean utilization at or below which a GPU that works in bursts is mostly idle. Recorded: 18 while
+the GPU lacks data."""
 _TOOK_PART = 0.5
-"""Percent of the time that a GPU must have worked to have waited for the rest of it."""
+"""Percent of the time for which a GPU must have worked before its idle time counts as waiting for data."""
 _FIRST_WORKERS = 8
 MIN_UTILIZATION = 2.0
-"""Percent of utilization from which on a GPU took part. Recorded: 12 in a whole starved phase, idle ones
-0."""
+"""Percent of utilization at or above which a GPU took part in the work. Recorded: 12 over a phase in which
+the GPU lacks data, 0 for idle GPUs."""
 MIN_BURSTS = 5
 MIN_BURSTS_PER_SECOND = 0.3
-"""How often work must begin again. Recorded: 1.9 per second; a run with one long start-up has one burst."""
+"""Minimum bursts of work per second. Recorded: 1.9 per second; a run with one long start-up has one burst in
+all."""
 LOW_POWER = 60.0
-"""Percent of the power limit. Recorded: 30; fully busy training 90 and more."""
+"""Percent of the power limit at or below which a GPU is often idle. Recorded: 30 for bursts, 90 or more for
+fully busy training."""
 SMALL_SHARED_MEMORY = 1 * GIB
-"""Free bytes in /dev/shm below which more workers may run out of it; a container has 64 MiB by default."""
+"""Free bytes in /dev/shm below which more workers may exhaust it. A container has 64 MiB by default."""
 
 _LOADER_CALL = re.compile(
     r"^(?:torch\.utils\.data\.)?_?\w*DataLoader\w*\.|^_\w*DatasetFetcher\.|^torch\.(?:_next_data|_try_get_data)$"
 )
-"""DataLoader's code; before Python 3.11 a function's class is unknown."""
+"""Calls inside DataLoader. Before Python 3.11 a function's class is unknown, so functions match by module."""
 _LOADER_CALLBACK = re.compile(r"[ .](?:__getitems?__|collate(?:_\w+)?|\w+_collate)$")
-"""Functions of the user's that a DataLoader calls; other code may call them too."""
+"""The user's functions that a DataLoader calls. Other code may call them too."""
 
 
 def input_pipeline(evidence: RunEvidence) -> Advice | None:
-    """The GPU is idle while the next batch is made."""
+    """Advise if the GPU is idle while the code loads the next batch."""
     spots = hotspots(evidence)
     return _from_hotspots(evidence, spots) if spots else _from_bursts(evidence)
 
@@ -102,7 +104,7 @@ def _from_hotspots(evidence: RunEvidence, spots: Sequence[Hotspot]) -> Advice | 
 def _from_bursts(evidence: RunEvidence) -> Advice | None:
     busy_gpus = [gpu for gpu in evidence.gpus if (mean(gpu.utilization) or 0) >= MIN_UTILIZATION]
     found = [gpu for gpu in busy_gpus if _works_in_bursts(gpu, evidence.gpu_s)]
-    # Beside GPUs that work differently, bursts may be the part of the work that those leave to it.
+    # If other GPUs work steadily, the bursts may just be this GPU's smaller share of the work.
     if not found or len(found) < len(busy_gpus):
         return None
     busy = mean_utilization(found)
@@ -125,13 +127,13 @@ def _from_bursts(evidence: RunEvidence) -> Advice | None:
 
 
 def loader_fix(loader: Loader | None, evidence: RunEvidence) -> str:
-    """Return better settings for the loader, within this process's cores and shared memory."""
+    """Return the fix for a loader, within the CPU cores and shared memory of this process."""
     cores = _worker_cores(evidence)
     if loader is None:
         return messages.feed_the_gpu(cores)
     if cores is not None and loader.num_workers >= cores:
         return messages.cheaper_items(loader, cores)
-    # A step at a time: only a trial shows how many workers keep up with the GPU.
+    # Only a trial shows how many workers keep up with the GPU, so suggest one step at a time.
     workers = max(_FIRST_WORKERS, 2 * loader.num_workers)
     memory = evidence.context.shared_memory
     scarce = memory is not None and memory.free < SMALL_SHARED_MEMORY
@@ -143,7 +145,7 @@ def loader_fix(loader: Loader | None, evidence: RunEvidence) -> str:
 
 
 def _no_line_uses_gpu(evidence: RunEvidence) -> bool:
-    """Return whether the GPU is known to have had no work in any line: another process keeps it busy."""
+    """Return whether no line of the code gave the GPU work, so any work is another process's."""
     lines = evidence.time.lines if evidence.time is not None else ()
     at_most = 100.0 - sum(line.share for line in lines)
     at_most += sum(line.share * (100.0 if line.gpu_busy is None else line.gpu_busy) / 100 for line in lines)
@@ -160,7 +162,7 @@ def _busy_while_loading(loading: Sequence[tuple[Hotspot, float]]) -> float | Non
 
 
 def _loading_share(spot: Hotspot, loaders: Sequence[Loader]) -> float:
-    """Return the percent of the run's time that went to loading there."""
+    """Return the percent of the run's time that a hotspot spends loading data."""
     if _is_loader_call(spot.call):
         return spot.call_share or 0.0
     if (spot.frame is not None and _LOADER_CALLBACK.search(spot.frame)) or _only_iterates(spot, loaders):
@@ -173,16 +175,17 @@ def _is_loader_call(call: str | None) -> bool:
 
 
 def _only_iterates(spot: Hotspot, loaders: Sequence[Loader]) -> bool:
-    """Return whether the line only iterates over a loader.
+    """Return whether a hotspot is one line that only iterates over a loader.
 
-    Its calls are then the loader's, unless the spot has a frame of the user's or stands for several lines.
+    All time of such a line is spent in the loader. A hotspot in one of the user's functions or over several
+    lines does not count.
     """
     alone = spot.frame is None and spot.line.until is None
     return alone and any(_takes_batch(spot.source, loader.name) for loader in loaders)
 
 
 def _takes_batch(source: str, name: str) -> bool:
-    """Return whether that line only takes the next batch: anything else on it may take the time."""
+    """Return whether a source line only takes the next batch from the loader and does nothing else."""
     loader = rf"\b{re.escape(name)}\b"
     head = rf"^\s*(?:async\s+)?for\b.+\bin\b.*{loader}.*:\s*(?:#.*)?$"
     return re.search(rf"{head}|^[\w\s,()]*=\s*next\(.*{loader}", source) is not None
@@ -209,7 +212,7 @@ def _works_in_bursts(gpu: GpuReport, seconds: float) -> bool:
 
 
 def _loader(loading: Sequence[Hotspot], loaders: Sequence[Loader]) -> Loader | None:
-    """Return the loader that the lines name, or the only one; None where there are several."""
+    """Return the one loader that the lines name, else the only loader, or None if there are several."""
     texts = [text for spot in loading for text in (spot.line.source, spot.source)]
     named = [one for one in loaders if any(re.search(rf"\b{re.escape(one.name)}\b", text) for text in texts)]
     candidates = named or list(loaders)
@@ -217,13 +220,13 @@ def _loader(loading: Sequence[Hotspot], loaders: Sequence[Loader]) -> Loader | N
 
 
 def _worker_cores(evidence: RunEvidence) -> int | None:
-    """Return how many workers have a core each, beside the main process's."""
+    """Return how many workers can each have a CPU core, with one core left for the main process."""
     cores = evidence.context.cores
     return None if cores is None else max(1, math.floor(cores) - 1)
 
 
 def _loader_evidence(loader: Loader | None, evidence: RunEvidence) -> dict[str, object]:
-    """Return the loader's settings and the host's limits."""
+    """Return the loader's settings and this process's limits on cores and shared memory."""
     found: dict[str, object] = {"cores": evidence.context.cores}
     if evidence.context.shared_memory is not None:
         found["shared_memory_free_bytes"] = evidence.context.shared_memory.free

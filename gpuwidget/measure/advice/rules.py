@@ -1,4 +1,4 @@
-"""Evaluate the rules in the order of their weight, at a run's end and while it goes on."""
+"""Evaluate the rules by importance, both during a run and at its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rule = Callable[[RunEvidence], Advice | None]
 
 _LOG = logging.getLogger(__name__)
 _MEMORY_RULES: tuple[Rule, ...] = (growing_memory, fragmentation)
-"""These need no minimum duration: their counts and sizes are exact."""
+"""Rules that apply to runs of any duration, because they use exact counts and sizes."""
 _ACTIVITY_RULES: tuple[Rule, ...] = (
     model_on_cpu,
     straggler,
@@ -36,7 +36,7 @@ _ACTIVITY_RULES: tuple[Rule, ...] = (
     cudnn_benchmark,
     memory_bound,
 )
-"""The weightiest first: what leaves a GPU without work, then what makes its work slower."""
+"""Rules about activity, the most important first: what leaves a GPU idle, then what slows its work down."""
 _NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
     input_pipeline,
     copies,
@@ -44,13 +44,13 @@ _NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
     tensor_cores_idle,
     memory_bound,
 )
-"""These misread a GPU that waits for another one."""
+"""Rules that are skipped when there is a straggler, because they misread GPUs that wait for another GPU."""
 _WITHOUT_ATTRIBUTION: tuple[Rule, ...] = (model_on_cpu,)
-"""These check themselves what holds where the GPUs' work cannot be attributed to this process."""
+"""Rules that themselves handle GPU work that cannot be attributed to this process."""
 
 
 def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
-    """Return the advice of all rules, the surest and weightiest first."""
+    """Return the advice of all rules: sure advice first, then by importance."""
     found: list[Advice] = []
     has_straggler = False
     for rule in _ACTIVITY_RULES if evidence.long_enough else ():
@@ -72,26 +72,29 @@ def _evaluate(rule: Rule, evidence: RunEvidence) -> Advice | None:
 
 
 def _unattributed(advice: Advice, evidence: RunEvidence) -> Advice | None:
-    """Weaken advice about work that may be another process's; None where it can only be another's."""
+    """Weaken advice about work that another process may have done.
+
+    Return None if nothing suggests that this process does such work outside torch.
+    """
     if not evidence.context.other_gpu_work:
         return None
     return replace(advice, sure=False, text=messages.unattributed(advice.text))
 
 
 _LIVE_FROM_S = 30.0
-"""A cell that ends earlier has its card soon enough."""
+"""Seconds after which advice is shown during a run. A shorter run gets its advice in the card at its end."""
 _LIVE_EVERY_S = 5.0
 
 
 class LiveAdvice:
-    """The weightiest advice of a run that goes on, evaluated every five seconds."""
+    """The most important advice for a run in progress, re-evaluated every five seconds."""
 
     def __init__(self) -> None:
         self._due = _LIVE_FROM_S
         self._shown: Advice | None = None
 
     def at(self, t: float, evidence: Callable[[], RunEvidence]) -> Advice | None:
-        """Return the advice ``t`` seconds into the run; ``evidence`` is called only when it is due."""
+        """Return the advice ``t`` seconds into the run. Call ``evidence`` only if an evaluation is due."""
         if t >= self._due:
             self._due = t + _LIVE_EVERY_S
             found = advise(evidence())
