@@ -1,9 +1,9 @@
 """Sources of GPU readings: the protocol, one module per source, and the choice among them.
 
 A source reads one GPU per call, so that the sampler can tell which GPU hangs or is lost and continue with the
-others. Two threads (the sampler's fast and slow threads) may call the ``read_*`` methods at the same time, and
-a call may block for as long as the driver does; only one thread at a time calls ``open`` or ``close``. Code
-that a user waits for must not call a source. Start with the protocol :class:`Source`.
+others. The sampler's fast and slow threads may call the ``read_*`` methods at the same time, and a call may
+block for as long as the driver does; only one thread at a time calls ``open`` or ``close``. Code that a user
+waits for must not call a source. Start with the protocol :class:`Source`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Source(Protocol):
         ...
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Return the status metrics (such as temperatures, clocks, P-state) and throttle reasons of one GPU."""
+        """Return the status metrics (such as temperatures and clocks) and throttle reasons of one GPU."""
         ...
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:

@@ -1,7 +1,7 @@
 """The GPUs of this machine, read through NVIDIA's management library (NVML).
 
-The Python binding is NVIDIA's: the module ``pynvml`` of the package nvidia-ml-py. This module opens and closes
-NVML and finds the GPUs; ``nvml_device`` makes the calls for one GPU.
+The Python binding is NVIDIA's: the module ``pynvml`` of the package nvidia-ml-py. This module opens and
+closes NVML and finds the GPUs; ``nvml_device`` makes the calls for one GPU.
 """
 
 from __future__ import annotations

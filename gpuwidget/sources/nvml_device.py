@@ -52,8 +52,8 @@ class NvmlSession:
 class NvmlDevice:
     """Reads one GPU by its handle, and stores which values the GPU does not support.
 
-    For a MIG slice, ``slice_of`` is the GPU that contains it. Only the memory, processes and hardware counters
-    of a slice are read, because all other values belong to the whole GPU.
+    For a MIG slice, ``slice_of`` is the GPU that contains it. Only the memory, processes and hardware
+    counters of a slice are read, because all other values belong to the whole GPU.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class NvmlDevice:
         return self._used({})
 
     def memory_size(self) -> tuple[int | None, int | None]:
-        """Return the total and reserved bytes of memory. Also sets ``unified`` if the memory is the host's."""
+        """Return the total and reserved bytes of memory, and set ``unified`` if the memory is the host's."""
         missing: dict[str, str] = {}
         info = self._memory_info(missing)
         if self._slice_of is None:
@@ -333,7 +333,7 @@ class NvmlDevice:
     # -- hardware counters ---------------------------------------------------------------------------
 
     def read_activity(self) -> Activity | None:
-        """Sample the hardware counters. Returns the activity since the previous sample, or None without one."""
+        """Sample the hardware counters, and return the activity since the previous sample, if there is one."""
         missing: dict[str, str] = {}
         activity: Activity | None = self.query("activity", (self._count,), missing)
         if missing:

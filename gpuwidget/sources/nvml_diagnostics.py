@@ -200,7 +200,7 @@ class _Query:
         self.missing: dict[str, str] = {}
 
     def __call__(self, name: str, *functions: str | Callable[[Any], Any]) -> Any:
-        """Return the value read by the first of ``functions`` that both the binding and the driver support."""
+        """Return the value read by the first of ``functions`` that the binding and the driver support."""
         reason = nvml_messages.PERMANENT[nvml_messages.FUNCTION_NOT_FOUND]
         for candidate in functions:
             # Older versions of the binding lack the newer functions, and newer versions drop the older ones.

@@ -58,9 +58,9 @@ class GpmCounters:
         self._metrics_request: _MetricsRequest | None = None
 
     def read(self) -> Activity | None:
-        """Return the activity since the previous call, or None on the first call and within 100 ms of the last.
+        """Return the activity since the previous sample. Raises pynvml's NVMLError.
 
-        Raises pynvml's NVMLError.
+        Returns None if there is no previous sample or it is less than 100 ms old.
         """
         with self._lock:
             if self._reading or self._discarded:
