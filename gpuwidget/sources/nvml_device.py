@@ -333,7 +333,7 @@ class NvmlDevice:
     # -- hardware counters ---------------------------------------------------------------------------
 
     def read_activity(self) -> Activity | None:
-        """Sample the hardware counters, and return the activity since the previous sample, if there is one."""
+        """Sample the hardware counters, and return the activity since the previous sample, or None."""
         missing: dict[str, str] = {}
         activity: Activity | None = self.query("activity", (self._count,), missing)
         if missing:
