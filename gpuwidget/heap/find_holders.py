@@ -26,7 +26,7 @@ class FoundHolders:
     """The result of a search. A root's number is its position in the ``roots`` of the search."""
 
     owners: Mapping[int, Sequence[int | None]]
-    """By device index: the number of the root that owns each block; None for a block that no name leads to."""
+    """By device index: the number of the root that owns each block; None if no name leads to the block."""
     names: Mapping[int, Sequence[str]]
     """By number of an owning root: all names that lead to its blocks, beginning with the root's own name."""
     leading_roots: Mapping[int, Sequence[int]]

@@ -127,7 +127,7 @@ class BlockOwners:
         return {index for index, owners in self.by_device.items() if None in owners}
 
     def first_references(self) -> Iterator[tuple[int, DeviceBlocks, int]]:
-        """Yield, for each owned block, the first object in it, the device's blocks and the block's position."""
+        """Yield the first object in each owned block, the device's blocks, and the block's position."""
         seen: set[tuple[int, int]] = set()
         for number, index, position in self.references:
             if (index, position) not in seen:
@@ -236,7 +236,7 @@ class HeapWalk:
             self._record_tracked(get_referents(self._values[number]), self._object_roots[number], number)
         self._expand_all()
         with_grad, self._with_grad = self._with_grad, []
-        # Reading .grad creates a Python object that lives as long as the gradient, so read as few as possible.
+        # Reading .grad creates a Python object that lives as long as the gradient, so avoid it if possible.
         unowned = self.owners.devices_with_unowned_blocks()
         grad = self._torch.Tensor.grad.__get__
         for number, device in with_grad:

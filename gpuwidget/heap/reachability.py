@@ -37,7 +37,7 @@ def names_of_owners(
     )
     bit_of = {owner: 1 << position for position, owner in enumerate(owning)}
     edges: dict[int, dict[int, tuple[int, int]]] = {owner: {} for owner in owning}
-    """By owner and by other root: the first reference (parent, child) from that root to the owner's memory."""
+    """By owner and other root: the first reference (parent, child) from that root to the owner's memory."""
     several: dict[int, int] = {}
     """By root: the bits of the owners to whose memory more than one reference leads from the root."""
     reached: dict[int, int] = {}
@@ -105,7 +105,7 @@ class _NameWriter:
         self._visited = visited
 
     def name(self, root: int, parent: int, number: int) -> str:
-        """Return the name of object ``number``: the path that starts at ``root`` and ends after ``parent``."""
+        """Return the name of object ``number``: the path from ``root`` whose last step is from ``parent``."""
         name = self._roots[root].name
         steps: list[str] = []
         while parent != NO_PARENT:

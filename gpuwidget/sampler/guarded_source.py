@@ -83,7 +83,7 @@ class GuardedSource:
         return True
 
     def open(self, thread: PollThread) -> Inventory:
-        """Open the source. Never raises: an unexpected error is returned as the reason why there is no GPU."""
+        """Open the source. Never raises: after an unexpected error the result has no GPUs and the reason."""
         thread.call = (OPENING, self._clock.monotonic())
         try:
             with self._opening:

@@ -20,7 +20,7 @@ class PollThread:
     def __init__(self, loop: LoopName, run: Callable[[PollThread], None]) -> None:
         self.loop = loop
         self.call: tuple[str, float] | None = None
-        """UUID of the GPU (or OPENING) and start in monotonic seconds of the current call; None between calls."""
+        """The current call's GPU UUID (or OPENING) and start in monotonic seconds; None between calls."""
         self.abandoned = False
         self.thread = threading.Thread(target=run, args=(self,), name=f"gpuwidget-{loop}", daemon=True)
 
