@@ -137,7 +137,7 @@ def function_references(function: Any) -> Sequence[object]:
 
 
 def frame_references(frame: Any) -> Sequence[object]:
-    """Return the objects that a frame refers to, such as its local variables, but not its caller and globals."""
+    """Return the objects that a frame refers to, such as local variables, except its caller and globals."""
     module_variables = id(frame.f_globals)
     return [one for one in get_referents(frame) if id(one) != module_variables and type(one) is not FrameType]
 

@@ -231,7 +231,7 @@ class Sampler:
 
     @property
     def _ending(self) -> bool:
-        """Whether the slow thread and the watchdog must end, because the fast thread has ended or must end."""
+        """Whether the slow thread and the watchdog must end: the fast thread has ended, or all must stop."""
         return self._stopping or not self._threads.has("fast")
 
     def _run_fast(self, thread: PollThread) -> None:
