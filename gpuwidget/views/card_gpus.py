@@ -161,7 +161,7 @@ def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
 
 
 def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) -> list[str]:
-    """Return sentences about how much of torch's reserved memory is in no tensor and how much can be freed."""
+    """Return sentences about torch's reserved memory that is in no tensor, and how much can be freed."""
     gpus = [gpu for gpu in report.shown if _cached(gpu) is not None]
     if (only_large or is_compact(gpus)) and not any(map(_is_fragmented, gpus)):
         return []
@@ -185,7 +185,7 @@ def _groups(gpus: Sequence[GpuReport], describe: _Describe, per_gpu: bool) -> li
 
 
 def _range(values: Sequence[float | None], text: Callable[[float | None], str]) -> str:
-    """Return the range of the known values as text: ``4.4 %``, ``4.4 to 23 %``, or ``n/a`` if none is known."""
+    """Return the range of the known values, such as ``4.4 to 23 %`` or ``4.4 %``; ``n/a`` if none is known."""
     known = [value for value in values if value is not None]
     if not known:
         return units.UNKNOWN

@@ -202,7 +202,7 @@ def _details(report: Report, level: DetailLevel, charted: bool) -> str:
 
 
 def _name(name: str) -> str:
-    """Return a line's name as HTML, or an indent for a line without a name, which continues the line above."""
+    """Return a line's name as HTML, or an indent for a nameless line, which continues the line above."""
     return f"<b>{escape(name)}:</b> " if name else "&emsp;"
 
 

@@ -92,7 +92,7 @@ def _details(report: Report, level: DetailLevel) -> list[tuple[str, str]]:
 
 
 def _lower(name: str) -> str:
-    """Return ``name`` with a lower-case first letter, except for names that begin with an acronym (``GPU 0``)."""
+    """Return ``name`` with a lower-case first letter, unless it begins with an acronym (``GPU 0``)."""
     return name if name[:2].isupper() else f"{name[0].lower()}{name[1:]}"
 
 
