@@ -209,7 +209,7 @@ def _memory_line_name(line: LineMemory, report: Report) -> str:
 
 
 def _displayed_file(file: str) -> str:
-    """Return the file's name as displayed. A cell becomes ``In [5]``, as in Jupyter and the rest of the card."""
+    """Return a file name as displayed. A cell becomes ``In [5]``, as in Jupyter and the rest of the card."""
     return _CELL.sub(r"In [\1]", file)
 
 
@@ -237,7 +237,7 @@ def time_details(report: Report) -> list[tuple[str, str]]:
 
 
 def time_line(line: LineTime) -> str:
-    """Return one line of code's time, such as ``line 7 `for x in loader:`: 61 % of the time, GPU 4 % busy``."""
+    """Return a code line's time, such as ``line 7 `for x in loader:`: 61 % of the time, GPU 4 % busy``."""
     if line.line is None:
         where = "none of the cell's lines"
     elif line.until is not None:

@@ -185,7 +185,7 @@ def _groups(gpus: Sequence[GpuReport], describe: _Describe, per_gpu: bool) -> li
 
 
 def _range(values: Sequence[float | None], text: Callable[[float | None], str]) -> str:
-    """Return the range of the known values, such as ``4.4 to 23 %`` or ``4.4 %``; ``n/a`` if none is known."""
+    """Return the range of the known values, such as ``4.4 to 23 %`` or ``4.4 %``; ``n/a`` without any."""
     known = [value for value in values if value is not None]
     if not known:
         return units.UNKNOWN

@@ -18,7 +18,8 @@ from gpuwidget.views.card_summary import MemoryKind
 
 _NAME_LENGTH = 40
 _MIN_RATIO = 0.0095
-"""Smallest ratio that is shown with two decimals; a smaller ratio would be displayed as 0.01x or 0.00x."""
+"""Smallest ratio that is shown as a number. Smaller ratios, which would round to 0.01x or 0.00x, are shown as
+``<0.01x``."""
 _MEMORY_KINDS: dict[MemoryKind, str] = {"torch": "torch", "process": "process", "device": "whole GPU"}
 """The label of each kind of memory. The kinds closest to the user's tensors come first."""
 _ENVIRONMENT = (

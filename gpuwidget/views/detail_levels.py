@@ -38,7 +38,7 @@ class DetailLevel:
     gpus: int = 64
     """Most GPUs; GPUs in use are kept first."""
     per_gpu: bool = True
-    """Whether GPUs have separate lines in the details. If not, one line shows the lowest and highest value."""
+    """Whether GPUs have separate lines in the details. If not, one line shows the range of their values."""
     terse: bool = False
     """Whether figures are rounded to the digits that a card shows, and the JSON contains each reason once."""
     optional_fields: Literal["kept", "null", "absent"] = "kept"

@@ -260,7 +260,7 @@ def bin_maxima(values: Sequence[int | None], bins: Bins) -> tuple[int | None, ..
 
 
 def _select_marks(marks: Sequence[Mark], level: DetailLevel) -> tuple[Mark, ...]:
-    """Return an even selection of marks in order of time. The user's marks take priority over printed lines."""
+    """Return an even selection of marks in order of time, the user's marks in preference to printed lines."""
     own = [mark for mark in marks if mark.kind == "mark"]
     printed = [mark for mark in marks if mark.kind != "mark"]
     kept = _evenly(own, level.marks)
