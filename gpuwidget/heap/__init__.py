@@ -1,11 +1,11 @@
 """Find which of the user's variables keep which blocks of torch's CUDA memory alive.
 
-Start with ``find_holders.py``; ``heap_walk.py`` follows references, ``reachability.py`` writes names.
+Start with ``find_holders.py``; ``heap_walk.py`` follows references, and ``reachability.py`` writes names.
 
-Nothing in here runs user code: no property, no ``__getattr__``, no ``__len__`` of a user's class. References
-come from Python's garbage collector, which does not call into the object. A search holds the objects only
-while it runs. One side effect remains: an object that stores its attributes without a ``__dict__`` gets one
-when a name has to be written that leads through it.
+Nothing in this package runs user code: no property, no ``__getattr__``, no ``__len__`` of a user's class.
+References are read from Python's garbage collector, which does not call into the object. A search keeps the
+objects alive only while it runs. It has one side effect: if a written name leads through an object whose
+``__dict__`` Python has not created yet, Python creates it.
 
 Types are compared by ``id``, because hashing or comparing a class runs its metaclass.
 """

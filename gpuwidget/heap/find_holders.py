@@ -17,27 +17,28 @@ from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
 OnStorage = Callable[[int, int, Callable[[], StorageWeakRef]], None]
-"""Receives a device index, a block's address, and a function that references the storage in that block."""
+"""Receives a device index, a block's address, and a function that returns a weak reference to the block's
+storage."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHolders:
-    """The owner of each block. A root number is its position in the ``roots`` of the search."""
+    """The result of a search. A root's number is its position in the ``roots`` of the search."""
 
     owners: Mapping[int, Sequence[int | None]]
-    """By device index, the root number for each block; None where no name leads to it."""
+    """By device index: the number of the root that owns each block; None if no name leads to the block."""
     names: Mapping[int, Sequence[str]]
-    """By number of an owning root: all names that lead to what it owns, its name first."""
+    """By number of an owning root: all names that lead to its blocks, beginning with the root's own name."""
     leading_roots: Mapping[int, Sequence[int]]
-    """By number of an owning root: the numbers of all roots that lead to some of what it owns."""
+    """By number of an owning root: the numbers of all roots that lead to any of its blocks."""
     types: Mapping[int, str]
-    """By number of an owning root: the type name of its value."""
+    """By number of an owning root: the type name of the root's value."""
     saved_for_backward: Mapping[int, Mapping[int, int]]
-    """By root number and device index: bytes of its blocks that only autograd graphs keep alive."""
+    """By root number and device index: bytes of the root's blocks that only autograd graphs keep alive."""
     unreadable_graphs: Sequence[str]
-    """Names of roots that are tensors with an autograd graph, where this torch cannot list its contents."""
+    """Names of the tensor roots whose autograd graph this torch can't list."""
     complete: bool
-    """False where a limit left objects out."""
+    """False if the search left objects out because of a limit."""
 
 
 def find_holders(
@@ -49,10 +50,10 @@ def find_holders(
     time_limit_s: float | None = None,
     on_storage: OnStorage | None = None,
 ) -> FoundHolders:
-    """Follow ``roots`` to ``blocks``. Of several roots that lead to a block, one owns it (``HeapWalk.run``).
+    """Find which of ``roots`` own which ``blocks``. ``HeapWalk.run`` defines which root owns a block.
 
-    ``excluded`` objects are not followed. ``time_limit_s`` is CPU time of this thread. ``on_storage`` is
-    called for each block that has an owner.
+    ``excluded`` objects are not followed. ``time_limit_s`` limits the CPU time of this thread. ``on_storage``
+    is called for each block that has an owner.
     """
     torch: Any = cuda_state.loaded_torch()
     disable_torch_function = _disable_torch_function(torch)
@@ -86,9 +87,9 @@ def find_storages(
     max_objects: int,
     time_limit_s: float,
 ) -> None:
-    """Call ``on_storage`` as :func:`find_holders` does, without writing names.
+    """Call ``on_storage`` for each block that has an owner, as :func:`find_holders` does, but write no names.
 
-    Names take the most time where objects refer to each other a lot.
+    Writing names takes most of a search's time if there are many references between the objects.
     """
     torch: Any = cuda_state.loaded_torch()
     disable_torch_function = _disable_torch_function(torch)
@@ -102,9 +103,9 @@ def find_storages(
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Disable automatic garbage collection.
+    """Disable automatic garbage collection within the context.
 
-    A search creates many short-lived objects. A collection that they trigger could free the user's tensors.
+    A search creates many short-lived objects, which could trigger a collection that frees the user's tensors.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -31,14 +31,14 @@ from gpuwidget.model.raw_attributes import class_dict, module_dict
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
 MAX_OBJECTS = 300_000
-"""Objects that one search visits. Memory behind the rest is reported as unknown."""
+"""Most objects that one search visits. Memory that only other objects lead to is reported as unknown."""
 NO_PARENT = -1
 _ITEMS_PER_OBJECT = 20
-"""Container items that a search reads, in all, for each object that it may visit."""
+"""Most container items that a search reads, as a multiple of the objects that it may visit."""
 _OBJECTS_PER_LIMIT_CHECK = 128
 _SMALL_CONTAINER = 64
 _EXCLUDED = -1
-# Module-level names for the innermost loop, where an attribute of an enum costs too much.
+# The innermost loop uses module-level names because reading an attribute of an enum takes too long.
 _SKIPPED, _CLASS, _CONTAINER, _OTHER = (
     ObjectKind.SKIPPED,
     ObjectKind.CLASS,
@@ -49,22 +49,22 @@ _TENSOR, _STORAGE = ObjectKind.TENSOR, ObjectKind.STORAGE
 
 
 class Root(NamedTuple):
-    """A name from which a search starts."""
+    """A name from which a search starts, and its value."""
 
     name: str
-    """As a user writes it: ``model``, ``Out[3]``."""
+    """The name as a user writes it, such as ``model`` or ``Out[3]``."""
     value: object
     kind: Literal["variable", "notebook"]
     is_namespace: bool = False
-    """Whether ``value`` is the dict of a namespace, whose items are written ``name.item``."""
+    """Whether ``value`` is the dict of a namespace, whose items users write as ``name.item``."""
     names_parts: bool = True
-    """Whether a name may lead into it, such as ``Out[3][0]``."""
+    """Whether the results may name parts of the value, such as ``Out[3][0]``."""
 
 
 class Limits:
-    """How much one search may do: objects, container items and CPU time of its thread.
+    """The limits of one search: visited objects, container items, and CPU time of its thread.
 
-    Other load on the machine does not use up CPU time, so it does not change the result.
+    The time limit is CPU time, so that other load on the machine does not change the result.
     """
 
     def __init__(self, max_objects: int, time_limit_s: float | None) -> None:
@@ -73,7 +73,7 @@ class Limits:
         self._deadline = None if time_limit_s is None else time.thread_time() + time_limit_s
 
     def exceeded(self) -> bool:
-        """Return whether the items or the time are used up."""
+        """Return whether the search has used up its container items or its time."""
         return self.items_left < 0 or (self._deadline is not None and time.thread_time() >= self._deadline)
 
 
@@ -83,13 +83,13 @@ class Visited:
 
     values: list[object] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
-    """For each object, the number of the one that led to it first; NO_PARENT for a root's value."""
+    """For each object, the number of the object that led to it first; NO_PARENT for a root's value."""
     roots: list[int] = field(default_factory=list)
     """For each object, the number of the root that led to it first."""
     repeats: list[int] = field(default_factory=list)
-    """Numbers of objects that were found again."""
+    """Numbers of objects that were found again after they were first recorded, one entry per time."""
     repeat_parents: list[int] = field(default_factory=list)
-    """For each repeat, what led to it; where that was a root itself, ``~root``."""
+    """For each entry of ``repeats``, the number of the object that led to it, or ``~root`` for a root."""
     saved_by_autograd: set[int] = field(default_factory=set)
     """Numbers of objects that only autograd graphs lead to."""
 
@@ -103,14 +103,14 @@ class BlockOwners:
         self.by_device: dict[int, list[int | None]] = {
             index: [None] * len(device.addresses) for index, device in blocks.items()
         }
-        """By device index, the root number for each block; None where no root has led to it yet."""
+        """By device index, the root number of each block; None for a block that no root has led to yet."""
         self.references: list[tuple[int, int, int]] = []
-        """Every reference into a block: object number, device index, position of the block."""
+        """Every reference into a block: object number, device index, and position of the block."""
 
     def claim(self, number: int, root: int, address: int) -> int | None:
         """Assign the block at ``address`` to ``root`` unless it has an owner.
 
-        Returns the device index, or None where no block contains the address.
+        Returns the device index, or None if no block contains the address.
         """
         for start, end, blocks in self._spans:
             position = blocks.find(address) if start <= address < end else None
@@ -127,7 +127,7 @@ class BlockOwners:
         return {index for index, owners in self.by_device.items() if None in owners}
 
     def first_references(self) -> Iterator[tuple[int, DeviceBlocks, int]]:
-        """Yield for each owned block the first object in it, the device's blocks and the block's position."""
+        """Yield the first object in each owned block, the device's blocks, and the block's position."""
         seen: set[tuple[int, int]] = set()
         for number, index, position in self.references:
             if (index, position) not in seen:
@@ -136,7 +136,7 @@ class BlockOwners:
 
 
 class HeapWalk:
-    """One walk from the roots through everything they refer to."""
+    """One walk from the roots through all objects that they refer to, directly or indirectly."""
 
     def __init__(
         self,
@@ -148,40 +148,40 @@ class HeapWalk:
         *,
         record_repeats: bool = True,
     ) -> None:
-        """``excluded`` objects are not followed. Only writing names needs ``record_repeats``."""
+        """``excluded`` objects are not followed. ``record_repeats`` is needed only to write names."""
         self._torch = torch
         self._roots = roots
         self._limits = limits
         self._limit_reached = False
-        """From then on, only tensors that were found already are visited."""
+        """Whether a limit is reached. If so, only tensors and storages already found are still visited."""
         self._truncated = False
-        """Whether a limit left something out."""
+        """Whether the walk left objects out because of a limit."""
         self._record_repeats = record_repeats
         self._address_of = storage_address_function(torch)
         self.owners = BlockOwners(blocks)
         self.visited = visited = Visited()
         self.unreadable_graphs: tuple[str, ...] = ()
-        """Names of tensor roots with an autograd graph, where this torch cannot list its contents."""
+        """Names of the tensor roots whose autograd graph this torch can't list."""
         kinds = ObjectKinds(torch)
-        # Bound once for the innermost loop.
+        # These attributes are bound once to speed up the innermost loop.
         self._kinds, self._kind_of = kinds.by_type_id, kinds.kind_of
         self._values, self._parents, self._object_roots = visited.values, visited.parents, visited.roots
         self._repeats, self._repeat_parents = visited.repeats, visited.repeat_parents
         self._expanded = 0
-        """How many of the found objects have been expanded."""
+        """Number of found objects whose references have been followed."""
         self._numbers: dict[int, int] = {}
-        """By id of an object, its number or ``_EXCLUDED``."""
+        """By an object's id: its number, or ``_EXCLUDED``."""
         self._optimizers: list[int] = []
-        """Numbers of optimizers whose parameter groups are still to be followed."""
+        """Numbers of optimizers whose parameter groups have not been followed yet."""
         self._with_grad: list[tuple[int, int | None]] = []
-        """Numbers of tensors that may have a gradient, each with its device; None for a wrapper."""
+        """Number and device of each tensor that may have a gradient. The device of a wrapper is None."""
         self._non_leaves: list[int] = []
         """Numbers of tensors with an autograd graph."""
         self._graph = AutogradGraph(torch, limits.exceeded) if can_read_saved_tensors(torch) else None
         self._exclude(excluded)
 
     def _exclude(self, excluded: Iterable[object]) -> None:
-        # Each function refers to the variables of its module, and so to all others in there.
+        # A function refers to all variables of its module, so a module's dict would link unrelated objects.
         for module in list(sys.modules.values()):
             if issubclass(type(module), ModuleType):
                 self._numbers[id(module_dict(module))] = _EXCLUDED
@@ -189,10 +189,11 @@ class HeapWalk:
             self._numbers[id(value)] = _EXCLUDED
 
     def run(self) -> None:
-        """Visit everything. The first root that leads to a block owns it, in this order:
+        """Visit everything that the roots lead to. The first root that leads to a block owns the block.
 
-        tensors, modules, optimizers for their state, other variables by depth, what only an optimizer's
-        parameter groups or a parameter's gradient leads to, the notebook's references.
+        Roots are followed in this order: tensors, storages, modules, optimizers (for their state), other
+        variables by depth. Then follow optimizers' parameter groups, gradients and autograd graphs, and last
+        the notebook's references.
         """
         by_kind: dict[ObjectKind, list[int]] = {}
         notebook: list[int] = []
@@ -216,26 +217,26 @@ class HeapWalk:
 
     @property
     def complete(self) -> bool:
-        """Whether no limit left something out."""
+        """Whether the walk visited everything, without leaving objects out because of a limit."""
         return not self._truncated and (self._graph is None or self._graph.complete)
 
     def _follow_roots(self, numbers: Iterable[int]) -> None:
         for number in numbers:
             root = self._roots[number]
             if root.is_namespace:
-                self._numbers.pop(id(root.value), None)  # the variables of a module are excluded otherwise
+                self._numbers.pop(id(root.value), None)  # all modules' variables were excluded before
             if is_tracked(root.value):
                 self._record((root.value,), number, NO_PARENT)
         self._expand_all()
 
     def _follow_deferred(self) -> None:
-        """Follow optimizers' parameters, then gradients and graphs as long as blocks have no owner."""
+        """Follow optimizers' parameters, then gradients and graphs while some block has no owner."""
         optimizers, self._optimizers = self._optimizers, []
         for number in optimizers:
             self._record_tracked(get_referents(self._values[number]), self._object_roots[number], number)
         self._expand_all()
         with_grad, self._with_grad = self._with_grad, []
-        # Reading .grad creates a Python object that lives as long as the gradient: read as few as possible.
+        # Reading .grad creates a Python object that lives as long as the gradient, so avoid it if possible.
         unowned = self.owners.devices_with_unowned_blocks()
         grad = self._torch.Tensor.grad.__get__
         for number, device in with_grad:
@@ -245,7 +246,7 @@ class HeapWalk:
         self._follow_graphs()
 
     def _follow_graphs(self) -> None:
-        """Follow what autograd has saved, as long as blocks have no owner."""
+        """Follow the tensors that autograd graphs have saved, while some block has no owner."""
         while self._non_leaves and self._graph is not None and self.owners.devices_with_unowned_blocks():
             non_leaves, self._non_leaves = self._non_leaves, []
             first = len(self._values)
@@ -260,7 +261,7 @@ class HeapWalk:
         self._record(filter(is_tracked, found), root, parent)
 
     def _expand_all(self) -> None:
-        """Expand every recorded object, and those that this records."""
+        """Follow the references of every recorded object, including objects recorded on the way."""
         values, roots, kinds, limits = self._values, self._object_roots, self._kinds, self._limits
         while self._expanded < len(values):
             self._limit_reached = self._limit_reached or limits.exceeded()
@@ -283,7 +284,7 @@ class HeapWalk:
                     self._record(found, roots[number], number)
 
     def _record(self, found: Iterable[object], root: int, parent: int) -> None:
-        """Number new objects, to be expanded later, and record repeats of known ones."""
+        """Number new objects, whose references are followed later, and record repeats of known objects."""
         kind_of, number_of, max_objects = self._kinds.get, self._numbers.get, self._limits.max_objects
         values, record_repeats = self._values, self._record_repeats
         for value in found:
@@ -309,7 +310,7 @@ class HeapWalk:
                 self._repeat_parents.append(~root if parent == NO_PARENT else parent)
 
     def _has_only_leaves(self, value: Any) -> bool:
-        """Return whether a small container holds only numbers, strings and the like."""
+        """Return whether a small container contains only objects without references, such as numbers."""
         if id(type(value)) not in BUILTIN_CONTAINER_IDS or len(value) > _SMALL_CONTAINER:
             return False
         parts = get_referents(value)
@@ -362,7 +363,7 @@ class HeapWalk:
         return parts
 
     def _contains_tensor(self, parts: Iterable[object]) -> bool:
-        """Return whether a tensor's attributes include tensors, as those of DTensor do."""
+        """Return whether a tensor's attributes include other tensors, as the attributes of DTensor do."""
         for part in parts:
             values = dict.values(part) if type(part) is dict else (part,)
             if any(self._kind_of(one) is _TENSOR for one in values):

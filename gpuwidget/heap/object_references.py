@@ -22,13 +22,13 @@ from gpuwidget.heap.user_modules import class_module_name
 from gpuwidget.model.raw_attributes import class_dict, class_mro, class_name
 
 MAX_ITEMS = 100_000
-"""Items of one container that a search follows."""
+"""Most items of one container that a search follows."""
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 """Python's containers, which user classes may subclass."""
 BUILTIN_CONTAINER_IDS = frozenset(map(id, (*CONTAINERS, OrderedDict, defaultdict)))
-"""Ids of container types whose ``len()`` is Python's."""
+"""Ids of container types whose ``len()`` is Python's own and so runs no user code."""
 
-# A widget or an asyncio task refers to the shell, and through it to every variable.
+# Objects of these packages, such as widgets and asyncio tasks, lead to the shell and thus to every variable.
 _EXCLUDED_PACKAGES = frozenset(
     (
         "IPython",
@@ -53,7 +53,7 @@ _LEAF_TYPE_IDS = frozenset(
         ),
     )
 )
-"""Ids of types whose instances refer to nothing of interest."""
+"""Ids of types whose instances a search does not follow, because they normally lead to no tensor."""
 
 
 # -- kinds -----------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class ObjectKind(IntEnum):
     """How a search treats an object. Every member is truthy."""
 
     SKIPPED = auto()
-    """The search does not follow it."""
+    """The search does not follow the object."""
     TENSOR = auto()
     STORAGE = auto()
     MODULE = auto()
@@ -77,14 +77,14 @@ class ObjectKind(IntEnum):
 
 
 class ObjectKinds:
-    """Cache of the kind of each type."""
+    """Determines the kind of objects, and caches it per type."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self.by_type_id: dict[int, ObjectKind] = dict.fromkeys(_LEAF_TYPE_IDS, ObjectKind.SKIPPED)
-        """Kind by id of a type, for the types seen so far."""
+        """By a type's id: the kind of the type's instances, for the types classified so far."""
         self._types: list[type] = []
-        """Keeps the types alive, so that no other type gets one of the cached ids."""
+        """Keeps the classified types alive, so that no other type can get one of the cached ids."""
 
     def kind_of(self, value: object) -> ObjectKind:
         """Return the kind of an object and cache it for its type."""
@@ -119,7 +119,7 @@ class ObjectKinds:
 
 
 def container_items(value: Any) -> Sequence[object]:
-    """Return what a container refers to; of one with more than ``MAX_ITEMS`` items, the first ones."""
+    """Return the objects that a container refers to, but at most its first ``MAX_ITEMS`` items."""
     cls = type(value)
     if id(cls) in BUILTIN_CONTAINER_IDS and len(value) <= MAX_ITEMS:
         return get_referents(value)
@@ -131,13 +131,13 @@ def container_items(value: Any) -> Sequence[object]:
 
 
 def function_references(function: Any) -> Sequence[object]:
-    """Return what a function refers to, such as its closure and defaults, without its module's variables."""
+    """Return the objects that a function refers to, such as its closure, except its module's variables."""
     module_variables = id(function.__globals__)
     return [one for one in get_referents(function) if id(one) != module_variables]
 
 
 def frame_references(frame: Any) -> Sequence[object]:
-    """Return what a frame refers to, such as its local variables, without its caller and its globals."""
+    """Return the objects that a frame refers to, such as local variables, except its caller and globals."""
     module_variables = id(frame.f_globals)
     return [one for one in get_referents(frame) if id(one) != module_variables and type(one) is not FrameType]
 
@@ -146,12 +146,12 @@ def frame_references(frame: Any) -> Sequence[object]:
 
 
 def type_name(value: object) -> str:
-    """Return the name of the type of ``value``, even where its class overrides ``__class__``."""
+    """Return the name of the type of ``value``, even if its class overrides ``__class__``."""
     return class_name(type(value))
 
 
 def instance_dict(value: object) -> dict[str, object] | None:
-    """Return the ``__dict__`` of ``value`` without running user code; None where it has none."""
+    """Return the ``__dict__`` of ``value`` without running user code, or None if it has none."""
     for cls in class_mro(type(value)):
         descriptor = class_dict(cls).get("__dict__")
         kind = type(descriptor)
@@ -164,7 +164,10 @@ def instance_dict(value: object) -> dict[str, object] | None:
 
 
 def attribute_name(holder: object, attributes: Mapping[str, object] | None, value: object) -> str | None:
-    """Return which attribute of ``holder`` is ``value``: a key of ``attributes`` (its dict) or a slot."""
+    """Return the name of the attribute of ``holder`` whose value is ``value``, or None.
+
+    ``attributes`` is the ``__dict__`` of ``holder``. Slots are searched too.
+    """
     for key, item in (attributes or {}).items():
         if item is value and type(key) is str:
             return key

@@ -11,9 +11,9 @@ from gpuwidget.heap.heap_walk import NO_PARENT, BlockOwners, Root, Visited
 from gpuwidget.heap.object_references import MAX_ITEMS, attribute_name, instance_dict
 
 _MAX_FULL_NAMES = 50
-"""Names of one owner that are written in full."""
+"""Most names per owner that are written in full."""
 _MAX_NAME_LENGTH = 60
-"""Characters."""
+"""Most characters of a full name."""
 _MAX_NAME_DEPTH = 16
 _STEPS_PER_OBJECT = 4
 """Average number of visits per object above which :func:`reachable` changes its algorithm."""
@@ -27,18 +27,19 @@ _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 def names_of_owners(
     torch: Any, roots: Sequence[Root], visited: Visited, owners: BlockOwners
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[int, ...]]]:
-    """Return for each owning root all names that lead to its blocks, and the roots that these begin with.
+    """Return all names that lead to each owner's blocks, and the numbers of the roots that they begin with.
 
-    Both are keyed by the number of the owning root, and its name or number comes first.
+    An owner is a root that owns blocks. Both dicts are keyed by the owner's number, and each list begins with
+    the owner's own name or number.
     """
     owning = list(
         dict.fromkeys(one for found in owners.by_device.values() for one in found if one is not None)
     )
     bit_of = {owner: 1 << position for position, owner in enumerate(owning)}
     edges: dict[int, dict[int, tuple[int, int]]] = {owner: {} for owner in owning}
-    """By owner and by other root: the first reference (parent, child) from the one to the other."""
+    """By owner and other root: the first reference (parent, child) from that root to the owner's memory."""
     several: dict[int, int] = {}
-    """By root: the bits of the owners to which more than one reference leads."""
+    """By root: the bits of the owners to whose memory more than one reference leads from the root."""
     reached: dict[int, int] = {}
     done: set[tuple[int, int]] = set()
     for root, parent, number, bits in _cross_references(visited, owners, bit_of):
@@ -58,7 +59,7 @@ def names_of_owners(
     for owner, by_root in edges.items():
         found = [roots[owner].name]
         for root, edge in sorted(by_root.items()):
-            # One reference is named in full. Several are named by the root that they share.
+            # A single reference is written in full. Several references are written as their common root.
             in_full = (
                 not several[root] & bit_of[owner] and roots[root].names_parts and len(found) < _MAX_FULL_NAMES
             )
@@ -70,9 +71,9 @@ def names_of_owners(
 def _cross_references(
     visited: Visited, owners: BlockOwners, bit_of: Mapping[int, int]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (root, parent, child, bits) for each reference from a root to what other roots own.
+    """Yield (root, parent, child, bits) for each reference from a root to memory that other roots own.
 
-    ``bits`` are those of the owners behind the child.
+    ``bits`` are the bits of the owners whose memory the child leads to.
     """
     owned: dict[int, int] = {}
     for number, device, position in owners.references:
@@ -96,7 +97,7 @@ def _cross_references(
 
 
 class _NameWriter:
-    """Writes the way from a root to an object as Python source."""
+    """Writes the path from a root to an object as a Python expression."""
 
     def __init__(self, torch: Any, roots: Sequence[Root], visited: Visited) -> None:
         self._torch = torch
@@ -104,7 +105,7 @@ class _NameWriter:
         self._visited = visited
 
     def name(self, root: int, parent: int, number: int) -> str:
-        """Return the name of object ``number``, from ``root`` to a last step from ``parent``."""
+        """Return the name of object ``number``: the path from ``root`` whose last step is from ``parent``."""
         name = self._roots[root].name
         steps: list[str] = []
         while parent != NO_PARENT:
@@ -116,7 +117,10 @@ class _NameWriter:
         return full_name if len(full_name) <= _MAX_NAME_LENGTH else f"{name}…"
 
     def _step(self, number: int, part: int) -> str:
-        """Return the source for one step, such as ``.weight``; empty for a step that users do not write."""
+        """Return the Python source of one step of a name, such as ``.weight``.
+
+        The result is empty for a step that users do not write, such as an object's ``__dict__``.
+        """
         holder: Any = self._visited.values[number]
         value = self._visited.values[part]
         if issubclass(type(holder), dict):
@@ -141,7 +145,7 @@ class _NameWriter:
         return self._autograd_step(holder, part)
 
     def _autograd_step(self, holder: Any, part: int) -> str:
-        """Return the step from a tensor to its gradient, or to what its graph saves."""
+        """Return the step from a tensor to its gradient or to a tensor that its autograd graph saves."""
         tensor = self._torch.Tensor
         has_grad = tensor.is_leaf.__get__(holder) or tensor.retains_grad.__get__(holder)
         if has_grad and part not in self._visited.saved_by_autograd:
@@ -172,10 +176,10 @@ class _NameWriter:
 def reachable(
     own: Mapping[int, int], first_parents: Sequence[int], more_parents: Mapping[int, Sequence[int]]
 ) -> dict[int, int]:
-    """Return for each object the bits of all objects in ``own`` that it leads to, itself included.
+    """Return, for each object, the combined bits of all objects in ``own`` that it leads to, or itself.
 
-    ``first_parents`` has one parent of each object, or :data:`NO_PARENT`; ``more_parents`` has the others.
-    The run time is linear in the number of references, also with cycles and long chains.
+    ``first_parents`` contains one parent of each object, or :data:`NO_PARENT`; ``more_parents`` contains the
+    others. The run time is linear in the number of references, even with cycles and long chains.
     """
     found = dict(own)
     pending = list(own)
@@ -213,11 +217,14 @@ def _children(
 
 
 def _reachable_by_components(own: Mapping[int, int], children: Mapping[int, Iterable[int]]) -> dict[int, int]:
-    """Do the same with Tarjan's algorithm: all members of a strongly connected component share their bits."""
+    """Compute :func:`reachable` with Tarjan's algorithm.
+
+    All members of a strongly connected component have the same bits.
+    """
     found: dict[int, int] = {}
     depth: dict[int, int] = {}
     lowlink: dict[int, int] = {}
-    """Least depth that an object reaches; for a finished component, ``finished``."""
+    """By object: the least depth that it can reach, or ``finished`` if its component is complete."""
     finished = len(children) + 1
     component: list[int] = []
     for start in children:

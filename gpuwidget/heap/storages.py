@@ -1,7 +1,7 @@
 """Read torch's storages: addresses, weak references, parts of sparse tensors, tensors saved by autograd.
 
-Nothing in here runs user code. In particular no ``saved_tensors_hooks`` are called: torch exposes the packed
-value without unpacking it.
+Nothing in this module runs user code. In particular, no ``saved_tensors_hooks`` are called: torch exposes the
+packed value without unpacking it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _SPARSE_COMPONENTS = {
     "sparse_csc": ("ccol_indices", "row_indices", "values"),
     "sparse_bsc": ("ccol_indices", "row_indices", "values"),
 }
-"""By layout, the methods that return the parts of a sparse tensor."""
+"""By layout: the methods that return the parts of a sparse tensor."""
 MAX_GRAPH_NODES = 20_000
-"""Nodes that one search visits in all autograd graphs together."""
+"""Most nodes that one search visits, over all autograd graphs."""
 _NODES_PER_LIMIT_CHECK = 256
 
 
@@ -30,7 +30,7 @@ _NODES_PER_LIMIT_CHECK = 256
 
 
 class StorageWeakRef:
-    """Weak reference to a torch storage that also remembers its address. It keeps no memory alive."""
+    """A weak reference to a torch storage, with the storage's address. It keeps no memory alive."""
 
     __slots__ = ("_address", "_free_weak_ref", "_storage_type", "_weak_ref")
 
@@ -46,7 +46,7 @@ class StorageWeakRef:
         self._free_weak_ref(self._weak_ref)
 
     def expired(self) -> bool:
-        """Return whether the storage's memory is no longer at its address.
+        """Return whether the storage's memory is no longer at the stored address.
 
         A storage may outlive its memory or move it: FSDP resizes its storages to zero and back.
         """
@@ -57,10 +57,9 @@ class StorageWeakRef:
 
 
 def storage_address_function(torch: Any) -> Callable[[Any], int]:
-    """Return a function from a tensor to its storage's address, which raises where there is no storage.
+    """Return a function that returns the address of a tensor's storage and raises if it has no storage.
 
-    Where this torch has ``_data_address``, the function creates no storage object and triggers no
-    copy-on-write.
+    If this torch has ``_data_address``, the function creates no storage object and triggers no copy-on-write.
     """
     data_address = getattr(torch._C, "_data_address", None)
     if data_address is not None:
@@ -87,7 +86,7 @@ def can_read_saved_tensors(torch: Any) -> bool:
 
 
 class AutogradGraph:
-    """The autograd nodes behind tensors. Each node is visited once and kept alive by this object."""
+    """Walks the autograd graphs of tensors. Visits each node once and keeps it alive."""
 
     def __init__(self, torch: Any, limit_exceeded: Callable[[], bool] = lambda: False) -> None:
         self._limit_exceeded = limit_exceeded
@@ -95,12 +94,12 @@ class AutogradGraph:
         self._python_function: type = torch.autograd.function.FunctionCtx
         self._visited: dict[int, Any] = {}
         self._attribute_names: dict[int, tuple[str, ...]] = {}
-        """By id of a node's type, which :attr:`_visited` keeps alive."""
+        """By id of a node's type (kept alive by :attr:`_visited`): the attributes for saved tensors."""
         self.complete = True
-        """False where a limit ended the walk."""
+        """False if a limit ended the walk."""
 
     def saved_behind(self, tensor: object) -> Iterator[object]:
-        """Yield what the graph of ``tensor`` saves, and the attributes of autograd Functions in Python."""
+        """Yield the tensors that a tensor's graph saves, and the attributes of its Python Functions."""
         pending = [self._grad_fn(tensor)]
         while pending:
             node = pending.pop()

@@ -1,4 +1,4 @@
-"""Tell the user's modules and classes from installed ones, Python's and gpuwidget's."""
+"""Distinguish the user's modules and classes from those of Python, gpuwidget and installed packages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _INSTALLED_PREFIXES = tuple(
 )
 _PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
 _NEVER_USER_PACKAGES = frozenset(("gpuwidget", "torch", "IPython", "ipykernel"))
-"""Never user code, even where a developer has a checkout of them in a project folder."""
+"""Packages that are never user code, even if a developer has a checkout of them in a project folder."""
 
 
 def is_user_module(module: object) -> bool:
-    """Return whether a module is the user's. A notebook's ``__main__`` has no file and does not count."""
+    """Return whether a module is the user's. Returns False for a notebook's ``__main__``: it has no file."""
     if not issubclass(type(module), ModuleType):
         return False
     variables = module_dict(module)
@@ -36,7 +36,7 @@ def is_user_class(cls: object) -> bool:
 
 
 def class_module_name(cls: object) -> str:
-    """Return the ``__module__`` of a class, or an empty string where it has none that is a string."""
+    """Return the ``__module__`` of a class, or an empty string if it is missing or not a string."""
     try:
         name = class_module(cls)
     except AttributeError:  # deleted

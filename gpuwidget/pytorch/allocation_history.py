@@ -1,11 +1,11 @@
 """Record torch's allocation history while at least one run needs it.
 
-The process has one recording, which the user's code may use too. A recording that is on already is used and
-never changed. One that we start, we stop. When the user's code starts or stops a recording meanwhile, the
-recording belongs to the user from then on.
+A process has only one recording, which the user's code may use too. If a recording is already on, gpuwidget
+uses it and does not change it. gpuwidget stops a recording that it started, unless the user's code has
+started or stopped a recording meanwhile: then the recording belongs to the user.
 
-Nothing in here imports torch or initializes CUDA. Before the user's code has initialized CUDA nothing is
-recorded; then the recording starts at once, by torch's callback.
+Nothing in this module imports torch or initializes CUDA. Until the user's code initializes CUDA, nothing is
+recorded; torch's callback then starts the recording immediately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
 _LOG = logging.getLogger(__name__)
 
 MAX_EVENTS = 200_000
-"""Events that the history of each device keeps. Each takes some hundred bytes, and time to read."""
+"""Most events that the history keeps per device. Each event takes some hundred bytes, and time to read."""
 _RECORD_FUNCTIONS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
 _SKIPPED_EVENTS = [
     "free_completed",
@@ -52,7 +52,7 @@ class RequestedBytes:
     """The allocator's counter of requested bytes on one device."""
 
     allocated: int
-    """In total since the process began."""
+    """Total of all requested bytes since the process began."""
     current: int
     peak: int
 
@@ -63,16 +63,16 @@ class RecordedHistory:
 
     snapshot: Mapping[str, Any]
     since_us: float | None
-    """The run's start in epoch microseconds; None where the history has no older events."""
+    """The run's start in epoch microseconds; None if the history contains no events from before the run."""
     until_us: float
     before: Mapping[int, RequestedBytes]
-    """By device index, the counters at the run's start; a device without counters had allocated nothing."""
+    """By device index: the counters at the run's start. On a missing device nothing was allocated yet."""
     after: Mapping[int, RequestedBytes]
     recorded_before: frozenset[int] | None
-    """Addresses of the blocks in use at the run's start whose allocation was recorded; None where the
-    recording is not ours."""
+    """Addresses of the blocks that were in use at the run's start and whose allocation was recorded. None if
+    gpuwidget did not start the recording."""
     note: str | None
-    """A note for the report about the recording's origin."""
+    """A note for the report if the recording is not gpuwidget's."""
 
 
 class HistoryScope:
@@ -85,9 +85,9 @@ class HistoryScope:
         self.after: dict[int, RequestedBytes] = {}
         self.recorded_before: frozenset[int] | None = None
         self.recording = False
-        """Whether a recording was on when the run began, or has started since."""
+        """Whether a recording was on when the run began, or was started during the run."""
         self.started_recording = False
-        """Whether the recording started in this run, so that it has no older events."""
+        """Whether the recording was started during this run, and so has no events from before the run."""
 
     def stop(self) -> None:
         """Mark the end of the run. Later events do not belong to it."""
@@ -107,7 +107,7 @@ class AllocationHistory:
         self._on_cuda_init = OnCudaInit(self._start_on_cuda_init)
 
     def open(self) -> HistoryScope:
-        """Begin a scope: start recording, use the recording that is on, or wait for CUDA."""
+        """Begin a scope: start a recording, join the one that is on, or wait until CUDA is initialized."""
         with self._lock:
             scope = HistoryScope()
             self._scopes.append(scope)
@@ -119,13 +119,13 @@ class AllocationHistory:
                     self._on_cuda_init.register(torch)
                 scope.before = _requested_bytes()
                 scope.since_us = time.time_ns() / 1000
-            except BaseException:  # no caller has the scope yet to close it
+            except BaseException:  # the caller does not have the scope yet and so can't close it
                 self.close(scope)
                 raise
             return scope
 
     def poll_torch(self) -> None:
-        """Start recording, or wait for CUDA, if the run's code has imported torch since."""
+        """If the run's code has imported torch, start recording or wait until CUDA is initialized."""
         with self._lock:
             torch: Any = cuda_state.loaded_torch()
             if torch is None or not self._scopes or any(scope.recording for scope in self._scopes):
@@ -136,7 +136,7 @@ class AllocationHistory:
                 self._on_cuda_init.register(torch)
 
     def read(self, scope: HistoryScope) -> RecordedHistory | str:
-        """Return a run's history, or why there is none. Call it after :meth:`HistoryScope.stop`."""
+        """Return a run's history, or the reason why there is none. Call :meth:`HistoryScope.stop` first."""
         with self._lock:
             torch: Any = cuda_state.loaded_torch()
             reason = cuda_state.no_counters_reason()
@@ -159,7 +159,7 @@ class AllocationHistory:
             )
 
     def close(self, scope: HistoryScope) -> None:
-        """End a scope. The last one stops a recording that we started. Safe to call twice."""
+        """End a scope. Ending the last scope stops a recording that gpuwidget started. Safe to call twice."""
         with self._lock:
             if scope in self._scopes:
                 self._scopes.remove(scope)
@@ -172,7 +172,7 @@ class AllocationHistory:
                 _log_errors(lambda: torch.cuda.memory._record_memory_history(None))
 
     def reset_in_child(self) -> None:
-        """Drop the parent's scopes without a call to torch: CUDA can't be used after a fork."""
+        """Drop the parent's scopes without calling torch, because CUDA can't be used after a fork."""
         self._lock = threading.RLock()
         self._scopes = []
         self._ours = self._taken_over = False
@@ -189,14 +189,14 @@ class AllocationHistory:
         already_on = bool(torch._C._cuda_isHistoryEnabled())
         recorded_before = recorded_blocks(torch) if self._ours or not already_on else None
         if not already_on:
-            # Set first: an interrupt in between must not leave a recording on that no scope stops.
+            # _ours is set first, so that after an interrupt in between, a scope still stops the recording.
             self._ours = True
             try:
                 _record(torch)
             except Exception:
                 self._ours = False
                 raise
-        # Other code that starts or stops a recording calls one of these.
+        # Any code that starts or stops a recording calls one of these functions.
         self._patches.patch(torch, _RECORD_FUNCTIONS, self._wrap_record)
         for scope in self._scopes:
             if not scope.recording:
@@ -235,7 +235,7 @@ def _record(torch: Any) -> None:
 
 
 def _requested_bytes() -> dict[int, RequestedBytes]:
-    """Return the counters by device index; empty before CUDA is initialized or where torch has none."""
+    """Return the counters by device index; empty if CUDA is not initialized or torch has no counters."""
     if cuda_state.no_counters_reason() is not None:
         return {}
     torch: Any = cuda_state.loaded_torch()
@@ -273,7 +273,7 @@ def blocks_in_use(
         address = int(segment.get("address", 0))
         for block in segment.get("blocks") or ():
             size = int(block.get("size", 0))
-            # Newer versions of torch give each block's address, older ones only the segment's.
+            # Newer versions of torch provide each block's address, older ones only the segment's.
             address = int(block.get("address", address))
             if block.get("state") == "active_allocated":
                 requested = int(block.get("requested_size", size))

@@ -1,7 +1,7 @@
 """Read torch's caching allocator block by block: the basis of all sums over memory holders.
 
-The allocator rounds each request up, so a block is larger than its tensor. torch's counters count whole
-blocks, and so does this module. That is why sums match the counters to the byte.
+The allocator rounds each request up, so a block may be larger than its tensor. torch's counters and this
+module both count whole blocks, so the sums of this module match torch's counters to the byte.
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ _ALLOCATED = "active_allocated"
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment: memory that torch got from the driver in one piece."""
+    """A segment: a contiguous range of memory that torch reserved from the driver."""
 
     size: int
     expandable: bool
-    """Whether single pages of it can be released."""
+    """Whether single pages of the segment can be released."""
     shared: bool
-    """False in a private pool, such as a CUDA graph's, which no other allocation may use."""
+    """False if the segment is in a private pool (such as a CUDA graph's), which no other allocation uses."""
     blocks: tuple[tuple[int, int, bool], ...]
-    """Address, bytes, and whether it is in use."""
+    """Address and bytes of each block, and whether the block is in use."""
     small: bool = False
-    """Whether it is for tensors of at most 1 MiB."""
+    """Whether the segment is for tensors of at most 1 MiB."""
 
     def free_ranges(self, freed: Collection[int] = ()) -> list[tuple[int, int]]:
-        """Return offset and bytes of each range of free blocks, as if the blocks at ``freed`` were free."""
+        """Return the offset and bytes of each range of free blocks.
+
+        Blocks whose address is in ``freed`` count as free.
+        """
         ranges: list[tuple[int, int]] = []
         offset, previous_free = 0, False
         for address, size, in_use in self.blocks:
@@ -53,7 +56,10 @@ class Segment:
         return ranges
 
     def returnable(self, freed: Collection[int] = ()) -> int:
-        """Return the bytes that torch could release: all where nothing is in use, else whole pages."""
+        """Return the bytes that torch could release if the blocks at ``freed`` were free.
+
+        That is the whole segment if no block is in use, otherwise the free pages of an expandable segment.
+        """
         if not self.shared:
             return 0
         ranges = self.free_ranges(freed)
@@ -67,7 +73,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class DeviceBlocks:
-    """One device's allocated blocks, and what torch has reserved besides."""
+    """One device's allocated blocks, and the sums of the memory that torch has reserved on it."""
 
     index: int
     """The N of ``cuda:N``."""
@@ -82,7 +88,7 @@ class DeviceBlocks:
     returnable: int
     """Bytes that ``empty_cache()`` would release now."""
     pending_free: int
-    """Further bytes that it would release once another stream has finished with them."""
+    """Further bytes that ``empty_cache()`` could release as soon as another stream stops using them."""
     private_pools: int
     """Free bytes in private pools, such as those of CUDA graphs, which no other allocation may use."""
 
@@ -113,9 +119,10 @@ class AllocationCounts:
 
 
 def snapshot() -> dict[int, DeviceBlocks]:
-    """Return by index the blocks of each device on which torch has reserved memory; empty without CUDA.
+    """Return, by device index, the blocks of each device on which torch has reserved memory.
 
-    Does not wait for the GPU. Leaves out the user's allocation history, which makes snapshots slow.
+    The result is empty without CUDA. Does not wait for the GPU. The snapshot excludes the user's allocation
+    history if this torch allows it, because including the history is slow.
     """
     by_device: dict[int, list[Mapping[str, Any]]] = {}
     for segment in raw_segments():
@@ -124,7 +131,7 @@ def snapshot() -> dict[int, DeviceBlocks]:
 
 
 def raw_segments() -> list[Mapping[str, Any]]:
-    """Return all devices' segments as torch.cuda.memory_snapshot() does; empty without CUDA."""
+    """Return all devices' segments in the format of torch.cuda.memory_snapshot(); empty without CUDA."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None or cuda_state.no_counters_reason() is not None:
         return []
@@ -137,7 +144,10 @@ def raw_segments() -> list[Mapping[str, Any]]:
 
 
 def allocation_counts() -> dict[int, AllocationCounts]:
-    """Return by index the counts of each device with a context; empty without CUDA. Takes 8 µs per device."""
+    """Return, by device index, the counts of each device with a context. Takes 8 µs per device.
+
+    The result is empty without CUDA.
+    """
     torch: Any = cuda_state.loaded_torch()
     if torch is None or cuda_state.no_counters_reason() is not None:
         return {}
@@ -149,7 +159,7 @@ def allocation_counts() -> dict[int, AllocationCounts]:
 
 
 def parse_segment(raw: Mapping[str, Any]) -> Segment:
-    """Return a segment of torch's snapshot as a :class:`Segment`."""
+    """Convert a segment of torch's memory snapshot to a :class:`Segment`."""
     address = int(raw.get("address", 0))
     blocks = []
     for block in raw.get("blocks", ()):
@@ -168,7 +178,7 @@ def parse_segment(raw: Mapping[str, Any]) -> Segment:
 
 
 def device_blocks(index: int, segments: Iterable[Mapping[str, Any]]) -> DeviceBlocks:
-    """Return one device's blocks, given its segments in a snapshot."""
+    """Return one device's blocks, given the device's segments in torch's memory snapshot."""
     blocks: list[tuple[int, int, int]] = []
     reserved = returnable = pending_free = private_pools = 0
     for raw in segments:

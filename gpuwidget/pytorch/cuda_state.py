@@ -1,7 +1,7 @@
 """Read the state of the user's torch: versions, CUDA devices, default device, allocator counters.
 
-Nothing in here imports torch, initializes CUDA or opens a context. Without torch, or before the user's code
-has initialized CUDA, there are no devices.
+Nothing in this module imports torch, initializes CUDA or opens a context. If torch is not imported or the
+user's code has not initialized CUDA, there are no devices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TorchDevice:
     index: int
     """The N of ``cuda:N``."""
     uuid: str | None
-    """UUID of the GPU or MIG slice; None where this torch does not provide it."""
+    """UUID of the GPU or MIG slice; None if this torch does not provide it."""
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ def unavailable_reason() -> str | None:
 
 
 def no_cuda_build_reason() -> str | None:
-    """Return why the loaded torch supports no CUDA device at all, or None where it may."""
+    """Return why the loaded torch can't support any CUDA device, or None if it may support some."""
     torch: Any = loaded_torch()
     if torch is None:
         return None
@@ -129,10 +129,10 @@ def _cudnn_version(torch: Any) -> str | None:
 
 
 def default_device() -> str | None:
-    """Return torch's default device on this thread, or None where torch is not loaded.
+    """Return torch's default device on this thread, or None if torch is not loaded.
 
-    Makes no CUDA call. ``torch.get_default_device`` creates a tensor for a device without an index, which
-    initializes CUDA.
+    Makes no CUDA call, unlike ``torch.get_default_device``: if the default device has no index, that function
+    creates a tensor, which initializes CUDA.
     """
     torch = loaded_torch()
     if torch is None:
@@ -142,7 +142,7 @@ def default_device() -> str | None:
 
 
 def current_cuda_device() -> int | None:
-    """Return N of this thread's current ``cuda:N``, which ``"cuda"`` refers to; None without CUDA."""
+    """Return N of this thread's current ``cuda:N``, or None if CUDA is not initialized."""
     torch = _initialized_torch()
     return None if torch is None else int(torch.cuda.current_device())
 
@@ -166,13 +166,13 @@ def active_device_context(torch: Any) -> Any:
 
 
 def devices() -> tuple[TorchDevice, ...]:
-    """Return torch's CUDA devices, after CUDA_VISIBLE_DEVICES; empty before CUDA is initialized."""
+    """Return the CUDA devices that torch sees (see CUDA_VISIBLE_DEVICES); empty if CUDA is uninitialized."""
     global _devices
     torch = _initialized_torch()
     if torch is None:
         return ()
     if _devices is None or _devices[0] is not torch:
-        # An initialized CUDA has the same devices until the process ends.
+        # Once CUDA is initialized, its devices stay the same until the process ends.
         found = tuple(TorchDevice(index, _uuid(torch, index)) for index in range(torch.cuda.device_count()))
         _devices = (torch, found)
     return _devices[1]
@@ -205,7 +205,7 @@ def devices_with_context() -> tuple[int, ...]:
 
 
 def synchronize() -> None:
-    """Wait until all GPU work of this process is done, on devices where it has a context.
+    """Wait until this process's work on all devices on which it has a context is done.
 
     Blocks without a timeout and can't be interrupted: call it on a separate thread. Raises the error of a
     CUDA kernel that failed earlier.
@@ -230,7 +230,7 @@ def can_synchronize() -> bool:
 
 
 def counters() -> dict[int, AllocatorCounters]:
-    """Return the allocator's counters by device index; empty where there is a :func:`no_counters_reason`."""
+    """Return the allocator's counters by device index; empty if :func:`no_counters_reason` gives a reason."""
     torch = _initialized_torch()
     if torch is None or _partial_counters_reason(torch) is not None:
         return {}
@@ -238,7 +238,7 @@ def counters() -> dict[int, AllocatorCounters]:
 
 
 def no_counters_reason() -> str | None:
-    """Return why there are no allocator counters, or None where there are."""
+    """Return why there are no allocator counters, or None if there are some."""
     torch = _initialized_torch()
     return unavailable_reason() if torch is None else _partial_counters_reason(torch)
 

@@ -1,13 +1,15 @@
-"""The device switch: store the chosen default torch device and apply it on the thread that runs cells.
+"""The device switch: store the user's choice of default torch device and apply it on the cells' thread.
 
-Both of torch's settings are per thread: ``torch.set_default_device`` (the device of new tensors, with a cost
-on every torch call) and ``torch.cuda.set_device`` (what ``"cuda"`` without an index refers to, for CuPy and
-Numba too). So a choice is only stored, and applied on the cells' thread before its next cell.
+torch has two settings, and both are per thread: ``torch.set_default_device`` (the device of new tensors, with
+a cost on every torch call) and ``torch.cuda.set_device`` (the device that ``"cuda"`` without an index refers
+to, also for CuPy and Numba). So a choice is first stored, and then applied on the thread that runs cells,
+before the next cell.
 
-``set_device`` opens a CUDA context, which stays until the process ends. It is called only once the user's
-code has initialized CUDA, right then, by torch's callback (``_lazy_call``).
+``set_device`` opens a CUDA context, which stays until the process ends. So it is called only after the user's
+code has initialized CUDA: immediately afterwards, by torch's callback (``_lazy_call``).
 
-Nothing in here imports torch. A setting that the user's code has changed since is left unchanged.
+Nothing in this module imports torch. If the user's code has changed a setting after gpuwidget set it,
+gpuwidget leaves the setting as it is.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def cuda_index(device: str | None) -> int | None:
 
 
 def device_context_note() -> str | None:
-    """Return a sentence if this thread is inside ``with torch.device(...)``, where no setting can change."""
+    """Return a note if this thread is inside ``with torch.device(...)``, which prevents changes, or None."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None or cuda_state.active_device_context(torch) is None:
         return None
@@ -65,7 +67,7 @@ class _Choice(NamedTuple):
 
 
 class _ChangedByUser(Exception):
-    """The user's code has changed the setting since. The text is the note for the user."""
+    """The user's code has changed the setting that gpuwidget made. The text is the note for the user."""
 
 
 class _InsideContext(Exception):
@@ -80,7 +82,7 @@ class _DefaultDevice:
 
     def __init__(self) -> None:
         self._ours: Any = None
-        """The ``DeviceContext`` that we set."""
+        """The ``DeviceContext`` that gpuwidget set, or None."""
         self._before: str | None = None
 
     @property
@@ -97,12 +99,12 @@ class _DefaultDevice:
         if not self.is_unchanged(torch):
             now = cuda_state.default_device_context(torch)
             self._before = None if now is None else str(now.device)
-        # An invalid device fails here. Inside set_default_device it would fail after the old one was removed.
+        # An invalid device must fail here: set_default_device would remove the old device before failing.
         torch.set_default_device(torch.device(device))
         self._ours = cuda_state.default_device_context(torch)
 
     def restore(self, torch: Any) -> None:
-        """Restore the earlier default device. Raises _ChangedByUser where our setting is gone."""
+        """Restore the earlier default device. Raises _ChangedByUser if the user's code has changed it."""
         if not self.is_set:
             return
         unchanged = self.is_unchanged(torch)
@@ -112,13 +114,13 @@ class _DefaultDevice:
         torch.set_default_device(self._before)
 
     def replace_context(self, before: Any, after: Any) -> None:
-        """Update our ``DeviceContext`` after we have removed it and set the same device again."""
+        """Replace our stored ``DeviceContext`` after the same device was set again with a new one."""
         if before is not None and self._ours is before:
             self._ours = after
 
 
 class _CurrentDevice:
-    """torch.cuda.set_device on one thread. Use it only where CUDA is initialized."""
+    """torch.cuda.set_device on one thread. Use it only if CUDA is initialized."""
 
     def __init__(self) -> None:
         self._ours: int | None = None
@@ -134,14 +136,14 @@ class _CurrentDevice:
         return self._ours is not None and int(torch.cuda.current_device()) == self._ours
 
     def set(self, torch: Any, index: int) -> None:
-        """Set the current device, which opens a context there."""
+        """Set the current device, which opens a context on that device."""
         if not self.is_unchanged(torch):
             self._before = int(torch.cuda.current_device())
         torch.cuda.set_device(index)
         self._ours = index
 
     def restore(self, torch: Any) -> None:
-        """Restore the earlier current device. Raises _ChangedByUser where our setting is gone."""
+        """Restore the earlier current device. Raises _ChangedByUser if the user's code has changed it."""
         if not self.is_set:
             return
         unchanged = self.is_unchanged(torch)
@@ -150,13 +152,13 @@ class _CurrentDevice:
             raise _ChangedByUser(_CURRENT_CHANGED.format(now=torch.cuda.current_device()))
         exchange = getattr(torch.cuda, "_maybe_exchange_device", None)
         if callable(exchange) and self._before not in cuda_state.devices_with_context():
-            exchange(self._before)  # opens no context there, which set_device would
+            exchange(self._before)  # unlike set_device, this opens no context on that device
         else:
             torch.cuda.set_device(self._before)
 
 
 class _AppliedChoice:
-    """The settings of one choice on one thread: the user's choice, or on top of it a cell's ``--device``."""
+    """The settings applied on one thread for one choice: the user's choice or one cell's ``--device``."""
 
     def __init__(self) -> None:
         self.device: str | None = None
@@ -166,9 +168,9 @@ class _AppliedChoice:
         self.waits_for_cuda = False
 
     def apply(self, torch: Any, device: str | None, new_tensors: bool) -> str | None:
-        """Apply a choice. Returns a note about what was left unchanged or failed.
+        """Apply a choice. Returns a note about a setting that was left unchanged or failed, or None.
 
-        Raises _InsideContext without any change.
+        If the thread is inside ``with torch.device(...)``, raises _InsideContext without any change.
         """
         _check_not_inside_context(torch)
         notes: list[str] = []
@@ -186,7 +188,7 @@ class _AppliedChoice:
         return notes[0] if notes else None
 
     def set_current_device(self, torch: Any) -> list[str]:
-        """Set the current CUDA device after CUDA was initialized. It is tried once."""
+        """Set the current CUDA device after CUDA was initialized. Tries once and returns notes on failure."""
         self.waits_for_cuda = False
         index = cuda_index(self.device)
         assert index is not None
@@ -197,7 +199,7 @@ class _AppliedChoice:
         return []
 
     def restore(self, torch: Any) -> str | None:
-        """Restore the earlier settings. Returns a note about what the user's code has changed."""
+        """Restore the earlier settings. Returns a note about what could not be restored, or None."""
         self.waits_for_cuda = False
         notes: list[str] = []
         try:
@@ -210,7 +212,7 @@ class _AppliedChoice:
         return notes[0] if notes else None
 
     def user_change(self, torch: Any) -> str | None:
-        """Return a note about what the user's code has set since, or None."""
+        """Return a note if the user's code has changed a setting after it was applied, else None."""
         if self.default.is_set and not self.default.is_unchanged(torch):
             return _DEFAULT_CHANGED.format(now=cuda_state.default_device())
         if self.current.is_set and torch.cuda.is_initialized() and not self.current.is_unchanged(torch):
@@ -242,7 +244,7 @@ class DeviceSwitch:
 
     @property
     def _levels(self) -> list[_AppliedChoice]:
-        """What is applied on the calling thread: first the choice, then ``--device`` of nested cells."""
+        """The choices applied on the calling thread: the user's choice, then ``--device`` of nested cells."""
         levels: list[_AppliedChoice] | None = getattr(self._thread, "levels", None)
         if levels is None:
             levels = self._thread.levels = [_AppliedChoice()]
@@ -252,7 +254,7 @@ class DeviceSwitch:
 
     @property
     def state(self) -> DeviceState:
-        """The choice, and torch's default device when a cell last began or ended."""
+        """The user's choice, and torch's default device as of the last start or end of a cell."""
         with self._lock:
             pending = self._pending
             device, new_tensors = pending or self._applied
@@ -265,9 +267,10 @@ class DeviceSwitch:
         return level.device if level.waits_for_cuda else None
 
     def choose(self, device: str | None, *, new_tensors: bool = True) -> None:
-        """Store a choice that was checked before: ``cpu``, ``cuda:N``, or None to restore the earlier device.
+        """Store a choice: ``cpu``, ``cuda:N``, or None to restore the earlier device. It is not validated.
 
-        It applies from the next cell. In a process without cells it applies at once, on the calling thread.
+        The choice applies from the next cell. In a process without cells it applies immediately, on the
+        calling thread.
         """
         with self._lock:
             no_torch = cuda_state.loaded_torch() is None
@@ -293,13 +296,13 @@ class DeviceSwitch:
     # -- on the cells' thread ------------------------------------------------------------------------
 
     def attach(self, thread: int) -> None:
-        """Apply choices from now on before the next cell of that thread."""
+        """Set the thread that runs cells. From now on a choice is applied before that thread's next cell."""
         with self._lock:
             self._cells_thread = thread
         self.after_cell()
 
     def detach(self) -> None:
-        """Restore torch's defaults on this thread, as far as they are unchanged, and drop the choice."""
+        """Drop the choice and restore the earlier settings on this thread, except those the user changed."""
         torch: Any = cuda_state.loaded_torch()
         if torch is not None:
             for level in reversed(self._levels):
@@ -327,10 +330,10 @@ class DeviceSwitch:
             self._log_errors(self._update_state)
 
     def use_device(self, device: str) -> Callable[[], str | None]:
-        """Use ``device`` on this thread until the returned function is called, as for one cell.
+        """Use ``device`` on this thread, for example for one cell, until the returned function is called.
 
-        That function restores the earlier settings. It returns a note where the user's code has changed them
-        since. Raises OptionError where torch is not imported.
+        The returned function restores the earlier settings, and returns a note if the user's code has changed
+        them meanwhile. Raises OptionError if torch is not imported or the device can't be set now.
         """
         torch: Any = cuda_state.loaded_torch()
         if torch is None:
@@ -359,7 +362,7 @@ class DeviceSwitch:
             return level.restore(torch)
         finally:
             self._levels.remove(level)
-            if unchanged:  # otherwise the current context is the cell's setting
+            if unchanged:  # otherwise the current context was set by the cell's code
                 for outer in self._levels:
                     outer.default.replace_context(context_before, cuda_state.default_device_context(torch))
 
@@ -367,10 +370,10 @@ class DeviceSwitch:
         torch: Any = cuda_state.loaded_torch()
         base = self._levels[0]
         with self._lock:
-            # Inside a cell with --device nothing is applied below that device.
+            # Inside a cell with --device, the user's choice stays pending until that cell has ended.
             choice = self._pending if torch is not None and len(self._levels) == 1 else None
             if choice is not None:
-                self._pending = None  # a choice made from here on waits for the next cell
+                self._pending = None  # a choice that is made after this line waits for the next cell
         if choice is not None:
             self._apply(torch, base, choice)
         elif len(self._levels) == 1 and base.waits_for_cuda and torch.cuda.is_initialized():

@@ -1,4 +1,4 @@
-"""Patch functions of ``torch._C`` for a while, and run a callback when torch initializes CUDA."""
+"""Patch functions of ``torch._C`` temporarily, and run a callback when torch initializes CUDA."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ class PatchedFunctions:
     def __init__(self) -> None:
         self._torch: Any = None
         self._patched: dict[str, tuple[Function, Function]] = {}
-        """By name: the original and its wrapper."""
+        """By function name: the original function and its wrapper."""
 
     def patch(self, torch: Any, names: Sequence[str], wrap: Callable[[Function], Function]) -> None:
-        """Replace each existing function of ``names`` by ``wrap(function)``. Does nothing while patched."""
+        """Replace each function in ``names`` that exists by ``wrap(function)``.
+
+        Does nothing if functions are already patched.
+        """
         if self._patched:
             return
         self._torch = torch
@@ -30,11 +33,11 @@ class PatchedFunctions:
                 setattr(torch._C, name, wrapper)
 
     def original(self, name: str) -> Function | None:
-        """Return the original of a patched function, or None where it is not patched."""
+        """Return the original of a patched function, or None if it is not patched."""
         return self._patched[name][0] if name in self._patched else None
 
     def restore(self) -> None:
-        """Put the originals back, except where other code has replaced the wrapper since."""
+        """Restore the original functions, except those whose wrapper other code has replaced."""
         for name, (original, wrapper) in self._patched.items():
             if getattr(self._torch._C, name, None) is wrapper:
                 setattr(self._torch._C, name, original)
@@ -47,16 +50,16 @@ class OnCudaInit:
     def __init__(self, callback: Callable[[Any], object]) -> None:
         self._callback = callback
         self._registered: tuple[Any, int] | None = None
-        """The torch and the process for which the callback is registered."""
+        """The torch module and the process id for which the callback is registered."""
 
     def register(self, torch: Any) -> None:
-        """Register the callback once per process. Does nothing where CUDA is initialized already.
+        """Register the callback once per process. Does nothing if CUDA is already initialized.
 
-        torch has no way to unregister it.
+        torch provides no way to unregister the callback.
         """
         lazy_call = getattr(torch.cuda, "_lazy_call", None)
         process = os.getpid()
-        # A forked child inherits the registration of its parent, which does nothing in the child.
+        # The callback inherited from a parent process does nothing, so a forked child registers its own.
         if self._registered == (torch, process) or torch.cuda.is_initialized() or not callable(lazy_call):
             return
         self._registered = (torch, process)

@@ -1,7 +1,7 @@
 """Recognize CUDA out-of-memory errors of torch and read the allocator's exact state after one.
 
-Reads only what is safe then: the allocator's counters, and the free memory of devices on which this process
-has a context.
+After such an error, this module reads only what is safe to read: the allocator's counters and segments, and
+the free memory of devices on which this process has a context.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuwidget.pytorch.allocator import Segment, parse_segment
 
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _NEW_SETTING_SINCE = (2, 10)
-"""The version of torch whose messages use the first of these names."""
+"""The first version of torch whose messages use the first name in ``_SETTINGS``."""
 _MAX_ERRORS = 50
 _OUT_OF_MEMORY = re.compile(
     r"\b(?:CUDA|HIP) out of memory"
@@ -32,7 +32,7 @@ _args_of: Any = vars(BaseException)["args"].__get__
 
 @dataclass(frozen=True, slots=True)
 class AllocatorState:
-    """The allocator's current state on one device; None for what this torch does not provide."""
+    """The allocator's current state on one device. A value that this torch does not provide is None."""
 
     allocated: int | None
     reserved: int | None
@@ -42,7 +42,7 @@ class AllocatorState:
     """Free bytes of the device (cudaMemGetInfo)."""
     total: int | None
     limit: int | None
-    """Bytes that torch allows this process; None without such a limit, or where torch does not report it."""
+    """Bytes that torch allows this process to use; None if there is no limit or torch does not report it."""
     segments: tuple[Segment, ...]
     expandable: bool
 
@@ -56,7 +56,7 @@ def is_out_of_memory(message: str) -> bool:
 
 
 def find_oom_error(error: BaseException) -> BaseException | None:
-    """Return the CUDA out-of-memory error that ``error`` is, was caused by or contains; None without one."""
+    """Return the CUDA out-of-memory error that ``error`` is, was caused by or contains, or None."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None
@@ -72,7 +72,7 @@ def find_oom_error(error: BaseException) -> BaseException | None:
 
 
 def error_message(error: BaseException) -> str:
-    """Return the first string argument of an error. ``str(error)`` could run user code."""
+    """Return the first string argument of an error. Avoids ``str(error)``, which could run user code."""
     texts: list[str] = [part for part in _args_of(error) if type(part) is str]
     return texts[0] if texts else ""
 
@@ -89,7 +89,7 @@ def _may_be_torch_error(error: BaseException, torch_classes: Sequence[object]) -
 def _related_errors(error: BaseException) -> list[BaseException]:
     """Return an error's cause and context, and the members of an exception group."""
     found = [error.__cause__]
-    # An interrupt did not result from the error that was being handled.
+    # An interrupt (not an Exception) is not a consequence of the error that was being handled.
     if issubclass(type(error), Exception) and not error.__suppress_context__:
         found.append(error.__context__)
     group: Any = getattr(builtins, "BaseExceptionGroup", None)  # from Python 3.11 on
@@ -99,7 +99,10 @@ def _related_errors(error: BaseException) -> list[BaseException]:
 
 
 def allocator_setting(message: str) -> str:
-    """Return the environment variable for allocator settings, as the message or this torch calls it."""
+    """Return the name of the environment variable for allocator settings.
+
+    It is the name that the error message mentions, otherwise the name that the loaded version of torch uses.
+    """
     named = re.search(r"PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF(?==)", message)
     if named is not None:
         return named[0]
@@ -112,7 +115,7 @@ def allocator_setting(message: str) -> str:
 
 
 def allocated() -> dict[int, int]:
-    """Return by index the allocated bytes of each device on which this process has a context."""
+    """Return, by device index, the allocated bytes of each device on which this process has a context."""
     if cuda_state.no_counters_reason() is not None:
         return {}
     return {index: _current(stats, "allocated_bytes") or 0 for index, stats in _memory_stats().items()}

@@ -1,7 +1,7 @@
 """Share torch's peak memory counters among any number of nested and concurrent runs.
 
-The allocator has one peak counter per device. Any code may reset it and no code can set it
-(https://github.com/pytorch/pytorch/issues/16266). :class:`PeakTracker` records each peak before a reset.
+The allocator has one peak counter per device, which any code may reset but no code can set to a value
+(https://github.com/pytorch/pytorch/issues/16266). So :class:`PeakTracker` records each peak before a reset.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DevicePeaks:
     """One device's allocator counters before and after a run, and the run's exact peaks in bytes."""
 
     before: AllocatorCounters | None
-    """None where CUDA was not initialized at the start: nothing was allocated then."""
+    """None if CUDA was not initialized when the run started: nothing was allocated then."""
     after: AllocatorCounters
     allocated_peak: int
     reserved_peak: int
@@ -48,12 +48,12 @@ class PeakScope:
         self._before = before
         self._peaks: dict[int, _Peak] = {}
         self.hidden_peaks: dict[int, int] = {}
-        """By device index: bytes of an older, higher peak. The counter was reset at the start for it."""
+        """By device index: bytes of the higher peak from before the run, for each counter that was reset."""
         self.user_resets = 0
         """How often other code reset a counter during the run."""
 
     def include(self, index: int, counters: AllocatorCounters) -> None:
-        """Include a device's peak counters, such as those that are about to be reset."""
+        """Include a device's peak counters in the scope's peaks. Called before each reset and at the end."""
         self._peaks.setdefault(index, _Peak()).include(counters)
 
     def finish(self, after: dict[int, AllocatorCounters]) -> dict[int, DevicePeaks]:
@@ -72,7 +72,7 @@ class PeakScope:
 
 
 class PeakTracker:
-    """All open scopes of the process."""
+    """Tracks the peaks of all open scopes of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -80,7 +80,7 @@ class PeakTracker:
         self._patches = PatchedFunctions()
 
     def open(self) -> PeakScope:
-        """Begin a scope. Resets a counter only where an older, higher peak would hide the scope's peak."""
+        """Begin a scope. Resets a device's counter only if an older, higher peak would hide the new one."""
         with self._lock:
             before = cuda_state.counters()
             scope = PeakScope(before)
@@ -109,7 +109,10 @@ class PeakTracker:
                 self._patches.restore()
 
     def watch_resets(self) -> None:
-        """Patch torch, once it is imported, so that the peaks are read before other code resets them."""
+        """Patch torch's reset functions so that the peaks are read before other code resets them.
+
+        Does nothing until torch is imported.
+        """
         torch: Any = cuda_state.loaded_torch()
         with self._lock:
             if torch is not None and self._scopes:
@@ -138,7 +141,7 @@ class PeakTracker:
         reset(index)
 
     def reset_in_child(self) -> None:
-        """Drop the parent's scopes, and its lock, which another thread may have held during the fork."""
+        """Drop the parent's scopes, and the parent's lock, which another thread may hold during the fork."""
         self._lock = threading.RLock()
         self._scopes = []
         self._patches.restore()

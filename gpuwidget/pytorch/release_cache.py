@@ -1,15 +1,15 @@
-"""Release torch's cached memory to the driver from one of our threads, also while a cell uses torch.
+"""Release torch's cached memory to the driver from a gpuwidget thread, even while a cell uses torch.
 
-What ``torch.cuda.empty_cache()`` does to a running cell: for each segment that it releases, the driver waits
-until the GPU has finished its work. A thread that allocates meanwhile waits too; on older versions of torch
-all Python code waits. The cell's next allocations go to the driver again, which is slower. Memory in use is
-not affected.
+While a cell runs, ``torch.cuda.empty_cache()`` has these effects: for each segment that it releases, the
+driver waits until the GPU has finished its work. A thread that allocates meanwhile waits too; on older
+versions of torch all Python code waits. The cell's next allocations must get memory from the driver again,
+which is slower. Memory in use is not affected.
 
-Two things must not happen. First, a context must not be opened on ``cuda:0`` because that is the thread's
-current device (https://github.com/pytorch/pytorch/issues/25752): the thread sets its device to one with a
-context. Second, a graph capture on another thread must not be invalidated: the thread relaxes its capture
-mode as in :mod:`~gpuwidget.pytorch.stream_activity` and checks the stream that torch captures on by default,
-and torch itself refuses while it captures.
+Two side effects must be avoided. First, the call would open a context on the thread's current device, which
+is ``cuda:0`` by default (https://github.com/pytorch/pytorch/issues/25752), so the thread first sets its
+device to one that has a context. Second, the call could invalidate a graph capture on another thread, so the
+thread relaxes its capture mode as in :mod:`~gpuwidget.pytorch.stream_activity` and checks the stream that
+torch captures on by default. torch itself refuses the call while it captures a graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.pytorch import allocator, cuda_state, stream_activity
 
 STATEMENT = "torch.cuda.empty_cache()"
-"""The Python that runs."""
+"""The Python statement that releases the cache."""
 
 _CAPTURING = (
     "A CUDA graph is being captured, which giving memory back would spoil. Try again when that is done."
@@ -36,7 +36,7 @@ _NOT_SAFELY = (
 
 
 def check_available() -> None:
-    """Raise OptionError with the reason where torch has no cache to release."""
+    """Raise OptionError with the reason if torch has no cache to release."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
         raise OptionError(f"There is no cache of torch's to free: {reason}.")
@@ -45,12 +45,12 @@ def check_available() -> None:
 
 
 def returnable() -> int:
-    """Return the bytes that torch could release, now or once work on another stream is done with them."""
+    """Return the cached bytes that torch could release, now or when other streams stop using them."""
     return sum(device.returnable + device.pending_free for device in allocator.snapshot().values())
 
 
 def retained() -> int:
-    """Return the bytes of the cache that torch can't release: fragmented, or in private pools."""
+    """Return the cached bytes that torch can't release because they are fragmented or in private pools."""
     return sum(
         device.reserved - device.allocated - device.returnable - device.pending_free
         for device in allocator.snapshot().values()
@@ -58,9 +58,9 @@ def retained() -> int:
 
 
 def release(*, cell_runs: bool) -> None:
-    """Release the cache. Call it on a separate thread: it waits for the GPU without a timeout.
+    """Release torch's cache. Call it on a separate thread, because it waits for the GPU without a timeout.
 
-    Raises OptionError where that would invalidate a graph capture, and whatever torch raises.
+    Raises OptionError if the release would or might invalidate a graph capture, and whatever torch raises.
     """
     torch: Any = cuda_state.loaded_torch()
     stream_activity.set_thread_device(cuda_state.devices_with_context()[0])

@@ -1,8 +1,8 @@
 """Query whether this process's default CUDA streams have work to do, without side effects on user code.
 
 ``torch.cuda.default_stream(d).query()`` does not wait (0.6 µs on an H200). But by CUDA's rules a query may
-invalidate a graph that another thread captures, unless the querying thread has set its stream capture mode to
-relaxed. Where that is not possible, no stream is queried.
+invalidate a graph that another thread is capturing, unless the querying thread has set its stream capture
+mode to relaxed. If the mode can't be set, no stream is queried.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _FAILED = "CUDA reported an error when its stream was asked, and was not asked a
 
 
 class DefaultStreams:
-    """The default streams of the devices on which this process has a context. Use it on one dedicated thread.
+    """Queries the default stream of each device on which this process has a context.
 
-    Opens no context and initializes nothing.
+    Use an instance on one dedicated thread only. It opens no context and initializes nothing.
     """
 
     def __init__(self, find_runtime: Callable[[], Any] | None = None) -> None:
@@ -40,16 +40,19 @@ class DefaultStreams:
         self._runtime: Any = None
         self._relaxed = False
         self._queries: list[tuple[int, Callable[[], bool]]] = []
-        """A device's bit and the query of its stream."""
+        """For each device: its bit in the mask of :meth:`busy`, and the query function of its stream."""
         self._disabled = False
         self._check_captures = False
         self.devices: tuple[int, ...] = ()
-        """N of each ``cuda:N`` that is queried, or was queried before an error."""
+        """N of each ``cuda:N`` whose stream is queried, or was queried until an error."""
         self.reason: str | None = None
         """Why no stream is queried; None while streams are queried."""
 
     def open(self) -> bool:
-        """Find the devices with a context; call it periodically. Returns whether any stream is queried."""
+        """Find the devices that have a context, and return whether any stream is queried.
+
+        Call it periodically, because the user's code may open more contexts.
+        """
         if self._disabled:
             return False
         devices = cuda_state.devices_with_context()
@@ -83,10 +86,10 @@ class DefaultStreams:
         self.reason = None
 
     def busy(self) -> int | None:
-        """Return a bit mask in which bit N is set where the stream of ``cuda:N`` has work; None if unknown.
+        """Return a bit mask in which bit N is set if the stream of ``cuda:N`` has work; None if unknown.
 
-        A stream that blocks the default one may capture a graph (CuPy's streams block it, torch's don't).
-        Meanwhile the default stream must not be queried. CUDA reports such a capture without side effects.
+        While a stream that blocks the default stream captures a graph, the default stream must not be
+        queried. CuPy's streams block it, torch's don't. Checking for such a capture has no side effects.
         """
         bits = 0
         if self._check_captures and is_capturing(self._runtime, None) is not False:
@@ -107,9 +110,9 @@ class DefaultStreams:
 
 
 def set_thread_device(index: int) -> None:
-    """Set the current device of this thread, which must be one of ours, to a device with a context.
+    """Set the current device of this thread, which must be a gpuwidget thread, to a device with a context.
 
-    A CUDA call uses the thread's current device, initially 0, and would open a context there.
+    Otherwise a CUDA call would open a context on the thread's current device, which is initially 0.
     """
     torch: Any = cuda_state.loaded_torch()
     if index != 0:
@@ -117,16 +120,19 @@ def set_thread_device(index: int) -> None:
 
 
 def relax_capture_mode(runtime: Any) -> bool:
-    """Set this thread's stream capture mode to relaxed: its calls invalidate no capture of another thread."""
+    """Set this thread's stream capture mode to relaxed, and return whether CUDA accepted it.
+
+    In relaxed mode, CUDA calls on this thread do not invalidate another thread's graph capture.
+    """
     mode = ctypes.c_int(_CAPTURE_MODE_RELAXED)
     return bool(runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == 0)
 
 
 def is_capturing(runtime: Any, stream: int | None) -> bool | None:
-    """Return whether a graph is captured on the stream with that handle; None where CUDA reports an error.
+    """Return whether a graph is being captured on a stream, or None if CUDA reports an error.
 
-    None as handle stands for the default stream and any stream that blocks it. The call has no side effects
-    on a thread with the relaxed capture mode.
+    ``stream`` is a CUDA stream handle; None stands for the default stream and any stream that blocks it. The
+    call has no side effects on a thread whose capture mode is relaxed.
     """
     status = ctypes.c_int(0)
     code = runtime.cudaStreamIsCapturing(stream, ctypes.byref(status))
@@ -136,7 +142,7 @@ def is_capturing(runtime: Any, stream: int | None) -> bool | None:
 
 
 def cuda_runtime() -> Any:
-    """Return the CUDA runtime library that this process has loaded, or None where it is not found."""
+    """Return the CUDA runtime library that this process has loaded, or None if it is not found."""
     global _runtime
     if _runtime is None:
         _runtime = next(filter(None, map(_open_loaded, _runtime_names())), None)
@@ -147,10 +153,10 @@ _runtime: Any = None
 
 
 def _runtime_names() -> Iterator[str]:
-    """Yield possible names of the loaded runtime: CUDA's standard name, then paths of mapped files.
+    """Yield possible names of the loaded CUDA runtime: its standard name, then the paths of mapped files.
 
-    Reading the list of mapped files takes many system calls. Each releases the GIL, and a thread that runs
-    Python code delays its return. So the standard name comes first.
+    The standard name comes first because reading the list of mapped files takes many system calls. Each of
+    them releases the GIL, and must then wait for it while another thread runs Python code.
     """
     version = getattr(getattr(cuda_state.loaded_torch(), "version", None), "cuda", None)
     if version is not None:
@@ -163,7 +169,7 @@ def _runtime_names() -> Iterator[str]:
 
 
 def _open_loaded(name: str) -> Any:
-    """Return the library ``name`` if it is loaded already and has the functions needed. Loads nothing."""
+    """Return the library ``name`` if it is already loaded and has the needed functions. Loads nothing."""
     try:
         library = ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         library.cudaThreadExchangeStreamCaptureMode  # noqa: B018 - raises AttributeError where it is missing

@@ -1,11 +1,11 @@
 """Read and set torch's switches that trade speed for precision or repeatability.
 
-torch 2.9 and later have two APIs for TF32. A value set by the newer API makes reading by the older one raise,
-while a value set by the older API can be read by both. So this module sets by the older API and reads by the
-newer one where it exists. Then user code that reads either API keeps working, and torch.compile, which reads
-both.
+torch 2.9 and later have two APIs for TF32. After a value is set through the newer API, reading it through the
+older one raises, whereas a value set through the older API can be read through both. So this module sets
+values through the older API and reads them through the newer one if it exists. That way, user code that reads
+either API keeps working, and so does torch.compile, which reads both.
 
-Nothing in here imports torch or initializes CUDA. All switches are plain flags.
+Nothing in this module imports torch or initializes CUDA. All switches are plain flags.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ ON, OFF = "on", "off"
 
 @dataclass(frozen=True, slots=True)
 class ComputeSwitches:
-    """The switches that decide which units of the GPU compute; None for what this torch does not provide."""
+    """The switches that decide which hardware units and algorithms compute; None if this torch lacks one."""
 
     tf32_matmul: bool | None
     """Whether float32 matrix products may use TF32 on the tensor cores."""
     tf32_conv: bool | None
-    """The same for cuDNN's convolutions."""
+    """Whether cuDNN's convolutions may use TF32 on the tensor cores."""
     cudnn: bool | None
     """Whether cuDNN is used at all."""
     cudnn_benchmark: bool | None = None
@@ -40,32 +40,32 @@ class SwitchValue(NamedTuple):
 
     value: str | None
     note: str | None = None
-    """A sentence: why the value is unknown, or what to know about it."""
+    """A sentence about why the value is unknown or has no effect, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TorchSwitch:
-    """One switch."""
+    """A setting of torch that trades speed for precision or repeatability."""
 
     name: str
     title: str
     choices: tuple[str, ...]
     default: str
-    """torch's default."""
+    """torch's default value."""
     trades: str
-    """What it trades, in sentences."""
+    """What each value gains and costs, in sentences for the user."""
     read: Callable[[Any], SwitchValue]
-    """Returns the value, given ``torch._C``."""
+    """Returns the current value, given ``torch._C``."""
     statements: Callable[[Any, str], tuple[str, ...]]
-    """Returns the Python that sets it to a choice, given the current ``torch._C``."""
+    """Returns the Python statements that set the switch to a value, given ``torch._C`` and the value."""
 
     def current_value(self) -> str | None:
-        """Return the current value; None where it is unknown or torch is not loaded."""
+        """Return the current value, or None if it is unknown or torch is not loaded."""
         return self.read(getattr(cuda_state.loaded_torch(), "_C", None)).value
 
 
 def compute_switches() -> ComputeSwitches | None:
-    """Return the current values that advice uses; None where torch is not loaded."""
+    """Return the current values of the switches that advice uses, or None if torch is not loaded."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None
@@ -79,7 +79,7 @@ def compute_switches() -> ComputeSwitches | None:
 
 
 def switch_values() -> dict[str, SwitchValue] | None:
-    """Return the value of each switch in ``TORCH_SWITCHES`` by name; None where torch is not loaded."""
+    """Return the value of each switch in ``TORCH_SWITCHES`` by name, or None if torch is not loaded."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None
@@ -88,7 +88,7 @@ def switch_values() -> dict[str, SwitchValue] | None:
 
 
 def find_switch(name: str, value: str | None = None) -> TorchSwitch:
-    """Return the switch of that name. Raises OptionError where there is none, or ``value`` is no choice."""
+    """Return the switch called ``name``. Raises OptionError for an unknown name or an invalid ``value``."""
     switch = next((one for one in TORCH_SWITCHES if one.name == name), None)
     if switch is None:
         names = ", ".join(one.name for one in TORCH_SWITCHES)
@@ -101,16 +101,16 @@ def find_switch(name: str, value: str | None = None) -> TorchSwitch:
 
 
 def statement(switch: TorchSwitch, value: str) -> str:
-    """Return the Python that sets a switch to ``value``. Raises OptionError where torch is not loaded."""
+    """Return the Python that sets a switch to ``value``. Raises OptionError if torch is not loaded."""
     return "\n".join(switch.statements(getattr(_require_torch(), "_C", None), value))
 
 
 def set_switch(switch: TorchSwitch, value: str) -> str:
-    """Set a switch and return the statement that was run. Raises OptionError where torch refuses."""
+    """Set a switch and return the statement that was run. Raises OptionError if torch refuses."""
     torch = _require_torch()
     text = statement(switch, value)
     try:
-        # torch 2.9 warns once about the older API. The warning is for the author of the code, not the user.
+        # torch 2.9 warns once about the older API, which is of no use to the user: gpuwidget calls it.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(text, {"torch": torch})
@@ -195,7 +195,7 @@ def _read_cudnn_tf32(native: Any) -> SwitchValue:
 def _set_cudnn_tf32(native: Any, value: str) -> tuple[str, ...]:
     lines = [f"torch.backends.cudnn.allow_tf32 = {value == ON}"]
     if value == OFF and _precision(native, "cuda", "all") == "tf32":
-        # The older API leaves them at the value that was set for all of CUDA or torch.
+        # If TF32 was enabled for all of CUDA or torch, the older API alone would not turn these two off.
         lines += [f'torch.backends.cudnn.{one}.fp32_precision = "ieee"' for one in ("conv", "rnn")]
     return tuple(lines)
 
@@ -209,7 +209,7 @@ def _read_matmul(native: Any) -> SwitchValue:
     tf32 = _tf32(native, "matmul")
     if tf32 is None:
         return _UNKNOWN
-    # torch's getter may raise. Of the three values, only their effect on CUDA and on the CPU can be read.
+    # torch's getter may raise, so the value is derived from its effects on CUDA and on the CPU.
     faster = "medium" if _precision(native, "mkldnn", "matmul") == "bf16" else "high"
     return SwitchValue(faster if tf32 else "highest")
 
@@ -292,4 +292,4 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         _set_deterministic,
     ),
 )
-"""In the order in which they are shown."""
+"""All switches, in the order in which they are shown."""

@@ -1,7 +1,7 @@
 """Find the DataLoaders, modules and tensors among the user's variables.
 
-Nothing in here runs user code. Attributes are read from an object's ``__dict__``, and the results hold no
-user objects.
+Nothing in this module runs user code. Attributes are read from an object's ``__dict__``, and the results
+contain no references to user objects.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gpuwidget.pytorch import cuda_state
 _LOG = logging.getLogger(__name__)
 
 Variables = Iterable[tuple[str, object]]
-"""Names and values."""
+"""Pairs of a variable's name and value."""
 
 _MAX_VARIABLES = 2000
 _MAX_OBJECTS = 20_000
-"""Modules and tensors that :func:`models` visits in all, which takes a tenth of a second at most."""
+"""Most modules and tensors that one call of :func:`models` visits, in at most a tenth of a second."""
 _MAX_PARAMETERS = 200
-"""Parameters and buffers per module that :func:`devices_of_tensors` reads."""
+"""Most parameters and buffers that :func:`devices_of_tensors` reads per module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class Model:
     name: str
     type: str
     on_cpu: int | None
-    """Bytes of its parameters and buffers in host memory, shared storages once; None where some could not be
-    counted."""
+    """Bytes of the module's parameters and buffers in host memory. A shared storage counts once. None if
+    some could not be counted."""
     on_gpu: int | None
-    """The same on CUDA devices."""
+    """Bytes of the module's parameters and buffers on CUDA devices, counted like ``on_cpu``."""
     uses_cudnn: bool
-    """Whether it has layers that cuDNN accelerates: convolutions and recurrent layers."""
+    """Whether the module has layers that cuDNN accelerates: convolutions or recurrent layers."""
 
 
 # -- DataLoaders -----------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def models(variables: Variables) -> tuple[Model, ...]:
             try:
                 if id(value) not in sizes:
                     size = _ModuleSize(torch, cudnn_layers, objects_left)
-                    sizes[id(value)] = size  # stored first, so that one that fails is not tried again
+                    sizes[id(value)] = size  # stored before adding, so that a failure is not retried
                     size.add(value)
                     objects_left = size.objects_left
                 found.append(sizes[id(value)].model(name, type(value)))
@@ -154,7 +154,7 @@ class _ModuleSize:
         return Model(name, class_name(cls), on_cpu, on_gpu, self._uses_cudnn)
 
     def _count(self, tensor: object) -> bool:
-        """Count a tensor's storage. Returns False where it has none that can be counted."""
+        """Count a tensor's storage. Returns False if the tensor has no storage that can be counted."""
         if not issubclass(type(tensor), self._torch.Tensor) or self._visit(id(tensor)):
             return True
         try:
@@ -168,7 +168,10 @@ class _ModuleSize:
         return True
 
     def _visit(self, address: int) -> bool:
-        """Return whether it was visited before. Addresses of modules, tensors and storages are distinct."""
+        """Mark an object's address as visited, and return whether it was visited before.
+
+        Modules, tensors and storages have distinct addresses, so one set serves all of them.
+        """
         known = address in self._visited
         self._visited.add(address)
         self.objects_left -= 1
@@ -181,7 +184,8 @@ class _ModuleSize:
 def devices_of_tensors(variables: Variables) -> dict[str, str]:
     """Return the device of each tensor and module by name: ``cuda:1``, or ``cpu and cuda:1`` for a module.
 
-    Empty where torch is not loaded. Reads at most 2000 variables, and 200 parameters per module.
+    The result is empty if torch is not loaded. Reads at most 2000 variables, and about 200 parameters and
+    buffers per module.
     """
     torch: Any = cuda_state.loaded_torch()
     tensor = getattr(torch, "Tensor", None)

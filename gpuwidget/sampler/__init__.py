@@ -2,12 +2,12 @@
 
 Three daemon threads start with the first subscription and end after the last:
 
-- *fast* makes the cheap calls several times a second and passes each sample to the subscribers;
-- *slow* makes the calls that take milliseconds, and reads the hardware counters while a subscription wants
+- *fast* makes the cheap calls several times per second and passes each sample to the subscribers;
+- *slow* makes the calls that take milliseconds, and reads the hardware counters while a subscription needs
   them;
-- *watchdog* only sleeps and compares times. A driver call can hang in the kernel, and nothing interrupts it.
-  The watchdog then abandons the thread that made the call and starts another, which goes on with the other
-  GPUs and leaves the hung one alone until the call returns.
+- *watchdog* only sleeps and compares times. A driver call can hang in the operating system's kernel and can't
+  be interrupted. The watchdog then abandons the thread that made the call and starts a new thread, which
+  continues with the other GPUs and does not call the hung GPU until the call has returned.
 
 No other code calls the driver, and no code waits for these threads without a timeout. Start with
 ``sampler.py``.

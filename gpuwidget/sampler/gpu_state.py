@@ -30,7 +30,7 @@ _VALUES = tuple(
 
 
 class GpuState:
-    """The latest readings of one GPU; only the sampler's threads write to it."""
+    """The latest readings of one GPU. Only the sampler's threads may write to it."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
@@ -46,10 +46,10 @@ class GpuState:
         self.status_read_at = _NEVER
         self.slow = _NO_SLOW
         self.xid: Xid | None = None
-        """The newest error that the driver reported. It stays with a lost GPU, where it matters most."""
+        """The newest error that the driver reported. A lost GPU keeps it, because it may explain the loss."""
         self.activity: Activity | None = None
         self.activities: tuple[Activity, ...] = ()
-        """The last windows of the hardware counters, oldest first; at least 15 s of them."""
+        """The latest windows of the hardware counters, oldest first; they cover at least 15 s."""
         self.windows: tuple[UtilizationWindow, ...] = ()
         self._failure: str | None = None
         self._hung: dict[object, float] = {}
@@ -57,12 +57,12 @@ class GpuState:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Sort key for NVML's order, a GPU before its MIG slices."""
+        """Sort key for NVML's order of GPUs. A GPU comes before its MIG slices."""
         return (self.gpu.index, -1 if self.gpu.mig_index is None else self.gpu.mig_index)
 
     @property
     def callable(self) -> bool:
-        """Whether it may be called: no call to it hangs, and it is not lost or was found again since."""
+        """Whether the GPU may be read: no call to it hangs, and it is not lost or has been found again."""
         return not self._hung and (self.lost_since is None or self._retry)
 
     @property
@@ -79,19 +79,19 @@ class GpuState:
         self._hung.pop(caller, None)
 
     def set_answered(self, now: float) -> None:
-        """Record a successful call: the GPU is not lost, or not any more."""
+        """Record a successful call at ``now``, which also shows that the GPU is not lost."""
         self.answered = now
         self.lost_since = None
         self._failure = None
         self._retry = False
 
     def set_found(self, gpu: Gpu) -> None:
-        """Record that opening the source found it. A lost GPU stays lost until its next successful call."""
+        """Record that opening the source found the GPU. A lost GPU stays lost until a call to it succeeds."""
         self.gpu = gpu
         self._retry = True
 
     def set_lost(self, now: float) -> None:
-        """Record that the driver reports it lost, and drop its readings."""
+        """Record that the GPU is lost, and drop its readings."""
         if self.lost_since is None:
             self.lost_since = now
         self._retry = False
@@ -103,7 +103,7 @@ class GpuState:
         self._clear()
 
     def set_slow(self, slow: SlowReadings) -> None:
-        """Store slow readings; where they lack XIDs, the last known XID stays."""
+        """Store slow readings. If XIDs could not be read, keep the last known XID."""
         self.slow = slow
         if slow.xid is not None and slow.xid_time is not None:
             self.xid = Xid(slow.xid, slow.xid_time)

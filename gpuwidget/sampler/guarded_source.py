@@ -1,4 +1,4 @@
-"""A source as the poll loops use it: no error of the source ends the sampling."""
+"""Wrap a source for the poll loops, so that no error of the source ends the sampling."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _REOPEN_DRIVER_INTERVAL_S = 30.0
 
 
 class GuardedSource:
-    """One source, whether it is open, and the states of its GPUs.
+    """Wraps one source, and stores whether it is open and the states of its GPUs.
 
-    ``lock`` is the sampler's. Methods that call the source run without it; all others hold it.
+    ``lock`` is the sampler's lock. Call the methods that call the source without it, and all others with it.
     """
 
     def __init__(self, source: Source, clock: Clock, lock: threading.Lock) -> None:
@@ -35,7 +35,7 @@ class GuardedSource:
         self._states: dict[str, GpuState] = {}
         self.opened = False
         self.opening_since: float | None = None
-        """When the opening that is under way started, monotonic seconds; None outside one."""
+        """When the current opening of the source began, in monotonic seconds; None if it is not opening."""
         self._open_due = float("-inf")
         self._opened_at = float("-inf")
         self._hung_openings: set[PollThread] = set()
@@ -45,12 +45,12 @@ class GuardedSource:
 
     @property
     def states(self) -> list[GpuState]:
-        """The states of all GPUs found so far, lost ones included, in NVML's order."""
+        """The states of all GPUs found so far, including lost ones, in NVML's order."""
         return list(self._states.values())
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The same GPUs."""
+        """All GPUs found so far, including lost ones, in NVML's order."""
         return tuple(state.gpu for state in self._states.values())
 
     def sample(self) -> Sample:
@@ -69,18 +69,21 @@ class GuardedSource:
     # -- opening and closing -------------------------------------------------------------------------
 
     def begin_opening(self) -> bool:
-        """Return whether to open the source now, as it is closed or a GPU was lost; store the time."""
+        """Return whether to open the source now, and if so, store the time at which its opening began.
+
+        The source must be opened if it is closed, has no GPU or has lost one.
+        """
         now = self._clock.monotonic()
         if self.opened and not (self._must_reopen() and now >= self._open_due):
             return False
-        # While another thread hangs in opening it, a second call would hang as well.
+        # While another thread hangs opening the source, a second call would hang as well.
         if self._hung_openings:
             return False
         self.opening_since = now
         return True
 
     def open(self, thread: PollThread) -> Inventory:
-        """Open the source. Never raises: an unexpected error becomes the reason why there is no GPU."""
+        """Open the source. Never raises: after an unexpected error the result has no GPUs and the reason."""
         thread.call = (OPENING, self._clock.monotonic())
         try:
             with self._opening:
@@ -94,7 +97,7 @@ class GuardedSource:
             self._hung_openings.discard(thread)
 
     def end_opening(self, inventory: Inventory) -> None:
-        """Store the GPUs that opening the source found; those that it did not find again are lost."""
+        """Store the GPUs that opening the source found, and mark known GPUs that it did not find as lost."""
         for gpu in inventory.gpus:
             self._states.setdefault(gpu.uuid, GpuState(gpu)).set_found(gpu)
         for uuid, xid in inventory.xids.items():
@@ -108,7 +111,7 @@ class GuardedSource:
         if inventory.gpus or self._origin is None or not self._states:
             self._origin = inventory.origin
         else:
-            # The driver went away: its GPUs are shown as lost, with the reason of the new origin.
+            # The driver is gone: show the GPUs that it had as lost, with the reason from the new origin.
             self._origin = replace(self._origin, reason=inventory.origin.reason)
         self.opened = True
         self.opening_since = None
@@ -132,9 +135,9 @@ class GuardedSource:
     # -- calls ---------------------------------------------------------------------------------------
 
     def call(self, thread: PollThread, state: GpuState, read: Callable[[GpuState], None]) -> bool:
-        """Make the calls of one GPU; return False where the poll must end.
+        """Call ``read`` for one GPU and record the outcome in its state. Returns False if the poll must end.
 
-        That is where this thread was abandoned meanwhile, or where the source must be opened again.
+        A poll must end if its thread has been abandoned or the source must be opened again.
         """
         thread.call = (state.gpu.uuid, self._clock.monotonic())
         try:
@@ -149,7 +152,7 @@ class GuardedSource:
                 self._open_due = min(self._open_due, self._opened_at + _REOPEN_AFTER_S)
             return False
         except Exception as error:
-            # A source raises nothing else by contract; an error against it must not end the sampling.
+            # By contract, a source raises nothing else. An error in a source must not end the sampling.
             _LOG.debug("A GPU could not be read.", exc_info=True)
             state.set_failed(_unexpected(error))
             return not thread.abandoned
@@ -168,7 +171,7 @@ class GuardedSource:
             _LOG.debug("The samples of the hardware counters could not be freed.", exc_info=True)
 
     def abandon(self, thread: PollThread) -> None:
-        """Abandon a thread; the GPU of its hung call is not called again until that call returns."""
+        """Abandon a thread. The GPU of its hung call is not called again until that call returns."""
         thread.abandoned = True
         if thread.call is None:
             return

@@ -1,4 +1,4 @@
-"""The fast and the slow poll loop: when the next poll is due, and what it reads."""
+"""The fast and the slow poll loop, which determine when the next poll is due and what it reads."""
 
 from __future__ import annotations
 
@@ -16,31 +16,37 @@ _NEVER = float("inf")
 _STATUS_INTERVAL_S = 2.0
 _PROCESSES_INTERVAL_S = 1.0
 _PROCESSES_MAX_AGE_S = 10.0
-"""Age up to which a requested poll reuses the list of processes, as long as the memory in use is the same."""
+"""Seconds for which a requested poll reuses the list of processes while the memory in use is unchanged."""
 _NO_GPU_INTERVAL_S = 1.0
 _MAX_TIME_SHARE = 0.1
-"""Largest share of the fast thread's time that memory-only polls take, however slow the driver."""
+"""Largest share of the fast thread's time for memory-only polls, however slow the driver is."""
 _MAX_FULL_TIME_SHARE = 0.2
-"""The same for full polls. While a cell holds the GIL, each call of the driver waits 5 ms for it and then
-interrupts the cell: with eight GPUs five polls a second would take one percent of the cell's time."""
+"""Largest share of the fast thread's time for full polls.
+
+While a cell holds the GIL, each driver call waits 5 ms for the GIL and then interrupts the cell. With eight
+GPUs, five polls per second would take one percent of the cell's time.
+"""
 _MAX_SAMPLE_GAP_S = 0.9
-"""Longest time between the ends of two full polls that their cost leads to: a run counts a second without
-a sample as unknown."""
+"""Longest time between the ends of two full polls to which slow polls are stretched.
+
+The limit is below one second because a run counts a second without a sample as unknown.
+"""
 
 _SLOW_INTERVAL_S = 60.0
 _WINDOWS_INTERVAL_S = 2.0
 _ACTIVITY_INTERVAL_S = 0.5
 _ACTIVITY_DELAY_S = 0.1
-"""Short cells end before a first whole window of the counters, so they do not pay for them."""
+"""Delay before the first read of the hardware counters, so that short cells do not pay for reading them."""
 _ACTIVITY_LATER_AFTER_S = 5.0
 _ACTIVITY_LATER_INTERVAL_S = 1.0
-"""Later windows are longer: a run of many seconds has enough of them, and each costs 0.2 ms per GPU."""
+"""Interval after the first seconds, longer because a long run has enough windows and each read costs 0.2 ms
+per GPU."""
 _COSTLY_ACTIVITY_S = 0.05
-"""Where reading all counters takes longer than this, as each call waits for the GIL, windows are longer
-sooner."""
+"""If reading the counters of all GPUs takes longer than this (each call waits for the GIL), the change to the
+longer interval happens earlier."""
 _COSTLY_ACTIVITY_LATER_AFTER_S = 2.0
 _ACTIVITY_MAX_AGE_S = 2.5
-"""How long a window of the counters is shown when no new one arrives."""
+"""Seconds for which a window of the counters is still shown if no new window arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +54,21 @@ class FastPoll:
     """One poll of the fast loop over all GPUs."""
 
     number: int
-    """Its number, or that of the last full poll."""
+    """The number of this poll if it is a full poll, otherwise the number of the last full poll."""
     started: float
-    """Monotonic seconds."""
+    """When the poll started, in monotonic seconds."""
     full: bool
-    """Whether it reads more than memory."""
+    """Whether the poll reads more than memory."""
     requested: bool
-    """Whether a caller waits for it."""
+    """Whether a caller waits for the poll."""
     states: list[GpuState]
 
 
 class FastPollLoop:
-    """Schedules and makes the fast polls. :meth:`read` runs without the sampler's lock, the rest hold it.
+    """Schedules and makes the fast polls. Call all methods except :meth:`read` with the sampler's lock held.
 
-    A full poll makes all cheap calls; a poll between two full ones reads memory only. Full polls have
-    numbers, so that a caller can wait for one that started after its request.
+    A full poll makes all cheap calls; a poll between two full polls reads memory only. Full polls are
+    numbered, so that a caller can wait for a poll that started after its request.
     """
 
     def __init__(self, source: GuardedSource, subscriptions: Subscriptions, clock: Clock) -> None:
@@ -81,7 +87,7 @@ class FastPollLoop:
 
     @property
     def due(self) -> float:
-        """When the next poll is due, monotonic seconds."""
+        """When the next fast poll is due, in monotonic seconds."""
         if self._requested > self._started:
             return _NOW
         if self._subscriptions.memory_interval_s is None or not self._source.states:
@@ -89,31 +95,31 @@ class FastPollLoop:
         return min(self._next_full, self._next_memory)
 
     def restart(self) -> None:
-        """Poll at once: the first subscription was added."""
+        """Make a poll due immediately. Called when the first subscription is added."""
         self._slowest = 0.0
         self._next_full = self._next_memory = _NOW
 
     def poll_by(self, deadline: float) -> None:
-        """Make a full poll by ``deadline`` at the latest (monotonic seconds)."""
+        """Schedule the next full poll for ``deadline`` (monotonic seconds) at the latest."""
         self._next_full = min(self._next_full, deadline)
 
     def request(self) -> int:
-        """Request a full poll that starts after this call; return its number for :meth:`is_done`."""
+        """Request a full poll that starts after this call, and return its number for :meth:`is_done`."""
         number = self._started + 1
         self._requested = max(self._requested, number)
         return number
 
     def is_done(self, number: int) -> bool:
-        """Return whether the poll of that number, or a later one, has ended."""
+        """Return whether the full poll with this number, or a later one, has ended."""
         return self._done >= number
 
     def skip(self) -> None:
-        """Skip the poll that is due, as opening the source hangs; a waiting caller runs into its timeout."""
+        """Skip the poll that is due, because the source can't be opened now. A waiting caller times out."""
         self._next_full = self._clock.monotonic() + _NO_GPU_INTERVAL_S
         self._started = self._requested
 
     def start_poll(self) -> FastPoll:
-        """Return the poll that is due now."""
+        """Return the fast poll that is due now, and count it as started."""
         now = self._clock.monotonic()
         requested = self._requested > self._started
         full = requested or now >= self._next_full
@@ -122,20 +128,20 @@ class FastPollLoop:
         return FastPoll(self._started, now, full, requested, self._source.states)
 
     def end_poll(self, poll: FastPoll) -> float:
-        """Schedule the next poll; return when this one ended, monotonic seconds."""
+        """Schedule the next poll, and return when ``poll`` ended, in monotonic seconds."""
         ended = self._clock.monotonic()
         took = ended - poll.started
         if poll.full:
             self._done = max(self._done, poll.number)
             interval = self._subscriptions.interval_s
-            # The next poll may take as long as the slowest one.
+            # The next poll may take as long as the slowest poll so far.
             self._slowest = max(self._slowest, took)
             longest = _MAX_SAMPLE_GAP_S - (self._slowest - took)
             interval = max(interval, min(took / _MAX_FULL_TIME_SHARE, longest))
             wanted = poll.states or self._subscriptions.memory_interval_s is not None
             step = interval if wanted else max(interval, _NO_GPU_INTERVAL_S)
-            # The next poll is due one interval after the previous one was due, not after it ended, so that
-            # the rate holds. A poll that takes longer than the interval is followed by one poll at once.
+            # To keep the rate, the next poll is due one interval after this poll was due, not after it ended.
+            # A poll that took longer than the interval is followed immediately by one poll.
             on_grid = self._next_full if not poll.requested and self._next_full > _NOW else poll.started
             self._next_full = max(on_grid + step, ended)
         rest = took * (1 / _MAX_TIME_SHARE - 1)
@@ -148,7 +154,7 @@ class FastPollLoop:
     # -- calls ---------------------------------------------------------------------------------------
 
     def read(self, poll: FastPoll, state: GpuState) -> None:
-        """Make the calls of one GPU in that poll; raises what the source raises."""
+        """Make the calls for one GPU in ``poll``. Raises what the source raises."""
         if poll.full:
             self._read_all(state, poll.requested)
         else:
@@ -161,13 +167,13 @@ class FastPollLoop:
         changed = fast.memory_used is None or fast.memory_used != state.memory_at_processes
         max_age = _PROCESSES_MAX_AGE_S if requested else _PROCESSES_INTERVAL_S
         if changed or now - state.processes_read_at >= max_age:
-            # Which processes hold memory changes when the amount does; else an occasional read is enough.
+            # The processes change mostly when the memory in use changes; otherwise read them occasionally.
             processes = source.read_processes(gpu)
             state.processes_read_at = now
             state.memory_at_processes = fast.memory_used
         else:
             processes = state.processes
-        # A caller waits for a requested poll: what changes slowly is left to the next one.
+        # A caller waits for a requested poll, so the slowly changing status is left to the next poll.
         if now - state.status_read_at >= _STATUS_INTERVAL_S and not (requested and state.has_status):
             state.status = source.read_status(gpu)
             state.status_read_at = now
@@ -179,12 +185,12 @@ class FastPollLoop:
 
 @dataclass(frozen=True, slots=True)
 class SlowPoll:
-    """What the slow thread does now."""
+    """One poll of the slow loop over all GPUs."""
 
     reads: tuple[Callable[[GpuState], None], ...]
-    """Each is called for each GPU; raises what the source raises."""
+    """Functions to call for each GPU. They raise what the source raises."""
     stop_activity: bool
-    """Whether no subscription wants the counters any more: their samples are freed first."""
+    """Whether to free the samples of the hardware counters first, because no subscription needs them."""
     states: list[GpuState]
 
 
@@ -204,7 +210,7 @@ class SlowPollLoop:
 
     @property
     def due(self) -> float:
-        """When the next poll is due, monotonic seconds."""
+        """When the next slow poll is due, in monotonic seconds."""
         if not self._source.opened or not (self._subscriptions or self._activity_on):
             return _NEVER
         due = min(self._next_slow, self._next_windows if self._subscriptions.windows else _NEVER)
@@ -213,12 +219,12 @@ class SlowPollLoop:
         return _NOW if self._activity_on else due
 
     def start_activity(self) -> None:
-        """Read the hardware counters soon: a new subscription wants them."""
+        """Schedule a read of the hardware counters soon. Called when a new subscription needs them."""
         self._activity_since = self._clock.monotonic()
         self._next_activity = self._activity_since + _ACTIVITY_DELAY_S
 
     def start_poll(self) -> SlowPoll:
-        """Return the poll that is due now."""
+        """Return the slow poll that is due now, and schedule the next one."""
         now = self._clock.monotonic()
         wanted = self._subscriptions.activity
         stop_activity = self._activity_on and not wanted

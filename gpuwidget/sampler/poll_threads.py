@@ -1,4 +1,4 @@
-"""The threads of the two poll loops, and when a thread counts as hung."""
+"""Manage the threads of the two poll loops and the watchdog, and determine when a thread counts as hung."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Literal
 LoopName = Literal["fast", "slow"]
 
 OPENING = "(open)"
-"""Takes the place of a GPU's UUID in a call that opens the source."""
+"""Used instead of a GPU's UUID for the call that opens the source."""
 HUNG_AFTER_S = 1.0
 _OPEN_HUNG_AFTER_S = 10.0
 
 
 class PollThread:
-    """One thread of a poll loop, and the call that it makes now, which the watchdog checks."""
+    """One thread of a poll loop, and its current call to the source, which the watchdog checks."""
 
     def __init__(self, loop: LoopName, run: Callable[[PollThread], None]) -> None:
         self.loop = loop
         self.call: tuple[str, float] | None = None
-        """UUID of the GPU, or OPENING, and the start (monotonic seconds); None between two calls."""
+        """The current call's GPU UUID (or OPENING) and start in monotonic seconds; None between calls."""
         self.abandoned = False
         self.thread = threading.Thread(target=run, args=(self,), name=f"gpuwidget-{loop}", daemon=True)
 
     def hung_at(self) -> float | None:
-        """Return when its call counts as hung, monotonic seconds; None between two calls."""
+        """Return when the current call will count as hung, in monotonic seconds, or None between calls."""
         call = self.call
         if call is None:
             return None
@@ -33,13 +33,13 @@ class PollThread:
         return since + (_OPEN_HUNG_AFTER_S if uuid == OPENING else HUNG_AFTER_S)
 
     def is_hung(self, now: float) -> bool:
-        """Return whether its call takes longer than any call does."""
+        """Return whether the current call has taken so long that it counts as hung."""
         hung_at = self.hung_at()
         return hung_at is not None and now >= hung_at
 
 
 class PollThreads:
-    """The current thread of each poll loop, and the watchdog. Every use holds the sampler's lock."""
+    """The current thread of each poll loop, and the watchdog. Hold the sampler's lock for every use."""
 
     def __init__(
         self, runs: Mapping[LoopName, Callable[[PollThread], None]], run_watchdog: Callable[[], None]
@@ -68,14 +68,14 @@ class PollThreads:
         poll_thread.thread.start()
 
     def remove(self, poll_thread: PollThread) -> bool:
-        """Leave its loop without a thread; return False where another thread has replaced it."""
+        """Remove a thread from its poll loop. Returns False if another thread has already replaced it."""
         if self._poll_threads.get(poll_thread.loop) is not poll_thread:
             return False
         del self._poll_threads[poll_thread.loop]
         return True
 
     def remove_watchdog(self) -> None:
-        """Forget the watchdog, which ends."""
+        """Remove the watchdog. The watchdog thread calls this before it ends."""
         self._watchdog = None
 
     def has(self, loop: LoopName) -> bool:
@@ -83,20 +83,20 @@ class PollThreads:
         return loop in self._poll_threads
 
     def next_hang(self, now: float) -> float:
-        """Return the earliest time after ``now`` at which a call can count as hung, monotonic seconds.
+        """Return the earliest time after ``now`` at which a call can count as hung, in monotonic seconds.
 
-        A call that starts later than ``now`` counts as hung no earlier than one interval from now.
+        A call that starts after ``now`` can't count as hung before ``HUNG_AFTER_S`` seconds from now.
         """
         ends = (poll_thread.hung_at() for poll_thread in self.current)
         return min((now + HUNG_AFTER_S, *(end for end in ends if end is not None and end > now)))
 
     @property
     def current(self) -> tuple[PollThread, ...]:
-        """The threads of the loops."""
+        """The current threads of the poll loops."""
         return tuple(self._poll_threads.values())
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """The threads of the loops and the watchdog."""
+        """The threads of the poll loops and the watchdog's thread."""
         watchdog = [self._watchdog] if self._watchdog is not None else []
         return [poll_thread.thread for poll_thread in self._poll_threads.values()] + watchdog

@@ -1,4 +1,4 @@
-"""The sampler: its subscriptions, its threads, and the callers that wait for a sample."""
+"""The sampler, which manages subscriptions, the sampling threads, and callers that wait for a sample."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, 
 from gpuwidget.sources import Source, UtilizationWindow, open_source
 
 _WATCHDOG_MAX_LATE_S = 0.25
-"""How late the watchdog may wake up and still judge the calls."""
+"""If the watchdog wakes up later than this, it does not decide whether calls hang until its next check."""
 _SLOW_CHECK_INTERVAL_S = 0.25
-"""How often the slow thread checks for new wishes of the subscriptions."""
+"""Seconds between the slow thread's checks for changed subscriptions."""
 _MAX_WARM_UP_SAMPLES = 10
 _LINGER_S = 30.0
 _RECENT_S = 60.0
@@ -28,7 +28,7 @@ _RECENT_SPACING_S = 0.25
 
 
 class RecentMemory:
-    """Memory in use of every GPU over the last minute, as far as samples were taken anyway."""
+    """The memory in use on every GPU over the last minute, from the samples that the sampler has taken."""
 
     def __init__(self) -> None:
         self._rows: deque[tuple[float, dict[str, int | None]]] = deque(
@@ -36,13 +36,13 @@ class RecentMemory:
         )
 
     def add(self, sample: Sample) -> None:
-        """Store a sample's memory, at most four times a second."""
+        """Store a sample's memory readings, at most four times per second."""
         if self._rows and sample.time - self._rows[-1][0] < _RECENT_SPACING_S:
             return
         self._rows.append((sample.time, {reading.uuid: reading.memory_used for reading in sample.readings}))
 
     def memory(self, uuid: str, now: float) -> tuple[tuple[float, int | None], ...]:
-        """Return seconds before ``now`` and bytes in use of one GPU, oldest first."""
+        """Return pairs of seconds before ``now`` and bytes in use on one GPU, oldest first."""
         return tuple(
             (now - time, row.get(uuid)) for time, row in tuple(self._rows) if 0 <= now - time <= _RECENT_S
         )
@@ -51,8 +51,8 @@ class RecentMemory:
 class Sampler:
     """Reads one source for any number of subscriptions.
 
-    Source and threads stay for ``linger_s`` seconds after the last subscription has ended, so that a cell
-    that runs soon after does not wait for them again. Nothing is read meanwhile, and the threads sleep.
+    The source stays open and the threads stay alive for ``linger_s`` seconds after the last subscription has
+    ended, so that a cell that runs soon afterwards does not wait for them. Meanwhile the threads only sleep.
     """
 
     def __init__(self, source: Source, clock: Clock = SYSTEM_CLOCK, *, linger_s: float = 0.0) -> None:
@@ -63,7 +63,7 @@ class Sampler:
         reset_after_fork(self._reset)
 
     def _reset(self) -> None:
-        # One lock with three conditions, so that a short cell wakes only the threads that it needs.
+        # Three conditions share one lock, so that a short cell wakes only the threads that it needs.
         lock = threading.Lock()
         self._wake_fast = threading.Condition(lock)
         """The fast thread waits here."""
@@ -84,28 +84,28 @@ class Sampler:
 
     @property
     def latest(self) -> Sample | None:
-        """The newest sample, None before the first."""
+        """The newest sample, or None before the first sample."""
         return self._latest
 
     @property
     def known_gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs found when the source was last opened, lost ones included; empty before."""
+        """All GPUs found so far, including lost ones; empty before the source is first opened."""
         return self._source.gpus
 
     def windows(self, uuid: str) -> tuple[UtilizationWindow, ...]:
-        """Return one GPU's last utilization windows; empty unless a subscription's ``windows`` names it."""
+        """Return one GPU's latest utilization windows; empty unless a subscription's ``windows`` names it."""
         return next((state.windows for state in self._source.states if state.gpu.uuid == uuid), ())
 
     def activities(self, uuid: str) -> tuple[Activity, ...]:
-        """Return one GPU's last windows of the hardware counters, oldest first.
+        """Return one GPU's latest windows of the hardware counters, oldest first.
 
-        Empty without GPM, and while no subscription wants ``activity``.
+        The result is empty if the GPU has no GPM or no subscription has requested ``activity``.
         """
         return next((state.activities for state in self._source.states if state.gpu.uuid == uuid), ())
 
     @property
     def wanted(self) -> bool:
-        """Whether there is a subscription."""
+        """Whether the sampler has at least one subscription."""
         return bool(self._subscriptions)
 
     @property
@@ -121,11 +121,11 @@ class Sampler:
         memory_interval_s: float | None = None,
         activity: bool = False,
     ) -> Subscription:
-        """Start to pass samples to ``on_sample``, at most one every ``interval_s`` seconds.
+        """Start passing samples to ``on_sample``, at most one every ``interval_s`` seconds.
 
-        ``memory_interval_s`` adds samples between these in which only ``memory_used`` is new; ``activity``
-        adds the hardware counters. ``on_sample`` runs on the sampler's thread and must return quickly; an
-        exception in it is logged.
+        ``memory_interval_s`` adds samples in between, in which only ``memory_used`` is new. ``activity`` adds
+        the hardware counters. ``on_sample`` runs on the sampler's thread and must return quickly. If it
+        raises, the exception is logged.
         """
         subscription = Subscription(self._unsubscribe, on_sample, interval_s, memory_interval_s, activity)
         with self._wake_fast:
@@ -145,7 +145,7 @@ class Sampler:
     def warm_up(self) -> Subscription:
         """Open the source and make the first slow calls in the background, for a run that may start soon.
 
-        The returned subscription ends by itself; a caller that does not need it any more may close it.
+        The returned subscription ends by itself, but a caller that no longer needs it may close it earlier.
         """
         subscription = self.subscribe()
         seen = 0
@@ -167,10 +167,10 @@ class Sampler:
                 self._wake_fast.notify_all()
 
     def read_now(self, timeout_s: float) -> Sample | None:
-        """Return a sample whose calls were all made after this one; needs a subscription.
+        """Return a sample that was read after this method was called. Needs a subscription.
 
-        After ``timeout_s`` seconds it is made of what was read until then: ``answered`` shows which readings
-        are older. None where the source has not been opened by then.
+        After ``timeout_s`` seconds, return the latest readings instead; ``answered`` shows which of them are
+        older. Returns None if the source has not been opened by then.
         """
         with self._wake_fast:
             if not self._subscriptions:
@@ -183,9 +183,10 @@ class Sampler:
             return self._source.sample() if self._source.opened else None
 
     def wait_until_open(self, timeout_s: float) -> bool:
-        """Wait until the source is open, and return whether it is; needs a subscription.
+        """Wait until the source is open, and return whether it is. Needs a subscription.
 
-        The timeout starts with the opening: where it hangs, only the first caller waits.
+        The timeout counts from the start of the opening, so that if the opening hangs, only the first caller
+        waits for the whole timeout.
         """
         with self._wake_fast:
             since = self._source.opening_since
@@ -201,9 +202,9 @@ class Sampler:
             self._clock.wait(self._answered, left)
 
     def stop(self) -> None:
-        """End all subscriptions and threads, and close the source; a thread in a hung call is abandoned.
+        """End all subscriptions and threads, and close the source. A thread in a hung call is abandoned.
 
-        A new subscription starts the sampler again.
+        A new subscription restarts the sampler.
         """
         with self._wake_fast:
             self._stopping = True
@@ -224,13 +225,13 @@ class Sampler:
     # -- threads -------------------------------------------------------------------------------------
 
     def _remove(self, thread: PollThread) -> None:
-        # Under the lock: a subscription added now must find the loop without a thread and start a new one.
+        # Hold the lock, so that a subscription that is added now finds no thread and starts a new one.
         if self._threads.remove(thread):
             self._wake_others.notify_all()
 
     @property
     def _ending(self) -> bool:
-        """Whether the slow thread and the watchdog must end: the fast one has ended, or all are stopped."""
+        """Whether the slow thread and the watchdog must end: the fast thread has ended, or all must stop."""
         return self._stopping or not self._threads.has("fast")
 
     def _run_fast(self, thread: PollThread) -> None:
@@ -277,7 +278,7 @@ class Sampler:
             subscription.deliver(sample)
 
     def _open_if_due(self, thread: PollThread) -> bool:
-        """Open the source where that is due; return False where this poll can't be made."""
+        """Open the source if that is due. Returns False if the poll can't be made."""
         with self._wake_fast:
             if not self._source.begin_opening():
                 if not self._source.opened:
@@ -330,8 +331,8 @@ class Sampler:
                     due = min(due, now + _WATCHDOG_MAX_LATE_S)
                 self._clock.wait(self._wake_others, due - now)
                 late = self._clock.monotonic() - due
-                # Where this thread itself could not run (something held the GIL), a call that seems long may
-                # have returned already: it is judged at the next check.
+                # If the watchdog itself could not run because something held the GIL, a call that seems to
+                # hang may be about to return, so the next check decides.
                 if late < _WATCHDOG_MAX_LATE_S:
                     self._abandon_hung_calls()
 
@@ -348,9 +349,9 @@ _sampler: Sampler | None = None
 
 
 def process_sampler() -> Sampler:
-    """Return this process's one sampler, which reads the source that GPUWIDGET_SOURCE selects.
+    """Return the only sampler of this process, which reads the source that GPUWIDGET_SOURCE selects.
 
-    Raises OptionError where that names no source. A forked child gets another sampler.
+    Raises OptionError if GPUWIDGET_SOURCE names no source. A forked child gets a separate sampler.
     """
     global _sampler
     with _lock:

@@ -1,4 +1,4 @@
-"""Subscriptions to samples: how often, and with which readings."""
+"""Subscriptions to samples: how often samples are delivered, and which readings they contain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OnSample = Callable[[Sample], None]
 
 
 class Subscription:
-    """One subscription to samples; :meth:`close` ends it, also as a context manager."""
+    """One subscription to samples, ended by :meth:`close`. As a context manager it closes itself on exit."""
 
     def __init__(
         self,
@@ -39,21 +39,24 @@ class Subscription:
         self._next_due = float("-inf")
 
     def close(self) -> None:
-        """End the subscription: no further sample is delivered, except one under way. Safe to call twice."""
+        """End the subscription. A sample may still arrive if its delivery has begun. Safe to call twice."""
         self._unsubscribe(self)
 
     def is_due(self, full: bool, now: float) -> bool:
-        """Return whether it gets the sample of a poll that ended ``now``; a ``full`` one read all values."""
+        """Return whether the subscription gets the sample of a poll that ended at ``now``.
+
+        ``full`` is whether the poll read all values, not only memory.
+        """
         if self.memory_interval_s is not None:
             return True
-        # A tolerance of a tenth, as the polls for a faster subscription do not fall on this one's grid.
+        # The tolerance of a tenth is needed because polls may follow a faster subscription's schedule.
         if not full or now < self._next_due - self.interval_s / 10:
             return False
         self._next_due = now + self.interval_s
         return True
 
     def deliver(self, sample: Sample) -> None:
-        """Call ``on_sample``; an exception in it is logged."""
+        """Call ``on_sample``, and log any exception that it raises."""
         if self.on_sample is not None:
             try:
                 self.on_sample(sample)
@@ -70,7 +73,7 @@ class Subscription:
 
 
 class Subscriptions:
-    """All subscriptions of a sampler. Every use holds the sampler's lock."""
+    """All subscriptions of a sampler. Hold the sampler's lock for every use."""
 
     def __init__(self) -> None:
         self._all: list[Subscription] = []
@@ -83,7 +86,7 @@ class Subscriptions:
         self._all.append(subscription)
 
     def remove(self, subscription: Subscription) -> None:
-        """Remove a subscription, unless that was done before."""
+        """Remove a subscription. Safe to call twice."""
         if subscription in self._all:
             self._all.remove(subscription)
 
@@ -93,26 +96,26 @@ class Subscriptions:
 
     @property
     def interval_s(self) -> float:
-        """Seconds between full polls, by the fastest subscription."""
+        """Seconds between full polls: the shortest interval of any subscription."""
         return min((one.interval_s for one in self._all), default=INTERVAL_S)
 
     @property
     def memory_interval_s(self) -> float | None:
-        """Seconds between polls of memory alone, None where no subscription wants them."""
+        """Seconds between memory-only polls, or None if no subscription needs such polls."""
         return min(
             (one.memory_interval_s for one in self._all if one.memory_interval_s is not None), default=None
         )
 
     @property
     def activity(self) -> bool:
-        """Whether a subscription wants the hardware counters."""
+        """Whether any subscription needs the hardware counters."""
         return any(one.activity for one in self._all)
 
     @property
     def windows(self) -> frozenset[str]:
-        """UUIDs of the GPUs whose utilization windows a subscription wants."""
+        """UUIDs of the GPUs whose utilization windows any subscription needs."""
         return frozenset().union(*(one.windows for one in self._all))
 
     def due(self, full: bool, now: float) -> list[Subscription]:
-        """Return the subscriptions that get the sample of a poll that ended ``now``."""
+        """Return the subscriptions that get the sample of a poll that ended at ``now``."""
         return [one for one in self._all if one.is_due(full, now)]

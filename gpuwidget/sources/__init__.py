@@ -1,9 +1,9 @@
 """Sources of GPU readings: the protocol, one module per source, and the choice among them.
 
-A source reads one GPU per call, so that the sampler can tell which GPU hangs or is lost and go on with the
-others. Two threads (the sampler's fast and slow one) may call the ``read_*`` methods at once, and a call may
-block for as long as the driver does; ``open`` and ``close`` are called by one thread at a time. No code that
-a user waits for may call a source. Start with the protocol :class:`Source`.
+A source reads one GPU per call, so that the sampler can tell which GPU hangs or is lost and continue with the
+others. The sampler's fast and slow threads may call the ``read_*`` methods at the same time, and a call may
+block for as long as the driver does; only one thread at a time calls ``open`` or ``close``. Code that a user
+waits for must not call a source. Start with the protocol :class:`Source`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, Statu
 from gpuwidget.model.samples import Gpu, Origin
 
 SOURCE_VARIABLE = "GPUWIDGET_SOURCE"
-"""Environment variable that selects the source of kernels, CLI and server."""
+"""Environment variable that selects the source of GPU readings for the kernels, the CLI and the server."""
 
 
 class Xid(NamedTuple):
@@ -28,17 +28,17 @@ class Xid(NamedTuple):
 
     number: int
     time: float
-    """When the source read it, epoch seconds."""
+    """When the source read the error, in epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The result of opening a source. Finding no GPU is no error: ``origin.reason`` then gives the reason."""
+    """The result of opening a source. Finding no GPU is not an error: ``origin.reason`` then says why."""
 
     origin: Origin
     gpus: tuple[Gpu, ...]
     xids: Mapping[str, Xid] = field(default_factory=dict)
-    """The newest known XID of each GPU by UUID, also of GPUs that were not found again."""
+    """The newest known XID of each GPU, by UUID. Includes GPUs that this opening did not find again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,73 +46,76 @@ class UtilizationWindow:
     """One window over which the driver averages utilization."""
 
     until: float
-    """Its end, epoch seconds."""
+    """End of the window in epoch seconds."""
     utilization: float
-    """Percent of it in which any kernel ran."""
+    """Percentage of the window during which any GPU kernel ran."""
 
 
 class Source(Protocol):
     """A source of GPU readings.
 
-    Every ``read_*`` raises :class:`gpuwidget.model.errors.GpuLostError` where that GPU is lost and
-    :class:`gpuwidget.model.errors.SourceLostError` where the source must be opened again. It raises nothing
-    else: after any other failure the value is None, with its reason.
+    Every ``read_*`` method raises :class:`gpuwidget.model.errors.GpuLostError` if that GPU is lost and
+    :class:`gpuwidget.model.errors.SourceLostError` if the source must be opened again. It raises nothing
+    else: after any other failure the affected value is None, and its reason is given.
     """
 
     def open(self) -> Inventory:
         """Find the GPUs and renew their handles; may be called again at any time.
 
-        Never raises: where the driver is absent or broken, the result has no GPUs and the reason.
+        Never raises: if the driver is absent or broken, the result contains no GPUs and gives the reason.
         """
         ...
 
     def close(self) -> None:
-        """Close the driver. Safe to call twice, and while another thread's call hangs."""
+        """Close the driver. Safe to call twice, and safe to call while another thread's call hangs."""
         ...
 
     def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Return utilization, memory and power of one GPU."""
+        """Return the utilization, memory and power readings of one GPU."""
         ...
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """Return the bytes in use of one GPU, the same number as ``read_fast().memory_used``."""
+        """Return the bytes in use on one GPU, the same number as ``read_fast().memory_used``."""
         ...
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Return the processes with a context on one GPU; None where the driver does not list them."""
+        """Return the processes that have a context on one GPU, or None if the driver does not list them."""
         ...
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Return temperatures, clock, power limit, P-state and throttle reasons of one GPU."""
+        """Return the status metrics (such as temperatures and clocks) and throttle reasons of one GPU."""
         ...
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Return the values whose calls take milliseconds."""
+        """Return the readings of one GPU whose driver calls take milliseconds, such as its energy counter."""
         ...
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Return the last utilization windows, oldest first; empty where none are kept. Takes
-        milliseconds."""
+        """Return the latest utilization windows of one GPU, oldest first.
+
+        The result is empty if the source keeps no windows. The call takes milliseconds.
+        """
         ...
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Return the hardware counters since the previous call for this GPU.
+        """Return what the hardware counters measured since the previous call for this GPU.
 
-        None at the first call, less than 100 ms after the last one, and where there is no GPM.
+        Returns None on the first call, within 100 ms of the previous call, and if the GPU has no GPM (GPU
+        performance monitoring).
         """
         ...
 
     def stop_activity(self) -> None:
-        """Free the samples of the hardware counters, which no subscription wants any more."""
+        """Free the samples of the hardware counters. Called when no subscription needs the counters."""
         ...
 
 
 def open_source(choice: str | None = None, clock: Clock = SYSTEM_CLOCK) -> Source:
-    """Return the source that ``choice`` names, not opened yet.
+    """Return the source that ``choice`` names, without opening it.
 
-    ``choice`` is ``auto`` (NVML, or no GPU and the reason), ``nvml``, ``replay`` or ``replay:PATH`` (loops),
-    ``replay-once:PATH`` or ``none``. Without it the environment variable GPUWIDGET_SOURCE applies, and
-    without that ``auto``. Raises OptionError for anything else.
+    ``choice`` is ``auto`` or ``nvml`` (both read NVML), ``replay`` or ``replay:PATH`` (plays a recording in a
+    loop), ``replay-once:PATH`` or ``none``. If ``choice`` is None, the environment variable GPUWIDGET_SOURCE
+    applies; if that is unset too, the source is ``auto``. Raises OptionError for anything else.
     """
     text = choice if choice is not None else os.environ.get(SOURCE_VARIABLE, "")
     kind, _, path = (text.strip() or "auto").partition(":")

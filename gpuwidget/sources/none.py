@@ -1,4 +1,4 @@
-"""The source without GPUs, and the reason why."""
+"""The source that has no GPUs and gives the reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NoSource:
         self._reason = reason
 
     def open(self) -> Inventory:
-        """Return no GPUs, and the reason."""
+        """Return an inventory without GPUs and with the reason."""
         origin = Origin(kind="none", reason=self._reason, recording=None, driver=None, cuda_driver=None)
         return Inventory(origin=origin, gpus=())
 

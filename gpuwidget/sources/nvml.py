@@ -1,7 +1,7 @@
 """The GPUs of this machine, read through NVIDIA's management library (NVML).
 
-The binding is NVIDIA's own, the module ``pynvml`` of the package nvidia-ml-py. This module opens and closes
-NVML and finds the GPUs; ``nvml_device`` makes the calls of one GPU.
+The Python binding is NVIDIA's: the module ``pynvml`` of the package nvidia-ml-py. This module opens and
+closes NVML and finds the GPUs; ``nvml_device`` makes the calls for one GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from gpuwidget.system import processes
 _LOG = logging.getLogger(__name__)
 
 _CALL_WAIT_S = 0.5
-"""How long opening waits for calls under way, and new calls for the opening. A hung call never ends."""
+"""Seconds that ``open`` waits for running calls, and that a new call waits for ``open``.
+
+The wait is limited because a hung call never returns.
+"""
 _CLOSED = "The NVIDIA driver is closed."
 _NO_FAST = FastReadings(
     **dict.fromkeys(keys("fast")), missing=dict.fromkeys(keys("fast"), nvml_messages.REOPENING)
@@ -47,7 +50,7 @@ _T = TypeVar("_T")
 
 
 class _OpenError(Exception):
-    """There is no GPU to read; its text gives the reason and what to do."""
+    """There is no GPU to read. The exception's text gives the reason and what to do."""
 
 
 class _Opened(NamedTuple):
@@ -75,16 +78,16 @@ class NvmlSource:
         self._close_after_calls = False
 
     def _reset_in_child(self) -> None:
-        # Only the parent process may shut down what it opened.
+        # NVML was opened by the parent process, so only the parent may shut it down.
         self._reset()
         self._closed_reason = "This process was forked from the one that opened the NVIDIA driver."
 
     # -- opening and closing -------------------------------------------------------------------------
 
     def open(self) -> Inventory:
-        """Start NVML again and find the GPUs. Never raises: without GPUs, the origin gives the reason.
+        """Restart NVML and find the GPUs. Never raises: if there is no GPU, the origin gives the reason.
 
-        A GPU that can't be opened is left out.
+        The result omits GPUs that can't be opened.
         """
         self.stop_activity()
         with self._changed:
@@ -105,7 +108,7 @@ class NvmlSource:
         return replace(opened.inventory, xids=dict(self._xids.newest))
 
     def close(self) -> None:
-        """Shut NVML down once the last call has returned. Safe to call twice."""
+        """Shut NVML down as soon as no call is running. Safe to call twice."""
         self.stop_activity()
         with self._changed:
             self._devices = {}
@@ -115,7 +118,7 @@ class NvmlSource:
         self._shut_down()
 
     def _await_calls(self) -> bool:
-        # NVML must not be shut down during a call; during one that hangs, the shutdown would hang too.
+        # NVML must not be shut down during a call. If the call hangs, the shutdown would hang too.
         deadline = self._clock.monotonic() + _CALL_WAIT_S
         while self._calls:
             left = deadline - self._clock.monotonic()
@@ -137,7 +140,7 @@ class NvmlSource:
         except (_OpenError, SourceError) as error:
             return _no_gpus(str(error))
         except Exception as error:
-            # A binding of another version may raise anything; that must not break a notebook.
+            # A different version of pynvml may raise any exception, which must not break a notebook.
             _LOG.debug("NVML could not be read", exc_info=True)
             return _no_gpus(f"The NVIDIA driver could not be read ({type(error).__name__}: {error}).")
 
@@ -184,43 +187,54 @@ class NvmlSource:
     # -- readings ------------------------------------------------------------------------------------
 
     def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Make three NVML calls, or one for a MIG slice, which has neither utilization nor power.
+        """Read utilization, memory and power with three NVML calls.
 
-        Power is the current draw; drivers without that field report the mean of the last second.
+        For a MIG slice, make only the memory call: a slice has neither utilization nor power. The power is
+        the current draw, or the mean of the last second if the driver does not report the current draw.
         """
         return self._call(gpu, NvmlDevice.read_fast, _NO_FAST)
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """Make one NVML call, or none where the GPU uses the host's memory."""
+        """Read the memory in use with one NVML call, or with none if the GPU uses the host's memory."""
         return self._call(gpu, NvmlDevice.read_memory, None)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Make two NVML calls. ``missing`` of the next ``read_fast`` has the reason for None."""
+        """Read the processes with two NVML calls.
+
+        If the result is None, the next ``read_fast`` returns the reason in ``missing``.
+        """
         return self._call(gpu, NvmlDevice.read_processes, None)
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Make six NVML calls, or none for a MIG slice."""
+        """Read the status metrics and throttle reasons with one NVML call each, or none for a MIG slice."""
         return self._call(gpu, NvmlDevice.read_status, _NO_STATUS)
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Make one NVML call of some milliseconds, and cheap ones for errors.
+        """Read the energy counter (an NVML call of some milliseconds) and the errors (cheap calls).
 
-        The first time also measure the utilization window.
+        The first call for a GPU also measures its utilization window.
         """
         return self._call(gpu, NvmlDevice.read_slow, _NO_SLOW)
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Make one NVML call of some milliseconds; the driver keeps about 14 s of windows (H200)."""
+        """Read the utilization windows with one NVML call, which takes some milliseconds.
+
+        The driver keeps the windows of about 14 s (measured on an H200).
+        """
         return self._call(gpu, NvmlDevice.read_utilization_windows, ())
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Make two NVML calls, one of 0.2 ms. ``missing`` of the next ``read_fast`` has the reason for
-        None."""
+        """Read the hardware counters with two NVML calls, one of which takes 0.2 ms.
+
+        If the counters can't be read, the next ``read_fast`` returns the reason in ``missing``.
+        """
         return self._call(gpu, NvmlDevice.read_activity, None)
 
     def stop_activity(self) -> None:
-        """Free the samples of the counters; one that a hung call writes to is freed when that call
-        returns."""
+        """Free the samples of the hardware counters.
+
+        A sample that a hung call is writing to is freed when that call returns.
+        """
         for device in list(self._devices.values()):
             device.stop_activity()
 
@@ -303,7 +317,7 @@ def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
 def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[tuple[Gpu, NvmlDevice]]:
     nvml = session.nvml
     found: list[tuple[Gpu, NvmlDevice]] = []
-    # 0 where MIG is off or unknown, which saves nvmlDeviceGetMigMode (144 µs on H200).
+    # The count is 0 if MIG is off or unknown, so nvmlDeviceGetMigMode (144 µs on an H200) is not needed.
     count = whole.query("mig", (nvml.nvmlDeviceGetMaxMigDeviceCount,), {}) or 0
     for index in range(count):
         try:
@@ -313,7 +327,7 @@ def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[t
             device = NvmlDevice(session, handle, f"MIG slice {index} of GPU {parent.index} ({name})", whole)
             total, reserved = device.memory_size()
         except (nvml.NVMLError, GpuLostError) as error:
-            # The indices of slices have gaps, and an error of one slice does not concern the others.
+            # The indices of slices have gaps, and one slice's error does not affect the others.
             _LOG.debug("MIG slice %d of GPU %d is left out: %s", index, parent.index, error)
             continue
         slice_ = replace(
@@ -331,7 +345,7 @@ def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[t
 
 
 def cuda_version(nvml: Any) -> str | None:
-    """Return the newest CUDA version that the driver supports, as "13.0"; None where unknown."""
+    """Return the newest CUDA version that the driver supports, such as "13.0", or None if unknown."""
     try:
         version = int(nvml.nvmlSystemGetCudaDriverVersion_v2())
     except nvml.NVMLError:
@@ -340,5 +354,5 @@ def cuda_version(nvml: Any) -> str | None:
 
 
 def text(value: str | bytes) -> str:
-    """Return a string of NVML, which is bytes or str depending on the version of its binding."""
+    """Return a string from NVML as str. Whether pynvml returns str or bytes depends on its version."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

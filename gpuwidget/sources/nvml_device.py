@@ -1,4 +1,4 @@
-"""The NVML calls of one GPU or MIG slice, without those that are known to be unsupported."""
+"""Make the NVML calls for one GPU or MIG slice, and skip calls that it is known not to support."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
 from gpuwidget.system import processes
 
 NvmlCall = Callable[[Any], Any]
-"""A call that reads a value by handle; raises pynvml's NVMLError."""
+"""A function that takes a device handle and returns a value. Raises pynvml's NVMLError."""
 
 _UNAVAILABLE = frozenset({nvml_messages.FUNCTION_NOT_FOUND, nvml_messages.NOT_SUPPORTED})
 _NO_FUNCTION = frozenset({nvml_messages.FUNCTION_NOT_FOUND})
 _STALE = frozenset({nvml_messages.NOT_FOUND, nvml_messages.INVALID_ARGUMENT})
-"""Errors of the memory call of a MIG slice that was removed."""
+"""Errors that the memory call returns for a MIG slice that was removed."""
 STATUS_VALUES = (*keys("status"), "throttle")
 SLOW_VALUES = (*keys("slow"), "xid")
-"""Values that are either known or missing with a reason; ``xid_time`` is None wherever ``xid`` is."""
+"""Slow values that are either known or missing with a reason. ``xid_time`` is None whenever ``xid`` is."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""Member of a field's union for each NVML_VALUE_TYPE."""
+"""The member of NVML's value union that holds the value, for each NVML_VALUE_TYPE."""
 
 
 @dataclass(frozen=True)
 class NvmlSession:
-    """What all GPUs of one opening share."""
+    """What all GPUs found by one call of ``NvmlSource.open`` share."""
 
     nvml: Any
     """The module pynvml."""
     clock: Clock
     process_directory: processes.ProcessDirectory | None
-    """Looks up users and programs; None where the driver's process ids are not ours."""
+    """Looks up users and programs; None if the driver's process ids are from another pid namespace."""
     scrambled: bool
     """Whether this driver's process lists can't be parsed."""
     xids: XidEvents
-    """Kept while NVML is closed and opened again."""
+    """Keeps the newest XIDs, also when NVML is closed and reopened."""
 
 
 class NvmlDevice:
-    """Reads one GPU by its handle, and remembers which values it does not support.
+    """Reads one GPU by its handle, and stores which values the GPU does not support.
 
-    For a MIG slice, ``slice_of`` is the GPU that it is part of. Only memory, processes and hardware counters
-    of a slice are read; everything else belongs to the whole GPU.
+    For a MIG slice, ``slice_of`` is the GPU that contains it. Only the memory, processes and hardware
+    counters of a slice are read, because all other values belong to the whole GPU.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class NvmlDevice:
         self._memory: Sequence[NvmlCall] = (self._memory_v2, nvml.nvmlDeviceGetMemoryInfo)
         self._power: Sequence[NvmlCall] = (
             partial(self._field, nvml.NVML_FI_DEV_POWER_INSTANT),
-            nvml.nvmlDeviceGetPowerUsage,  # a mean over 1 s on Ampere and later, so only the second choice
+            nvml.nvmlDeviceGetPowerUsage,  # second choice, because it is a mean over 1 s on Ampere and later
         )
-        # Older versions of the binding lack the newer names, and CUDA 14 is to drop the older ones.
+        # Older versions of the binding lack the newer name, and CUDA 14 is to drop the older name.
         self._throttle: Sequence[NvmlCall] = [
             getattr(nvml, name)
             for name in (
@@ -105,7 +105,7 @@ class NvmlDevice:
             "encoder_utilization": ((nvml.nvmlDeviceGetEncoderUtilization,), _first),
             "decoder_utilization": ((nvml.nvmlDeviceGetDecoderUtilization,), _first),
         }
-        """For each status metric the calls that read it, and the conversion to the model's unit."""
+        """For each status metric: the calls that read it, and the conversion to the model's unit."""
         self._processes: Mapping[ProcessKind, Sequence[NvmlCall]] = {
             kind: [partial(list_processes, nvml, kind, version) for version in (3, 2)]
             for kind in ("compute", "graphics")
@@ -118,7 +118,7 @@ class NvmlDevice:
             for name in ("utilization", "power_w", "windows", *SLOW_VALUES):
                 self._unsupported[name] = nvml_messages.NOT_PER_MIG_SLICE
 
-    # -- asking --------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------
 
     def query(
         self,
@@ -127,9 +127,10 @@ class NvmlDevice:
         missing: dict[str, str],
         fallback_on: Collection[int] = _UNAVAILABLE,
     ) -> Any:
-        """Return the value by the first of ``calls`` that this GPU supports; else None, and store the reason.
+        """Return the value read by the first of ``calls`` that this GPU supports.
 
-        A call that fails with one of ``fallback_on`` is not made again. Raises GpuLostError, SourceLostError.
+        On failure, return None and store the reason in ``missing`` under ``name``. A call that fails with one
+        of ``fallback_on`` is replaced by the next call for good. Raises GpuLostError, SourceLostError.
         """
         reason = self._unsupported.get(name)
         if reason is not None:
@@ -162,7 +163,7 @@ class NvmlDevice:
     # -- the cheap calls -----------------------------------------------------------------------------
 
     def read_fast(self) -> FastReadings:
-        """Make three calls: utilization, memory, power."""
+        """Read utilization, memory and power with one NVML call each."""
         missing = dict(self._lasting_missing)
         rates = self.query("utilization", self._utilization, missing)
         used = self._used(missing)
@@ -178,11 +179,11 @@ class NvmlDevice:
         )
 
     def read_memory(self) -> int | None:
-        """Make one call: memory in use."""
+        """Read the memory in use with one NVML call, or with none if the GPU uses the host's memory."""
         return self._used({})
 
     def memory_size(self) -> tuple[int | None, int | None]:
-        """Return the total bytes of memory and those reserved; detect whether the memory is the host's."""
+        """Return the total and reserved bytes of memory, and set ``unified`` if the memory is the host's."""
         missing: dict[str, str] = {}
         info = self._memory_info(missing)
         if self._slice_of is None:
@@ -190,7 +191,7 @@ class NvmlDevice:
             self.unified = unsupported if info is None else info.total == 0
         if self.unified:
             return processes.host_memory().total, 0
-        # The first version of the structure has no such field: it counts them as used.
+        # Version 1 of the structure has no ``reserved`` field: it counts reserved memory as used.
         return (None, None) if info is None else (int(info.total), int(getattr(info, "reserved", 0)))
 
     def _used(self, missing: dict[str, str]) -> int | None:
@@ -200,8 +201,8 @@ class NvmlDevice:
         return None if info is None else int(info.used)
 
     def _memory_info(self, missing: dict[str, str]) -> Any:
-        # v1 is used only where the library has no v2. It counts reserved memory as used, so that a change to
-        # v1 after any other error would show a jump that nobody allocated.
+        # If the library has no v2 call, every memory reading uses v1; otherwise v1 is never used. v1 counts
+        # reserved memory as used, so switching to v1 after any other error would show a jump in memory use.
         return self.query("memory_used", self._memory, missing, _NO_FUNCTION)
 
     def _memory_v2(self, handle: Any) -> Any:
@@ -210,7 +211,7 @@ class NvmlDevice:
     def _field(self, number: int, handle: Any) -> Any:
         value = self._nvml.nvmlDeviceGetFieldValues(handle, [number])[0]
         if value.nvmlReturn == nvml_messages.INVALID_ARGUMENT:
-            # The error of a driver that is older than the field.
+            # A driver that is older than the field returns INVALID_ARGUMENT.
             raise self._nvml.NVMLError(nvml_messages.NOT_SUPPORTED)
         if value.nvmlReturn:
             raise self._nvml.NVMLError(value.nvmlReturn)
@@ -219,7 +220,7 @@ class NvmlDevice:
     # -- processes -----------------------------------------------------------------------------------
 
     def read_processes(self) -> tuple[Process, ...] | None:
-        """Make two calls, compute and graphics processes; each process is listed once."""
+        """Read the compute and the graphics processes with one NVML call each; list each process once."""
         missing: dict[str, str] = {}
         found: dict[int, tuple[ProcessKind, int | None]] = {}
         for kind, calls in self._processes.items():
@@ -248,10 +249,13 @@ class NvmlDevice:
             for pid, (kind, memory) in found.items()
         )
 
-    # -- what changes slowly, and what is slow -------------------------------------------------------
+    # -- status and slow readings --------------------------------------------------------------------
 
     def read_status(self) -> StatusReadings:
-        """Make one cheap call per status metric, and one for the throttle reasons; none for a MIG slice."""
+        """Read each status metric and the throttle reasons with one cheap call each.
+
+        Makes no call for a MIG slice.
+        """
         missing: dict[str, str] = {}
         values: dict[str, Any] = dict.fromkeys(STATUS_VALUES)
         if self._slice_of is not None:
@@ -271,7 +275,7 @@ class NvmlDevice:
         return state
 
     def read_slow(self) -> SlowReadings:
-        """Read the energy counter and the errors, and the first time measure the utilization window."""
+        """Read the energy counter and the errors. Also measure the utilization window until it is known."""
         missing: dict[str, str] = {}
         millijoules = self.query("energy_j", (self._nvml.nvmlDeviceGetTotalEnergyConsumption,), missing)
         if self._window is None:
@@ -283,7 +287,7 @@ class NvmlDevice:
         return SlowReadings(energy, self._window, errors, xid, xid_time, missing)
 
     def register_xids(self, uuid: str) -> None:
-        """Make two calls so that the driver queues this GPU's errors; read_slow tries again where they fail.
+        """Make the driver queue this GPU's XIDs, with two calls. If they fail, ``read_slow`` retries them.
 
         Raises GpuLostError, SourceLostError.
         """
@@ -298,7 +302,7 @@ class NvmlDevice:
         return self._session.xids.poll(self._uuid)
 
     def read_utilization_windows(self) -> tuple[UtilizationWindow, ...]:
-        """Make one call: the utilization windows that the driver still has."""
+        """Read the utilization windows that the driver still keeps, with one NVML call."""
         samples = self.query("windows", (self._samples,), {}) or ()
         return tuple(
             UtilizationWindow(time / 1e6, float(value))
@@ -307,7 +311,10 @@ class NvmlDevice:
         )
 
     def _samples(self, handle: Any) -> list[tuple[int, int]]:
-        """Return times (microseconds since the epoch) and values; samples never taken have no time."""
+        """Return the time (microseconds since the epoch) and value of each sample.
+
+        Slots of the driver's buffer without a sample have the time 0 and are left out.
+        """
         nvml = self._nvml
         kind, samples = nvml.nvmlDeviceGetSamples(handle, nvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
         member = _VALUES[kind] if 0 <= kind < len(_VALUES) else "uiVal"
@@ -323,10 +330,10 @@ class NvmlDevice:
             raise nvml.NVMLError(nvml_messages.NO_DATA)
         return float(round(median(steps) / 1e6, 3))
 
-    # -- the hardware's counters ---------------------------------------------------------------------
+    # -- hardware counters ---------------------------------------------------------------------------
 
     def read_activity(self) -> Activity | None:
-        """Make one call; from the second on, return the difference to the previous one."""
+        """Sample the hardware counters, and return the activity since the previous sample, or None."""
         missing: dict[str, str] = {}
         activity: Activity | None = self.query("activity", (self._count,), missing)
         if missing:
@@ -354,7 +361,7 @@ class NvmlDevice:
         return GpmCounters(nvml, take, self._session.clock)
 
     def stop_activity(self) -> None:
-        """Free the samples of the counters; those of a call under way are freed when it returns."""
+        """Free the samples of the hardware counters. A running call's samples are freed when it returns."""
         counters, self._counters = self._counters, None
         if counters is not None:
             counters.discard()
@@ -365,5 +372,5 @@ def _with(function: Callable[[Any, Any], Any], argument: Any, handle: Any) -> An
 
 
 def _first(values: Sequence[float]) -> float:
-    """Return the utilization of a pair of utilization and sampling period."""
+    """Return the utilization from NVML's pair of utilization and sampling period."""
     return float(values[0])

@@ -1,6 +1,6 @@
-"""Health and setup of the GPUs, read once by NVML for the doctor, in a subprocess.
+"""Read the health and configuration of the GPUs from NVML, once, for ``%gpu doctor``.
 
-Every call may hang with a broken driver, so only a process that may be killed calls this.
+With a broken driver any call may hang, so call this module only in a subprocess that may be killed.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from gpuwidget.sources.nvml import cuda_version, text
 from gpuwidget.sources.nvml_errors import uncorrected_errors
 
 NO_BINDING = -1
-"""Takes the place of NVML's error number where its Python binding is missing."""
+"""Used instead of an NVML error number if NVML's Python binding is missing."""
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
-_P2P_READ, _P2P_NVLINK = 0, 2  # in pynvml the first is a tuple by mistake
+_P2P_READ, _P2P_NVLINK = 0, 2  # numbers, because pynvml's constant for P2P_READ is a tuple by mistake
 _P2P_OK = 0
 
 
 @dataclass(frozen=True, slots=True)
 class GpuHealth:
-    """One GPU. An unknown value is None, with its reason in ``missing``."""
+    """Health and configuration of one GPU. An unknown value is None, and ``missing`` contains the reason."""
 
     index: int
     uuid: str
     name: str
     pci_bus_id: str | None
     compute_capability: str | None
-    """As "9.0"."""
+    """Such as "9.0"."""
     mig: bool | None
     """Whether MIG is on."""
     mig_pending: bool | None
     """Whether MIG will be on after the next reset."""
     slices: tuple[str, ...]
-    """UUIDs of its MIG slices."""
+    """UUIDs of the GPU's MIG slices."""
     compute_mode: str | None
     """``default``, ``exclusive process`` or ``prohibited`` (nvidia-smi: compute_mode)."""
     persistence: bool | None
-    """Whether the driver keeps it initialized without a client."""
+    """Whether the driver keeps the GPU initialized while no client uses it."""
     ecc: bool | None
     ecc_uncorrected: int | None
     """Uncorrected memory errors since the driver was loaded."""
@@ -52,11 +52,11 @@ class GpuHealth:
     """Rows of memory replaced after an uncorrected error (Ampere and later)."""
     remap_pending: bool | None
     remap_failed: bool | None
-    """Whether no spare row was left: the memory stays faulty."""
+    """Whether remapping failed because no spare row was left: the memory stays faulty."""
     pcie_generation: int | None
-    """Falls while the GPU is idle, to save power."""
+    """Current PCIe generation, which an idle GPU lowers to save power."""
     pcie_generation_max: int | None
-    """What GPU and slot support together."""
+    """Highest PCIe generation that both the GPU and its slot support."""
     pcie_width: int | None
     pcie_width_max: int | None
     throttle: tuple[str, ...] | None
@@ -68,34 +68,34 @@ class PeerAccess:
     """How one GPU can access another's memory."""
 
     one: int
-    """NVML's index."""
+    """NVML's index of the GPU that accesses."""
     other: int
     nvlink: bool | None
-    """Whether NVLink connects them; None where unknown."""
+    """Whether NVLink connects the two GPUs; None if unknown."""
     reads: bool | None
     """Whether ``one`` can read the memory of ``other`` directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class NvmlHealth:
-    """All that NVML reports of this machine."""
+    """What NVML reports about this machine."""
 
     error: int | None
-    """Number of the error with which NVML did not start, None where it did."""
+    """Number of the error with which NVML failed to start, or None if it started."""
     reason: str | None
-    """The meaning of that error and what to do."""
+    """The meaning of ``error`` and what to do about it."""
     driver: str | None
     cuda_driver: str | None
-    """Newest CUDA version that the driver supports, as "13.0"."""
+    """Newest CUDA version that the driver supports, such as "13.0"."""
     gpus: tuple[GpuHealth, ...]
     lost: tuple[str, ...]
-    """A sentence for each GPU that is present and can't be opened."""
+    """A sentence for each GPU that is present but can't be opened."""
     peers: tuple[PeerAccess, ...]
-    """One for each ordered pair."""
+    """One entry for each ordered pair of GPUs."""
 
 
 def query_health(on_step: Callable[[str], object] = lambda step: None) -> NvmlHealth:
-    """Open NVML, read everything once, and close it; ``on_step`` receives the name of each step first."""
+    """Open NVML, read everything once, and close it. Calls ``on_step`` with each step's name beforehand."""
     on_step("import pynvml")
     try:
         import pynvml
@@ -192,7 +192,7 @@ def _gpu(nvml: Any, handle: Any, index: int) -> GpuHealth:
 
 
 class _Query:
-    """Reads values of one GPU; the reason for each unknown one is in ``missing``."""
+    """Reads values of one GPU. ``missing`` contains the reason for each value that is unknown."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
@@ -200,10 +200,10 @@ class _Query:
         self.missing: dict[str, str] = {}
 
     def __call__(self, name: str, *functions: str | Callable[[Any], Any]) -> Any:
-        """Return the value by the first of ``functions`` that binding and driver support."""
+        """Return the value read by the first of ``functions`` that the binding and the driver support."""
         reason = nvml_messages.PERMANENT[nvml_messages.FUNCTION_NOT_FOUND]
         for candidate in functions:
-            # Older versions of the binding lack the newer functions, newer ones drop the older.
+            # Older versions of the binding lack the newer functions, and newer versions drop the older ones.
             function = getattr(self._nvml, candidate, None) if isinstance(candidate, str) else candidate
             if function is None:
                 continue

@@ -1,4 +1,4 @@
-"""Errors of a GPU: the uncorrected memory errors, and the XIDs that the driver reports while NVML is open."""
+"""Read a GPU's errors: uncorrected memory errors, and XIDs that the driver reports while NVML is open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.sources import Xid, nvml_messages
 
 _MAX_EVENTS = 32
-"""A failing GPU may report without end; the rest is read at the next poll."""
+"""Most events that one poll reads, because a failing GPU may report endlessly. The next poll reads more."""
 
 
 def uncorrected_errors(nvml: Any, handle: Any) -> int:
@@ -19,21 +19,21 @@ def uncorrected_errors(nvml: Any, handle: Any) -> int:
 
 
 class XidEvents:
-    """The newest XID of each GPU by UUID, kept while NVML is closed and opened again.
+    """Reads XIDs and keeps the newest one of each GPU, also when NVML is closed and reopened.
 
-    The driver queues its events in one event set per GPU until they are read. One thread at a time reads the
-    set of a GPU. Methods raise pynvml's NVMLError.
+    Until they are read, the driver queues the events of each GPU in that GPU's event set. Only one thread at
+    a time may read an event set. The methods raise pynvml's NVMLError.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._sets: dict[str, tuple[Any, Any]] = {}
-        """The binding and the event set that it created."""
+        """By GPU UUID: the binding (pynvml) and the event set that it created."""
         self.newest: dict[str, Xid] = {}
-        """Only of GPUs that have reported any."""
+        """By GPU UUID: the newest XID. Contains only GPUs that have reported one."""
 
     def register(self, nvml: Any, uuid: str, handle: Any) -> None:
-        """Make the driver queue the XIDs of that GPU, unless it does already."""
+        """Make the driver queue the XIDs of a GPU. Does nothing if the GPU is already registered."""
         if uuid in self._sets:
             return
         event_set = nvml.nvmlEventSetCreate()
@@ -45,7 +45,7 @@ class XidEvents:
         self._sets[uuid] = (nvml, event_set)
 
     def poll(self, uuid: str) -> Xid | None:
-        """Return the newest XID of a registered GPU, None where there was none. Does not wait."""
+        """Return the newest XID of a registered GPU, or None if it has reported none. Does not wait."""
         nvml, event_set = self._sets[uuid]
         for _ in range(_MAX_EVENTS):
             try:
@@ -53,8 +53,8 @@ class XidEvents:
             except nvml.NVMLError as error:
                 if error.value == nvml_messages.TIMEOUT:
                     break
-                # The set belongs to a driver that was opened again meanwhile, or the GPU is gone: the next
-                # register() creates a new one.
+                # Either the driver was reopened after this event set was created, or the GPU is gone. The
+                # next register() creates a new event set.
                 if self._sets.pop(uuid, None) is not None:
                     _free(nvml, event_set)
                 raise
@@ -63,7 +63,7 @@ class XidEvents:
         return self.newest.get(uuid)
 
     def close(self) -> None:
-        """Read the events that the driver still holds and free the sets, before NVML is shut down."""
+        """Read the events that are still queued and free the event sets. Call it before NVML is shut down."""
         for uuid, (nvml, _) in list(self._sets.items()):
             with suppress(nvml.NVMLError):
                 self.poll(uuid)

@@ -12,7 +12,7 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.model.readings import Activity
 
 MIN_WINDOW_S = 0.1
-"""Shortest time between two samples for which the counters have values (NVML's documentation)."""
+"""Shortest time between two samples from which NVML computes values (NVML's documentation)."""
 
 _MIB = 1024**2
 _METRICS = (
@@ -29,20 +29,20 @@ _METRICS = (
     (60, "nvlink_rx", _MIB),
     (61, "nvlink_tx", _MIB),
 )
-"""NVML_GPM_METRIC number, field of Activity, and factor from NVML's unit to percent or bytes a second."""
+"""NVML_GPM_METRIC number, field of Activity, and factor from NVML's unit to percent or bytes per second."""
 
 
 _MetricsRequest = tuple[Any, list[tuple[Any, tuple[int, str, int]]]]
-"""NVML's structure for a request and its results, and the slot of each metric in it."""
+"""NVML's structure for a request and its results, and the slot of each metric in that structure."""
 TakeSample = Callable[[Any], object]
-"""nvmlGpmSampleGet, or nvmlGpmMigSampleGet, of one GPU into a sample; raises pynvml's NVMLError."""
+"""Fills a sample of one GPU, by nvmlGpmSampleGet or nvmlGpmMigSampleGet. Raises pynvml's NVMLError."""
 
 
 class GpmCounters:
-    """The two samples of one GPU: the one taken last, and the one to take next.
+    """Reads one GPU's hardware counters. Holds two samples: the last one taken and the buffer for the next.
 
-    One thread at a time calls ``read``. Any thread may call ``discard``, also while a ``read`` hangs: its
-    samples are then freed when it returns.
+    Only one thread at a time may call ``read``. Any thread may call ``discard``, even while a ``read`` hangs:
+    the samples are then freed when that ``read`` returns.
     """
 
     def __init__(self, nvml: Any, take: TakeSample, clock: Clock) -> None:
@@ -58,9 +58,9 @@ class GpmCounters:
         self._metrics_request: _MetricsRequest | None = None
 
     def read(self) -> Activity | None:
-        """Return the activity since the last call; None at the first and within 100 ms of the last.
+        """Return the activity since the previous sample. Raises pynvml's NVMLError.
 
-        Raises pynvml's NVMLError.
+        Returns None if there is no previous sample or it is less than 100 ms old.
         """
         with self._lock:
             if self._reading or self._discarded:
@@ -119,7 +119,7 @@ class GpmCounters:
 
 
 def _metrics_request(nvml: Any) -> _MetricsRequest:
-    """Return the request for every read, made once: setting it up takes longer than the read."""
+    """Return the request that all reads reuse, because setting one up takes longer than a read."""
     get = nvml.c_nvmlGpmMetricsGet_t()
     get.version = nvml.NVML_GPM_METRICS_GET_VERSION
     get.numMetrics = len(_METRICS)

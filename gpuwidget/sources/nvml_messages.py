@@ -1,6 +1,6 @@
 """Messages for NVML's errors, with what to do about them.
 
-Error numbers are written out, as pynvml itself may be what is missing.
+The error numbers are copied instead of imported because pynvml itself may be missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PERMANENT = {
     NOT_SUPPORTED: "not supported by this GPU",
     FUNCTION_NOT_FOUND: "this driver is too old for it",
 }
-"""Errors that last for that value of that GPU, and the reason why the value is missing."""
+"""Errors that are permanent for one value of one GPU, and the reason why the value is missing."""
 
 TRANSIENT = {
     NO_PERMISSION: "this user or container may not read it",
@@ -36,7 +36,7 @@ TRANSIENT = {
     NO_DATA: "the driver has no data for it yet",
     UNKNOWN: "the driver reports an unknown error",
 }
-"""Errors that may be gone at the next poll; for any other the reason quotes NVML's text."""
+"""Errors that may be gone at the next poll. For an error in neither table, the reason quotes NVML's text."""
 
 GPU_LOST = {
     GPU_IS_LOST: "fell off the bus or lost its power; a reboot of the machine usually brings it back",
@@ -89,7 +89,7 @@ _START = {
 
 
 def start_error(code: int, nvml_text: str) -> str:
-    """Return why there is no GPU and what to do, for the error that NVML started with and its own text."""
+    """Return why there is no GPU and what to do, given the error code and text with which NVML failed."""
     fallback = (
         f"The NVIDIA driver could not be started (NVML error {code}: {nvml_text}). See what nvidia-smi says."
     )
@@ -97,7 +97,7 @@ def start_error(code: int, nvml_text: str) -> str:
 
 
 def scrambles_process_lists(driver: str | None) -> bool:
-    """Return whether this driver version lists processes in a shape that can't be parsed (nvitop#75)."""
+    """Return whether this driver version lists processes in a format that can't be parsed (nvitop#75)."""
     if driver is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""The lists of processes with a context on a GPU, in the shape that drivers write them."""
+"""Read NVML's lists of the processes that have a context on a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _UNAVAILABLE = 2**64 - 1
 
 
 class ProcessInfo(ctypes.Structure):
-    """nvmlProcessInfo_v2_t, which both versions of the call fill in; pynvml has had two shapes of it."""
+    """nvmlProcessInfo_v2_t, which versions 2 and 3 of the call fill in.
+
+    It is defined here because its layout differs between releases of pynvml.
+    """
 
     _fields_ = (
         ("pid", ctypes.c_uint),
@@ -29,10 +32,11 @@ class ProcessInfo(ctypes.Structure):
 
 
 def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> Sequence[ProcessInfo]:
-    """Return the entries of one list, by version 3 or 2 of its call; raises pynvml's NVMLError.
+    """Return the compute or graphics processes of a GPU. Raises pynvml's NVMLError.
 
-    pynvml's function reads the number of entries first and then the list. That is twice the calls, each of
-    which may wait for the GIL, and it fails where a process starts in between.
+    ``version`` is the version of the NVML call, 3 or 2. pynvml's function would first read the number of
+    entries and then the list: two calls, each of which may wait for the GIL, and an error if a process starts
+    in between.
     """
     call = nvml._nvmlGetFunctionPointer(f"{_FUNCTIONS[kind]}_v{version}")
     capacity = _INITIAL_CAPACITY
@@ -49,10 +53,9 @@ def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> S
 
 
 def memory_by_pid(listed: Sequence[ProcessInfo]) -> dict[int, int | None]:
-    """Return the bytes that each process of a list holds, None where the driver does not report it (WSL,
-    WDDM).
+    """Return the bytes that each listed process holds, or None if the driver does not report it (WSL, WDDM).
 
-    A GPU with MIG lists a process once for each slice that it uses.
+    On a GPU with MIG, the list contains a process once per slice that it uses; the bytes are added up.
     """
     memory: dict[int, int | None] = {}
     for info in listed:

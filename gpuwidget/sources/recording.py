@@ -1,12 +1,12 @@
-"""Recordings: GPU readings in a file of JSON lines, for replay.
+"""Parse recordings: files of JSON lines that contain GPU readings for replay.
 
-The first line is ``{"meta": {...}}``: driver, cuda_driver (13000 for 13.0), tick_s and what does not change
-of each GPU. Every further line is a tick: ``t`` seconds since the start, ``phase`` (what was running, or
-null), and for each GPU ``util`` and ``mem_util`` (percent), ``mem_used`` (bytes), ``power_mw``, ``temp_c``,
-``mem_temp_c``, ``sm_mhz``, ``throttle`` (NVML's bits), ``procs`` (pid and bytes, and ``"graphics"`` for a
-process that is no compute process). Where they are new: ``gpm`` (percent, or MiB a second) and
-``energy_mj``. ``"lost": true`` stands for a GPU that was lost, null for an unknown value. A file that starts
-with gzip's magic number is decompressed.
+The first line is ``{"meta": {...}}``: driver, cuda_driver (13000 for 13.0), tick_s and each GPU's constants.
+Every further line is a tick: ``t`` (seconds since the start), ``phase`` (what was running, or null), and for
+each GPU ``util`` and ``mem_util`` (percent), ``mem_used`` (bytes), ``power_mw``, ``temp_c``, ``mem_temp_c``,
+``sm_mhz``, ``throttle`` (NVML's bits) and ``procs`` (pid and bytes, and ``"graphics"`` for a process that is
+not a compute process). A tick contains ``gpm`` (percent, or MiB per second) and ``energy_mj`` only when they
+were read again. ``"lost": true`` marks a lost GPU, and null an unknown value. A file that starts with gzip's
+magic number is decompressed.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 NOT_RECORDED = "not in the recording"
 UTILIZATION_WINDOW_S = 0.2
-"""Default for recordings without it: the window of the driver of the recorded H200s."""
+"""Utilization window in seconds for recordings that do not contain it: that of the driver on H200s."""
 TICK_METRICS = tuple(
     (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.poll != "activity"
 )
-"""Metrics with a value in each tick."""
+"""Key and recorded form of each metric that has a value in every tick."""
 GPM_METRICS = tuple(
     (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.poll == "activity"
 )
-"""Metrics in a tick's ``gpm``."""
+"""Key and recorded form of each metric in a tick's ``gpm``."""
 THROTTLE = "throttle"
-"""Key of NVML's bit mask of throttle reasons."""
+"""Key of NVML's bit mask of throttle reasons in a tick."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _MALFORMED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
@@ -54,19 +54,19 @@ def _column() -> array[float]:
 
 @dataclass(slots=True)
 class RecordedSeries:
-    """The time series of one GPU, in arrays of eight bytes a value, NaN for unknown."""
+    """The time series of one GPU, in arrays of eight bytes per value. NaN marks an unknown value."""
 
     ticks: dict[str, array[float]] = field(
         default_factory=lambda: {key: _column() for key in (*(key for key, _ in TICK_METRICS), THROTTLE)}
     )
-    """One value for each of the recording's times, by metric and in its unit; NVML's mask for the throttle
-    reasons."""
+    """One array per metric, in the metric's unit, with one value per tick. The throttle reasons are NVML's
+    bit mask."""
     processes: list[tuple[Process, ...] | None] = field(default_factory=list)
     lost: bytearray = field(default_factory=bytearray)
     gpm_since: array[float] = field(default_factory=_column)
     gpm_until: array[float] = field(default_factory=_column)
     gpm: dict[str, array[float]] = field(default_factory=lambda: {key: _column() for key, _ in GPM_METRICS})
-    """By the names of Activity, in its units."""
+    """One array per hardware counter, by the field names of Activity and in its units."""
     energy_t: array[float] = field(default_factory=_column)
     energy_j: array[float] = field(default_factory=_column)
     """The energy counter, which never falls; empty where it was not recorded."""
@@ -80,7 +80,7 @@ class RecordedGpu:
     power_limit_w: float | None
     utilization_window: float | None
     missing: Mapping[str, str]
-    """Why a field could not be read when it was recorded, by the names of Reading."""
+    """The reason why a value could not be read during the recording, by the field names of Reading."""
     series: RecordedSeries = field(default_factory=RecordedSeries)
 
 
@@ -92,13 +92,13 @@ class Recording:
     cuda_driver: str | None
     gpus: tuple[RecordedGpu, ...]
     times: array[float]
-    """Seconds since the start; the first is 0, and they never fall."""
+    """The time of each tick in seconds since the start, ascending; the first is 0."""
     duration_s: float
-    """Up to the end of the last tick; more than 0."""
+    """Seconds from the start to the end of the last tick; always more than 0."""
 
 
 def read(path: Path) -> Recording:
-    """Read a recording. Raises RecordingError, its text a sentence for the user."""
+    """Read a recording. Raises RecordingError, whose text is a sentence for the user."""
     name = repr(str(path))
     try:
         with path.open("rb") as file:
@@ -201,7 +201,7 @@ def _parse(lines: Iterable[Any]) -> Recording:
 
 def _gpu(meta: Mapping[str, Any], index: int) -> RecordedGpu:
     values = meta["gpus"][index]
-    # Derived from the recording alone, so that every process that plays it uses the same UUID.
+    # The UUID is derived from the recording alone, so that every process that plays it uses the same one.
     derived_uuid = (
         f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {index} {json.dumps(meta, sort_keys=True)}')}"
     )
@@ -236,7 +236,7 @@ def _append_tick(
     series.ticks[THROTTLE].append(_number(values.get(THROTTLE)))
     series.lost.append(values.get("lost") is True)
     procs = values.get("procs")
-    # Consecutive ticks mostly list the same processes: they share one tuple.
+    # Most ticks list the same processes as the tick before, so equal lists share one tuple.
     series.processes.append(None if procs is None else known.setdefault(repr(procs), _processes(procs)))
     gpm = values.get("gpm")
     if gpm is not None:
@@ -265,10 +265,10 @@ def _processes(procs: list[list[Any]]) -> tuple[Process, ...]:
 
 
 def _extend_energy(series: RecordedSeries, times: array[float], duration: float) -> None:
-    """Extend the energy counter to both ends of the recording, by the power drawn there.
+    """Extrapolate the energy counter to both ends of the recording, using the recorded power.
 
-    The counter is read seldom, so a recording neither starts nor ends with it. Where the counter restarts, as
-    a driver's does when it is loaded again, the series continues from its last value.
+    The counter is read rarely, so its first and last values lie inside the recording. If the counter restarts
+    (as it does when the driver is reloaded), the series continues from the last value before the restart.
     """
     if not series.energy_t:
         return
@@ -291,7 +291,7 @@ def _extend_energy(series: RecordedSeries, times: array[float], duration: float)
 
 
 def _energy_between(series: RecordedSeries, times: array[float], since: float, until: float) -> float:
-    """Return the joules between two moments by the recorded power, 0 where that is unknown."""
+    """Return the joules used between two moments, from the recorded power; unknown power counts as 0."""
     total = 0.0
     for index, power in enumerate(series.ticks["power_w"]):
         end = times[index + 1] if index + 1 < len(times) else until

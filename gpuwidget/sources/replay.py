@@ -1,7 +1,8 @@
-"""The source that plays a recording: the packaged one of four H200s, or a file of the user.
+"""The source that plays a recording: either the packaged recording of four H200s or the user's own file.
 
-The position follows the wall clock, so that all processes of a machine that play the same recording show the
-same moment of it. Process ids are those of the recorded machine and have no meaning on this one.
+A looped recording's position follows the wall clock, so that all processes on a machine that play the same
+recording show the same moment of it. Process ids are those of the recorded machine and mean nothing on the
+machine that plays the recording.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _MIN_ACTIVITY_S = 0.1
 class ReplaySource:
     """Plays a recording, in a loop or once.
 
-    In a loop the position is the wall clock modulo the recording's duration. Once, it runs from the first
-    opening of the source to the end of the recording and stays there. A ``path`` of None selects the packaged
+    In a loop, the position is the wall clock modulo the recording's duration. When played once, the recording
+    starts when the source is first opened, and stays at its end. A ``path`` of None selects the packaged
     recording.
     """
 
@@ -54,7 +55,7 @@ class ReplaySource:
     # -- opening -------------------------------------------------------------------------------------
 
     def open(self) -> Inventory:
-        """Return the recorded GPUs; none, and the reason, where the file can't be played."""
+        """Return the recorded GPUs. If the file can't be played, return no GPUs and the reason."""
         try:
             recording = self._load()
         except RecordingError as error:
@@ -76,7 +77,7 @@ class ReplaySource:
         except OSError:
             return files.read(self._path)  # raises the reason
         version = (status.st_mtime_ns, status.st_size)
-        # The sampler opens the source again for each first subscription: that must be cheap.
+        # The sampler reopens the source whenever the first subscription begins, so reopening must be cheap.
         if self._recording is None or self._version != version:
             recording = files.read(self._path)
             self._version = version
@@ -99,10 +100,10 @@ class ReplaySource:
     def close(self) -> None:
         """Do nothing: the recording stays in memory for the next opening."""
 
-    # -- where the recording is ----------------------------------------------------------------------
+    # -- position in the recording -------------------------------------------------------------------
 
     def _tape_time(self) -> float:
-        """Return the seconds played: the wall clock in a loop, else since the opening, up to the end."""
+        """Return the wall clock in a loop, otherwise the seconds since the first opening, up to the end."""
         recording, opened = self._recording, self._opened
         assert recording is not None
         assert opened is not None
@@ -110,7 +111,7 @@ class ReplaySource:
         return now if self._loop else min(max(now - opened, 0.0), recording.duration_s)
 
     def _lap_and_position(self, played: float) -> tuple[int, float]:
-        """Return how often the recording was played before, and the seconds since its start."""
+        """Return the number of completed laps, and the position in the current lap in seconds."""
         recording = self._recording
         assert recording is not None
         if not self._loop:
@@ -119,7 +120,7 @@ class ReplaySource:
         return int(laps), position
 
     def _current_tick(self, gpu: Gpu) -> tuple[RecordedGpu, int]:
-        """Return one recorded GPU, and the index of the current tick."""
+        """Return the recording of ``gpu`` and the index of the current tick."""
         recorded, recording = self._gpus.get(gpu.uuid), self._recording
         if recorded is None or recording is None:
             raise SourceLostError(f"GPU {gpu.index} is not in the recording.")
@@ -132,24 +133,24 @@ class ReplaySource:
     # -- reading -------------------------------------------------------------------------------------
 
     def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Return utilization, memory and power at this moment of the recording."""
+        """Return the utilization, memory and power that were recorded for the current moment."""
         recorded, tick = self._current_tick(gpu)
         values = _values(recorded, tick, "fast")
         return FastReadings(**values, missing=_missing(recorded, values))
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """Return the bytes in use at this moment of the recording."""
+        """Return the bytes in use that were recorded for the current moment."""
         recorded, tick = self._current_tick(gpu)
         memory = _known(recorded.series.ticks["memory_used"][tick])
         return None if memory is None else int(memory)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Return the recorded machine's processes, whose owners and programs are unknown."""
+        """Return the processes of the recorded machine. Their owners and programs are not recorded."""
         recorded, tick = self._current_tick(gpu)
         return recorded.series.processes[tick]
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Return the status metrics that are recorded, and the throttle reasons, at this moment."""
+        """Return the status metrics and throttle reasons that were recorded for the current moment."""
         recorded, tick = self._current_tick(gpu)
         mask = _known(recorded.series.ticks[files.THROTTLE][tick])
         values = _values(recorded, tick, "status")
@@ -158,10 +159,9 @@ class ReplaySource:
         return StatusReadings(**values, missing=_missing(recorded, values))
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Return the energy counter, which continues to rise when the recording restarts; errors are not
-        recorded.
+        """Return the energy counter, interpolated between two recorded values. Errors are not recorded.
 
-        It is interpolated between two recorded values.
+        The counter continues to rise when a looped recording starts again.
         """
         recorded, _ = self._current_tick(gpu)
         series = recorded.series
@@ -169,7 +169,7 @@ class ReplaySource:
         if series.energy_t:
             laps, position = self._lap_and_position(self._tape_time())
             gain = series.energy_j[-1] - series.energy_j[0]
-            # Counted from the opening: counted from the clock's epoch it would be an absurd number.
+            # Laps are counted from the first opening: counted from 1970, the energy would be absurdly large.
             laps_before, _ = self._lap_and_position(self._opened or 0.0) if self._loop else (0, 0.0)
             energy = _interpolated(series, position) + (laps - laps_before) * gain
         window = recorded.utilization_window
@@ -178,12 +178,12 @@ class ReplaySource:
         return SlowReadings(energy, window, ecc_uncorrected=None, xid=None, xid_time=None, missing=missing)
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Return nothing: a recording has no times of the driver's windows."""
+        """Return no windows: a recording does not contain the times of the driver's windows."""
         self._current_tick(gpu)
         return ()
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Return the mean of the recorded windows that ended since the previous call."""
+        """Return the mean over the recorded GPM windows that have ended since the previous call."""
         recorded, _ = self._current_tick(gpu)
         now = self._tape_time()
         before = self._counters.get(gpu.uuid)
@@ -195,7 +195,7 @@ class ReplaySource:
         return self._activity(recorded.series, before, now)
 
     def stop_activity(self) -> None:
-        """Treat the next call for each GPU as its first."""
+        """Treat the next ``read_activity`` call for each GPU as the first one."""
         self._counters.clear()
 
     def _activity(self, series: RecordedSeries, after: float, until: float) -> Activity | None:
@@ -209,7 +209,7 @@ class ReplaySource:
     def _windows(
         self, series: RecordedSeries, after: float, until: float
     ) -> Iterator[tuple[float, float, int]]:
-        """Yield start, end and index of the windows that ended in (after, until], in order."""
+        """Yield the start, end and index of each window that ended in (after, until], in order of time."""
         recording = self._recording
         assert recording is not None
         after = max(after, until - recording.duration_s)
@@ -224,7 +224,7 @@ class ReplaySource:
 
 
 def _values(recorded: RecordedGpu, tick: int, poll: Poll) -> dict[str, Any]:
-    """Return the values of one tick that one method of the source reads; None for what is not recorded."""
+    """Return the values of one tick for the metrics of ``poll``; None for a metric that is not recorded."""
     values: dict[str, Any] = {}
     for metric in METRICS:
         if metric.poll == poll:
@@ -253,7 +253,7 @@ def _interpolated(series: RecordedSeries, position: float) -> float:
 
 
 def _mean(column: array[float], windows: list[tuple[float, float, int]]) -> float | None:
-    """Return the mean weighted by the windows' lengths, over those in which the counter was read."""
+    """Return the mean over the windows in which the counter was read, weighted by their lengths."""
     known = [(until - since, column[number]) for since, until, number in windows]
     known = [(seconds, value) for seconds, value in known if not math.isnan(value)]
     total = sum(seconds for seconds, _ in known)

@@ -1,7 +1,7 @@
 """Names for NVML's bit mask of clock throttle reasons.
 
-The bits are those of nvmlClocksEventReasons in nvml.h (nvidia-smi: clocks_event_reasons). They are written
-out so that a recording can be shown where NVML is not installed.
+The bits are those of nvmlClocksEventReasons in nvml.h (nvidia-smi: clocks_event_reasons). They are copied
+instead of imported so that a recording can be played on a machine without NVML.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ BOARD_LIMIT = 0x200
 RELIABILITY = 0x400
 
 IDLE = "idle"
-"""The GPU has no work, and so needs no higher clock."""
+"""The GPU has no work and therefore runs at a low clock."""
 
 POWER_CAP = "power cap"
-"""The power limit is reached, as it is under full load."""
+"""The GPU has reached its power limit, which is normal under full load."""
 
 POWER_BRAKE = "power brake"
-"""The power supply asked the GPU to slow down."""
+"""The power supply has signalled the GPU to slow down."""
 
-# The worst first: where only one fits, it is the first.
+# The worst reason comes first: if there is room for only one name, it is the first.
 _NAMES = {
     HW_THERMAL_SLOWDOWN: "too hot (hardware)",
     HW_POWER_BRAKE_SLOWDOWN: POWER_BRAKE,
@@ -47,29 +47,29 @@ _NAMES = {
     GPU_IDLE: IDLE,
 }
 ALL_NAMES = tuple(_NAMES.values())
-"""Every name, the worst first."""
+"""The name of every known throttle reason, the worst first."""
 _NEEDS_ATTENTION = (
     HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN | HW_SLOWDOWN | SW_THERMAL_SLOWDOWN | SW_POWER_CAP
-)  # The others are settings, or mean that there is no work.
+)  # The other bits are settings, or mean that the GPU is idle.
 NEEDS_ATTENTION = frozenset(name for bit, name in _NAMES.items() if bit & _NEEDS_ATTENTION)
-"""The names that mean that a busy GPU runs slower than it could, for want of power or cooling."""
+"""Names of the reasons for which a busy GPU runs slower than it could: lack of power or cooling."""
 
 
 HARMFUL = tuple(name for name in ALL_NAMES if name in NEEDS_ATTENTION and name != POWER_CAP)
-"""The names that indicate a problem: reaching the power limit under full load is normal."""
+"""Names of the reasons that indicate a problem. The power cap is excluded: it is normal under full load."""
 THERMAL = frozenset(_NAMES[bit] for bit in (HW_THERMAL_SLOWDOWN, SW_THERMAL_SLOWDOWN))
-"""The names that mean that the GPU is too hot."""
+"""Names of the reasons for which a GPU that is too hot slows down."""
 EXPECTED = tuple(name for name in ALL_NAMES if name not in NEEDS_ATTENTION)
-"""The names of settings, and of an idle GPU."""
+"""Names of the reasons that need no attention: clock settings, and an idle GPU."""
 
 
 def reason_names(mask: int) -> tuple[str, ...]:
-    """Return the names of the reasons in ``mask``, the worst first; empty when nothing throttles the clock.
+    """Return the names of the reasons in ``mask``, the worst first; empty if nothing throttles the clock.
 
-    A bit that newer drivers may add is shown by its number, as ``reason 0x800``.
+    An unknown bit, such as one that a newer driver adds, is named by its value: ``reason 0x800``.
     """
     if mask & (HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN):
-        # The driver sets the general bit together with the specific one.
+        # The driver sets the general slowdown bit together with these specific ones: drop the general bit.
         mask &= ~HW_SLOWDOWN
     known = [name for bit, name in _NAMES.items() if mask & bit]
     unnamed = [1 << bit for bit in range(mask.bit_length()) if mask >> bit & 1]
@@ -77,7 +77,7 @@ def reason_names(mask: int) -> tuple[str, ...]:
 
 
 def reason_mask(reasons: Iterable[str]) -> int:
-    """Return the bits of names from :func:`reason_names`; any other name adds nothing."""
+    """Return the bit mask for names that :func:`reason_names` returned; any other name is ignored."""
     bits = {name: bit for bit, name in _NAMES.items()}
     total = 0
     for reason in reasons:
@@ -87,5 +87,5 @@ def reason_mask(reasons: Iterable[str]) -> int:
 
 
 def needing_attention(reasons: Iterable[str]) -> tuple[str, ...]:
-    """Return those of ``reasons`` that a person may want to act on, in the order given."""
+    """Return the ``reasons`` that a person may want to act on, in their given order."""
     return tuple(reason for reason in reasons if reason in NEEDS_ATTENTION)

@@ -1,6 +1,6 @@
-"""The durable card of a run: one mime bundle that any front end displays, also long after the run.
+"""The durable card of a run: a mime bundle that any front end can display, even long after the run.
 
-It contains text for a terminal, static HTML for people and JSON for programs.
+The bundle contains text for a terminal, static HTML for people and JSON for programs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _line(reduced: ReducedReport) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CardReport(Report):
-    """A report that displays as its card."""
+    """A report that is displayed as its card."""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Bundle:
         return bundle(self)
@@ -55,7 +55,7 @@ class CardReport(Report):
 
 
 class Reports(list[Report]):
-    """A list of reports that displays as a table."""
+    """A list of reports that is displayed as a table."""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return {"text/plain": repr(self), "text/html": card_html.table(self)}

@@ -1,7 +1,7 @@
-"""The details that a card folds away, as names and lines.
+"""Format the card's collapsed details as named lines of text.
 
-They have every memory figure, the highest readings, the lines with most memory (``--lines``) and most time,
-and the reasons for unknown values.
+The details contain every memory figure, the highest readings, the lines of code with the most memory
+(``--lines``) and the most time, and the reasons for unknown values.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ _MAX_MEMORY_ROWS = 12
 _MAX_TIME_LINES = 4
 _SOURCE_LENGTH = 60
 _ROUNDED = 0.05
-"""Points of utilization within which the card's figure reads 0 or 100 percent."""
+"""Percentage points from 0 or 100 within which a card shows a utilization as 0 or 100 percent."""
 
 
 def details(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
-    """Return the name and the text of each line; a line without a name continues the one above.
+    """Return the name and the text of each line of the details.
 
-    With ``per_gpu``, GPUs with different figures have separate lines.
+    A line without a name continues the line above. With ``per_gpu``, GPUs whose figures differ have separate
+    lines.
     """
     host, cell = report.host_memory, report.cell
     lines = evidence(report)
@@ -69,7 +70,7 @@ def details(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
 
 
 def left_behind(report: Report) -> list[str]:
-    """Return who holds the memory that the run has left: ``model (Net), also optimizer: 3.2 GiB``."""
+    """Return the holders of the run's remaining memory, such as ``model (Net), also optimizer: 3.2 GiB``."""
     several = len({holder.device for holder in report.holders}) > 1
     found = []
     for holder in report.holders:
@@ -82,7 +83,7 @@ def left_behind(report: Report) -> list[str]:
 
 
 def unknown_values(report: Report) -> list[str]:
-    """Return the unknown values by their reason: ``power, energy: not supported by this GPU``."""
+    """Return the unknown values per reason, such as ``power, energy: not supported by this GPU``."""
     reasons: dict[str, dict[str, list[GpuReport]]] = {}
     for gpu in report.shown:
         for field, name in _FIELD_NAMES.items():
@@ -127,7 +128,7 @@ def _environment(report: Report) -> str:
 
 
 def evidence(report: Report) -> list[tuple[str, str]]:
-    """Return the figures that each advice is based on."""
+    """Return a named line for each advice, with the figures that the advice is based on."""
     return [(f"Advice {one.rule}", _evidence(one)) for one in report.advice]
 
 
@@ -143,7 +144,7 @@ _FORMATS: tuple[tuple[str, Callable[[float], str]], ...] = (
     ("_w", units.power),
     ("_s", units.duration),
 )
-"""How a figure is formatted, by the end of its name; all others are percentages and counts."""
+"""The format of a figure, by the end of its name. All other figures are percentages or counts."""
 
 
 def _figure(name: str, value: object) -> str:
@@ -167,7 +168,7 @@ def _spaced(name: str) -> str:
 
 
 def memory_rows(report: Report) -> list[list[str]]:
-    """Return the lines with most memory as rows below their header; empty without any."""
+    """Return a header and one row per line of code, those with the most memory first; empty without lines."""
     if not report.lines:
         return []
     rows = [
@@ -208,7 +209,7 @@ def _memory_line_name(line: LineMemory, report: Report) -> str:
 
 
 def _displayed_file(file: str) -> str:
-    """Return ``In [5]`` for a cell, as Jupyter and the rest of the card name it."""
+    """Return a file name as displayed. A cell becomes ``In [5]``, as in Jupyter and the rest of the card."""
     return _CELL.sub(r"In [\1]", file)
 
 
@@ -221,7 +222,7 @@ def _further_lines(report: Report, shown: int) -> list[str]:
 
 
 def time_details(report: Report) -> list[tuple[str, str]]:
-    """Return the lines with most time, CPU time, warm-up and energy while idle, as far as they are known."""
+    """Return named lines: lines of code with the most time, CPU time, warm-up, and idle energy if known."""
     found: list[tuple[str, str]] = []
     time = report.time
     if time is not None and time.lines:
@@ -236,7 +237,7 @@ def time_details(report: Report) -> list[tuple[str, str]]:
 
 
 def time_line(line: LineTime) -> str:
-    """Return ``line 7 `for x, y in loader:`: 61 % of the time, GPU 4 % busy, in DataLoader._next_data``."""
+    """Return a code line's time, such as ``line 7 `for x in loader:`: 61 % of the time, GPU 4 % busy``."""
     if line.line is None:
         where = "none of the cell's lines"
     elif line.until is not None:
@@ -250,7 +251,7 @@ def time_line(line: LineTime) -> str:
     if line.gpu_busy is not None:
         parts.append(f"GPU {units.percent(line.gpu_busy)} busy")
     if line.frame is not None:
-        # The frame with the largest share.
+        # Name only the frame with the largest share.
         share = line.frames[0].share if line.frames else line.share
         mostly = "" if share > 0.9 * line.share else f" ({units.percent(share)})"
         parts.append(f"at {clean_line(line.frame, _SOURCE_LENGTH)}{mostly}")
@@ -264,7 +265,7 @@ def time_line(line: LineTime) -> str:
 
 
 def _limits(time: CodeTime) -> str:
-    # Twice the standard error of a share of one half.
+    # The error is twice the standard error of a share of one half, which is the largest possible.
     error = units.percent_number(100 / time.samples**0.5)
     limits = (
         f"{time.samples} looks: shares within {error} points; patterns shorter than "

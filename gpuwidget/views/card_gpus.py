@@ -1,7 +1,7 @@
-"""The figures of each GPU on the card: the table's columns, and the lines of the details.
+"""Format the figures of each GPU for the card: the table's columns, and the lines of the details.
 
-A line of the details is about all GPUs with equal figures, or, in a smaller card, about all GPUs at once with
-the lowest and the highest figure.
+In the details, GPUs with equal figures share a line. In a smaller card, all GPUs share one line, with the
+lowest and the highest figure.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gpuwidget.views.card_summary import DELTA, gpu_names, gpu_number, model_nam
 _MAX_FULL_ROWS = 4
 _MIN_FRAGMENTED = 256 * units.MIB
 _MIN_FRAGMENTED_SHARE = 0.1
-"""Of torch's reserved memory."""
+"""Smallest fragmented share of torch's reserved memory that is reported."""
 _Describe = Callable[[Sequence[GpuReport]], list[str]]
-"""Describes one GPU, or the range of several."""
+"""Describes the figures of one GPU, or the range of the figures of several GPUs."""
 
 
 # -- the table -------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ _Describe = Callable[[Sequence[GpuReport]], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class GpuColumn:
-    """One metric of every GPU; its unit stands in the header only."""
+    """A column of the table: one metric of every GPU. Only the header contains the unit."""
 
     title: str
     unit: str
@@ -35,12 +35,12 @@ class GpuColumn:
 
 
 def is_compact(gpus: Sequence[GpuReport]) -> bool:
-    """Return whether there are too many GPUs for all columns and details."""
+    """Return whether there are too many GPUs to show all columns and details."""
     return len(gpus) > _MAX_FULL_ROWS
 
 
 def row_names(gpus: Sequence[GpuReport]) -> list[str]:
-    """Return the name of each row; for many GPUs of one model only the number."""
+    """Return the name of each GPU's row, which is only the number if there are many GPUs of one model."""
     if not is_compact(gpus) or len({gpu.name for gpu in gpus}) > 1:
         return [_row_name(gpu, model_name(gpu)) for gpu in gpus]
     if all(gpu.torch_device in (None, f"cuda:{gpu_number(gpu)}") and gpu.lost_since is None for gpu in gpus):
@@ -49,9 +49,9 @@ def row_names(gpus: Sequence[GpuReport]) -> list[str]:
 
 
 def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
-    """Return the columns of the table, fewer for many GPUs.
+    """Return the columns of the table. A table of many GPUs has fewer columns.
 
-    A metric that is unknown for all GPUs has no column: the details contain the reason.
+    A metric that is unknown for all GPUs has no column; the details contain the reason.
     """
     compact = is_compact(gpus)
     found: list[GpuColumn | None] = []
@@ -71,7 +71,7 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
             reserved = [one.reserved.end if one is not None else None for one in torch]
             found.append(_sizes("reserved", reserved))
     if children and len(gpus) == 1:
-        # The headline has the process's change and peak.
+        # The headline already contains the change and the peak of the process's memory.
         pass
     elif with_process and not with_torch:
         found += [_delta("process", process), _sizes("process peak", [_span_peak(span) for span in process])]
@@ -133,7 +133,7 @@ def _optional(title: str, levels: Sequence[Level | None]) -> GpuColumn | None:
 
 
 def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
-    """Return every memory figure and the highest readings as names and lines; nothing for many GPUs."""
+    """Return named lines with every memory figure and the highest readings; empty for many GPUs."""
     gpus = report.shown
     if is_compact(gpus):
         return []
@@ -141,7 +141,7 @@ def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]
     def spans(of: Sequence[GpuReport]) -> list[str]:
         return _memory_spans(report, of)
 
-    # The two lines of one group of GPUs stand below each other.
+    # The two lines of a group of GPUs are adjacent.
     return [
         (f"{gpu_names(group)}, {name}", " · ".join(parts))
         for group in _groups(gpus, lambda of: [*spans(of), *_maxima(of)], per_gpu)
@@ -151,7 +151,7 @@ def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]
 
 
 def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
-    """Return the means that have no column in the table, which explain the utilization."""
+    """Return named lines with the means that explain the utilization and have no column in the table."""
     per_gpu = per_gpu and not is_compact(report.shown)
     return [
         (f"{gpu_names(group)}, mean", " · ".join(parts))
@@ -161,7 +161,7 @@ def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
 
 
 def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) -> list[str]:
-    """Return how much of torch's cache is in no tensor, and how much of that can be freed."""
+    """Return sentences about torch's reserved memory that is in no tensor, and how much can be freed."""
     gpus = [gpu for gpu in report.shown if _cached(gpu) is not None]
     if (only_large or is_compact(gpus)) and not any(map(_is_fragmented, gpus)):
         return []
@@ -175,7 +175,7 @@ def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) ->
 
 
 def _groups(gpus: Sequence[GpuReport], describe: _Describe, per_gpu: bool) -> list[list[GpuReport]]:
-    """Return the GPUs in groups with equal descriptions; without ``per_gpu`` in one group."""
+    """Return the GPUs in groups with equal descriptions. If ``per_gpu`` is false, all are in one group."""
     if not per_gpu:
         return [list(gpus)] if gpus else []
     groups: dict[tuple[str, ...], list[GpuReport]] = {}
@@ -185,7 +185,7 @@ def _groups(gpus: Sequence[GpuReport], describe: _Describe, per_gpu: bool) -> li
 
 
 def _range(values: Sequence[float | None], text: Callable[[float | None], str]) -> str:
-    """Return ``4.4 %``, or ``4.4 to 23 %``, of the values that are known; ``n/a`` if none is."""
+    """Return the range of the known values, such as ``4.4 to 23 %`` or ``4.4 %``; ``n/a`` without any."""
     known = [value for value in values if value is not None]
     if not known:
         return units.UNKNOWN
@@ -193,7 +193,7 @@ def _range(values: Sequence[float | None], text: Callable[[float | None], str]) 
     if low == high:
         return low
     number, _, unit = low.partition(" ")
-    # The unit once, if it is the same and there is one.
+    # Write the unit only once if both values have the same unit.
     return f"{number if high.partition(' ')[2] == unit else low} to {high}"
 
 
@@ -269,7 +269,7 @@ def _rate(value: float | None) -> str:
 
 
 def _throttle_reasons(throttled: Sequence[Mapping[str, float]]) -> str:
-    """Return each reason with its longest duration on any of the GPUs."""
+    """Return the throttle reasons as text, each with its longest duration on any one GPU."""
     longest: dict[str, float] = {}
     for reasons in throttled:
         for reason, seconds in reasons.items():
@@ -279,14 +279,14 @@ def _throttle_reasons(throttled: Sequence[Mapping[str, float]]) -> str:
 
 
 def _cached(gpu: GpuReport) -> int | None:
-    """Return the bytes reserved at the end that are in no tensor; None if torch has reserved nothing."""
+    """Return torch's reserved bytes that are in no tensor at the run's end; None if none are reserved."""
     if gpu.torch is None or not gpu.torch.reserved.end or gpu.torch.allocated.end is None:
         return None
     return gpu.torch.reserved.end - gpu.torch.allocated.end
 
 
 def _fragmented(torch: TorchMemory, cached: int) -> int | None:
-    """Return the cached bytes between tensors, from torch's segments or else from its counter."""
+    """Return the cached bytes that are fragmented, from torch's segments or otherwise from its counter."""
     if torch.returnable is not None:
         return max(0, cached - torch.returnable)
     return None if torch.inactive_split is None else min(torch.inactive_split, cached)

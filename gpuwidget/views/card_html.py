@@ -1,6 +1,6 @@
-"""A report as static HTML: no script, no style sheet, nothing loaded, readable without its SVG and styles.
+"""Format a report as static HTML without scripts, style sheets and external resources.
 
-An untrusted notebook removes the SVG and most styles, so the order of the text alone carries the meaning.
+An untrusted notebook removes the SVG and most styles, so the text must be understandable without them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MIN_POINTS = 3
 
 
 def card(report: Report, level: DetailLevel) -> str:
-    """Return the full card of ``report``, which is already reduced to ``level``."""
+    """Return the full card as HTML. ``report`` must already be reduced to ``level``."""
     gpus = report.shown[: level.gpus]
     chart = _chart(report, level)
     beside = chart is not None and len(gpus) == 1
@@ -48,13 +48,13 @@ def card(report: Report, level: DetailLevel) -> str:
 
 
 def short_line(report: Report) -> str:
-    """Return the one-line form."""
+    """Return the report as one line of HTML."""
     text = f"<span style='{QUIET}'>{styles.segments(summary.short_line(report))}</span>"
     return styles.frame(text, _STATUS_COLORS[report.cell.status], padding="0 0 0 12px")
 
 
 def table(reports: Sequence[Report]) -> str:
-    """Return a table with one row per report."""
+    """Return an HTML table with one row per report."""
     return styles.scrollable(styles.html_table(card_text.table_rows(reports), left=2))
 
 
@@ -81,7 +81,7 @@ def _lead(report: Report) -> str:
 
 
 def _advice(report: Report) -> str:
-    """Return a line per advice, as wide as the card."""
+    """Return the report's advice as HTML, one line per advice."""
     return "".join(
         f"<div style='margin-top:2px;max-width:75em'><b>{label}:</b> "
         f"<span style='{QUIET}'>{styles.segments([text])}</span> {styles.segments([fix])}</div>"
@@ -93,7 +93,7 @@ def _advice(report: Report) -> str:
 
 
 def _chart(report: Report, level: DetailLevel) -> Chart | None:
-    """Return a chart with a lane per row of the table; None for fewer than three points."""
+    """Return a chart with one lane per row of the table, or None if there are fewer than three points."""
     timeline, cell = report.timeline, report.cell
     if timeline is None or not timeline.gpus:
         return None
@@ -135,7 +135,7 @@ def _full_table(gpus: Sequence[GpuReport], lanes: str) -> str:
     header = "".join(f"<th scope='col' style='{normal}'>{c.title}<br>{c.unit}</th>" for c in columns)
     height = "height:44px;" if lanes else ""
     rows = []
-    # The second line has the model and the device of a single GPU.
+    # For a single GPU, the card's second line already contains the model and the device.
     names = row_names(gpus) if len(gpus) > 1 else [summary.gpu_number(gpus[0])]
     for row, name in enumerate(names):
         cells = "".join(f"<td>{styles.unbroken(column.cells[row])}</td>" for column in columns)
@@ -152,7 +152,7 @@ def _full_table(gpus: Sequence[GpuReport], lanes: str) -> str:
 
 
 def _compact_table(gpus: Sequence[GpuReport], lanes: str) -> str:
-    """Return many rows without the end tags that HTML makes optional, which saves a third of the size."""
+    """Return the table for many GPUs, without HTML's optional end tags, which saves a third of the size."""
     columns = table_columns(gpus)
     header = "".join(f"<th scope='col'>{column.title}<br>{column.unit}" for column in columns)
     rows = []
@@ -166,17 +166,17 @@ def _compact_table(gpus: Sequence[GpuReport], lanes: str) -> str:
 
 
 def _lanes(chart: Chart, level: DetailLevel, compact: bool) -> str:
-    """Return one cell with the lanes of all rows, which follows the rows' height in any theme."""
+    """Return one table cell that contains the lanes of all rows and is as high as the rows in any theme."""
     style = "position:absolute;left:0;top:0;width:100%;height:100%"
     picture = svg(chart, style, 96 if compact else 160, outlined=not compact)
-    # The picture, positioned absolutely, gives the cell no width.
+    # The picture is positioned absolutely and so does not widen the cell: a spacer does.
     spacer = "<svg height='1' style='width:100%;min-width:60px;max-width:150px'></svg>"
     hover = hover_columns(chart, level.hover_columns)
     return f"<td rowspan='{len(chart.lanes)}' style='position:relative'>{picture}{hover}{spacer}</td>"
 
 
 def _row_name(name: str) -> str:
-    """Return a row's name as HTML that may break after the dot."""
+    """Return a row's name as HTML in which a line may break only after a separating dot."""
     return styles.SEPARATOR.join(styles.unbroken(part) for part in name.split(" · "))
 
 
@@ -202,7 +202,7 @@ def _details(report: Report, level: DetailLevel, charted: bool) -> str:
 
 
 def _name(name: str) -> str:
-    """Return the name of a line; a line that continues the one above has none and is indented."""
+    """Return a line's name as HTML, or an indent for a nameless line, which continues the line above."""
     return f"<b>{escape(name)}:</b> " if name else "&emsp;"
 
 

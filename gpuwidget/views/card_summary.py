@@ -1,4 +1,4 @@
-"""A report's summary in plain words and figures, shared by the card's HTML, its text and the table."""
+"""Summarize a report in words and figures, for the card's HTML, the card's text and the table of reports."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MemoryKind = Literal["torch", "process", "device"]
 
 DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
 NOTE_LENGTH = 400
-"""Characters of a sentence that a report or a source provides."""
+"""Most characters shown of a sentence that a report or a source provides."""
 ADVICE_LENGTH = 300
-"""Characters of an advice's text, and of its fix."""
+"""Most characters shown of an advice's text, and of its fix."""
 NEGLIGIBLE_WAIT_S = 1e-3
-"""A shorter wait for the GPU is within the error of its measurement."""
+"""Waits for the GPU that are shorter than this are within the measurement error."""
 _PROGRAMS_LENGTH = 80
-"""Characters of the child processes' programs."""
+"""Most characters shown of the child processes' programs."""
 _MIN_TAIL_SHARE = 0.05
-"""The time after the code in which the GPU still works is in the headline from this share of the run on."""
+"""Smallest share of the run from which the headline shows how long the GPU worked after the code ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class MemorySummary:
     peak: int | None
     """The highest peak of any one GPU: peaks at different times can't be added."""
     peak_gpu: GpuReport | None
-    """The GPU with that peak."""
+    """The GPU that has the highest peak."""
 
 
 def headline(report: Report) -> list[str]:
-    """Return the card's first line in segments: time, memory, utilization, energy."""
+    """Return the segments of the card's first line: time, memory, utilization, energy."""
     gpus = report.shown
     first = _time(report)
     if not gpus:
@@ -60,7 +60,7 @@ def headline(report: Report) -> list[str]:
 
 
 def short_line(report: Report) -> list[str]:
-    """Return the one-line form of ``%gpu watch on`` in segments, which has only what is known."""
+    """Return the segments of the one-line card of ``%gpu watch on``. Unknown figures are omitted."""
     gpus = report.shown
     segments = [_time(report)]
     if not gpus:
@@ -76,7 +76,10 @@ def short_line(report: Report) -> list[str]:
 
 
 def second_line(report: Report) -> list[str]:
-    """Return which GPUs are shown and whose memory the headline has, in segments; empty without a GPU."""
+    """Return the segments of the card's second line: the GPUs shown, and whose memory the headline shows.
+
+    The result is empty if no GPU is shown.
+    """
     gpus = report.shown
     if not gpus:
         return []
@@ -96,7 +99,7 @@ def second_line(report: Report) -> list[str]:
 
 
 def warnings(report: Report) -> list[str]:
-    """Return what the card never folds away: lost GPUs and memory that ran out."""
+    """Return warnings about lost GPUs and exhausted memory, which the card always shows."""
     lost: dict[str, list[GpuReport]] = {}
     for gpu in report.shown:
         if gpu.lost_since is not None:
@@ -114,7 +117,7 @@ def warnings(report: Report) -> list[str]:
 
 
 def advice(report: Report) -> list[tuple[str, str, str]]:
-    """Return the label, the text and the fix of each advice, the most important first."""
+    """Return the label, text and fix of each advice, the most important advice first."""
     return [
         (
             "Advice" if one.sure else "Advice (unsure)",
@@ -126,7 +129,7 @@ def advice(report: Report) -> list[tuple[str, str, str]]:
 
 
 def recording_label(report: Report) -> str | None:
-    """Return the sentence that labels a report on a recording; None for live data."""
+    """Return the sentence that marks a report as based on a recording, or None for live data."""
     label = report.source.recording
     if label is None:
         return None
@@ -134,7 +137,7 @@ def recording_label(report: Report) -> str | None:
 
 
 def explanations(report: Report) -> list[str]:
-    """Return sentences without which the figures would mislead: no GPU, none in use, unknown owner."""
+    """Return sentences that prevent a misreading of the figures, for example if no GPU was in use."""
     found = []
     source = report.source
     if source.reason is not None:
@@ -152,14 +155,14 @@ def explanations(report: Report) -> list[str]:
 
 
 def headline_memory(report: Report) -> MemorySummary:
-    """Return torch's allocations if its allocator was used, else this process's memory, else whole GPUs'."""
+    """Summarize the memory for the headline, of the first kind that :func:`memory_kinds` returns."""
     return summarize_memory(report, memory_kinds(report)[0])
 
 
 def memory_kinds(report: Report) -> list[MemoryKind]:
-    """Return the kinds of memory known for every GPU shown, those closest to the user's tensors first.
+    """Return the kinds of memory that are known for every GPU shown, closest to the user's tensors first.
 
-    A kind that only some GPUs have is left out: a sum of different kinds has no meaning.
+    A kind that is known only for some GPUs is omitted, because a sum of different kinds has no meaning.
     """
     gpus = report.shown
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
@@ -195,12 +198,12 @@ def summarize_memory(report: Report, kind: MemoryKind) -> MemorySummary:
 
 
 def gpu_number(gpu: GpuReport) -> str:
-    """Return ``0``, or ``0:1`` for a MIG slice."""
+    """Return the GPU's number as text, such as ``0``, or ``0:1`` for a MIG slice."""
     return units.gpu_number(gpu.index, gpu.mig_index)
 
 
 def gpu_names(gpus: Sequence[GpuReport]) -> str:
-    """Return ``GPU 1`` or ``GPUs 0, 2, 5``; three or more in a row as a range."""
+    """Return ``GPU 1`` or ``GPUs 0, 2, 5``. Three or more consecutive numbers become a range."""
     if len(gpus) == 1:
         return gpu_name(gpus[0])
     indices = [gpu.index for gpu in gpus]
@@ -220,13 +223,13 @@ def process_label(report: Report) -> str:
 
 
 def mean_utilization(gpus: Sequence[GpuReport]) -> str:
-    """Return the mean over the GPUs whose utilization is known."""
+    """Return the mean utilization, as text, over the GPUs whose utilization is known."""
     known = [gpu.utilization.mean for gpu in gpus if gpu.utilization is not None]
     return units.percent(sum(known) / len(known) if known else None)
 
 
 def total_energy(gpus: Sequence[GpuReport]) -> str:
-    """Return the sum, as ``at least …`` if a GPU's energy is unknown."""
+    """Return the energy of all GPUs as text, with ``at least`` in front if any GPU's energy is unknown."""
     known = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
     if not known:
         return units.UNKNOWN
@@ -260,7 +263,7 @@ def _memory_segment(report: Report) -> str:
 
 
 def _peak(memory: MemorySummary, gpus: Sequence[GpuReport]) -> str:
-    """Return the highest peak of any one GPU, and whether child processes held it."""
+    """Return the highest memory peak of any one GPU as text, with a note if child processes held it."""
     gpu = memory.peak_gpu
     peak = f"peak {units.memory(memory.peak)}"
     if gpu is None:
@@ -332,13 +335,13 @@ def _in_children(gpus: Sequence[GpuReport]) -> str:
 
 
 def _process_spans(gpus: Sequence[GpuReport]) -> list[Span] | None:
-    """Return the process memory of all GPUs; None if that of any GPU is unknown."""
+    """Return the process memory on each GPU, or None if it is unknown on any GPU."""
     spans = [gpu.process_memory for gpu in gpus if gpu.process_memory is not None]
     return spans if spans and len(spans) == len(gpus) else None
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum; None if any value is unknown."""
+    """Return the sum of the values, or None if any value is unknown."""
     total = 0
     for value in values:
         if value is None:
@@ -348,7 +351,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 def _counts(found: Sequence[tuple[GpuReport, int]], noun: str) -> str:
-    """Return ``3 times``, or ``1 to 3 times`` where the GPUs differ."""
+    """Return a count as text, such as ``3 times``, or ``1 to 3 times`` if the GPUs differ."""
     low, high = min(number for _, number in found), max(number for _, number in found)
     number = str(low) if low == high else f"{low} to {high}"
     return f"{number} {noun}" if high == 1 else f"{number} {noun}s"

@@ -1,4 +1,4 @@
-"""A report as text for a terminal."""
+"""Format a report as text for a terminal."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _INDENT = "  "
 _LABEL_LENGTH = 24
 _BRIEF_ROWS = 8
 _COMPACT_COLUMNS = 3
-"""Columns for many GPUs: memory and utilization."""
+"""Number of columns in the table of many GPUs, which shows only memory and utilization."""
 
 
 def card(report: Report, level: DetailLevel) -> str:
-    """Return the full card."""
+    """Return the full card as text."""
     name = report.cell.label
     lines = [f"{clean_line(name, 80)}:"] if name is not None else []
     lines.append(" · ".join(summary.headline(report)))
@@ -44,12 +44,12 @@ def card(report: Report, level: DetailLevel) -> str:
 
 
 def short_line(report: Report) -> str:
-    """Return the one-line form."""
+    """Return the report as one line of text."""
     return printable_lines(" · ".join(summary.short_line(report)))
 
 
 def table(reports: Iterable[Report]) -> str:
-    """Return a table with one line per report."""
+    """Return a text table with one line per report."""
     return printable_lines("\n".join(text_table(table_rows(reports), left=2)))
 
 
@@ -79,7 +79,7 @@ def _gpu_table(report: Report, rows: int) -> list[str]:
 
 
 def _details(report: Report, level: DetailLevel) -> list[tuple[str, str]]:
-    """Return the part of the details that a terminal, which can't unfold anything, always shows."""
+    """Return the details that the text form always shows, because a terminal can't expand a section."""
     found = card_gpus.extra_means(report, per_gpu=level.per_gpu)
     found += [("Left behind", text) for text in card_details.left_behind(report)]
     fragmentation = card_gpus.fragmentation(report, per_gpu=level.per_gpu, only_large=True)
@@ -92,7 +92,7 @@ def _details(report: Report, level: DetailLevel) -> list[tuple[str, str]]:
 
 
 def _lower(name: str) -> str:
-    """Return a name as the start of a line of text: ``advice``, but ``GPU 0``."""
+    """Return ``name`` with a lower-case first letter, unless it begins with an acronym (``GPU 0``)."""
     return name if name[:2].isupper() else f"{name[0].lower()}{name[1:]}"
 
 

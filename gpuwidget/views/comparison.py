@@ -1,4 +1,4 @@
-"""Two reports run by run, as text for a terminal and as static HTML."""
+"""Compare the reports of two runs, and format the comparison as text for a terminal and as static HTML."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from gpuwidget.views.card_summary import MemoryKind
 
 _NAME_LENGTH = 40
 _MIN_RATIO = 0.0095
-"""A smaller one would read as 0.01x or 0.00x."""
+"""Smallest ratio that is shown as a number. Smaller ratios, which would round to 0.01x or 0.00x, are shown as
+``<0.01x``."""
 _MEMORY_KINDS: dict[MemoryKind, str] = {"torch": "torch", "process": "process", "device": "whole GPU"}
-"""Those closest to the user's tensors first."""
+"""The label of each kind of memory. The kinds closest to the user's tensors come first."""
 _ENVIRONMENT = (
     ("driver", "driver", units.UNKNOWN),
     ("driver's CUDA", "cuda_driver", units.UNKNOWN),
@@ -34,10 +35,10 @@ _TIMELINE_METRICS: tuple[tuple[str, SteadyMetric, Callable[[float | None], str]]
     ("SM activity", "sm_activity", units.percent),
     ("power", "power_w", units.power),
 )
-"""The timeline has these metrics, so that they can be averaged over the steady part of a run."""
+"""The metrics that the timeline contains, and that can therefore be averaged over a run's steady part."""
 _OTHER_METRICS = (("tensor activity", "tensor_activity"), ("DRAM activity", "dram_activity"))
 _Reasons = dict[tuple[str, str], list[str]]
-"""The metrics that are unknown, by the run's name and the reason."""
+"""The names of the metrics that are unknown, by the run's name and the reason."""
 _NONZERO_DIGITS = frozenset("123456789")
 
 
@@ -48,19 +49,19 @@ class ComparisonRow:
     name: str
     values: tuple[str, str]
     ratio: str
-    """The second over the first, as ``0.52x``; empty where it has no meaning."""
+    """The second value divided by the first, such as ``0.52x``; empty if the ratio has no meaning."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Two runs run by run; displays as a table."""
+    """The comparison of two runs, which is displayed as a table."""
 
     names: tuple[str, str]
     rows: tuple[ComparisonRow, ...]
     differences: tuple[ComparisonRow, ...]
-    """What differs in the environment: versions, devices, GPUs."""
+    """The differences between the environments: versions, devices, GPUs."""
     notes: tuple[str, ...]
-    """What limits the comparison, and why metrics are unknown."""
+    """Notes about limits of the comparison, and the reasons for unknown metrics."""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return {"text/plain": str(self), "text/html": self._html()}
@@ -95,14 +96,14 @@ class _Run:
     report: Report
     gpus: tuple[GpuReport, ...]
     since: float | None
-    """Seconds at which the steady part begins; None if rates are over whole runs."""
+    """Start of the steady part in seconds; None if rates are computed over whole runs."""
 
 
 def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Comparison:
     """Compare ``second`` with ``first``; ``names`` are the headers of their columns."""
     pair = (first, second)
     known = [warm_up_s(report) for report in pair]
-    # If only one run has a warm-up, all of the other is steady, provided that its time was sampled.
+    # If only one run has a warm-up, the whole other run is steady, provided that its code was sampled.
     steady = any(seconds is not None for seconds in known) and None not in [report.time for report in pair]
     a, b = (
         _Run(name, report, report.shown, (seconds or 0.0) if steady else None)
@@ -133,7 +134,7 @@ def run_name(report: Report, otherwise: str) -> str:
 
 
 def ratio(first: float | None, second: float | None) -> str:
-    """Return the second over the first; empty if one is unknown or the first is zero."""
+    """Return ``second`` divided by ``first`` as text; empty if either is unknown or ``first`` is zero."""
     if first is None or second is None or not (math.isfinite(first) and math.isfinite(second)):
         return ""
     if first <= 0 or second < 0:
@@ -153,7 +154,7 @@ def _row(
     if first is None and second is None:
         return None
     values = (text(first), text(second))
-    # The ratio of values that round to zero is noise.
+    # A ratio is meaningless if either value is displayed as zero.
     nonzero = all(set(value) & _NONZERO_DIGITS for value in values)
     return ComparisonRow(name, values, ratio(first, second) if nonzero else "")
 
@@ -198,7 +199,7 @@ def _memory_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
 def _common_kind(a: _Run, b: _Run) -> MemoryKind:
     """Return the kind of memory closest to the user's tensors that is known for both runs.
 
-    If either run had child processes it is not torch's, whose counters exclude their memory.
+    If either run had child processes, torch's memory is not used, because torch's counters exclude theirs.
     """
     known = [set(summary.memory_kinds(run.report)) for run in (a, b)]
     children = any(gpu.children for run in (a, b) for gpu in run.gpus)
@@ -208,7 +209,7 @@ def _common_kind(a: _Run, b: _Run) -> MemoryKind:
 
 
 def _rise(spans: Sequence[Span]) -> int | None:
-    """Return the highest rise of any one GPU's memory; None if that of any GPU is unknown."""
+    """Return the highest rise of any one GPU's memory, or None if any GPU's rise is unknown."""
     found = [
         None if None in (span.peak, span.start) else (span.peak or 0) - (span.start or 0) for span in spans
     ]
@@ -235,7 +236,7 @@ def _metric_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
 
 
 def _over_gpus(run: _Run, metric: SteadyMetric, over: Callable[[list[float]], float]) -> float | None:
-    """Return a metric over the run's GPUs; None if that of any GPU is unknown."""
+    """Return a metric combined over the run's GPUs by ``over``, or None if it is unknown for any GPU."""
     found: list[float | None] = []
     for gpu in run.gpus:
         level: Level | None = getattr(gpu, metric)
@@ -305,7 +306,7 @@ def _models(gpus: Sequence[GpuReport]) -> str:
 
 
 def _gpus(gpus: Sequence[GpuReport]) -> str:
-    # The start of the UUID: on another machine the same number is another GPU.
+    # The start of the UUID is included because the same number means another GPU on another machine.
     return ", ".join(f"{summary.gpu_number(gpu)} ({gpu.uuid[:12]})" for gpu in gpus) or "none"
 
 

@@ -1,7 +1,7 @@
 """The five detail levels of a card, from full to minimal.
 
-Each level omits more than the one before: first points and lines per GPU, last the notes, what advice is
-based on, and the lines of code. A new list of a report gets a count in each level.
+Each level omits more than the level before: first points and lines per GPU, and last the notes, the figures
+that advice is based on, and the lines of code. A new list in a report needs a maximum count in each level.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class DetailLevel:
     points: int
     """Points of each series in the JSON; 0 omits the timeline."""
     drawn_points: int
-    """Points of each line in the picture."""
+    """Points of each line in the chart."""
     hover_columns: int
     marks: int
     mark_length: int
@@ -27,22 +27,22 @@ class DetailLevel:
     """Characters of the reason for an unknown value."""
     holders: int
     time_lines: int
-    """Lines of code with their time, those with the largest share first."""
+    """Most lines of code shown with their time, the largest share first."""
     memory_lines: int
-    """Lines of code with their memory."""
+    """Most lines of code shown with their memory."""
     note_length: int
-    """Characters of a note."""
+    """Most characters of a note."""
     advice: int = 3
     evidence: bool = True
     """Whether the details show the figures that advice is based on, or only the JSON contains them."""
     gpus: int = 64
-    """GPUs, those in use first."""
+    """Most GPUs; GPUs in use are kept first."""
     per_gpu: bool = True
-    """Whether GPUs have separate lines in the details; else one line has the lowest and the highest value."""
+    """Whether GPUs have separate lines in the details. If not, one line shows the range of their values."""
     terse: bool = False
-    """Whether figures lose the digits that no card shows, and the JSON has each reason once."""
+    """Whether figures are rounded to the digits that a card shows, and the JSON contains each reason once."""
     optional_fields: Literal["kept", "null", "absent"] = "kept"
-    """What the JSON does with :data:`~gpuwidget.views.size_budget.OPTIONAL_FIELDS`."""
+    """Whether the JSON keeps, nulls or omits :data:`~gpuwidget.views.size_budget.OPTIONAL_FIELDS`."""
     brief_text: bool = False
     """Whether the text form omits evidence, time, unknown values and notes."""
 

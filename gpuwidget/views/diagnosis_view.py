@@ -1,4 +1,4 @@
-"""A diagnosis as text for a terminal and as static HTML that is readable without styles."""
+"""Format a diagnosis as text for a terminal, and as static HTML that is readable without styles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STATUS_WORDS = {
     "unknown": "unknown",
     "skipped": "skipped",
 }
-"""The status as a word, so that it needs no colour or icon."""
+"""The word for each status, so that the status is readable without colours and icons."""
 _STATUS_COLORS = {"broken": styles.ERROR, "warning": styles.WARNING}
 _CELL = "text-align:left;vertical-align:top"
 _MIN_WIDTH = 60
@@ -29,9 +29,9 @@ _TEXT_LENGTH = 600
 
 
 def text(doctor: Diagnosis, width: int = 100, changes: Sequence[Change] | None = None) -> str:
-    """Return the diagnosis as lines of at most ``width`` cells, except for longer words and commands.
+    """Return the diagnosis as text. Lines have at most ``width`` columns, except for long words and commands.
 
-    ``changes`` since an earlier diagnosis come last.
+    The text ends with ``changes``, the differences from an earlier diagnosis.
     """
     width = max(width, _MIN_WIDTH)
     title_width = max(len(check.title) for check in doctor.links)
@@ -53,12 +53,12 @@ def _text_lines(check: Check, title_width: int, status_width: int, width: int) -
     indent = " " * (status_width + title_width + 4)
     start = f"{_STATUS_WORDS[check.status]:<{status_width}}  {check.title:<{title_width}}  "
     lines = textwrap.wrap(printable(check.found), width, initial_indent=start, subsequent_indent=indent)
-    # Below the title: a sentence is hard to read in a narrow column, and a command hard to copy.
+    # Sentences and commands go below the title: in a narrow column they would be hard to read and to copy.
     indent = " " * (status_width + 4)
     for sentence in (check.reason, check.remedy and f"To do: {check.remedy}"):
         if sentence and check.command and check.command in sentence:
             before, _, after = sentence.partition(check.command)
-            # On one line of any length, so that it is copied as a whole.
+            # The command stays on one line of any length, so that users copy all of it.
             lines += [*_wrapped(before, indent, width), f"{indent}  {printable(check.command)}"]
             lines += _wrapped(after.lstrip(".,; "), indent, width)
         elif sentence:
@@ -81,7 +81,7 @@ def _wrapped(sentence: str, indent: str, width: int) -> list[str]:
 
 
 def html(doctor: Diagnosis) -> str:
-    """Return the summary, a row per check, and the evidence folded away."""
+    """Return the diagnosis as HTML: the summary, one row per check, and the collapsed evidence."""
     rows = "".join(_html_row(check) for check in doctor.links)
     return styles.frame(
         f"<div><b>{_cleaned(doctor.summary)}</b></div>"
@@ -113,7 +113,7 @@ def _fix(fix: str, command: str | None) -> str:
     if not command or command not in fix:
         return _cleaned(fix)
     before, _, after = fix.partition(command)
-    # At full length: a shortened command must not be copied.
+    # The command is never shortened, because users copy it.
     code = escape(clean_line(command, len(command)))
     return f"{_cleaned(before)} <code>{code}</code>{_cleaned(after)}"
 

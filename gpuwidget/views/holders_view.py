@@ -15,7 +15,7 @@ from gpuwidget.views import styles
 from gpuwidget.views.styles import LEFT, QUIET
 
 MAX_ROWS = 30
-"""Rows per device. Smaller holders share one more row."""
+"""Most holders shown per device. All smaller holders share one further row."""
 _MAX_NAMES = 5
 _MAX_NAME = 60
 _MAX_SOURCE = 70
@@ -31,11 +31,11 @@ _HEAD = "".join(
 
 @dataclass(frozen=True, slots=True)
 class HolderRow:
-    """A row: one holder, or several small ones together."""
+    """A row of the table: one holder, or several small holders together."""
 
     what: str
     also: str
-    """The other names that lead to it."""
+    """Further names that lead to the holder's memory."""
     type: str
     cell: str
     size: str
@@ -61,7 +61,7 @@ class HoldersView:
 
 
 def of(holders: Any) -> HoldersView:
-    """Return the texts for a :class:`~gpuwidget.kernel.attribution.memory_holders.Holders`."""
+    """Return the view of a :class:`~gpuwidget.kernel.attribution.memory_holders.Holders`."""
     notes = list(holders.notes)
     if holders.reason is not None:
         notes.insert(0, f"No memory of torch's to show: {holders.reason}.".replace("..", "."))
@@ -119,7 +119,7 @@ def html(view: HoldersView) -> str:
 
 
 def cells_bundle(view: HoldersView, *, attached: bool) -> dict[str, str]:
-    """Return the mime bundle for ``%gpu memory --cells``: which cell allocated the memory still held."""
+    """Return the mime bundle for ``%gpu memory --cells``: the cells that allocated the memory still held."""
     notes = view.notes[:1] if not view.sections else ()
     if not attached:
         notes = ("Which cell allocated what is known from %load_ext gpuwidget on.",)
@@ -172,7 +172,7 @@ def _section(
 
 
 def _graphs(holders: Any, device: str) -> Iterator[str]:
-    """Yield remarks about memory that autograd graphs keep."""
+    """Yield notes about memory that autograd graphs keep alive on one device."""
     saved = sorted((one for one in holders.saved if one[1] == device), key=lambda one: -one[2])
     for name, _, size in saved[:_MAX_NAMES]:
         yield (

@@ -46,7 +46,7 @@ _GENERAL_ADVICE = (
 
 _TABLE = f"{styles.TABLE}font-size:12px"
 _CODE = "display:inline-block"
-"""Keeps code together on one line where it fits."""
+"""Keeps code together on one line if it fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class _Row:
     cell: str
     bytes: int
     aside: bool = False
-    """Whether it is not memory of this notebook's tensors."""
+    """Whether the row is not about memory of this notebook's tensors."""
     of: int | None = None
-    """For the sum of all rows: the total of the GPU."""
+    """For the row with the sum: the GPU's total memory."""
 
     @property
     def size(self) -> str:
@@ -227,7 +227,7 @@ def _memory_chart(context: OomContext) -> str:
     step = -(-len(context.recent) // _MAX_POINTS)
     for ago, size in context.recent[::-step][::-1]:
         if t and whole - ago - t[-1] > _GAP_S + step:
-            # Break the line where samples are missing.
+            # Break the line of the chart if samples are missing.
             t.append(t[-1])
             sizes.append(None)
         t.append(whole - ago)

@@ -1,6 +1,6 @@
-"""Reducing a report to what a card of 20 kB can hold: 240 points of 16 GPUs alone are 160 kB.
+"""Reduce a report so that its card fits in 20 kB. The 240 points of 16 GPUs alone would take 160 kB.
 
-A card uses the first of the five detail levels that fits.
+A card uses the most detailed of the five detail levels that fits.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from gpuwidget.views.card_summary import ADVICE_LENGTH
 from gpuwidget.views.detail_levels import BRIEF, COMPACT, FULL, MINIMAL, REDUCED, DetailLevel
 
 LIMIT = 20_000
-"""Bytes of a whole bundle as JSON."""
+"""Most bytes of a whole bundle as JSON."""
 _POINT_SIZE = 24
-"""Bytes: a lower bound of one point of one GPU's series as JSON."""
+"""Lower bound of the bytes of one point of one GPU's series as JSON."""
 _FEW_POINTS = 80
-"""Points of all GPUs' series up to which they matter little for the size of a card."""
+"""Number of points, over all GPUs, up to which the timeline hardly affects the size of a card."""
 _ROW_SIZE = 60
-"""Bytes: a lower bound of a GPU's row in the HTML."""
+"""Lower bound of the bytes of one GPU's row in the HTML."""
 _SOURCE_LENGTH = 100
 _PATH_LENGTH = 60
 _FUNCTION_LENGTH = 40
@@ -49,7 +49,7 @@ OPTIONAL_FIELDS = (
     *("memory_reserved", "bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink"),
     *("power_limit_w", "throttled"),
 )
-"""The GPU fields that the JSON of a small card omits; an advice keeps the figures that it is based on."""
+"""The GPU fields that the JSON of a small card omits. Advice keeps the figures that it is based on."""
 _OPTIONAL_TORCH_FIELDS = ("inactive_split", "returnable")
 _OMITTED = "left out of this card"
 
@@ -60,9 +60,9 @@ class ReducedReport:
 
     level: DetailLevel
     stored: Report
-    """For the JSON: fewer points, and only the GPUs that fit."""
+    """The version for the JSON, with fewer points and only the GPUs that fit."""
     drawn: Report
-    """For text and HTML: every GPU, and all points, of which the picture shows fewer."""
+    """The version for text and HTML, with every GPU and all points. The chart then draws fewer points."""
 
 
 Bundle = dict[str, Any]
@@ -70,7 +70,7 @@ Bins = Sequence[tuple[int, int]]
 
 
 def fit(report: Report, render: Callable[[ReducedReport], dict[str, str]]) -> Bundle:
-    """Return the most detailed bundle of at most 20 kB: what ``render`` returns, and the JSON."""
+    """Return the most detailed bundle of at most 20 kB. It contains the result of ``render`` and the JSON."""
     for level in _candidates(report):
         bundle, size = _bundle(reduce(report, level), render)
         if size <= LIMIT:
@@ -84,18 +84,18 @@ def fit(report: Report, render: Callable[[ReducedReport], dict[str, str]]) -> Bu
 
 
 def _bundle(reduced: ReducedReport, render: Callable[[ReducedReport], dict[str, str]]) -> tuple[Bundle, int]:
-    """Return the bundle and its size; only the JSON if that alone is too large."""
+    """Return the bundle and its size in bytes. If the JSON alone is too large, nothing is rendered."""
     data = {MIME_TYPE: to_json(reduced)}
     size = len(json.dumps(data))
     if size > LIMIT:
         return data, size
     rendered = render(reduced)
-    # Joining two JSON objects adds ", " and takes away "{}": the two sizes add up.
+    # Joining two JSON objects adds ", " and removes "{}", so the size is the sum of both sizes.
     return {**rendered, **data}, len(json.dumps(rendered)) + size
 
 
 def _candidates(report: Report) -> Iterator[DetailLevel]:
-    """Yield the levels that may fit: the user waits while a card is made."""
+    """Yield the detail levels that may fit. Levels that can't fit are skipped, because the user waits."""
     timeline = report.timeline
     count = len(timeline.t) * len(timeline.gpus) if timeline is not None else 0
     levels = [FULL, REDUCED, COMPACT]
@@ -110,9 +110,9 @@ def _candidates(report: Report) -> Iterator[DetailLevel]:
 
 
 def reduce(report: Report, level: DetailLevel) -> ReducedReport:
-    """Return ``report`` with what ``level`` contains, and a note that lists what is omitted.
+    """Return ``report`` reduced to ``level``, with a note that lists what is omitted.
 
-    Sizes in bytes stay exact; other figures are rounded to the precision of the sensors.
+    Sizes in bytes stay exact. Other figures are rounded to the precision of the sensors.
     """
     gpus = tuple(_rounded(gpu, level) for gpu in report.gpus)
     first = sorted(range(len(gpus)), key=lambda place: not gpus[place].shown)[: level.gpus]
@@ -155,7 +155,7 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
 
 
 def to_json(reduced: ReducedReport) -> dict[str, Any]:
-    """Return the JSON of the stored version."""
+    """Return the JSON of the report's stored version."""
     values = reduced.stored.to_dict()
     optional = reduced.level.optional_fields
     if optional == "kept":
@@ -167,7 +167,7 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
         for name in OPTIONAL_FIELDS:
             gpu["missing"].pop(name, None)
         if optional == "null" and not place:
-            # The reason stands once for all GPUs.
+            # Only the first GPU contains the reason, for all GPUs.
             gpu["missing"] |= dict.fromkeys(OPTIONAL_FIELDS, _OMITTED)
         if optional == "absent" and not gpu["children"]:
             del gpu["children"], gpu["children_memory"]
@@ -207,7 +207,7 @@ def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[
 
 
 def resample(timeline: Timeline, points: int) -> Timeline:
-    """Return at most ``points`` of each series."""
+    """Return the timeline with each series reduced to at most ``points`` points."""
     bins = make_bins(len(timeline.t), points)
     return Timeline(
         t=tuple(round(t, 3) for t in bin_ends(timeline.t, bins)),
@@ -239,7 +239,7 @@ def bin_ends(t: Sequence[float], bins: Bins) -> tuple[float, ...]:
 def bin_means(values: Sequence[float | None], bins: Bins) -> tuple[float | None, ...]:
     """Return the rounded mean of the known values in each bin."""
     try:
-        # Without gaps, as most series are; a check of each value would take most of the card's time.
+        # Most series have no gaps. Checking each value would take most of the time needed for a card.
         means = [sum(values[start:end]) / (end - start) for start, end in bins]  # type: ignore[arg-type]
         return tuple(_short(mean) for mean in means)
     except (TypeError, ValueError, OverflowError):  # None, NaN or infinity
@@ -260,7 +260,7 @@ def bin_maxima(values: Sequence[int | None], bins: Bins) -> tuple[int | None, ..
 
 
 def _select_marks(marks: Sequence[Mark], level: DetailLevel) -> tuple[Mark, ...]:
-    """Return the user's marks before printed lines, evenly selected, in the order of time."""
+    """Return an even selection of marks in order of time, the user's marks in preference to printed lines."""
     own = [mark for mark in marks if mark.kind == "mark"]
     printed = [mark for mark in marks if mark.kind != "mark"]
     kept = _evenly(own, level.marks)
@@ -334,7 +334,7 @@ def _reduce_line(line: LineMemory) -> LineMemory:
 
 
 def _reduce_advice(advice: Advice, level: DetailLevel) -> Advice:
-    """Return advice of limited length, which contains the user's names and source lines."""
+    """Return advice with texts of limited length, because they contain the user's names and source lines."""
     length = ADVICE_LENGTH if level.advice > 1 else _SHORT_ADVICE_LENGTH
     evidence = {
         name: clean_line(value, 80) if isinstance(value, str) else value
@@ -399,15 +399,15 @@ def _rounded(gpu: GpuReport, level: DetailLevel) -> GpuReport:
 
 
 def _short(value: float) -> float:
-    """Round to integers from 100 on, one decimal from 1 on, else two: no sensor is more precise."""
+    """Round to 0 decimals from 100 on, 1 decimal from 1 on, and 2 below: no sensor is more precise."""
     magnitude = abs(value)
     rounded = round(value, 0 if magnitude >= 100 else 1 if magnitude >= 1 else 2)
-    # In JSON, 96 is two bytes shorter than 96.0.
+    # An integer is shorter in JSON: 96 takes two bytes less than 96.0.
     return int(rounded) if rounded == int(rounded) else rounded
 
 
 def _as_shown(value: float) -> float:
-    """Round as the card does: to integers from 10 on."""
+    """Round to the digits that the card shows: to integers from 10 on."""
     return round(value) if abs(value) >= 9.95 else _short(value)
 
 

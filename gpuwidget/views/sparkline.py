@@ -1,8 +1,8 @@
-"""A run's utilization and memory as a small static SVG with one lane per GPU.
+"""Draw a run's utilization and memory as a small static SVG with one lane per GPU.
 
-Utilization is a filled line, memory a dashed one. All lanes are one SVG with integer coordinates, so that 16
-of them stay small. The values shown on hover are the HTML titles of empty elements above the SVG: when an
-untrusted notebook removes the SVG, the text of SVG titles would remain as words without a picture.
+Utilization is a filled line and memory a dashed line. All lanes share one SVG with integer coordinates, so
+that even 16 lanes stay small. The values shown on hover are HTML titles of empty elements on top of the SVG,
+not SVG titles, whose text would remain visible if an untrusted notebook removes the SVG.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuwidget.model.report import Mark
 from gpuwidget.views.styles import MEMORY, UTILIZATION
 
 _LANE_HEIGHT = 20
-"""Units; a line keeps one unit of distance from the lane's edges."""
+"""Height of a lane in SVG units. A line keeps one unit of distance from the lane's edges."""
 _HOVER_LABEL_LENGTH = 48
 
 
@@ -30,7 +30,7 @@ class Lane:
     memory: tuple[int | None, ...]
     """Bytes in use on the whole GPU."""
     memory_total: int | None
-    """Bytes; if None, the highest value fills the lane."""
+    """Total bytes of the GPU's memory. If None, the lane is scaled to the highest value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,18 @@ class Chart:
     t: tuple[float, ...]
     """Seconds since the start of the run, ascending."""
     duration: float
-    """Seconds over the width of the chart."""
+    """Seconds that the width of the chart represents."""
     lanes: tuple[Lane, ...]
     marks: tuple[Mark, ...]
     label: str
-    """The description for screen readers."""
+    """The chart's description for screen readers."""
 
 
 def svg(chart: Chart, style: str, width: int, *, outlined: bool) -> str:
-    """Return the picture. ``width`` is its resolution in units, independent of its size on the screen.
+    """Return the chart as SVG. ``width`` is its resolution in units, independent of its size on the screen.
 
-    Without ``outlined`` utilization is only a filled shape, which is easier to read in low lanes and smaller.
+    Without ``outlined``, utilization is a filled shape without a line: smaller, and easier to read in low
+    lanes.
     """
     height = _LANE_HEIGHT * len(chart.lanes)
     xs = [round(width * min(1.0, max(0.0, t / chart.duration))) for t in chart.t]
@@ -86,7 +87,7 @@ def hover_columns(chart: Chart, count: int) -> str:
 
 
 def _ticks(chart: Chart, width: int, height: int, line: str) -> str:
-    """Return the user's marks as ticks over the full height, printed lines as short ticks at the top."""
+    """Return ticks: the user's marks over the full height, printed lines as short ticks at the top."""
     full: set[int] = set()
     short: set[int] = set()
     for mark in chart.marks:
@@ -122,11 +123,11 @@ def _runs(
 
 
 def _path(points: Sequence[tuple[int, int]]) -> str:
-    """Return SVG path data, relative after the first point, which is shorter."""
+    """Return SVG path data. Coordinates after the first point are relative, which makes the data shorter."""
     x, y = points[0]
     data = [f"M{x} {y}"]
     if len(points) == 1:
-        # A single point draws nothing.
+        # A single point would be invisible, so draw a line of one unit.
         data.append("h1")
     for next_x, next_y in points[1:]:
         dx, dy = next_x - x, next_y - y

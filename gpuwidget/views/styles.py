@@ -1,8 +1,8 @@
 """Colours, spacing and table markup that the card, the live chart and all other static views share.
 
 An untrusted notebook removes most styles, and front ends other than JupyterLab lack its theme variables.
-Each colour therefore has a fallback that is readable on white and on black, and secondary text is the front
-end's text colour at a lower opacity.
+Each colour therefore has a fallback that is readable on white and on black, and secondary text uses the front
+end's text colour with a lower opacity.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from html import escape
 BLUE = "#1976d2"
 UTILIZATION = f"var(--jp-brand-color1,{BLUE})"
 MEMORY = "#ab47bc"
-"""Readable on white and on black: JupyterLab's themes have no second chart colour."""
+"""A colour readable on white and on black. JupyterLab's themes have no second chart colour."""
 ERROR = "var(--jp-error-color1,#e5393f)"
 WARNING = "var(--jp-warn-color0,#c77700)"
 SUCCESS = "var(--jp-success-color1,#388e3c)"
@@ -27,23 +27,23 @@ AUTO_TABLE = f"{TABLE}table-layout:auto;"
 """Overrides the fixed column widths of JupyterLab's tables."""
 
 SEPARATOR = "\N{NO-BREAK SPACE}· "
-"""Between two segments of a line, which may break after it."""
+"""Separates two segments of a line. The line may break after the separator."""
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=[GMK]iB|B\b|%|[kM]?J\b|W\b|[mµ]?s\b|min\b|h\b)")
 _INDENT = "  "
 
 
 def frame(inner: str, edge: str, padding: str = "2px 0 2px 12px") -> str:
-    """Return ``inner`` in the views' font, with a left edge of the colour ``edge``."""
+    """Return ``inner`` in the views' font, with a left border in the colour ``edge``."""
     return f"<div style='{FONT}border-left:3px solid {edge};padding:{padding}'>{inner}</div>"
 
 
 def scrollable(inner: str) -> str:
-    """Return ``inner`` in the views' font, scrolled sideways where it is too wide."""
+    """Return ``inner`` in the views' font, with a horizontal scroll bar if it is too wide."""
     return f"<div style='{FONT}overflow-x:auto'>{inner}</div>"
 
 
 def quiet(inner: str) -> str:
-    """Return a line of secondary text."""
+    """Return ``inner`` as a line in the style of secondary text."""
     return f"<div style='{QUIET}'>{inner}</div>"
 
 
@@ -58,7 +58,10 @@ def unbroken(text: str) -> str:
 
 
 def html_table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Return rows of text, the headers first, as a table; all but the first ``left`` columns align right."""
+    """Return an HTML table of ``rows``, the first of which is the header.
+
+    The first ``left`` columns are aligned left, all others right.
+    """
     header, *body = rows
     titles = "".join(
         f"<th scope='col'{f' {_LEFT}' if n < left else ''}>{escape(name)}</th>"
@@ -77,7 +80,10 @@ def html_table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
 
 
 def text_table(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Return rows as indented lines of aligned text; all but the first ``left`` columns align right."""
+    """Return ``rows`` as indented lines of text in aligned columns.
+
+    The first ``left`` columns are aligned left, all others right.
+    """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         (
