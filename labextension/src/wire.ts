@@ -51,44 +51,50 @@ export const EXPECTED_THROTTLE_REASONS: readonly ThrottleReason[] = [
 
 /** The source of the readings. */
 export interface Origin {
-  /** `nvml` for a driver's GPUs, `replay` for a recording, `none` where there is no GPU. */
+  /** `nvml` for the driver's GPUs, `replay` for a recording, `none` if there is no GPU. */
   readonly kind: 'nvml' | 'replay' | 'none';
-  /** Why there is no GPU and what to do, or null. */
+  /** Why there is no GPU and what to do, or null if there is one. */
   readonly reason: string | null;
-  /** The label of a recording, shown wherever its values are; null for live GPUs. */
+  /** The recording's label, which every view of its values shows. null for live GPUs. */
   readonly recording: string | null;
-  /** Driver version, nvmlSystemGetDriverVersion (nvidia-smi: Driver Version). */
+  /** Driver version: nvmlSystemGetDriverVersion (nvidia-smi: Driver Version). */
   readonly driver: string | null;
   /**
-   * Newest CUDA version it supports, as "13.0", nvmlSystemGetCudaDriverVersion_v2 (nvidia-smi: CUDA Version).
+   * Newest CUDA version that the driver supports, such as "13.0": nvmlSystemGetCudaDriverVersion_v2
+   * (nvidia-smi: CUDA Version).
    */
   readonly cuda_driver: string | null;
 }
 
-/** Identity and constants of a GPU or MIG slice. */
+/** Identity and constant properties of a GPU or MIG slice. */
 export interface Gpu {
-  /** `GPU-…` or `MIG-…`, nvmlDeviceGetUUID (nvidia-smi -L). The key that joins everything. */
+  /**
+   * `GPU-…` or `MIG-…`: nvmlDeviceGetUUID (nvidia-smi -L). All data about a GPU is identified by its UUID.
+   */
   readonly uuid: string;
-  /** NVML's index, nvidia-smi's number; a MIG slice has its parent's. */
+  /** NVML's index, as in nvidia-smi. A MIG slice has the index of its parent. */
   readonly index: number;
-  /** Index of a MIG slice within its parent (nvidia-smi -L: MIG Device), null for a whole GPU. */
+  /** Index of a MIG slice within its parent (nvidia-smi -L: MIG Device), or null for a whole GPU. */
   readonly mig_index: number | null;
-  /** UUID of the GPU that a MIG slice is part of, null for a whole GPU. */
+  /** UUID of the GPU that a MIG slice is part of, or null for a whole GPU. */
   readonly mig_parent: string | null;
-  /** Product name, nvmlDeviceGetName. */
+  /** Product name: nvmlDeviceGetName. */
   readonly name: string;
-  /** PCI bus id as "00000000:17:00.0", nvmlDeviceGetPciInfo_v3. */
+  /** PCI bus id, such as "00000000:17:00.0": nvmlDeviceGetPciInfo_v3. */
   readonly pci_bus_id: string | null;
-  /** Bytes of memory, nvmlDeviceGetMemoryInfo_v2 total. */
+  /** Bytes of memory: nvmlDeviceGetMemoryInfo_v2 total. */
   readonly memory_total: number | null;
   /**
-   * Bytes of it that the driver reserves and `memory_used` leaves out, nvmlDeviceGetMemoryInfo_v2 reserved; 0
-   * where it counts them as used.
+   * Bytes of `memory_total` that the driver reserves and that `memory_used` does not include:
+   * nvmlDeviceGetMemoryInfo_v2 reserved. 0 if the driver counts them as used.
    */
   readonly memory_reserved: number | null;
-  /** Whether the GPU uses the host's memory, so that `memory_*` are the host's (GB10, Jetson). */
+  /**
+   * Whether the GPU uses the host's memory, as GB10 and Jetson do. Then `memory_*` describe the host's
+   * memory.
+   */
   readonly unified_memory: boolean;
-  /** As "9.0", nvmlDeviceGetCudaComputeCapability. */
+  /** Compute capability, such as "9.0": nvmlDeviceGetCudaComputeCapability. */
   readonly compute_capability: string | null;
 }
 
@@ -131,26 +137,27 @@ export interface Activity {
 /** One process with a context on a GPU. */
 export interface Process {
   /**
-   * Process id on the host, as NVML reports it; in a container it may match no process or an unrelated one.
+   * Process id on the host, as NVML reports it. In a container, this id may belong to no process or to an
+   * unrelated one.
    */
   readonly pid: number;
-  /** NVML's list that contains it; a process in both is listed once, as compute. */
+  /** The list of NVML that contains the process. A process in both lists appears once, as `compute`. */
   readonly kind: 'compute' | 'graphics';
-  /** Bytes it holds, usedGpuMemory; null where the driver does not report it (WSL, WDDM). */
+  /** Bytes that the process holds (usedGpuMemory), or null if the driver does not report them (WSL, WDDM). */
   readonly memory: number | null;
   /**
-   * Login name of its owner; null where unreadable or where process ids do not match. Not part of `repr`,
-   * which a notebook saves.
+   * Login name of the process's owner, or null if it is unreadable or process ids do not match. Not part of
+   * `repr`, because a notebook may save that.
    */
   readonly user: string | null;
   /**
-   * File name of its executable, with its script or module (`python train.py`); null where unreadable or
-   * where process ids do not match.
+   * File name of the executable, with its script or module (`python train.py`), or null if it is unreadable
+   * or process ids do not match.
    */
   readonly program: string | null;
   /**
-   * Its other arguments, shortened and without what may be secret; null where `program` is. Not part of
-   * `repr`.
+   * The other arguments, shortened and redacted, or null if `program` is null. Not part of `repr`, because a
+   * notebook may save that.
    */
   readonly arguments: string | null;
 }
@@ -248,39 +255,39 @@ export interface Reading {
 /** All GPUs at one moment. */
 export interface Sample {
   readonly schema: number;
-  /** When it was assembled, epoch seconds. */
+  /** When the sample was assembled, in epoch seconds. */
   readonly time: number;
   readonly origin: Origin;
-  /** Every GPU of the source, lost ones included, in NVML's order, a parent before its MIG slices. */
+  /** All GPUs of the source, including lost ones, in NVML's order. A parent precedes its MIG slices. */
   readonly gpus: readonly Gpu[];
-  /** One for each of `gpus`, in the same order. */
+  /** One reading per entry of `gpus`, in the same order. */
   readonly readings: readonly Reading[];
 }
 
-/** The history of one GPU. Every list has the length of `History.t`; an unknown value is null. */
+/** The history of one GPU. Every list is as long as `History.t`; unknown values are null. */
 export interface GpuHistory {
   readonly uuid: string;
-  /** Percent, as `Reading.utilization`. */
+  /** Percent; the same as `Reading.utilization`. */
   readonly utilization: readonly (number | null)[];
-  /** Bytes, as `Reading.memory_used`. */
+  /** Bytes; the same as `Reading.memory_used`. */
   readonly memory_used: readonly (number | null)[];
-  /** Watts, as `Reading.power_w`. */
+  /** Watts; the same as `Reading.power_w`. */
   readonly power_w: readonly (number | null)[];
 }
 
-/** The samples taken while there were clients, oldest first; without clients there is a gap in `t`. */
+/** The samples taken while there were clients, oldest first. Times without clients are a gap in `t`. */
 export interface History {
-  /** Epoch seconds, rising. */
+  /** Time of each sample, epoch seconds, ascending. */
   readonly t: readonly number[];
   readonly gpus: readonly GpuHistory[];
 }
 
-/** The time series of one metric. Every list has the length of `MetricHistory.t`; unknown is null. */
+/** Time series of one metric. Every list is as long as `MetricHistory.t`; unknown values are null. */
 export interface MetricSeries {
   readonly mean: readonly (number | null)[];
-  /** The lowest sample of each step, exactly; null if it equals the mean everywhere. */
+  /** The lowest sample of each step, not rounded; null if it equals the mean in every step. */
   readonly min: readonly (number | null)[] | null;
-  /** The highest sample of each step, exactly; null if `min` is null. */
+  /** The highest sample of each step, not rounded; null if `min` is null. */
   readonly max: readonly (number | null)[] | null;
 }
 
@@ -288,23 +295,26 @@ export interface MetricSeries {
 export interface GpuMetricHistory {
   readonly uuid: string;
   /**
-   * By the field name of a `Reading` or its `activity`, in their units. Metrics without a known value in that
-   * time are left out.
+   * Series by the name of a field of `Reading` or of its `activity`, in the unit of that field. Metrics
+   * without a known value in the requested time are omitted.
    */
   readonly metrics: Readonly<Record<string, MetricSeries>>;
 }
 
-/** A part of the history at the requested resolution: the answer to `history?metrics=…`. */
+/** A part of the history at the requested resolution: the response to `history?metrics=…`. */
 export interface MetricHistory {
-  /** Begin of the requested time, epoch seconds. */
+  /** Start of the requested time, epoch seconds. */
   readonly since: number;
   /** End of the requested time, epoch seconds. */
   readonly until: number;
-  /** Seconds that each entry of `t` stands for, from that time on; 0 if each is one sample. */
+  /** Length of the step that begins at each time in `t`, seconds; 0 if each entry is one sample. */
   readonly step_s: number;
-  /** Time of the newest sample in it; later samples of the stream continue it. null without a sample. */
+  /**
+   * Time of the newest sample in the response, which later samples of the stream continue; null without
+   * samples.
+   */
   readonly newest: number | null;
-  /** Epoch seconds, rising; steps without a sample are left out. */
+  /** Start of each step, epoch seconds, ascending; steps without a sample are omitted. */
   readonly t: readonly number[];
   /** Number of samples in each step. */
   readonly samples: readonly number[];
@@ -320,43 +330,49 @@ export interface ActivityRequest {
 /** A client's request for fewer samples than the server takes. */
 export interface RateRequest {
   readonly type: 'rate';
-  /** Minimum seconds from one sample to the next, 0 to 60; never less than the server's own interval. */
+  /** Minimum seconds between samples, 0 to 60; values below the server's own interval have no effect. */
   readonly interval_s: number;
 }
 
-/** The default torch device of one kernel: the choice, and torch's own value. */
+/** The default torch device of one kernel: the user's choice, and torch's current value. */
 export interface DeviceState {
-  /** The last choice, `cpu` or `cuda:N`; null for torch's own default. */
+  /** The user's last choice, `cpu` or `cuda:N`, or null for torch's own default. */
   readonly chosen: string | null;
-  /** Whether new tensors go there too (torch.set_default_device), or only the current CUDA device changes. */
+  /**
+   * Whether new tensors are also created on the device (torch.set_default_device). If not, the choice changes
+   * only the current CUDA device.
+   */
   readonly new_tensors: boolean;
-  /** Whether the choice is stored and not applied yet: it applies from the next cell. */
+  /** Whether the choice is not applied yet, because it applies only from the next cell on. */
   readonly pending: boolean;
-  /** torch's default device on the cells' thread when a cell last started or ended; null while unknown. */
+  /**
+   * torch's default device on the thread that runs cells, when a cell last started or ended. null while
+   * unknown.
+   */
   readonly present: string | null;
   /** A sentence for the user, or null. */
   readonly note: string | null;
 }
 
-/** A device to choose, and the GPU behind it. */
+/** A device that the user can choose as the default, and its GPU. */
 export interface DeviceChoice {
-  /** `cpu` or `cuda:N`, torch's name. */
+  /** torch's name of the device: `cpu` or `cuda:N`. */
   readonly device: string;
-  /** NVML's UUID of the GPU; null for the CPU and while it is unknown which GPU it will be. */
+  /** NVML's UUID of the GPU. null for the CPU, and as long as it is unknown which GPU the device will be. */
   readonly uuid: string | null;
-  /** NVML's index, nvidia-smi's number. */
+  /** NVML's index of the GPU, as in nvidia-smi. */
   readonly index: number | null;
-  /** Product name. */
+  /** Product name of the GPU. */
   readonly name: string | null;
-  /** As "9.0". */
+  /** Compute capability of the GPU, such as "9.0". */
   readonly compute_capability: string | null;
-  /** Bytes. */
+  /** Bytes of memory. */
   readonly memory_total: number | null;
-  /** Bytes that no process uses; null where unknown. */
+  /** Bytes of memory that no process uses, or null if unknown. */
   readonly memory_free: number | null;
   /**
-   * The processes with a context on it: "this notebook" and others; empty where unknown. The names of other
-   * users and of their notebooks are only in a `KernelState`, which no notebook saves.
+   * The processes with a context on the GPU: "this notebook" and others. Empty if unknown. Names of other
+   * users and of their notebooks appear only in a `KernelState`, which no notebook saves.
    */
   readonly holders: readonly string[];
 }
@@ -364,60 +380,65 @@ export interface DeviceChoice {
 /** This kernel's share of one GPU. */
 export interface KernelGpu {
   readonly uuid: string;
-  /** `cuda:N` in this kernel; null where it is no torch device, or unknown. */
+  /** `cuda:N` in this kernel. null if the GPU is not a torch device, or if that is unknown. */
   readonly torch_device: string | null;
-  /** Bytes held by the kernel and its children, null where unknown. */
+  /** Bytes held by the kernel and its children, or null if unknown. */
   readonly process_memory: number | null;
   /**
-   * Bytes that torch's allocator in the kernel's process has reserved, with its cache and without the CUDA
-   * context; null where torch is not loaded, CUDA is not initialized or the value is unknown.
+   * Bytes that torch's allocator in the kernel's process has reserved, including its cache but not the CUDA
+   * context. null if torch is not loaded, CUDA is not initialized or the value is unknown.
    */
   readonly torch_reserved: number | null;
-  /** Whether the kernel is known to have a CUDA context there, which stays until its process ends. */
+  /**
+   * Whether the kernel is known to have a CUDA context on the GPU. A context stays until the process ends.
+   */
   readonly context: boolean;
 }
 
 /** One of torch's switches that trade speed for precision or reproducibility. */
 export interface Switch {
-  /** As `cudnn.benchmark`. */
+  /** The switch's name, such as `cudnn.benchmark`. */
   readonly name: string;
-  /** Its name for users. */
+  /** The switch's name for users. */
   readonly title: string;
-  /** The current choice; null where it can't be read. */
+  /** The current value, or null if it can't be read. */
   readonly value: string | null;
   readonly choices: readonly string[];
-  /** torch's default. */
+  /** torch's default value. */
   readonly default: string;
-  /** The requested choice, which applies from the next cell; null without one. */
+  /** The requested value that applies from the next cell on, or null if there is no such request. */
   readonly pending: string | null;
-  /** The Python statement that applies the pending choice; else the last one that ran for it, or null. */
+  /**
+   * The Python statement that will apply the pending value, else the last statement that set the switch, or
+   * null.
+   */
   readonly statement: string | null;
-  /** What it trades for what, in sentences. */
+  /** Sentences that describe what the switch gains and what it costs. */
   readonly trades: string;
-  /** Why its value is unknown or was not set, or a remark; a sentence or null. */
+  /** A sentence that explains why the value is unknown or was not set, or another remark, or null. */
   readonly note: string | null;
 }
 
 /** The state that a kernel sends to a view. */
 export interface KernelState {
   readonly schema: number;
-  /** gpuwidget's, in the kernel's environment. */
+  /** Version of gpuwidget in the kernel's environment. */
   readonly version: string;
-  /** The kernel's process id in its namespace. */
+  /** The kernel's process id in the kernel's PID namespace. */
   readonly pid: number;
-  /** Version of the loaded torch, null without one. */
+  /** Version of torch, or null if torch is not loaded. */
   readonly torch: string | null;
   /** Whether torch has initialized CUDA in the kernel's process. */
   readonly cuda_initialized: boolean;
-  /** Whether every cell leaves a one-line card (`%gpu watch on`). */
+  /** Whether a one-line card is shown after every cell (`%gpu watch on`). */
   readonly watching: boolean;
   readonly device: DeviceState;
   readonly choices: readonly DeviceChoice[];
-  /** Why there is nothing to choose, as a sentence, or null. */
+  /** A sentence that explains why there are no choices, or null. */
   readonly unavailable: string | null;
-  /** One for each GPU of the kernel's source of readings, in NVML's order. */
+  /** One entry per GPU of the kernel's source of readings, in NVML's order. */
   readonly gpus: readonly KernelGpu[];
-  /** torch's switches; without a value while torch is not loaded. */
+  /** torch's switches. They have no value while torch is not loaded. */
   readonly switches: readonly Switch[];
 }
 
@@ -427,39 +448,39 @@ export interface InitialMessage {
   readonly schema: number;
   /** Version of gpuwidget in the server. */
   readonly version: string;
-  /** Seconds from one sample to the next. */
+  /** The server's sampling interval, seconds. */
   readonly interval_s: number;
-  /** Seconds of history that the server stores at most. */
+  /** Maximum seconds of history that the server stores. */
   readonly history_s: number;
   /**
-   * The command that installs gpuwidget, quoted for a shell, as `pip install 'my wheel.whl'`; null if the
-   * administrator configured none.
+   * The command that installs gpuwidget, quoted for a shell, such as `pip install 'my wheel.whl'`; null if
+   * the administrator configured none.
    */
   readonly install: string | null;
-  /** Address of the documentation; null while there is no public one. */
+  /** Address of the documentation; null if there is no public documentation. */
   readonly documentation: string | null;
-  /** The newest sample; null if there were no clients before; the next message then contains one. */
+  /** The newest sample; null if there were no clients yet; the next message then contains one. */
   readonly sample: Sample | null;
   /** The stored history, including `sample`. */
   readonly history: History;
 }
 
-/** A message of a stream: a sample. */
+/** A message of a stream: a whole sample. */
 export interface SampleMessage {
   readonly type: 'sample';
   readonly sample: Sample;
 }
 
 /**
- * A message of a stream: a sample as the changes since the one that the client was sent before.
+ * A message of a stream: a sample, as changes to the sample that the client received last.
  *
- * Its `origin` and `gpus` are the same.
+ * The sample's `origin` and `gpus` are unchanged.
  */
 export interface SampleChanges {
   readonly type: 'changes';
-  /** `Sample.time`. */
+  /** `Sample.time` of the new sample. */
   readonly time: number;
-  /** For each of the sample's readings, in the same order: the fields whose values changed. */
+  /** For each of the sample's readings, in the same order, the fields whose values changed. */
   readonly readings: readonly Partial<Reading>[];
 }
 
@@ -467,10 +488,10 @@ export interface SampleChanges {
 export interface ServerKernel {
   /** Jupyter's id of the kernel, as in `GET api/kernels`. */
   readonly id: string;
-  /** Name of its kernelspec, as `python3`. */
+  /** Name of its kernelspec, such as `python3`. */
   readonly spec: string;
   readonly state: 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unknown';
-  /** Since when it has been idle, epoch seconds; null while it is busy or if unknown. */
+  /** Start of its idle time, epoch seconds; null while it is busy or if unknown. */
   readonly idle_since: number | null;
   /** Jupyter's id of its session; null without a session. */
   readonly session: string | null;
@@ -482,32 +503,32 @@ export interface ServerKernel {
   readonly name: string | null;
 }
 
-/** GPU memory of one kernel with its child processes, one terminal or one other process. */
+/** GPU memory of one kernel and its child processes, of one terminal or of one other process. */
 export interface MemoryHolder {
-  /** `ServerKernel.id` of the kernel; null if it is none of this server's. */
+  /** `ServerKernel.id` of the kernel; null if the holder is not a kernel of this server. */
   readonly kernel: string | null;
-  /** Name of the server's terminal, as in `GET api/terminals`; null if it is none. */
+  /** Name of the server's terminal, as in `GET api/terminals`; null if the holder is not a terminal. */
   readonly terminal: string | null;
-  /** Process id as NVML reports it; null for several processes. */
+  /** Process id as NVML reports it; null if the memory belongs to several processes. */
   readonly pid: number | null;
-  /** Login name of its owner; null if unreadable, and for a kernel or a terminal. */
+  /** Login name of the process's owner; null if unreadable, and for a kernel or a terminal. */
   readonly user: string | null;
-  /** File name of its executable, with its script or module; null if unreadable, and for a kernel. */
+  /** File name of the executable, with its script or module; null if unreadable, and for a kernel. */
   readonly program: string | null;
-  /** Its other arguments, shortened and without possible secrets; null if `program` is null. */
+  /** The process's other arguments, shortened and without possible secrets; null if `program` is null. */
   readonly arguments: string | null;
-  /** Bytes; null if unknown. */
+  /** Bytes held; null if unknown. */
   readonly memory: number | null;
   /**
-   * Source of `memory`: the driver's process list, or torch in the kernel (its reserved bytes, without the
-   * CUDA context) if process ids can't be matched.
+   * Source of `memory`: the driver's process list or, if process ids can't be matched or the driver lists no
+   * size, torch in the kernel (its reserved bytes, without the CUDA context).
    */
   readonly source: 'driver' | 'torch';
 }
 
-/** The mean utilization of a GPU over a window that ends now. */
+/** The mean utilization of a GPU over a window that ends with the current sample. */
 export interface MeanUtilization {
-  /** Length of the window. */
+  /** Length of the window, seconds. */
   readonly seconds: number;
   /** Percent; null if the window was not sampled completely. */
   readonly utilization: number | null;
@@ -516,24 +537,26 @@ export interface MeanUtilization {
 /** The holders of the memory of one GPU. */
 export interface GpuMemoryOwnership {
   readonly uuid: string;
-  /** Most memory first. */
+  /** The holders, sorted by memory, largest first. */
   readonly holdings: readonly MemoryHolder[];
-  /** Used bytes that belong to none of them; null if unknown. */
+  /** Used bytes that belong to no holder; null if unknown. */
   readonly unattributed: number | null;
-  /** Why some memory can't be attributed, as a sentence; null if all can. */
+  /** A sentence about why some memory can't be attributed; null if all of it is. */
   readonly reason: string | null;
-  /** Shortest window first. */
+  /** The mean utilization over each window, shortest window first. */
   readonly means: readonly MeanUtilization[];
 }
 
-/** A message of a stream: who owns the memory. Sent after the initial message, resent when it changes. */
+/**
+ * A message of a stream: the owners of the memory. Sent after the initial message, resent when it changes.
+ */
 export interface MemoryOwnership {
   readonly type: 'usage';
   /** Epoch seconds. */
   readonly time: number;
   /** All of this server's kernels, including those without GPU memory. */
   readonly kernels: readonly ServerKernel[];
-  /** One for each of the sample's GPUs, in the same order. */
+  /** One entry for each of the sample's GPUs, in the same order. */
   readonly gpus: readonly GpuMemoryOwnership[];
 }
 
@@ -547,13 +570,16 @@ export interface StateRequest {
 export interface SetDeviceRequest {
   readonly schema: number;
   readonly ask: 'set_device';
-  /** `cuda:1` or `cpu`; null restores the device from before the first choice. */
+  /**
+   * The device, such as `cuda:1` or `cpu`. null restores the device that was the default before the first
+   * choice.
+   */
   readonly device: string | null;
-  /** Whether new tensors go there too; false changes only the current CUDA device. */
+  /** Whether new tensors are also created on the device. false changes only the current CUDA device. */
   readonly new_tensors: boolean;
 }
 
-/** Turn the watching of every cell on or off. */
+/** Turn the one-line card after every cell (`%gpu watch on`) on or off. */
 export interface WatchRequest {
   readonly schema: number;
   readonly ask: 'watch';
@@ -561,29 +587,29 @@ export interface WatchRequest {
 }
 
 /**
- * Release torch's cached memory to the driver, also while a cell runs.
+ * Release torch's cached memory to the driver, even while a cell runs.
  *
- * The reply may take as long as the GPU's current work; other requests are answered meanwhile.
+ * The reply may take as long as the GPU's current work. The kernel answers other requests meanwhile.
  */
 export interface FreeCacheRequest {
   readonly schema: number;
   readonly ask: 'free_cache';
 }
 
-/** Set one of torch's switches: at once, or, while a cell runs, before the next cell. */
+/** Set one of torch's switches immediately, or before the next cell if a cell is running. */
 export interface SwitchRequest {
   readonly schema: number;
   readonly ask: 'set_switch';
-  /** As `Switch.name`. */
+  /** Name of the switch, as in `Switch.name`. */
   readonly name: string;
-  /** One of its choices. */
+  /** The new value: one of the switch's choices. */
   readonly value: string;
 }
 
 /**
  * Run the doctor's checks.
  *
- * The reply takes seconds, a minute at most; other requests are answered meanwhile.
+ * The reply takes a few seconds, and at most a minute. The kernel answers other requests meanwhile.
  */
 export interface DoctorRequest {
   readonly schema: number;
@@ -593,68 +619,69 @@ export interface DoctorRequest {
 /** The request succeeded. */
 export interface OkReply {
   readonly status: 'ok';
-  /** A message for the user: what ran, and its result; null where the state shows it. */
+  /** A message for the user: what ran and with what result. null if the state shows the result. */
   readonly done: string | null;
-  /** The state after it. */
+  /** The kernel's state after the request. */
   readonly state: KernelState;
 }
 
 /** The request failed. */
 export interface ErrorReply {
   readonly status: 'error';
-  /** The reason, as a sentence for the user. */
+  /** The reason for the failure, as a sentence for the user. */
   readonly reason: string;
-  /** The current state, null where it can't be read either. */
+  /** The kernel's current state, or null if it can't be read either. */
   readonly state: KernelState | null;
 }
 
-/** The result of one check, with the reason and the fix where it is not ok. */
+/** The result of one check, with a reason and a fix if the result is not `ok`. */
 export interface Check {
   /**
-   * Its id, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`, `gpu`, in
-   * the order of the chain; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and `package`.
+   * The check's id, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`,
+   * `gpu`, in the order of the chain; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and
+   * `package`.
    */
   readonly id: string;
-  /** Its name for users. */
+  /** The check's name for users. */
   readonly title: string;
   /**
-   * `broken`: torch can't compute on a GPU until it is fixed. `warning`: it works, but worse than it could or
-   * not for long. `unknown`: it could not be checked. `skipped`: there is nothing to check, which is no
-   * fault.
+   * `broken`: torch can't compute on a GPU until this is fixed. `warning`: it works, but not as well as it
+   * could, or not for long. `unknown`: the check was not possible. `skipped`: there is nothing to check,
+   * which is not a fault.
    */
   readonly status: 'ok' | 'broken' | 'warning' | 'unknown' | 'skipped';
-  /** The observation, in a few words. */
+  /** What the check observed, in a few words. */
   readonly found: string;
-  /** Why it is not `ok`, as a sentence; null where it is `ok`. */
+  /** A sentence that explains why the status is not `ok`, or null if it is `ok`. */
   readonly reason: string | null;
-  /** The fix, as a sentence; null where nothing is to be done. */
+  /** The fix as a sentence, or null if there is nothing to do. */
   readonly remedy: string | null;
-  /** The shell command in `remedy`, ready to run; null without one. */
+  /** The shell command in `remedy`, ready to run, or null if it contains no command. */
   readonly command: string | null;
-  /** The values read, by name, without those that change from minute to minute. */
+  /** The values that the check read, by name, without values that change from minute to minute. */
   readonly evidence: Readonly<Record<string, string>>;
 }
 
 /** The results of all checks of one environment on one machine at one moment. */
 export interface Diagnosis {
   readonly schema: number;
-  /** gpuwidget's version in that environment. */
+  /** Version of gpuwidget in the checked environment. */
   readonly version: string;
-  /** When the checks ran, epoch seconds. */
+  /** When the checks ran, in epoch seconds. */
   readonly time: number;
   /** The process whose environment was checked. */
   readonly place: 'kernel' | 'server' | 'shell';
-  /** Path of its Python interpreter. */
+  /** Path of the process's Python interpreter. */
   readonly python: string;
-  /** Its environment variables that concern GPUs, by name; no other variable is read. */
+  /** The process's environment variables that concern GPUs, by name. No other variable is read. */
   readonly variables: Readonly<Record<string, string>>;
-  /** The worst status of the checks: `warning` also where one is `unknown`. */
+  /** The worst status of all checks. A check that is `unknown` counts as `warning`. */
   readonly status: 'ok' | 'broken' | 'warning';
-  /** One sentence about all: the first broken check, or that all is well. */
+  /** One sentence about all checks: it names the first broken one, or confirms that all is well. */
   readonly summary: string;
-  /** The steps that did not finish, as `'import torch'`; empty where all did. */
+  /** The steps that did not finish, such as `'import torch'`. Empty if all steps finished. */
   readonly unfinished: readonly string[];
-  /** The checks from PyTorch down to the GPU, then the others. */
+  /** The results of the checks: first those from PyTorch down to the GPU, then the others. */
   readonly links: readonly Check[];
 }
 
@@ -662,7 +689,7 @@ export interface Diagnosis {
 export interface DoctorReply {
   readonly status: 'examined';
   readonly doctor: Diagnosis;
-  /** The current state, null where it can't be read. */
+  /** The kernel's current state, or null if it can't be read. */
   readonly state: KernelState | null;
 }
 
