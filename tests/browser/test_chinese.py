@@ -61,7 +61,7 @@ def english(notebook: Notebook, part: str) -> list[str]:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Start a JupyterLab in Chinese, with JupyterLab's language pack, on a machine with eight GPUs."""
     folder = tmp_path_factory.mktemp("zh")
-    with lab_with(folder, *machine(8), "gpu.*.gpm.2=77.5") as (made, _):
+    with lab_with(folder, *machine(8), "gpu.*.gpm.2=77.5", "gpu.*.fan=30") as (made, _):
         settings = folder / "lab" / "settings" / TRANSLATION
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text(json.dumps({"locale": "zh_CN"}))

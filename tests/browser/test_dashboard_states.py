@@ -7,7 +7,7 @@ from pathlib import Path
 from helpers_axe import violations
 from helpers_panel import lab_with, machine, wait_for_text
 from playwright.sync_api import Browser, Route
-from test_dashboard_view import CHART, CHIP, DASHBOARD, choose, open_dashboard, shown
+from test_dashboard_view import CHART, CHARTED, CHIP, DASHBOARD, choose, open_dashboard, shown
 
 EMPTY = f"{DASHBOARD} .jp-gpuwidget-dashboard-empty"
 TOOLBAR = f"{DASHBOARD} .jp-gpuwidget-dashboard-toolbar"
@@ -55,7 +55,7 @@ def test_nothing_chosen(browser: Browser, tmp_path: Path) -> None:
         assert violations(notebook, DASHBOARD) == []
         page.click(f"{BUTTON}:has-text('Show all metrics')")
         page.wait_for_selector(f"{CHART} canvas", state="visible")
-        assert len(shown(page)) == 19
+        assert len(shown(page)) == CHARTED
         assert page.is_hidden(EMPTY)
         page.wait_for_function(ON_THE_CHARTS)
         for chip in (0, 1):

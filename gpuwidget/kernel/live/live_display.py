@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _STOP_TIMEOUT_S = 0.25
 _RENEW_EVERY_S = 1.0
-_MAX_TIME_SHARE = 0.025
-"""Largest share of the time that updates may take. While a cell holds the GIL, each message of an update
-waits 5 ms for it and then interrupts the cell."""
-_MAX_PERIOD_S = 0.5
-"""Longest time between two updates, even if they take more than their share."""
 
 _import_lock = threading.Lock()
 _imported = False
@@ -121,11 +116,9 @@ class LiveDisplay:
         try:
             due = time.monotonic()
             while not self._stopping.is_set():
-                began = time.monotonic()
                 chart = self._step(chart)
-                ended = time.monotonic()
                 # After a step that took longer than the period, continue from now instead of catching up.
-                due = max(due + update_period(self._period_s, ended - began), ended)
+                due = max(due + self._period_s, time.monotonic())
                 self._stopping.wait(due - time.monotonic())
         except Exception:
             _LOG.debug("The live chart failed", exc_info=True)
@@ -176,8 +169,3 @@ class LiveDisplay:
                 chart.close()
         except Exception:
             _LOG.debug("Could not remove the live chart", exc_info=True)
-
-
-def update_period(shortest_s: float, took_s: float) -> float:
-    """Return the seconds until the next update if the last update took ``took_s`` seconds."""
-    return max(shortest_s, min(took_s / _MAX_TIME_SHARE, _MAX_PERIOD_S))
