@@ -28,7 +28,7 @@ _POLLS: dict[Poll, str] = {
     "fast": "several times a second",
     "status": "every 2 s",
     "slow": "once a minute",
-    "activity": "twice a second, while a view shows it",
+    "activity": "once or twice a second, while a view shows it",
 }
 _READINGS_HEAD = '''\
 """Readings of GPUs. GENERATED from the table in ``metrics.py`` by ``python -m tools.metrics``: change that.
