@@ -16,7 +16,7 @@ from typing import Literal
 Poll = Literal["fast", "status", "slow", "activity"]
 """The method of the source that reads a metric, which determines how often it is read: ``read_fast`` several
 times per second, ``read_status`` every two seconds, ``read_slow`` once per minute, and ``read_activity``
-twice per second while a view shows hardware counters."""
+once or twice per second while a view shows hardware counters."""
 Kind = Literal["percent", "memory", "power", "temperature", "clock", "rate", "energy", "seconds", "count"]
 """The kind of quantity. The model's units of these kinds are, in order: percent, bytes, watts, degrees
 Celsius, MHz, bytes per second, joules, seconds, and a plain number."""
