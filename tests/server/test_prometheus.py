@@ -21,6 +21,7 @@ from helpers_server import Server
 from test_memory_ownership import connected, pid_of, start_session
 from test_prometheus_text import whole
 
+from gpuwidget.sources.throttle_reasons import ALL_NAMES, HARMFUL
 from gpuwidget.sources.xids import APPLICATION_XIDS
 from gpuwidget.system import processes
 from tools import prometheus
@@ -235,6 +236,12 @@ def test_errors_of_users_programs_are_no_alert() -> None:
     """The XID alert excludes the same XIDs (errors of users' programs) as the panel and the doctor."""
     (line,) = re.findall(r"gpuwidget_gpu_xid (!= .*)", ALERTS.read_text())
     assert [int(number) for number in re.findall(r"!= (\d+)", line)] == list(APPLICATION_XIDS)
+
+
+def test_the_throttle_alert_has_all_harmful_reasons() -> None:
+    """The throttling alert has exactly the reasons that the panel and the doctor treat as harmful."""
+    (pattern,) = re.findall(r"gpuwidget_gpu_throttle_reason\{reason=~`(.*?)`\}", ALERTS.read_text())
+    assert [reason for reason in ALL_NAMES if re.fullmatch(pattern, reason)] == list(HARMFUL)
 
 
 @pytest.mark.parametrize("path", [ALERTS, DASHBOARD, DOCS / "prometheus.md"], ids=lambda path: path.name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -167,13 +168,17 @@ class GpuMonitor:
         return DeviceChoice(device, None, None, None, None, None, None, ())
 
     def _holder_names(self, reading: Reading, live: bool) -> tuple[str, ...]:
-        listed = reading.processes or ()
+        """Return the names of the processes that hold memory, each name once and this notebook first."""
+        listed = [(process, self._is_ours(process)) for process in reading.processes or ()]
+        names = [THIS_NOTEBOOK] if any(ours for _, ours in listed) else []
         if live:
-            names = [THIS_NOTEBOOK if self._is_ours(process) else _live_name(process) for process in listed]
+            names += [_live_name(process) for process, ours in listed if not ours]
         else:
-            names = [name for name, _ in self.holders(reading)]
-        # This notebook and its children are one holder.
-        return tuple(dict.fromkeys(sorted(names, key=lambda name: name != THIS_NOTEBOOK)))[:_MAX_HOLDERS]
+            sizes = Counter(
+                (_group(process), process.memory is not None) for process, ours in listed if not ours
+            )
+            names += [group.label(count) for (group, _), count in sizes.items()]
+        return tuple(dict.fromkeys(names))[:_MAX_HOLDERS]
 
     def holders(self, reading: Reading) -> list[tuple[str, int | None]]:
         """Return the holders of a GPU's memory, with names for saved outputs and each holder's total bytes.
