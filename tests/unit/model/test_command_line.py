@@ -1,4 +1,4 @@
-"""The displayed form of command lines: the program, and its arguments without secrets."""
+"""Tests of how command lines are shown: the program and its arguments, with secrets redacted."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
         (["python", "-"], "python -", ""),
         (["python", "-", "--lr", "1"], "python -", "--lr 1"),
         (["python3.13t", "app/"], "python3.13t app", ""),
-        # Options of the interpreter, whose values are not the script.
+        # Options of the interpreter. An option's value is not taken for the script.
         (["python", "-u", "-W", "ignore", "-X", "dev", "t.py", "-u"], "python t.py", "-u"),
         (["python", "-uBWerror", "-Xdev", "t.py"], "python t.py", ""),
         (["python", "--check-hash-based-pycs", "never", "t.py"], "python t.py", ""),
         (["python", "-W"], "python", "-W"),
-        # Modules.
+        # Modules that are run with -m.
         (["python", "-m", "torch.distributed.run", "t.py"], "python -m torch.distributed.run", "t.py"),
         (["python", "-Xfrozen_modules=off", "-umipykernel_launcher"], "python -m ipykernel_launcher", ""),
         (["python", "-m"], "python -m", ""),
         (["python", "-m", "no module"], "python -m", ""),
-        # Code.
+        # Code that is passed as an argument.
         (["python", "-c", CODE, "argument"], "python -c", "[code]"),
         (["python", f"-uc{CODE}"], "python -c", "[code]"),
         (["python", "-c", "from m import x", "--multiprocessing-fork"], "python (multiprocessing)", "[code]"),
@@ -46,7 +46,7 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
             "--nproc-per-node=2 --lr 1",
         ),
         (["node", "--max-old-space-size", "4096", "app.js"], "node app.js", "--max-old-space-size 4096"),
-        # Wrappers and assignments.
+        # Wrapper programs and assignments of environment variables before the program.
         (["env", "-u", "A", "HF_TOKEN=x", "python", "t.py"], "python t.py", "-u A HF_TOKEN=[redacted]"),
         (["HF_TOKEN=x", "python", "t.py"], "python t.py", "HF_TOKEN=[redacted]"),
         (["nohup", "nice", "-n", "5", "python", "-m", "a.b"], "python -m a.b", "nice -n 5"),
@@ -62,7 +62,7 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
         (["nginx: worker process /srv/a"], "nginx", "worker process /srv/a"),
         (["ray::Trainer.train"], "ray::Trainer.train", ""),
         (["KEY=x"], "short name", "KEY=[redacted]"),
-        # Unusual command lines.
+        # Empty command lines, and names with unusual characters or lengths.
         ([], "short name", ""),
         (["", ""], "short name", ""),
         (["/"], "short name", ""),
@@ -76,14 +76,14 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
     ],
 )
 def test_program_and_arguments(words: list[str], program: str, arguments: str) -> None:
-    """A program is named by its script or module, without code, folders or secrets."""
+    """A program is shown with the name of its script or module, without code, folders or secrets."""
     assert parse(words, "short name") == (program, arguments)
 
 
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        # Options whose value follows as the next word or after '='.
+        # Options whose value is the next word or follows '='.
         (["--hf-token", "hf_SECRET"], "--hf-token [redacted]"),
         (["--hf-token=hf_SECRET"], "--hf-token=[redacted]"),
         (["-password", "x", "--lr", "1"], "-password [redacted] --lr 1"),
@@ -99,28 +99,28 @@ def test_program_and_arguments(words: list[str], program: str, arguments: str) -
         (["-p8xK", "-p=x", "-patience", "3"], "-p[redacted] -p[redacted] -patience 3"),
         (["-u", "bob:x", "http://host"], "-u [redacted] http://host"),
         (["--passw", "x", "-Dpw=x", "--Data", "y"], "--passw [redacted] -Dpw=[redacted] --Data y"),
-        # Variables, settings and JSON.
+        # Environment variables, settings and JSON.
         (["WANDB_API_KEY=x", "PGPASSWORD=x", "A=1"], "WANDB_API_KEY=[redacted] PGPASSWORD=[redacted] A=1"),
         (["+trainer.api_key=x", "model=gpt"], "+trainer.api_key=[redacted] model=gpt"),
         (["token:", "x"], "token: [redacted]"),
         (['{"lr": 1, "api_key": "x"}'], '{"lr": 1, "api_key":[redacted]'),
         ([r"{\"password\":\"x\"}"], r"{\"password\":[redacted]"),
-        # Headers.
+        # HTTP headers.
         (["-H", "Authorization: Bearer x"], "-H Authorization:[redacted]"),
         (["Authorization:", "Bearer", "x", "--lr", "1"], "Authorization: Bearer [redacted] --lr 1"),
         (["use bearer x y"], "use bearer [redacted]"),
-        # Addresses.
+        # URLs.
         (["https://ada:x@host/a?b=1"], "https://[redacted]@host/a?b=1"),
         (["https://ada:x/y@host"], "https://[redacted]@host"),
         (["s3://bucket/x@2"], "s3://[redacted]@2"),
         (["https://host/a?b=1&access_token=x&c=2"], "https://host/a?b=1&access_token=[redacted]"),
         (["ada:x@host:5432/db"], "[redacted]@host:5432/db"),
-        # Known forms of tokens, anywhere.
+        # Tokens in well-known formats, anywhere in a word.
         ([f"hf_{HEX}", f"a/ghp_{HEX}", f"x=sk-proj-{HEX}"], "[redacted] a/[redacted] x=[redacted]"),
         ([AWS_ID, AWS_KEY, HEX], "[redacted] [redacted] [redacted]"),
         (["login", "aB3" * 11], "login [redacted]"),
         (["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc"], "[redacted]"),
-        # Words that only resemble secrets.
+        # Words that look similar to secrets.
         (["--max-new-tokens", "512", "--max_tokens=4"], "--max-new-tokens 512 --max_tokens=4"),
         (["--tokenizer", "gpt2", "--author", "ada"], "--tokenizer gpt2 --author ada"),
         (["--passes", "3", "--pin-memory", "1"], "--passes 3 --pin-memory 1"),
@@ -130,13 +130,15 @@ def test_program_and_arguments(words: list[str], program: str, arguments: str) -
     ],
 )  # fmt: skip
 def test_arguments_without_secrets(words: list[str], shown: str) -> None:
-    """Values that may be secret are redacted, even if they have several words; all others are shown."""
+    """Values that may be secret are redacted, even if they contain spaces. All other arguments are shown."""
     assert redact(words) == shown
 
 
 @pytest.mark.parametrize("word", ["a" * 1_000_000, "a" * 500_000 + "://" + "b" * 500_000, "a:" * 500_000])
 def test_megabytes_of_arguments(word: str) -> None:
-    """Arguments of another user's process, however long, do not delay the list of processes."""
+    """Even command lines of megabytes are parsed at once, so another user's process does not delay the list
+    of processes.
+    """
     assert parse(["python", "t.py", word, "--lr", "1"]) == ("python t.py", "[redacted] --lr 1")
     assert parse(["train", *["x"] * 100_000]) == ("train", "x " * 39 + "x…")
     assert parse([" ".join(["train", *["x"] * 100_000])]) == ("train", "x " * 39 + "x…")
@@ -152,5 +154,7 @@ def test_megabytes_of_arguments(word: str) -> None:
     ],
 )
 def test_arguments_that_depend_on_the_program(words: list[str], arguments: str) -> None:
-    """A database client's password right after ``-p`` and code after perl's combined options are hidden."""
+    """The password that follows ``-p`` of a database client is redacted, and so is the code that follows
+    combined options of perl, such as ``-ne``. Other programs' options of the same form are shown.
+    """
     assert parse(words).arguments == arguments

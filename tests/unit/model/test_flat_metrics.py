@@ -1,4 +1,4 @@
-"""Export of a report: as a dict, as JSON, as a data frame, and as flat metrics for a logger."""
+"""Tests of a report's exports: as a dict, as JSON, as a data frame, and as flat metrics for a logger."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.ke
 
 
 def report(*gpus: object, **changes: object) -> Report:
-    """Return the report of a run of 14 seconds on those GPUs."""
+    """Return the report of a 14-second run on these GPUs."""
     return replace(reports.report(), gpus=gpus or (gpu(),), **changes)  # type: ignore[arg-type]
 
 
 def test_json_is_the_dict() -> None:
-    """The JSON text has the same content as the dict, on one line unless an indent is given."""
+    """The JSON text has the same content as the dict. It is a single line unless an indent is given."""
     made = report()
     assert json.loads(made.to_json()) == made.to_dict()
     assert "\n" not in made.to_json()
@@ -33,13 +33,15 @@ def test_json_is_the_dict() -> None:
 
 
 def test_any_report_can_be_written_as_text() -> None:
-    """A report can be saved as JSON even if its label contains a lone surrogate, as a file name may."""
+    """A report can be saved as JSON even if its label contains a lone surrogate, as a file name can."""
     made = report(gpu(0), cell=reports.cell(label="run \ud800 \N{GREEK SMALL LETTER ALPHA}"))
     assert json.loads(made.to_json().encode())["cell"]["label"] == "run ? \N{GREEK SMALL LETTER ALPHA}"
 
 
 def test_metrics_by_name() -> None:
-    """Every metric of every shown GPU has the name that the docs page lists."""
+    """The metrics of every GPU that the card shows have the names that the docs page lists. GPUs that are not
+    shown have no metrics.
+    """
     found = report(gpu(0), gpu(1, energy_j=100.0), gpu(2, shown=False)).metrics()
     assert found["duration_s"] == 14.0
     assert found["gpu0/torch_allocated_peak"] == gib(14.6)
@@ -53,7 +55,9 @@ def test_metrics_by_name() -> None:
 
 
 def test_an_unknown_value_has_no_metric() -> None:
-    """An unknown value is omitted from the metrics, and so is a sum that includes it; neither becomes 0."""
+    """An unknown value is omitted from the metrics, and so is every sum that would include it. Neither is
+    exported as 0.
+    """
     found = report(gpu(0), bare_gpu(1, mig_index=2)).metrics()
     assert "gpu0/energy_j" in found
     assert "energy_j" not in found
@@ -67,7 +71,7 @@ def test_an_unknown_value_has_no_metric() -> None:
 
 @EVERY
 def test_every_metric_is_a_finite_number(make: object) -> None:
-    """Every metric has a plain name and a finite value, so that any logger accepts it."""
+    """The name of every metric is plain ASCII and its value is finite, so that any logger accepts it."""
     for name, value in make().metrics().items():  # type: ignore[operator]
         assert type(value) in (int, float)
         assert math.isfinite(value)
@@ -75,7 +79,8 @@ def test_every_metric_is_a_finite_number(make: object) -> None:
 
 
 def test_a_data_frame_has_a_row_per_gpu() -> None:
-    """The data frame has one row per GPU, shown or not, and the column names of the metrics.
+    """The data frame has one row per GPU, including GPUs that the card does not show. Its columns have the
+    names of the metrics.
 
     An unknown value is NaN.
     """
@@ -91,7 +96,9 @@ def test_a_data_frame_has_a_row_per_gpu() -> None:
 
 
 def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If pandas is missing, the error says how to install it and that to_dict() works without it."""
+    """If pandas is missing, to_frame() raises an error that explains how to install pandas and that to_dict()
+    works without it.
+    """
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingPackageError, match=r"pip install pandas.*to_dict\(\)") as raised:
         report().to_frame()
@@ -99,7 +106,7 @@ def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_pandas_is_loaded_by_nothing_else() -> None:
-    """Exporting metrics and JSON does not import pandas."""
+    """Exporting a report as metrics or as JSON does not import pandas."""
     code = (
         "import sys, gpuwidget\nwith gpuwidget.watch() as w: pass\n"
         "w.report.metrics(); w.report.to_json(); print('pandas' in sys.modules)"
@@ -109,7 +116,7 @@ def test_pandas_is_loaded_by_nothing_else() -> None:
 
 
 def test_a_span_without_an_end() -> None:
-    """If a GPU was lost during the run, its known memory values are still exported."""
+    """If a GPU was lost during the run, the memory values that are known are still exported."""
     found = report(gpu(0, device_memory=Span(5, None, 7))).metrics()
     assert found["gpu0/device_memory_start"] == 5
     assert "gpu0/device_memory_end" not in found

@@ -1,4 +1,4 @@
-"""The state that a forked child resets."""
+"""Tests of the registry of objects whose state is reset in a forked child process."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="This system has
 
 
 class Counter:
-    """Counts its resets."""
+    """Counts how often it is reset."""
 
     def __init__(self, resets: list[Any]) -> None:
         self.resets = resets
         reset_after_fork(self.reset)
 
     def reset(self) -> None:
-        """Record a reset by this process."""
+        """Record the reset and the process in which it happened."""
         self.resets.append(os.getpid())
 
 
 def resets_in_child(resets: list[Any]) -> int:
-    """Return the number of resets in a forked child."""
+    """Fork, and return the number of resets in the child process."""
     child = os.fork()
     if not child:
         os._exit(len(resets))
@@ -34,7 +34,9 @@ def resets_in_child(resets: list[Any]) -> int:
 
 
 def test_a_forked_child_resets_its_state_and_the_parent_keeps_its_own() -> None:
-    """A forked child resets each registered object once; the parent's objects stay as they are."""
+    """In a forked child process, each registered object is reset once. In the parent process, it is not
+    reset.
+    """
     resets: list[Any] = []
     counter = Counter(resets)
     assert resets_in_child(resets) == 1
@@ -42,7 +44,7 @@ def test_a_forked_child_resets_its_state_and_the_parent_keeps_its_own() -> None:
 
 
 def test_the_registry_keeps_no_object_alive() -> None:
-    """An object that was garbage-collected is not reset, because the registry holds only a weak reference."""
+    """An object that was garbage-collected is not reset: the registry holds only weak references."""
     resets: list[Any] = []
     Counter(resets)
     gc.collect()

@@ -1,4 +1,4 @@
-"""Requests to a kernel: a valid one is parsed, and an invalid one is refused with a reason."""
+"""Tests of the requests to a kernel: a valid one is parsed, and an invalid one is rejected with a reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gpuwidget.model.kernel_requests import (
     ],
 )
 def test_valid_requests(request_: Request) -> None:
-    """Each request is parsed with the fields that were sent; unknown fields are ignored."""
+    """A valid request is parsed into its fields; unknown fields are ignored."""
     content = {name: getattr(request_, name) for name in type(request_).__slots__}
     assert parse_request({**content, "extra": 1}) == request_
 
@@ -54,7 +54,9 @@ def test_valid_requests(request_: Request) -> None:
     ],
 )
 def test_invalid_requests(content: dict[str, Any], reason: str) -> None:
-    """The error for an invalid request names the missing or wrong field and says to reload the page."""
+    """The error for an invalid request explains what is wrong with the request and asks the user to reload
+    the page.
+    """
     with pytest.raises(OptionError, match=reason) as raised:
         parse_request(content)
     assert str(raised.value).endswith("reload the page.")

@@ -1,4 +1,4 @@
-"""Attributes of classes and modules, read without calling their metaclasses."""
+"""Tests of reading attributes of classes and modules without running code of their metaclasses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwidget.model import raw_attributes
 
 
 def test_no_metaclass_is_called() -> None:
-    """The name, module, bases and contents of a class or module are read without running user code."""
+    """The name, module, bases and attributes of a class or module are read without running user code."""
 
     def forbidden(*_: object) -> Any:
         raise AssertionError("user code ran")
@@ -28,7 +28,7 @@ def test_no_metaclass_is_called() -> None:
 
 
 def test_a_module_name_that_was_deleted() -> None:
-    """If the ``__module__`` of a class was deleted, reading it raises AttributeError."""
+    """If the ``__module__`` attribute of a class was deleted, reading it raises AttributeError."""
     made = type("Meta", (type,), {})("Made", (), {})
     del made.__module__
     with pytest.raises(AttributeError):

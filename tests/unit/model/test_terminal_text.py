@@ -1,4 +1,4 @@
-"""Text for a terminal: control characters become visible escapes, and nothing else changes."""
+"""Tests of text for a terminal: control characters become visible escapes, and nothing else is changed."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_control_characters_are_escaped(text: str, shown: str) -> None:
 
 
 def test_line_breaks_are_kept() -> None:
-    """Line breaks are kept, including the last one. Other line separators are shown as escapes."""
+    """Newlines are kept, including the last one. All other line separators are shown as escapes."""
     assert printable_lines("a\n\nb\x85c\x0b\n") == "a\n\nb\\x85c\\x0b\n"
 
 
 def test_wide_and_combining_characters_keep_their_width() -> None:
-    """Escaping does not change the display width of names in any script."""
+    """Escaping does not change the display width of text with wide or combining characters."""
     for text in ("训练.ipynb", "e\u0301t\u0301", "\uff27\uff30\uff35"):
         assert display_width(printable(text)) == display_width(text)

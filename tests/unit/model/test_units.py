@@ -1,4 +1,4 @@
-"""Numbers as text with units."""
+"""Tests of how numbers are shown with units."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from gpuwidget.model.units import GIB, KIB, MIB, MINUS
     ],
 )
 def test_sizes_have_the_unit_people_read(size: float | None, text: str) -> None:
-    """A size is shown in the largest unit of which it has at least one; an unknown size is n/a, not 0."""
+    """A size is shown in the largest unit in which it is at least 1. An unknown size is shown as n/a, not as
+    0.
+    """
     assert units.memory(size) == text
 
 
@@ -44,7 +46,7 @@ def test_sizes_have_the_unit_people_read(size: float | None, text: str) -> None:
     ],
 )
 def test_changes_have_a_sign(before: float | None, after: float | None, text: str) -> None:
-    """A change of memory has a sign; if one of its ends is unknown, the change is n/a."""
+    """A change of memory is shown with a sign. If the value before or after is unknown, the change is n/a."""
     assert units.memory_delta(before, after) == text
 
 
@@ -60,7 +62,7 @@ def test_changes_have_a_sign(before: float | None, after: float | None, text: st
     ],
 )
 def test_a_change_shows_a_shared_unit_once(before: float | None, after: float | None, text: str) -> None:
-    """The two sizes of a change share one unit only if both are shown in that unit."""
+    """In a change from one size to another, the unit is shown once if both sizes have the same unit."""
     assert units.memory_change(before, after) == text
 
 
@@ -75,7 +77,7 @@ def test_a_change_shows_a_shared_unit_once(before: float | None, after: float | 
     ],
 )
 def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -> None:
-    """A part and its whole share one unit only if both are shown in that unit."""
+    """In a part of a whole, the unit is shown once if both sizes have the same unit."""
     assert units.memory_of(size, total) == text
 
 
@@ -95,7 +97,9 @@ def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -
     ],
 )
 def test_numbers_of_a_column(value: float | None, unit: str, text: str) -> None:
-    """Below a column title with the unit, a number has no unit, unless it would round to 0."""
+    """A number in a column whose title contains the unit is shown without the unit, unless it would be
+    rounded to 0.
+    """
     assert units.number_in_unit(value, unit) == text
 
 
@@ -103,7 +107,7 @@ def test_numbers_of_a_column(value: float | None, unit: str, text: str) -> None:
     ("value", "text"), [(2.9 * GIB, "+2.9"), (-2.9 * GIB, f"{MINUS}2.9"), (0, "±0"), (None, "n/a")]
 )
 def test_changes_in_a_column_have_a_sign(value: float | None, text: str) -> None:
-    """Changes in a column have a sign."""
+    """Changes in a column are shown with a sign."""
     assert units.number_in_unit(value, "GiB", signed=True) == text
 
 
@@ -112,7 +116,7 @@ def test_changes_in_a_column_have_a_sign(value: float | None, text: str) -> None
     [([64 * MIB, None], "MiB"), ([64 * MIB, 2 * GIB], "GiB"), ([None], "MiB"), ([0], "MiB")],
 )
 def test_the_unit_of_a_column_of_sizes(sizes: list[float | None], unit: str) -> None:
-    """The unit of a column of sizes is that of its largest size."""
+    """A column of sizes has the unit of its largest size."""
     assert units.memory_unit(sizes) == unit
 
 
@@ -120,7 +124,7 @@ def test_the_unit_of_a_column_of_sizes(sizes: list[float | None], unit: str) -> 
     ("energies", "unit"), [([12.0, 850.0], "J"), ([12.0, 2315.6], "kJ"), ([3e6], "MJ"), ([None], "J")]
 )
 def test_the_unit_of_a_column_of_energies(energies: list[float | None], unit: str) -> None:
-    """The unit of a column of energies is that of its largest energy."""
+    """A column of energies has the unit of its largest energy."""
     assert units.energy_unit(energies) == unit
 
 
@@ -129,7 +133,7 @@ def test_the_unit_of_a_column_of_energies(energies: list[float | None], unit: st
     [(None, "n/a"), (0, "0 %"), (0.12, "0.1 %"), (9.94, "9.9 %"), (9.96, "10 %"), (97.4, "97 %")],
 )
 def test_percent(value: float | None, text: str) -> None:
-    """Percentages below 10 have one decimal; 0 has none, and an unknown percentage is n/a."""
+    """Percentages between 0 and 10 have one decimal, all others none. An unknown percentage is n/a."""
     assert units.percent(value) == text
 
 
@@ -151,7 +155,7 @@ def test_power(value: float | None, text: str) -> None:
     ],
 )
 def test_energy(value: float | None, text: str) -> None:
-    """Energy is shown in J, kJ or MJ."""
+    """Energy is shown in J, kJ or MJ, depending on its size."""
     assert units.energy(value) == text
 
 
@@ -182,12 +186,12 @@ def test_durations(value: float | None, text: str) -> None:
     ("size", "text"), [(None, "n/a"), (0, "0.0"), (1, "<0.1"), (64 * MIB, "0.1"), (15.64 * GIB, "15.6")]
 )
 def test_a_size_in_a_column_of_gib(size: float | None, text: str) -> None:
-    """A size that is above 0 but rounds to 0.0 GiB is shown as '<0.1'."""
+    """In a column of sizes in GiB, a size above 0 that would be rounded to 0.0 is shown as '<0.1'."""
     assert units.gib(size) == text
 
 
 def test_numbers_beside_their_unit() -> None:
-    """Utilization, power and temperature are whole numbers.
+    """Utilization, power and temperature are shown as whole numbers.
 
     An unknown value is n/a, and an unknown power limit is omitted.
     """

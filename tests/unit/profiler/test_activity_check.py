@@ -1,4 +1,6 @@
-"""The GPU activity of lines is compared with the GPU's counters; if they disagree, it is withheld."""
+"""Tests of the check of GPU activity per line: activity is reported only if the GPU's own counters confirm
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def now(run: ProfiledRun) -> float:
 def run_windows(
     run: ProfiledRun, count: int, percent: Callable[[int], float], samples: Callable[[int], None]
 ) -> None:
-    """Record ``count`` windows of the hardware counters, with the stack samples of ``samples`` in each."""
+    """Record ``count`` windows of the hardware counters. ``samples`` takes the stack samples of each window."""
     for number in range(count):
         since = now(run)
         samples(number)
@@ -35,16 +37,16 @@ def run_windows(
 
 
 def stepping(run: ProfiledRun, count: int = 50, *, busy: int = 0) -> None:
-    """Take ``count`` samples on line 2, 10 ms apart."""
+    """Take ``count`` stack samples on line 2, 10 ms apart."""
     for _ in range(count):
         run.sample(STEPPING, busy=busy)
 
 
 def test_kernels_too_short_for_queries() -> None:
-    """A launch-bound loop that the counters show as 17 % busy is not reported as 0 % busy.
+    """A launch-bound loop that is 17 % busy according to the counters is not reported as 0 % busy.
 
-    Stream queries miss its short kernels, so the regression gives the line its activity, and the reason names
-    the short kernels.
+    Stream queries miss its short kernels. The activity of the line therefore comes from the regression over
+    the driver's windows, and the reason mentions short kernels.
     """
     run = ProfiledRun()
     stepping(run)
@@ -63,9 +65,11 @@ def test_kernels_too_short_for_queries() -> None:
 
 
 def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
-    """The hardware counters (GPM) take precedence over the driver's mean.
+    """If hardware counters (GPM) and the driver's mean utilization differ, the queries are compared with the
+    counters.
 
-    If they show 16 %, lines of 0 % are withheld although the driver's mean is 3 %.
+    The counters measured 16 %, so a line that the queries measured at 0 % gets no activity, although the
+    driver's mean of 3 % would confirm 0 %.
     """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 16.0, lambda number: stepping(run))
@@ -78,7 +82,9 @@ def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
 
 
 def test_only_matching_windows_are_compared() -> None:
-    """Time that no window covers, such as a second of set-up, is not compared and causes no disagreement."""
+    """Time without counter windows, such as a second of set-up, is not part of the comparison with the
+    counters.
+    """
     run = ProfiledRun()
     stepping(run, 100)
     run_windows(run, 8, lambda number: 97.0, lambda number: stepping(run, busy=1))
@@ -87,7 +93,9 @@ def test_only_matching_windows_are_compared() -> None:
 
 
 def test_the_drivers_windows_where_there_is_no_gpm() -> None:
-    """On GPUs older than Hopper, each window of the driver is compared with the stream queries during it."""
+    """On GPUs without GPM (before Hopper), each of the driver's utilization windows is compared with the
+    stream queries made during that window.
+    """
     run = ProfiledRun()
     driver = [UtilizationWindow(now(run), 0.0)]
     for number in range(10):
@@ -100,9 +108,9 @@ def test_the_drivers_windows_where_there_is_no_gpm() -> None:
 
 
 def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
-    """A line gets no activity if work that the queries missed could change it.
+    """A line has no activity if work that the queries missed could change it noticeably.
 
-    Here an idle line could be 8 % busy, while a line with 100 % keeps its activity.
+    Here the idle line could be 8 % busy, so its activity is unknown. The line with 100 % keeps its activity.
     """
     run = ProfiledRun()
 
@@ -120,7 +128,9 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
 
 
 def test_agreement_within_the_counters_noise() -> None:
-    """A difference of two points between counters and queries is noise: every line keeps its activity."""
+    """If counters and queries differ by only two points, the difference is noise, and every line keeps its
+    activity.
+    """
     for counters in (78.0, 82.0):
         run = ProfiledRun()
 
@@ -133,9 +143,9 @@ def test_agreement_within_the_counters_noise() -> None:
 
 
 def test_work_on_other_streams() -> None:
-    """If the process used almost no CPU time, it launched no short kernels.
+    """If the process used almost no CPU time, it can't have launched short kernels.
 
-    The reason names other streams, libraries and processes instead.
+    The reason then mentions other streams, libraries and processes instead.
     """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 48.0, lambda number: stepping(run))
@@ -149,7 +159,7 @@ def test_work_on_other_streams() -> None:
 
 
 def test_copies_are_not_gpu_activity() -> None:
-    """A stream that only copies is busy while the compute engines are idle, so its line gets no activity."""
+    """While a stream only copies, it is busy but the compute engines are idle, so the line gets no activity."""
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 0.0, lambda number: stepping(run, busy=1))
     time = time_of(run)
@@ -161,9 +171,10 @@ def test_copies_are_not_gpu_activity() -> None:
 
 
 def test_the_drivers_mean_covers_the_gpu_drain() -> None:
-    """The driver's mean also covers the GPU drain.
+    """The driver's mean is compared with the whole run, which includes the GPU drain after the code.
 
-    With an idle GPU for 4 s of code and a drain of 10 s, it agrees with 0 % in the code.
+    The GPU was idle for 4 s of code and busy for 10 s of drain, so the driver's mean of 71 % confirms 0 % for
+    the code.
     """
     run = ProfiledRun()
     stepping(run, 400)
@@ -172,16 +183,18 @@ def test_the_drivers_mean_covers_the_gpu_drain() -> None:
 
 
 def test_a_short_run_is_compared_too() -> None:
-    """A run of 1.5 s is compared too: the driver's 100 % contradicts the 0 % of the default stream."""
+    """Even a run of 1.5 s is checked: a driver's mean of 100 % contradicts the 0 % of the stream queries."""
     run = ProfiledRun()
     stepping(run, 150)
     assert lines(time_of(run, utilization=100.0)) == [(2, 100.0, None)]
 
 
 def test_a_difference_that_a_short_runs_edges_explain() -> None:
-    """If the queries missed 0.05 s at the start of 0.6 s, no activity is reported.
+    """In a short run, the driver's mean may include work just before the run or omit work at its end. A small
+    difference to the queries therefore proves nothing.
 
-    The reason does not name short kernels.
+    Here the queries found no work in the first 0.05 s of 0.6 s and the driver's mean is 100 %. No activity is
+    reported, and the reason does not mention short kernels.
     """
     run = ProfiledRun()
     for number in range(60):
@@ -191,7 +204,9 @@ def test_a_difference_that_a_short_runs_edges_explain() -> None:
 
 
 def test_without_counters_there_is_no_activity() -> None:
-    """If no counters confirm the queries, no activity is reported, and there is a reason."""
+    """If there are no counters that could confirm the queries, no activity is reported, and the reason
+    explains this.
+    """
     for busy in (0, 1):
         run = ProfiledRun()
         stepping(run, 30, busy=busy)
@@ -200,7 +215,9 @@ def test_without_counters_there_is_no_activity() -> None:
 
 
 def test_windows_that_cover_half_the_run_do_not_count() -> None:
-    """If the counters' windows cover less than six tenths of the run, the driver's mean is used."""
+    """If the counters' windows cover less than 60 % of the run, the queries are compared with the driver's
+    mean instead.
+    """
     run = ProfiledRun()
     stepping(run, 300)
     run_windows(run, 6, lambda number: 0.0, lambda number: stepping(run))
@@ -209,7 +226,9 @@ def test_windows_that_cover_half_the_run_do_not_count() -> None:
 
 
 def test_streams_that_failed_near_the_end_are_compared() -> None:
-    """If the queries fail near the end, the earlier ones are compared, and the reason has the failure."""
+    """If the queries fail near the end of the run, the earlier queries are compared with the counters, and
+    the reason includes the failure.
+    """
     run = ProfiledRun()
     for number in range(1000):
         run.sample(STEPPING, busy=0 if number < 950 else None)
@@ -224,7 +243,9 @@ def test_streams_that_failed_near_the_end_are_compared() -> None:
 
 @pytest.mark.parametrize("edge", ["since", "until"])
 def test_a_window_at_the_edge_of_the_run_is_left_out(edge: str) -> None:
-    """A window that lies partly before or after the run also measures other work, so it is ignored."""
+    """A counter window that begins before the run or ends after it is ignored, since it also measures other
+    work.
+    """
     run = ProfiledRun()
     began = EPOCH + run.began
     stepping(run, 100)

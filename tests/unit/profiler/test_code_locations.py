@@ -1,4 +1,4 @@
-"""The location of a thread in a cell: bodies of magics, generated code, and IPython's frames."""
+"""Tests of finding a thread's location in a cell, including magics, generated code and IPython's own frames."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLEEP = ("/lib/site-packages/lib.py", "sleep", 2)
 
 
 def locate(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | None, str | None]:
-    """Return the cell's line, the user's frame that it calls, and the call."""
+    """Return the line of the cell, the deepest frame in the user's files, and the call made there."""
     locator = CodeLocator(NAMES.__contains__, NAMES.get, CellSource.parse(text))
     locator.begin(stack(KERNEL), None)
     location = locator.locate(stack(KERNEL, *frames))
@@ -36,7 +36,7 @@ def locate(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | 
 
 @pytest.mark.parametrize("above", ["", "%%gpuwatch\n", "\n\n%%gpuwatch --no-live\n\n"])
 def test_the_body_of_time_has_the_cells_lines(above: str) -> None:
-    """Code in the body of %%time has the line numbers of the cell, as IPython counts them."""
+    """Code below %%time is attributed to its line in the cell. Lines are counted as IPython counts them."""
     text = f"{above}%%time\n\nx = 1\ny = f(x)\n"
     line = len(text.lstrip("\n").splitlines())
     body = ("<timed exec>", "<module>", 2)
@@ -46,7 +46,9 @@ def test_the_body_of_time_has_the_cells_lines(above: str) -> None:
 
 
 def test_magics_in_magics() -> None:
-    """With stacked magics, each magic's body is on its line, and the innermost body on the cell's lines."""
+    """If magics are stacked, code of the outer magic is attributed to the line of the inner magic, and code
+    of the inner magic to its line in the cell.
+    """
     text = "%%prun\n%%time\nx = 1\ny = 2\n"
     outer, inner = ("<string>", "<module>", 1), ("<timed exec>", "<module>", 2)
     assert locate(text, CELL_1, MAGIC, outer)[0] == 2
@@ -54,7 +56,9 @@ def test_magics_in_magics() -> None:
 
 
 def test_functions_of_a_body_and_of_another_cells() -> None:
-    """A function of the %%time body belongs to the cell. A function of another %%time cell is a call."""
+    """A function that is defined in this %%time cell is attributed to its line in the cell. A function that
+    another %%time cell defined is shown as a call.
+    """
     body, step = ("<timed exec>", "<module>", 4), ("<timed exec>", "step", 2)
     assert locate("%%time\ndef step():\n    x2 = 2\n\nstep()\n", CELL_1, MAGIC, body, step)[0] == 3
     assert locate("%%time\na = 1\nb = 2\nc = 3\nstep()\n", CELL_1, MAGIC, body, step) == (
@@ -65,7 +69,9 @@ def test_functions_of_a_body_and_of_another_cells() -> None:
 
 
 def test_a_line_magic_counts_for_its_line() -> None:
-    """Code that %time runs counts for the line of the magic, with the calls that it makes."""
+    """Code that the line magic %time runs is attributed to the magic's line, together with the calls that it
+    makes.
+    """
     frames = (CELL, "<module>", 3), LINE_MAGIC, TIME, ("<timed eval>", "<module>", 1)
     assert locate("x = 1\n\n%time f(x)\n", *frames) == (3, None, None)
     assert locate("x = 1\n\n%time f(x)\n", *frames, SLEEP) == (3, None, "lib.sleep")
@@ -81,7 +87,7 @@ def test_a_line_magic_counts_for_its_line() -> None:
     ],
 )
 def test_code_that_torch_compiled_is_not_the_users(path: str, monkeypatch: Any) -> None:
-    """Code that torch generated is shown as code compiled by torch, not as a file in a cache folder."""
+    """Code that torch generated is shown as 'code compiled by torch', not as a file in a cache folder."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/scratch/compiled")
     assert locate("", CELL_1, ("/home/me/train.py", "step", 9), (path, "call", 4)) == (
         1,
@@ -104,7 +110,8 @@ PEXPECT = (
     ("frames", "user"),
     [
         (SYSTEM + PEXPECT, None),
-        # Functions of a library are recognized wherever it is installed, whatever their names are.
+        # Functions of a library are recognized wherever the library is installed, whatever the name of its
+        # folder is.
         ((("/home/me/train.py", "step", 9), *SYSTEM, *PEXPECT), "train.py:9 step"),
         (((f"{STDLIB}/subprocess.py", "run", 3), (f"{STDLIB}/subprocess.py", "Popen.communicate", 5)), None),
         (((f"{STDLIB}/subprocess.py", "Popen.wait", 3), (f"{STDLIB}/subprocess.py", "_wait", 5)), None),
@@ -113,12 +120,16 @@ PEXPECT = (
     ],
 )
 def test_waiting_for_a_child_process(frames: Any, user: str | None) -> None:
-    """If a line waits for a child process, that is its call, next to the user's frame that waits."""
+    """If a line waits for a child process, this wait is shown as the line's call. The user's frame is shown
+    too.
+    """
     assert locate("", CELL_1, *frames) == (1, user, WAITING_FOR_CHILD)
 
 
 def test_a_users_wait_function_is_a_call_like_others() -> None:
-    """A user's or another library's function named wait or join does not count as waiting for a child."""
+    """A function named wait or join in the user's code or in another library does not count as waiting for a
+    child.
+    """
     assert locate("", CELL_1, ("/home/me/subprocess.py", "wait", 3)) == (1, "subprocess.py:3 wait", None)
     assert locate("", CELL_1, ("/lib/site-packages/other/process.py", "join", 3)) == (1, None, "process.join")
     assert (in_call("json.loads"), in_call(WAITING_FOR_CHILD)) == ("in json.loads", WAITING_FOR_CHILD)

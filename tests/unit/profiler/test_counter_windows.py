@@ -1,4 +1,4 @@
-"""The regression of GPU activity per line: it needs windows with different mixtures of lines."""
+"""Tests of the regression that computes GPU activity per line from windows with different mixtures of lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ TRUTH = {1: 4.0, 2: 97.0}
 
 
 def windows(parts: list[float], noise: float = 0.0) -> list[WindowMixture]:
-    """Return one window per given share of line 1; line 2 has the rest of the time."""
+    """Return one window per item of ``parts``, the share of line 1 in the window. Line 2 has the rest of the
+    time.
+    """
     draw = random.Random(7)
     return [
         WindowMixture(
@@ -24,12 +26,16 @@ def windows(parts: list[float], noise: float = 0.0) -> list[WindowMixture]:
 
 
 def test_windows_that_differ_give_each_lines_activity() -> None:
-    """Without noise, the regression returns the exact activity of each line."""
+    """If the windows have different mixtures of lines and no noise, the regression returns each line's exact
+    activity.
+    """
     assert dict(activity_by_line(windows([0.0, 1.0] * 6)) or {}) == pytest.approx({1: 4.0, 2: 97.0})
 
 
 def test_noise_is_averaged() -> None:
-    """Rounding and jitter of the driver's percentages change an activity by at most three points."""
+    """Although the driver's percentages are rounded and jitter, a line's activity is off by at most three
+    points.
+    """
     found = activity_by_line(windows([0.0, 0.2, 0.5, 0.8, 1.0] * 6, noise=5.0))
     assert found is not None
     assert found[1] == pytest.approx(4.0, abs=3.0)
@@ -46,24 +52,30 @@ def test_noise_is_averaged() -> None:
     ],
 )
 def test_windows_that_are_alike_give_nothing(parts: list[float]) -> None:
-    """If all windows have the same mixture of lines, the regression returns None: any result would fit."""
+    """If all windows have similar mixtures of lines, or there are too few windows, the regression returns
+    None.
+    """
     assert activity_by_line(windows(parts)) is None
 
 
 def test_utilization_that_fits_no_line() -> None:
-    """If the utilization is another process's and fits no line, the regression returns None."""
+    """If the utilization is unrelated to the lines, for example another process's, the regression returns
+    None.
+    """
     draw = random.Random(3)
     mixed = [WindowMixture({1: part, 2: 1 - part}, draw.uniform(0, 100)) for part in [0.0, 0.5, 1.0] * 8]
     assert activity_by_line(mixed) is None
 
 
 def test_one_line_is_the_mean() -> None:
-    """If the cell has only one line, its activity is the mean of all windows."""
+    """If the cell has only one line, the line's activity is the mean of all windows."""
     assert dict(activity_by_line([WindowMixture({3: 1.0}, 40.0)] * 12) or {}) == pytest.approx({3: 40.0})
 
 
 def test_rare_lines_count_together() -> None:
-    """Lines with less than a twentieth of the time get no activity and do not affect the other lines."""
+    """Lines with less than 5 % of the time get no activity, and do not affect the activity of the other
+    lines.
+    """
     mixed = [
         WindowMixture({1: part, 2: 0.98 - part, n: 0.02}, 97.0 * (0.98 - part))
         for n, part in enumerate([0.0, 0.3, 0.6, 0.98] * 6, start=10)

@@ -1,4 +1,4 @@
-"""The line profile of a cell whose thread holds the GIL, so that samples are late."""
+"""Tests of the line profile of a cell whose thread holds the GIL, which makes stack samples late."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for i in range(15):
 
 
 def at_call(line: int) -> Any:
-    """Return the cell's frame at a call on that line, where Python may preempt the thread."""
+    """Return the cell's frame at a call on this line, where Python may preempt the thread."""
     code = compile(SETS, CELL, "exec")
     (span,) = [(start, end) for start, end, number in code.co_lines() if number == line][:1]
     at = next(
@@ -47,7 +47,9 @@ def at_call(line: int) -> Any:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_gil_blocked_lines_are_merged() -> None:
-    """If one operation holds the GIL, all lines that may contain the operation are reported as one entry."""
+    """If one operation holds the GIL for long, all lines that may contain this operation are merged into one
+    entry.
+    """
     run = ProfiledRun(before=[KERNEL])
     for _ in range(30):
         run.sample(at_call(4), 0.13, late=0.13)
@@ -62,7 +64,7 @@ def test_gil_blocked_lines_are_merged() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_a_gil_blocked_line_alone() -> None:
-    """If no other line can have held the GIL, the sampled line is reported alone."""
+    """If only the sampled line can have held the GIL, that line is reported alone."""
     run = ProfiledRun(before=[KERNEL])
     for _ in range(30):
         run.sample(at_call(5), 0.13, late=0.13)
@@ -71,7 +73,9 @@ def test_a_gil_blocked_line_alone() -> None:
 
 
 def test_a_statement_that_blocked_the_gil_to_its_end() -> None:
-    """A statement that is sampled only after its end counts for the range of lines that may contain it."""
+    """If a statement holds the GIL until it ends, its time is attributed to the range of lines that may
+    contain it.
+    """
     run = ProfiledRun(before=[KERNEL])
     for _ in range(20):
         run.sample(WAITING)
@@ -83,8 +87,8 @@ def test_a_statement_that_blocked_the_gil_to_its_end() -> None:
 
 
 def test_a_last_statement_that_blocked_the_gil() -> None:
-    """If the cell's last statement holds the GIL, its time counts for the lines from the last sampled one
-    to the end.
+    """If the cell's last statement holds the GIL until it ends, its time is attributed to the lines from the
+    last sampled line to the end of the cell.
     """
     run = ProfiledRun(before=[KERNEL])
     for _ in range(20):
@@ -95,7 +99,9 @@ def test_a_last_statement_that_blocked_the_gil() -> None:
 
 
 def test_an_operation_that_blocked_the_gil_to_the_runs_end() -> None:
-    """If a sample is still waiting for the GIL when the run ends, the wait counts for the last statement."""
+    """If a stack sample is still waiting for the GIL when the run ends, the waiting time is attributed to the
+    cell's last statement.
+    """
     counts = SampleCounts(0.005)
     location = CodeLocation(1, 2, 0, 0, 0)
     for number in range(30):
@@ -108,12 +114,14 @@ def test_an_operation_that_blocked_the_gil_to_the_runs_end() -> None:
     assert counts.gil_blocked_at_end == (3, 0.7)
     assert counts.by_location[location].counts.seconds == pytest.approx(1.0)
     counts.add(StackSample(1.1, 0.0, 0.1, None), counts.add_location(CodeLocation(0, 0, 0, 0, 9), None), 0)
-    counts.end(StackSample(1.8, 0.7, 0.7, 0.7))  # the cell's code has already ended
+    counts.end(StackSample(1.8, 0.7, 0.7, 0.7))  # ignored: the cell's code had already ended
     assert counts.gil_blocked_at_end == (3, 0.7)
 
 
 def test_a_last_statement_after_a_sample_between_statements() -> None:
-    """A stack sample between two statements does not end the cell; the last statement still gets its time."""
+    """A stack sample between two statements is not mistaken for the end of the cell: time after it is still
+    attributed to the cell's last statement.
+    """
     counts = SampleCounts(0.005)
     location = CodeLocation(1, 2, 0, 0, 0)
     for number in range(30):
@@ -131,8 +139,8 @@ def test_a_last_statement_after_a_sample_between_statements() -> None:
 
 
 def test_a_first_statement_that_blocked_the_gil() -> None:
-    """If the cell's first statement holds the GIL, its time counts for the lines up to the first sampled
-    one.
+    """If the cell's first statement holds the GIL, its time is attributed to the lines up to the first
+    sampled line.
     """
     run = ProfiledRun(before=[KERNEL])
     run.sample(stack(KERNEL), 0.7, late=0.7)
@@ -143,7 +151,9 @@ def test_a_first_statement_that_blocked_the_gil() -> None:
 
 
 def test_a_late_sample_counts_for_the_preempted_line() -> None:
-    """While a sample waits, the time counts for the line that holds the GIL, not for the next line."""
+    """If a sample is late because a line holds the GIL, the delay is attributed to that line, not to the next
+    line.
+    """
     run = ProfiledRun()
     for _ in range(20):
         for _ in range(9):
@@ -155,7 +165,9 @@ def test_a_late_sample_counts_for_the_preempted_line() -> None:
 
 
 def test_lines_that_alternate_too_fast_are_merged() -> None:
-    """If samples cannot distinguish two alternating lines, they are one entry, and there is a reason."""
+    """If two lines alternate too fast for the samples to distinguish them, they are merged into one entry,
+    and the reason explains this.
+    """
     run = ProfiledRun()
     for _ in range(50):
         run.sample(STEPPING)
@@ -169,7 +181,7 @@ def test_lines_that_alternate_too_fast_are_merged() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_a_sample_at_a_preemption_point_is_not_ambiguous() -> None:
-    """A thread at a backward jump was preempted there, so its line is certain even if the sample is late."""
+    """A thread at a backward jump was preempted there, so its line is certain even if the sample was late."""
     compiled = compile("for x in y:\n    x\n", CELL, "exec")
     jump = next(one.offset for one in dis.get_instructions(compiled) if one.opname == "JUMP_BACKWARD")
     looping = Frame(compiled, jump, None, {})
@@ -182,7 +194,7 @@ def test_a_sample_at_a_preemption_point_is_not_ambiguous() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_preemption_points_of_a_real_thread() -> None:
-    """A thread that computes is always sampled at a preemption point; a thread that waits never is."""
+    """A thread that computes is always sampled at a preemption point. A thread that waits never is."""
     over = [threading.Event()]
 
     def compute() -> None:
@@ -224,9 +236,10 @@ def test_a_gpu_that_flickers_has_no_activity() -> None:
 
 
 def test_a_busy_machine_makes_nothing_ambiguous() -> None:
-    """If a sample is late while the thread used no CPU time, the machine was busy.
+    """If a sample is late although the thread used no CPU time, the machine was busy and no operation held
+    the GIL.
 
-    The sampled line is certain.
+    The sampled line is therefore certain, and no lines are merged.
     """
     run = ProfiledRun()
     run.profiler._thread_cpu = lambda: 0.0

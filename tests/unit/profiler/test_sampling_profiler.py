@@ -1,4 +1,4 @@
-"""The line profile of a cell: exact shares from samples with given times and stacks."""
+"""Tests of the line profile of a cell: exact shares, computed from stack samples with given times and stacks."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ from gpuwidget.sources import UtilizationWindow
 
 
 def real_profiler(streams: Any) -> SamplingProfiler:
-    """Return a profiler that samples code that really runs."""
+    """Return a profiler for code that the test actually runs."""
     return SamplingProfiler(CodeLocator(NAMES.__contains__, NAMES.get), lambda file, line: "", streams)
 
 
 def test_shares_and_activity_of_each_line() -> None:
-    """Each line has its share of the time, and the percentage of that time in which the GPU was busy."""
+    """Each line is reported with its share of the time, and with the percentage of that time in which the GPU
+    was busy.
+    """
     run = ProfiledRun()
     for number in range(100):
         run.sample(WAITING if number < 60 else STEPPING, busy=int(number < 6 or number >= 65))
@@ -49,7 +51,9 @@ def test_shares_and_activity_of_each_line() -> None:
 
 
 def test_the_call_and_the_users_frame() -> None:
-    """Each line has the public name of its most frequent call, and the deepest user frame that it calls."""
+    """Each line is reported with the public name of its most frequent call, and with the deepest frame in the
+    user's files.
+    """
     run = ProfiledRun()
     for top, times in ((WAITING, 60), (STEPPING, 40)):
         for _ in range(times):
@@ -64,9 +68,10 @@ def test_the_call_and_the_users_frame() -> None:
 
 
 def test_functions_of_other_cells() -> None:
-    """Time in a function of another cell has that cell's name.
+    """Time in a function that another cell defines is attributed to the calling line, and the frame names the
+    other cell.
 
-    Time in a function of this cell counts for the function's line.
+    Time in a function that this cell defines is attributed to the line in that function.
     """
     run = ProfiledRun()
     for number in range(40):
@@ -81,7 +86,7 @@ def test_functions_of_other_cells() -> None:
 
 
 def test_a_sample_stands_for_the_time_since_the_previous_one() -> None:
-    """Each sample counts for the time since the previous one, so shares are shares of time."""
+    """Each sample is weighted with the time since the previous sample, so that shares are shares of time."""
     run = ProfiledRun()
     for _ in range(20):
         run.sample(WAITING, 0.03)
@@ -90,7 +95,7 @@ def test_a_sample_stands_for_the_time_since_the_previous_one() -> None:
 
 
 def test_time_in_no_line_of_the_cell() -> None:
-    """Time outside all lines of the cell is an entry without a line number and counts for no line."""
+    """Time outside the cell's lines is a separate entry without a line number."""
     run = ProfiledRun()
     for number in range(40):
         run.sample(stack(KERNEL) if number % 4 == 2 else PRINTING)
@@ -101,7 +106,7 @@ def test_time_in_no_line_of_the_cell() -> None:
 
 
 def test_time_before_and_after_the_cells_code_does_not_count() -> None:
-    """IPython's compilation of the cell and the traceback after it count for no line."""
+    """Time in which IPython compiles the cell or formats its traceback is not part of the profile."""
     run = ProfiledRun(before=[KERNEL])
     compiling = stack(KERNEL, ("/lib/site-packages/IPython/core/compilerop.py", "ast_parse", 4))
     traceback = stack(KERNEL, ("/home/me/tools/stack_data/core.py", "<module>", 15))
@@ -113,7 +118,7 @@ def test_time_before_and_after_the_cells_code_does_not_count() -> None:
 
 
 def test_a_cell_that_was_never_sampled() -> None:
-    """If no sample is in the cell's code, the profile has no lines and a reason."""
+    """If no sample was taken in the cell's own code, the profile has no lines, and the reason explains this."""
     run = ProfiledRun(before=[KERNEL])
     for _ in range(300):
         run.sample(stack(KERNEL))
@@ -123,7 +128,9 @@ def test_a_cell_that_was_never_sampled() -> None:
 
 
 def test_the_call_outside_the_cell() -> None:
-    """Time in the kernel's other work has the name of its function, not of the kernel's main loop."""
+    """Time in IPython's own code during the cell is shown with the name of the function that runs, but not
+    with the name of the kernel's main loop.
+    """
     run = ProfiledRun(before=[KERNEL])
     showing = stack(KERNEL, ("/lib/site-packages/IPython/core/displayhook.py", "DisplayHook.show", 4))
     for top in (PRINTING, showing, stack(KERNEL), PRINTING):
@@ -136,9 +143,9 @@ def test_the_call_outside_the_cell() -> None:
 
 
 def test_failed_samples_count_for_no_line() -> None:
-    """If some samples fail, the reason has their share of the time.
+    """If samples fail for a part of the run, the reason contains that part in percent.
 
-    If they are many, no lines are reported.
+    If the part is large, no lines are reported.
     """
     for duration, told, percent in ((8.5, [(1, 100.0, 0.0)], "5.9 %"), (10.0, [], "20 %")):
         run = ProfiledRun()
@@ -150,7 +157,7 @@ def test_failed_samples_count_for_no_line() -> None:
 
 
 def test_a_failed_sample_does_not_end_the_profiler() -> None:
-    """If one sample raises an exception, the profiler continues with the next sample."""
+    """If taking one sample raises an exception, the profiler continues with the next sample."""
     source = "import time\nuntil = time.perf_counter() + 0.8\nwhile time.perf_counter() < until:\n    pass\n"
     failures = iter([RuntimeError("odd")])
 
@@ -171,7 +178,7 @@ def test_a_failed_sample_does_not_end_the_profiler() -> None:
 
 
 def test_awaited_objects_run_no_user_code() -> None:
-    """The profiler finds the line of an await without reading any attribute of the awaited object."""
+    """The profiler finds the line of an ``await`` without reading any attribute of the awaited object."""
     asked: list[str] = []
     source = "await Odd()\nawait Odd()\n"
 
@@ -208,11 +215,11 @@ def test_awaited_objects_run_no_user_code() -> None:
     assert asked in (
         [],
         ["send", "send"],
-    )  # CPython itself reads 'send' of an iterator that is not a generator
+    )  # CPython itself reads the attribute 'send' of an iterator that is not a generator.
 
 
 def test_a_watched_cell_within_a_cell() -> None:
-    """If a cell runs a watched cell, the profile has the lines of the watched cell."""
+    """If a watched cell runs inside another cell, the profile has the lines of the watched cell only."""
     run = ProfiledRun()
     run.profiler.attach(stack(KERNEL, (OTHER_CELL, "<module>", 5)))
     for _ in range(30):
@@ -221,7 +228,9 @@ def test_a_watched_cell_within_a_cell() -> None:
 
 
 def test_without_streams_the_regression_gives_activities() -> None:
-    """If the streams cannot be queried, the regression over the driver's windows gives activities."""
+    """If streams can't be queried, GPU activity is computed by regression over the driver's utilization
+    windows.
+    """
     run = ProfiledRun(bits=None, reason="torch is not loaded")
     parts = [0.1, 0.9, 0.5, 0.2, 0.8, 0.0, 1.0, 0.3, 0.7, 0.4, 0.6, 1.0, 0.0]
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
@@ -252,7 +261,7 @@ def test_windows_that_are_all_alike_give_no_activity() -> None:
 
 
 def test_too_few_samples_give_no_lines() -> None:
-    """A run with fewer than twenty samples has no lines and a reason."""
+    """A run with fewer than twenty samples has no lines, and the reason explains this."""
     run = ProfiledRun()
     for _ in range(19):
         run.sample(STEPPING)
@@ -262,13 +271,13 @@ def test_too_few_samples_give_no_lines() -> None:
 
 
 def test_a_run_without_samples_has_no_time() -> None:
-    """Without any sample, the report is returned unchanged."""
+    """If the profiler took no sample, it returns the report unchanged."""
     made = report()
     assert ProfiledRun().profiler.annotate(made) is made
 
 
 def test_snapshot() -> None:
-    """While the cell runs, a snapshot contains the lines sampled until then."""
+    """While the cell runs, a snapshot contains the lines that have been sampled so far."""
     run = ProfiledRun()
     assert run.profiler.snapshot() is None
     for _ in range(30):
@@ -279,9 +288,10 @@ def test_snapshot() -> None:
 
 
 def test_cuda_that_is_initialized_halfway() -> None:
-    """A line has no activity if its streams were mostly not queried because CUDA was not initialized yet.
+    """If CUDA was not initialized yet for most of a line's samples, the line's streams could not be queried,
+    so its activity is unknown.
 
-    Other lines have one.
+    Lines that ran later have an activity.
     """
     run = ProfiledRun()
     for _ in range(40):
@@ -299,13 +309,13 @@ def test_cuda_that_is_initialized_halfway() -> None:
 
 @pytest.mark.parametrize("name", ["line", "source", "share", "gpu_busy", "call", "frame"])
 def test_the_report_has_the_documented_names(name: str) -> None:
-    """The JSON of a line has the documented names."""
+    """In a report's JSON, the fields of a line have the documented names."""
     line = LineTime(1, "f()", 100.0, None, None, None)
     assert name in replace(report(), time=replace(_time(), lines=(line,))).to_dict()["time"]["lines"][0]
 
 
 def test_a_real_thread_is_sampled_until_it_stops() -> None:
-    """The profiler samples the lines of code that really runs, and its thread ends with the run."""
+    """The profiler samples a thread that really runs, and the profiler's own thread ends with the run."""
     source = "import time\nuntil = time.perf_counter() + 0.6\nwhile time.perf_counter() < until:\n    pass\n"
     profiler = real_profiler(FakeStreams(1))
     profiler.start()
@@ -315,7 +325,7 @@ def test_a_real_thread_is_sampled_until_it_stops() -> None:
     assert time is not None
     assert {one.line for one in time.lines} <= {3, 4}
     assert sum(one.share for one in time.lines) == pytest.approx(100.0)
-    # A busy machine may leave too few samples for an activity.
+    # On a busy machine, there may be too few samples to report an activity.
     assert {one.gpu_busy for one in time.lines} <= {None, 100.0}
     assert "gpuwidget-profiler" not in {thread.name for thread in threading.enumerate()}
     profiler.abandon()
@@ -323,7 +333,9 @@ def test_a_real_thread_is_sampled_until_it_stops() -> None:
 
 
 class HurryingClock(FakeClock):
-    """A clock whose every reading is later than the next due sample, so that nothing waits."""
+    """A clock that advances with every reading by more than the sampling interval, so that the profiler never
+    waits.
+    """
 
     def monotonic(self) -> float:
         self.advance(0.1)
@@ -331,7 +343,7 @@ class HurryingClock(FakeClock):
 
 
 class SlowToOpen(FakeStreams):
-    """Streams that take 30 s to open, as they do while a cell in pure Python holds the GIL."""
+    """Streams that take 30 s to open, as happens while pure Python code in the cell holds the GIL."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(0)
@@ -345,7 +357,9 @@ class SlowToOpen(FakeStreams):
 
 
 def test_opening_the_streams_does_not_delay_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sample is not late because opening the streams took long: the cell did not cause that."""
+    """The time that opening the streams takes does not make a sample count as late, since the cell did not
+    cause that delay.
+    """
     clock = HurryingClock()
     streams = SlowToOpen(clock)
     names = CodeLocator(NAMES.__contains__, NAMES.get)
@@ -364,12 +378,14 @@ def test_opening_the_streams_does_not_delay_a_sample(monkeypatch: pytest.MonkeyP
     over.wait()
     profiler.abandon()
     assert max(late for late, _ in samples) < 1.0
-    # That time is still counted.
+    # The time of opening is still counted as time since the previous sample.
     assert sum(seconds for _, seconds in samples) > 30.0 * (streams.opened - 1) > 0
 
 
 def test_an_await_counts_for_its_line() -> None:
-    """While the event loop waits, the time counts for the awaiting line and the awaited call."""
+    """While a cell awaits something, the time is attributed to the line of the ``await`` and to the awaited
+    call.
+    """
     source = "import asyncio\nawait asyncio.sleep(0.6)\n"
     profiler = real_profiler(FakeStreams(0))
     body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

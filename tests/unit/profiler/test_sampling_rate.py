@@ -1,4 +1,4 @@
-"""The sampling rate depends on the cost of samples."""
+"""Tests of the sampling rate, which depends on what taking a sample costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ SOMEWHERE = LocationCounts(CodeLocation(1, 0, 0, 0, 0), 1)
 
 
 def counts_of(*, ran: float | None, bits: int | None, late: float = 0.0) -> SampleCounts:
-    """Return ten seconds of samples of a thread that ran for ``ran`` of each 0.01 s, with these busy bits."""
+    """Return ten seconds of samples of a thread that used the CPU for ``ran`` of every 0.01 s. ``bits`` are
+    the busy devices.
+    """
     counts = SampleCounts(0.005)
     for number in range(1000):
         counts.add(StackSample(number / 100, late, 0.01, ran), SOMEWHERE, bits)
@@ -35,12 +37,14 @@ def period(counts: SampleCounts, *, elapsed: float = 10.0, queries: bool = True,
     ],
 )
 def test_a_thread_that_the_gpu_waits_for(ran: float | None, bits: int | None, expected: float) -> None:
-    """If the GPU waits for the thread, sampling delays the run, so it takes at most 0.8 % of the time."""
+    """If the GPU waits for the thread, sampling delays the run, so sampling takes at most 0.8 % of the time."""
     assert period(counts_of(ran=ran, bits=bits)) == pytest.approx(expected, rel=0.005)
 
 
 def test_a_gpu_that_is_busy_now_and_then_waits_too() -> None:
-    """If the GPU is idle in a third of the samples, it counts as a GPU that waits for the thread."""
+    """If the GPU is idle in a third of the samples, sampling is limited as if the GPU always waited for the
+    thread.
+    """
     counts = SampleCounts(0.005)
     for number in range(1000):
         counts.add(StackSample(number / 100, 0.0, 0.01, 0.01), SOMEWHERE, number % 3 and 1)
@@ -48,13 +52,15 @@ def test_a_gpu_that_is_busy_now_and_then_waits_too() -> None:
 
 
 def test_code_that_holds_the_gil() -> None:
-    """If samples wait for the GIL, sampling is limited to half a percent of the time."""
+    """If samples have to wait for the GIL, sampling takes at most 0.5 % of the time."""
     for bits in (0, 1):
         assert period(counts_of(ran=0.01, bits=bits, late=0.005)) == pytest.approx(0.028)
 
 
 def test_the_beginning_is_sampled_at_the_full_rate() -> None:
-    """The beginning of a run is sampled at the full rate, or at a quarter of it without stream queries."""
+    """The beginning of a run is sampled at the full rate, or at a quarter of the full rate if no streams are
+    queried.
+    """
     exposed, holding = counts_of(ran=0.01, bits=0), counts_of(ran=0.01, bits=0, late=0.005)
     assert period(exposed, elapsed=0.24) == 0.005
     assert period(exposed, elapsed=0.25) == pytest.approx(0.03)
@@ -65,7 +71,9 @@ def test_the_beginning_is_sampled_at_the_full_rate() -> None:
 
 
 def test_other_budgets() -> None:
-    """Sampling takes at most 2 % of a core and 10,000 samples per run, but at least 20 per second."""
+    """Sampling uses at most 2 % of a CPU core and takes at most 10,000 samples per run, but at least 20 per
+    second.
+    """
     busy = counts_of(ran=0.01, bits=1)
     assert period(busy, cpu=2e-4) == pytest.approx(0.01)
     assert period(busy, elapsed=200.0) == pytest.approx(0.02)
