@@ -28,7 +28,9 @@ def now(run: ProfiledRun) -> float:
 def run_windows(
     run: ProfiledRun, count: int, percent: Callable[[int], float], samples: Callable[[int], None]
 ) -> None:
-    """Record ``count`` windows of the hardware counters. ``samples`` takes the stack samples of each window."""
+    """Record ``count`` windows of the hardware counters. ``samples`` takes the stack samples of each
+    window.
+    """
     for number in range(count):
         since = now(run)
         samples(number)
@@ -159,7 +161,9 @@ def test_work_on_other_streams() -> None:
 
 
 def test_copies_are_not_gpu_activity() -> None:
-    """While a stream only copies, it is busy but the compute engines are idle, so the line gets no activity."""
+    """While a stream only copies, it is busy but the compute engines are idle, so the line gets no
+    activity.
+    """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 0.0, lambda number: stepping(run, busy=1))
     time = time_of(run)

@@ -1,4 +1,6 @@
-"""Tests of finding a thread's location in a cell, including magics, generated code and IPython's own frames."""
+"""Tests of finding a thread's location in a cell, including magics, generated code and IPython's own
+frames.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tests of the regression that computes GPU activity per line from windows with different mixtures of lines."""
+"""Tests of the regression that computes GPU activity per line from windows with different mixtures of
+lines.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tests of the line profile of a cell: exact shares, computed from stack samples with given times and stacks."""
+"""Tests of the line profile of a cell: exact shares, computed from stack samples with given times and
+stacks.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,9 @@ def test_time_before_and_after_the_cells_code_does_not_count() -> None:
 
 
 def test_a_cell_that_was_never_sampled() -> None:
-    """If no sample was taken in the cell's own code, the profile has no lines, and the reason explains this."""
+    """If no sample was taken in the cell's own code, the profile has no lines, and the reason explains
+    this.
+    """
     run = ProfiledRun(before=[KERNEL])
     for _ in range(300):
         run.sample(stack(KERNEL))

@@ -37,7 +37,9 @@ def period(counts: SampleCounts, *, elapsed: float = 10.0, queries: bool = True,
     ],
 )
 def test_a_thread_that_the_gpu_waits_for(ran: float | None, bits: int | None, expected: float) -> None:
-    """If the GPU waits for the thread, sampling delays the run, so sampling takes at most 0.8 % of the time."""
+    """If the GPU waits for the thread, sampling delays the run, so sampling takes at most 0.8 % of the
+    time.
+    """
     assert period(counts_of(ran=ran, bits=bits)) == pytest.approx(expected, rel=0.005)
 
 

@@ -1,4 +1,4 @@
-"""The recording of torch's allocation history, and the part of it that each run gets."""
+"""Tests of recording torch's allocation history, and of the part of the history that belongs to each run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALLOCATOR = STANDIN.parents[1] / "standin_allocator.py"
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the stand-in torch with an allocator and without CUDA initialized."""
+    """Return the stand-in for torch, with an allocator and without CUDA initialized."""
     made = make_torch()
     spec = importlib.util.spec_from_file_location("standin_allocator", ALLOCATOR)
     assert spec is not None
@@ -31,7 +31,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def sizes(recorded: RecordedHistory | str) -> list[int]:
-    """Return the size in bytes of each allocation during a run on the first device."""
+    """Return the sizes in bytes of what was allocated on the first device during a run."""
     assert isinstance(recorded, RecordedHistory)
     since, trace = recorded.since_us or 0.0, recorded.snapshot["device_traces"][0]
     return [entry["size"] for entry in trace if entry["action"] == "alloc" and entry["time_us"] >= since]
@@ -46,7 +46,7 @@ def end(history: AllocationHistory, scope: HistoryScope) -> RecordedHistory | st
 
 
 def test_recorded_while_a_run_wants_it(torch: Any) -> None:
-    """If CUDA is initialized, a run starts a recording with Python frames, and stops it at its end."""
+    """If CUDA is initialized, a run starts a recording with Python stacks, and stops it when the run ends."""
     torch.cuda.init()
     before = torch.allocate(100)
     history = AllocationHistory()
@@ -64,7 +64,9 @@ def test_recorded_while_a_run_wants_it(torch: Any) -> None:
 
 @pytest.mark.parametrize("during", ["counting", "switching it on"])
 def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
-    """An interrupt while a recording starts does not leave it on, and the next run records again."""
+    """If an interrupt arrives while a run starts a recording, the recording is switched off, and the next run
+    records as usual.
+    """
     torch.cuda.init()
     switch = torch._C._cuda_record_memory_history
 
@@ -92,7 +94,9 @@ def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_nothing_is_recorded_before_cuda_is_up(torch: Any) -> None:
-    """A run does not initialize CUDA. Once user code does, the run records all allocations."""
+    """A run does not initialize CUDA. If user code initializes CUDA during the run, all later allocations are
+    recorded.
+    """
     history = AllocationHistory()
     scope = history.open()
     assert (torch.cuda.is_initialized(), torch.allocator.calls) == (False, [])
@@ -106,7 +110,7 @@ def test_nothing_is_recorded_before_cuda_is_up(torch: Any) -> None:
 
 
 def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
-    """A run that ended before CUDA was initialized starts no recording later."""
+    """If CUDA is initialized only after a run has ended, no recording is started."""
     history = AllocationHistory()
     said = end(history, history.open())
     assert said == "CUDA is not initialised in this process: no line allocated anything there"
@@ -115,7 +119,9 @@ def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
 
 
 def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch is imported during a run, its allocations are recorded once gpuwidget finds it."""
+    """If torch is imported during a run, allocations are recorded from the moment when gpuwidget finds
+    torch.
+    """
     history = AllocationHistory()
     monkeypatch.delitem(sys.modules, "torch")
     scope = history.open()
@@ -136,7 +142,9 @@ def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.Mon
 
 
 def test_runs_within_runs_share_it(torch: Any) -> None:
-    """Nested runs share one recording, each gets its part, and the recording stops with the last run."""
+    """Nested runs share one recording. Each run gets its own part, and the recording stops when the outermost
+    run ends.
+    """
     torch.cuda.init()
     history = AllocationHistory()
     outer = history.open()
@@ -153,7 +161,9 @@ def test_runs_within_runs_share_it(torch: Any) -> None:
 
 
 def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
-    """If the user's recording is on, the run uses it without switching it, and has a note about it."""
+    """If the user has already switched on a recording, the run uses it and leaves it on. A note explains
+    this.
+    """
     torch.cuda.init()
     torch.cuda.memory._record_memory_history("all")
     early = torch.allocate(100)
@@ -172,7 +182,7 @@ def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
 
 
 def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
-    """If user code starts a recording during a run, it stays on after the run, and the run has a note."""
+    """If user code switches on a recording during a run, it stays on after the run. A note explains this."""
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()
@@ -189,7 +199,7 @@ def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
 
 
 def test_the_run_ends_the_recording(torch: Any) -> None:
-    """If user code stops the recording during a run, there is no history, and the reason is reported."""
+    """If user code stops the recording during a run, the run has no history, and the reason is reported."""
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()
@@ -199,7 +209,9 @@ def test_the_run_ends_the_recording(torch: Any) -> None:
 
 
 def test_blocks_that_an_earlier_run_recorded(torch: Any) -> None:
-    """The history lists the blocks that an earlier recording left, so that they don't count for this run."""
+    """The result contains the addresses of blocks from an earlier recording, so that they can be excluded
+    from this run's allocations.
+    """
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()
@@ -211,7 +223,7 @@ def test_blocks_that_an_earlier_run_recorded(torch: Any) -> None:
 
 
 def test_a_torch_that_does_not_tell(torch: Any) -> None:
-    """If torch does not report whether a recording is on, gpuwidget starts none."""
+    """If torch can't report whether a recording is on, gpuwidget starts none."""
     torch.cuda.init()
     del torch._C._cuda_isHistoryEnabled
     history = AllocationHistory()
@@ -221,7 +233,9 @@ def test_a_torch_that_does_not_tell(torch: Any) -> None:
 
 
 def test_a_recording_that_fails(torch: Any) -> None:
-    """If torch fails to start a recording, the user sees no exception, and nothing is recorded."""
+    """If torch raises an exception when a recording is started, the exception does not reach the user, and
+    nothing is recorded.
+    """
 
     def refuse(*args: object, **options: object) -> None:
         raise RuntimeError("cudaMallocAsync does not yet support recordHistory")
@@ -234,7 +248,9 @@ def test_a_recording_that_fails(torch: Any) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_records_nothing(torch: Any) -> None:
-    """A forked child has no runs and makes no call to torch; the parent's recording continues."""
+    """After a fork, the child process has no runs and does not call torch's recording functions. The parent's
+    recording continues.
+    """
     torch.cuda.init()
     history = AllocationHistory()
     scope = history.open()

@@ -1,4 +1,6 @@
-"""torch's blocks and the returnable part of its cache, from snapshots in torch's format."""
+"""Tests of torch's memory blocks and of the returnable part of its cache, computed from snapshots in torch's
+format.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from gpuwidget.views import holders_view
 
 
 def block(size: int, state: str, **more: Any) -> dict[str, Any]:
-    """Return a block in torch's format."""
+    """Return a block of memory in the format of torch's snapshots."""
     return {"size": size, "state": state, "requested_size": size - 12, **more}
 
 
@@ -31,12 +33,12 @@ def free(size: int) -> dict[str, Any]:
 
 
 def pending(size: int) -> dict[str, Any]:
-    """Return a freed block that another stream still uses."""
+    """Return a freed block that another stream still uses, as torch's snapshots represent it."""
     return block(size, "active_pending_free")
 
 
 def segment(address: int, *blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Return a segment in torch's format."""
+    """Return a segment in the format of torch's snapshots."""
     size = sum(block["size"] for block in blocks)
     return {"device": 1, "address": address, "total_size": size, "blocks": list(blocks), **more}
 
@@ -54,7 +56,9 @@ def memory(blocks: DeviceBlocks) -> DeviceMemory:
 
 
 def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
-    """Return MiB of cache: returnable, in use by another stream, in private pools, and fragmented."""
+    """Return the MiB of the cache that are returnable, in use by another stream, in private pools, and
+    fragmented.
+    """
     found = memory(device_blocks(1, segments))
     assert found.returnable + found.pending_free + found.private_pools + found.fragmented == found.cached
     return (
@@ -66,7 +70,7 @@ def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
 
 
 def test_blocks_and_their_sums() -> None:
-    """Each allocated block has its address, even if torch's snapshot omits the addresses of blocks."""
+    """The address of each allocated block is known, even if torch's snapshot has no addresses of blocks."""
     half_used = segment(0x1000, used(512), free(1024))
     grown = segment(0xC000, free(8192), block(512, "active_allocated", address=0xE000), is_expandable=True)
     found = device_blocks(1, [grown, half_used])
@@ -75,14 +79,18 @@ def test_blocks_and_their_sums() -> None:
 
 
 def test_whole_segments_go_back() -> None:
-    """A segment without a block in use is returnable; free blocks in other segments are fragmented."""
+    """A segment is returnable if none of its blocks is in use. In other segments, free blocks count as
+    fragmented.
+    """
     assert sums(segment(0, used(1 * MIB), free(19 * MIB))) == (0, 0, 0, 19)
     assert sums(segment(0, free(20 * MIB))) == (20, 0, 0, 0)
     assert sums(segment(0, free(8 * MIB), free(12 * MIB))) == (20, 0, 0, 0)
 
 
 def test_of_expandable_segments_whole_pages_go_back() -> None:
-    """In expandable segments, whole free pages are returnable: 20 MiB each, or 2 MiB for small tensors."""
+    """In expandable segments, pages that are entirely free are returnable. A page has 20 MiB, or 2 MiB in
+    segments for small tensors.
+    """
     gaps = chain(*repeat((used(4 * MIB), free(4 * MIB)), 500))
     assert sums(segment(0, *gaps, is_expandable=True, segment_type="large")) == (0, 0, 0, 2000)
     row = (used(4 * MIB), free(30 * MIB), free(20 * MIB), used(6 * MIB), free(20 * MIB))
@@ -92,7 +100,9 @@ def test_of_expandable_segments_whole_pages_go_back() -> None:
 
 
 def test_what_another_stream_still_uses() -> None:
-    """A segment whose only used blocks are in use by another stream is returnable later."""
+    """If all used blocks of a segment are freed blocks that another stream still uses, the segment counts as
+    returnable later.
+    """
     assert sums(segment(0, pending(8 * MIB), free(12 * MIB))) == (0, 20, 0, 0)
     assert sums(segment(0, pending(8 * MIB), used(12 * MIB))) == (0, 0, 0, 8)
     row = (free(20 * MIB), pending(30 * MIB), used(10 * MIB))
@@ -100,14 +110,16 @@ def test_what_another_stream_still_uses() -> None:
 
 
 def test_private_pools_are_told_apart() -> None:
-    """Free memory in the private pool of a CUDA graph does not count as fragmented."""
+    """Free memory in the private pool of a CUDA graph is counted separately, not as fragmented."""
     pool = {"segment_pool_id": (0, 1)}
     whole, part = segment(0, free(20 * MIB), **pool), segment(0, used(8 * MIB), free(12 * MIB), **pool)
     assert sums(whole, part) == (0, 0, 32, 0)
 
 
 def test_how_the_cache_is_told() -> None:
-    """The memory view describes each part of the cache that is not empty."""
+    """The memory view has a sentence part for each kind of cached memory, and omits the kinds with 0
+    bytes.
+    """
     device = memory(
         device_blocks(
             1,
@@ -137,20 +149,22 @@ def test_how_the_cache_is_told() -> None:
 
 
 def test_addresses_within_blocks() -> None:
-    """An address belongs to a block only if it lies within that block."""
+    """An address is assigned to a block only if it lies within that block."""
     found = device_blocks(0, [segment(1000, used(512), free(512))])
     assert [found.find(address) for address in (999, 1000, 1511, 1512)] == [None, 0, 0, None]
 
 
 def test_without_cuda_there_is_nothing() -> None:
-    """If CUDA is not initialized, there are no blocks, and a reason is given."""
+    """If CUDA is not initialized, there are no blocks and no allocation counts, and the reason is given."""
     pytest.importorskip("torch")
     assert (allocator.snapshot(), allocator.allocation_counts()) == ({}, {})
     assert cuda_state.no_counters_reason() == "CUDA is not initialised in this process"
 
 
 def test_snapshots_leave_the_history_out(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch supports it, snapshots exclude the user's allocation history, which would make them slow."""
+    """If torch supports it, snapshots are requested without the allocation history, which would make them
+    slow.
+    """
     torch = pytest.importorskip("torch")
     x = gpu.empty(MIB)
     asked: list[bool] = []

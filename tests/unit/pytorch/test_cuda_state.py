@@ -1,4 +1,6 @@
-"""The state of torch's devices, and the sharing of its peak counters among runs."""
+"""Tests of the state of torch's CUDA devices, and of measuring peaks of several runs with torch's single peak
+counter.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 
 
 def test_without_torch_there_is_nothing_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch is not imported, there are no devices and counters, and gpuwidget does not import it."""
+    """If torch is not imported, there are no devices and no counters, and gpuwidget does not import torch."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert cuda_state.devices() == ()
     assert cuda_state.counters() == {}
@@ -30,14 +32,14 @@ def test_without_torch_there_is_nothing_and_a_reason(monkeypatch: pytest.MonkeyP
 
 
 def test_a_half_imported_torch_is_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the user's import of torch is in progress, the partially imported module is not used."""
+    """While user code is still importing torch, the incomplete module is not used."""
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
     assert cuda_state.versions().torch is None
     assert cuda_state.devices_with_context() == ()
 
 
 def test_cuda_that_is_not_up_is_not_brought_up(torch: FakeTorch) -> None:
-    """Before user code initializes CUDA, no CUDA call is made."""
+    """Before user code initializes CUDA, gpuwidget makes no CUDA call."""
     torch.up = False
     torch.cuda.memory_stats_as_nested_dict = None
     assert cuda_state.counters() == {}
@@ -47,14 +49,14 @@ def test_cuda_that_is_not_up_is_not_brought_up(torch: FakeTorch) -> None:
 
 
 def test_versions(torch: FakeTorch) -> None:
-    """The versions of torch, CUDA and cuDNN are written as they are published."""
+    """The versions of torch, CUDA and cuDNN have their usual form, such as cuDNN '9.7.1'."""
     versions = cuda_state.versions()
     assert (versions.torch, versions.cuda, versions.cudnn) == ("2.13.0", "13.0", "9.7.1")
     assert versions.default_device == "cuda:0"
 
 
 def test_devices_are_joined_by_uuid(torch: FakeTorch) -> None:
-    """torch devices are matched to GPUs by UUID, without NVML's prefix, never by index."""
+    """torch's devices are matched to GPUs by UUID, ignoring NVML's prefix 'GPU-', and never by index."""
     assert cuda_state.devices() == (TorchDevice(0, "uuid-0"),)
     assert cuda_state.same_gpu("GPU-uuid-0", "uuid-0")
     assert not cuda_state.same_gpu("GPU-uuid-1", "uuid-0")
@@ -62,7 +64,7 @@ def test_devices_are_joined_by_uuid(torch: FakeTorch) -> None:
 
 
 def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device without a context is not synchronized, because that would open one."""
+    """Devices without a context are not synchronized, because synchronizing would open a context on them."""
     fake = FakeTorch(devices=3)
     fake.contexts = {0, 2}
     monkeypatch.setitem(sys.modules, "torch", fake)
@@ -71,14 +73,16 @@ def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_graph_capture_is_not_spoiled(torch: FakeTorch) -> None:
-    """While a CUDA graph is captured, no device is synchronized."""
+    """While a CUDA graph is being captured, no device is synchronized, since that would break the capture."""
     assert cuda_state.can_synchronize()
     torch.cuda.is_current_stream_capturing = lambda: True
     assert not cuda_state.can_synchronize()
 
 
 def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
-    """The peak includes 4 GiB that were allocated and freed between two readings, without a reset."""
+    """A tensor of 4 GiB that is allocated and freed between two readings is included in the peak, without a
+    reset of torch's counter.
+    """
     tracker = PeakTracker()
     scope = tracker.open()
     torch.allocate(4 * GIB)
@@ -96,9 +100,10 @@ def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
 
 
 def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> None:
-    """The peak counter is reset only if an older, higher peak would hide the run's own.
+    """torch's peak counter is reset at the start of a run only if an older, higher peak would hide the run's
+    own peak.
 
-    The scope records the reset.
+    The hidden peak is recorded in the run's scope.
     """
     torch.allocate(9 * GIB)
     torch.allocate(-9 * GIB)
@@ -111,7 +116,7 @@ def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> No
 
 
 def test_nested_runs_share_one_ledger(torch: FakeTorch) -> None:
-    """A reset of the peak counter for an inner run does not change the outer run's peak."""
+    """If torch's peak counter is reset for an inner run, the outer run keeps its higher peak."""
     tracker = PeakTracker()
     outer = tracker.open()
     torch.allocate(5 * GIB)
@@ -124,7 +129,9 @@ def test_nested_runs_share_one_ledger(torch: FakeTorch) -> None:
 
 
 def test_a_reset_by_the_users_code_loses_nothing(torch: FakeTorch) -> None:
-    """If user code resets the peak counter, the earlier peak still counts, and the reset is recorded."""
+    """If user code resets torch's peak counter during a run, the run keeps the peak from before the reset,
+    and the reset is counted.
+    """
     tracker = PeakTracker()
     scope = tracker.open()
     torch.allocate(4 * GIB)
@@ -137,7 +144,9 @@ def test_a_reset_by_the_users_code_loses_nothing(torch: FakeTorch) -> None:
 
 
 def test_a_child_of_a_fork_has_no_run(torch: FakeTorch) -> None:
-    """A forked child has neither the parent's scopes, nor its held lock, nor its patches of torch."""
+    """In a forked child process, there are no runs, the tracker's lock is free, and torch's functions are not
+    patched.
+    """
     before = torch._C._cuda_resetPeakMemoryStats
     tracker = PeakTracker()
     tracker.open()
@@ -149,7 +158,7 @@ def test_a_child_of_a_fork_has_no_run(torch: FakeTorch) -> None:
 
 
 def test_torch_is_left_as_it_was(torch: FakeTorch) -> None:
-    """After the last run, torch's functions are no longer patched."""
+    """When the last run ends, torch's original functions are restored."""
     before = torch._C._cuda_resetPeakMemoryStats
     tracker = PeakTracker()
     first, second = tracker.open(), tracker.open()
@@ -161,7 +170,7 @@ def test_torch_is_left_as_it_was(torch: FakeTorch) -> None:
 
 
 def test_torch_imported_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch is imported during a run, the run has no counters from its start, but has the peak."""
+    """If torch is imported during a run, the run has no counters from its start, but its peak is known."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     tracker = PeakTracker()
     scope = tracker.open()
@@ -175,7 +184,9 @@ def test_torch_imported_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_partial_counters_are_not_shown(torch: FakeTorch) -> None:
-    """The counters of cudaMallocAsync are partial, so they count as unknown, with the reason."""
+    """With the allocator cudaMallocAsync, torch's counters are incomplete, so they are unknown, and the
+    reason is given.
+    """
     torch.backend = "cudaMallocAsync"
     assert cuda_state.counters() == {}
     assert cuda_state.no_counters_reason() == "torch runs on cudaMallocAsync, whose counters are partial"

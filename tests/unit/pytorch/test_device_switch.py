@@ -1,4 +1,6 @@
-"""The device switch: what a choice changes, when, on which thread, and what stays unchanged."""
+"""Tests of choosing the default device: what changes, at which time, on which thread, and what is left
+alone.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,14 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def switch() -> DeviceSwitch:
-    """Return the device switch of a notebook whose cells run on this thread."""
+    """Return a device switch for a notebook whose cells run on the current thread."""
     made = DeviceSwitch()
     made.attach(threading.get_ident())
     return made
 
 
 def cell(switch: DeviceSwitch, body: Callable[[], Any] = lambda: None) -> Any:
-    """Run a cell and return its result."""
+    """Run a cell with this body, and return the body's result."""
     switch.before_cell()
     result = body()
     switch.after_cell()
@@ -47,7 +49,9 @@ def in_a_thread(work: Callable[[], Any]) -> Any:
 
 
 def test_a_choice_holds_from_the_next_cell(torch: Any, switch: DeviceSwitch) -> None:
-    """A device that is chosen while a cell runs is pending: it applies to the next cell, not to this one."""
+    """If a device is chosen while a cell runs, the choice is pending: it is applied before the next cell, not
+    in this cell.
+    """
     switch.before_cell()
     switch.choose("cuda:1")
     assert switch.state == DeviceState("cuda:1", True, True, "cpu", None)
@@ -70,7 +74,9 @@ def test_new_tensors_cuda_and_the_current_device_follow(torch: Any, switch: Devi
 
 
 def test_choosing_opens_no_context(torch: Any, switch: DeviceSwitch) -> None:
-    """Choosing a device does not initialize CUDA, and a note says that the choice waits for CUDA."""
+    """Choosing a device does not initialize CUDA. Until CUDA is initialized, a note explains that the choice
+    is not applied yet.
+    """
     switch.choose("cuda:1")
     for _ in range(3):
         cell(switch)
@@ -79,7 +85,7 @@ def test_choosing_opens_no_context(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch: DeviceSwitch) -> None:
-    """In the cell that initializes CUDA, the chosen device is current from the first CUDA call."""
+    """If a cell initializes CUDA, the chosen device is current from the first CUDA call on."""
     switch.choose("cuda:1", new_tensors=False)
     assert str(cell(switch, lambda: torch.empty(3, device="cuda").device)) == "cuda:1"
     assert torch.events == ["context on 1"]
@@ -93,9 +99,9 @@ def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch
 def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
     torch: Any, switch: DeviceSwitch
 ) -> None:
-    """If another thread initializes CUDA, that thread keeps torch's current device.
+    """If another thread initializes CUDA, the current device of that thread does not change.
 
-    The next cell has the chosen device.
+    The chosen device is current from the next cell on.
     """
     switch.choose("cuda:1")
     current = cell(switch, lambda: in_a_thread(torch.cuda.current_device))
@@ -104,9 +110,9 @@ def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
 
 
 def test_light_mode_moves_the_current_device_only(torch: Any, switch: DeviceSwitch) -> None:
-    """Light mode changes only the current CUDA device.
+    """With new_tensors=False, a choice changes only the current CUDA device.
 
-    It does not set torch's default device, which would slow torch's calls.
+    It does not set torch's default device, because a default device slows down torch's calls.
     """
     torch.cuda.init()
     switch.choose("cuda:1", new_tensors=False)
@@ -116,7 +122,9 @@ def test_light_mode_moves_the_current_device_only(torch: Any, switch: DeviceSwit
 
 
 def test_from_full_to_light_takes_the_default_back(torch: Any, switch: DeviceSwitch) -> None:
-    """Switching from full to light mode restores the default device of new tensors."""
+    """If the same device is chosen again with new_tensors=False, new tensors are created on the previous
+    default device.
+    """
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -126,7 +134,9 @@ def test_from_full_to_light_takes_the_default_back(torch: Any, switch: DeviceSwi
 
 
 def test_none_restores_what_was_before(torch: Any, switch: DeviceSwitch) -> None:
-    """However many devices were chosen, 'none' restores the devices that user code had set."""
+    """After any number of choices, 'none' restores the devices that user code had set before the first
+    choice.
+    """
     torch.set_default_device("meta")
     torch.cuda.set_device(1)
     for device in ("cuda:0", "cpu", "cuda:1", "cuda:0"):
@@ -139,7 +149,9 @@ def test_none_restores_what_was_before(torch: Any, switch: DeviceSwitch) -> None
 
 
 def test_what_the_users_code_has_set_since_is_left(torch: Any, switch: DeviceSwitch) -> None:
-    """If user code sets a device after a choice, its device stays, in later cells and after 'none'."""
+    """If user code sets a default device after a device was chosen, the user's device stays, in later cells
+    and after 'none'.
+    """
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -153,7 +165,7 @@ def test_what_the_users_code_has_set_since_is_left(torch: Any, switch: DeviceSwi
 
 
 def test_a_users_own_equal_setting_is_theirs(torch: Any, switch: DeviceSwitch) -> None:
-    """If user code itself sets the device that is chosen, 'none' leaves it set."""
+    """If user code sets the same device that was chosen, 'none' does not undo the user's setting."""
     switch.choose("cpu")
     cell(switch)
     cell(switch, lambda: torch.set_default_device("cpu"))
@@ -164,7 +176,9 @@ def test_a_users_own_equal_setting_is_theirs(torch: Any, switch: DeviceSwitch) -
 
 
 def test_a_users_own_current_device_is_left(torch: Any, switch: DeviceSwitch) -> None:
-    """If a cell calls torch.cuda.set_device, its device overrides the earlier choice."""
+    """If user code calls torch.cuda.set_device after a device was chosen, the user's device stays current,
+    even after 'none'.
+    """
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -177,7 +191,9 @@ def test_a_users_own_current_device_is_left(torch: Any, switch: DeviceSwitch) ->
 
 
 def test_a_choice_before_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch) -> None:
-    """A choice before the import of torch is stored, and applies after the cell that imports torch."""
+    """If a device is chosen before torch is imported, the choice is applied before the first cell after the
+    import.
+    """
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     switch.choose("cuda:1")
     cell(switch)
@@ -193,7 +209,9 @@ def test_a_choice_before_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, sw
 def test_a_torch_that_turns_out_to_have_no_cuda(
     monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch
 ) -> None:
-    """If the imported torch turns out to lack the chosen device, the choice is dropped with the reason."""
+    """If a device is chosen before torch is imported, and torch turns out to be built without CUDA, the
+    choice is dropped, and a note gives the reason.
+    """
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     switch.choose("cuda:1")
     monkeypatch.setenv("TORCH_STANDIN_GPUS", "0")
@@ -210,7 +228,7 @@ def test_a_torch_that_turns_out_to_have_no_cuda(
 
 
 def test_a_device_that_cuda_refuses_is_said(torch: Any, switch: DeviceSwitch) -> None:
-    """If CUDA refuses the chosen device, a note has the error in one line, and no cell fails."""
+    """If CUDA rejects the chosen device, a note contains the error in one line, and no cell fails."""
     switch.choose("cuda:7", new_tensors=False)
     cell(switch, torch.cuda.init)
     cell(switch)
@@ -219,9 +237,9 @@ def test_a_device_that_cuda_refuses_is_said(torch: Any, switch: DeviceSwitch) ->
 
 
 def test_within_the_users_own_scope_nothing_is_touched(torch: Any, switch: DeviceSwitch) -> None:
-    """Inside a user's `with torch.device` that spans cells nothing changes.
+    """While the user is inside a `with torch.device(...)` that spans several cells, a choice is not applied.
 
-    The choice applies after it ends.
+    It is applied after the `with` block has ended.
     """
     scope = torch.device("meta")
     cell(switch, scope.__enter__)
@@ -235,7 +253,9 @@ def test_within_the_users_own_scope_nothing_is_touched(torch: Any, switch: Devic
 
 
 def test_other_threads_apply_nothing(torch: Any, switch: DeviceSwitch) -> None:
-    """A cell in a subshell on another thread neither applies a choice nor updates the present device."""
+    """A cell on another thread (a subshell) does not apply a pending choice. The choice stays pending until a
+    cell runs on the main thread.
+    """
     switch.choose("cuda:1")
     assert str(in_a_thread(lambda: cell(switch, torch.get_default_device))) == "cpu"
     assert switch.state.pending
@@ -243,7 +263,9 @@ def test_other_threads_apply_nothing(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_one_cells_device(torch: Any, switch: DeviceSwitch) -> None:
-    """``use_device`` sets the device for one cell on top of the choice; afterwards everything is restored."""
+    """``use_device`` sets the device for one cell, even if another one was chosen. Afterwards, the chosen
+    device is restored, and 'none' still restores the devices from before the choice.
+    """
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -258,7 +280,9 @@ def test_one_cells_device(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwitch) -> None:
-    """A choice that is made in a cell with --device applies to the next cell, not to the rest of this one."""
+    """If a device is chosen in a cell with --device, the choice is applied before the next cell, not in the
+    rest of this cell.
+    """
     leave = switch.use_device("cuda:0")
     switch.choose("cuda:1")
     assert str(cell(switch, torch.get_default_device)) == "cuda:0"
@@ -267,7 +291,9 @@ def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwit
 
 
 def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceSwitch) -> None:
-    """If a cell with --device initializes CUDA, its device is current, and afterwards the default one."""
+    """If a cell with --device initializes CUDA, the cell's device is current at once. After the cell, torch's
+    default is current again.
+    """
     leave = switch.use_device("cuda:1")
     assert str(torch.empty(1, device="cuda").device) == "cuda:1"
     leave()
@@ -276,7 +302,9 @@ def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceS
 
 
 def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch) -> None:
-    """If a cell with --device sets the default device itself, its setting stays, with a note."""
+    """If the code of a cell with --device sets a default device, the user's device stays after the cell, with
+    a note.
+    """
     leave = switch.use_device("cuda:1")
     torch.set_default_device("meta")
     assert leave() == "Your code has set torch's default device to meta since, and it is left so."
@@ -284,7 +312,9 @@ def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch
 
 
 def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSwitch) -> None:
-    """The default device that a cell with --device sets stays after 'none', despite an earlier choice."""
+    """If the code of a cell with --device sets a default device, the user's device stays, even if another
+    device was chosen earlier, and even after 'none'.
+    """
     switch.choose("cuda:1")
     cell(switch)
     leave = switch.use_device("cuda:0")
@@ -298,7 +328,9 @@ def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSw
 
 
 def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) -> None:
-    """A subshell's cell with --device does not delay a choice and does not prevent unloading."""
+    """While a cell with --device runs in a subshell, a choice is still applied to other cells, and unloading
+    still works afterwards.
+    """
     torch.cuda.init()
     begun, over = threading.Event(), threading.Event()
     seen: list[str] = []
@@ -326,7 +358,8 @@ def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) ->
 def test_one_cells_device_after_cuda_has_failed(
     torch: Any, switch: DeviceSwitch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If CUDA calls fail after a cell with --device, a note says so.
+    """If CUDA has failed when a cell with --device ends, a note reports that the previous CUDA device can't
+    be restored.
 
     The default device of new tensors is still restored.
     """
@@ -351,14 +384,16 @@ def test_one_cells_device_after_cuda_has_failed(
 def test_one_cells_device_that_cuda_refuses(
     torch: Any, switch: DeviceSwitch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If the device of --device does not exist, a warning says so."""
+    """If --device names a device that does not exist, a warning reports it."""
     torch.cuda.init()
     switch.use_device("cuda:7")()
     assert "cuda:7 can't be the current CUDA device" in caplog.text
 
 
 def test_a_forked_child_waits_for_nobody(torch: Any, switch: DeviceSwitch) -> None:
-    """In a forked child, no lock is held, and a choice applies immediately and can be undone."""
+    """In a forked child process, the switch's lock is free, a choice is applied immediately, and 'none'
+    undoes it.
+    """
     switch.choose("cuda:1")
     cell(switch)
     held = threading.Thread(target=switch._lock.acquire)
@@ -372,14 +407,14 @@ def test_a_forked_child_waits_for_nobody(torch: Any, switch: DeviceSwitch) -> No
 
 
 def test_one_cells_device_without_torch(monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch) -> None:
-    """If torch is not imported, --device is an error."""
+    """If torch is not imported, --device raises an error."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     with pytest.raises(OptionError, match="torch is not imported yet"):
         switch.use_device("cuda:1")
 
 
 def test_without_cells_it_holds_at_once(torch: Any) -> None:
-    """In a script, which has no cells, a choice applies immediately."""
+    """In a script, which has no cells, a choice is applied immediately."""
     switch = DeviceSwitch()
     switch.choose("cuda:1")
     assert str(torch.get_default_device()) == "cuda:1"
@@ -388,7 +423,9 @@ def test_without_cells_it_holds_at_once(torch: Any) -> None:
 
 
 def test_unloading_gives_everything_back(torch: Any, switch: DeviceSwitch) -> None:
-    """After %unload_ext, torch's devices are as before gpuwidget was loaded, and no device is chosen."""
+    """After %unload_ext, torch's devices are the same as before gpuwidget was loaded, and no device is
+    chosen.
+    """
     torch.cuda.init()
     switch.choose("cuda:1")
     cell(switch)
@@ -398,7 +435,9 @@ def test_unloading_gives_everything_back(torch: Any, switch: DeviceSwitch) -> No
 
 
 def test_views_hear_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
-    """Subscribers receive each new state once: after a choice, its application, and changes by user code."""
+    """Subscribers are notified once when a device is chosen, once when the choice is applied, and once when
+    user code changes the device.
+    """
     heard: list[tuple[str | None, bool, str | None]] = []
     switch.subscribe(lambda state: heard.append((state.chosen, state.pending, state.present)))
     switch.subscribe(lambda state: 1 / 0)  # type: ignore[arg-type]
@@ -410,7 +449,7 @@ def test_views_hear_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_names_of_devices() -> None:
-    """Only 'cuda:N' with a plain decimal number is a CUDA device."""
+    """Only 'cuda:N', where N is a decimal number without leading zeros, is parsed as a CUDA device."""
     assert [cuda_index(name) for name in ("cuda:0", "cuda:1", "cuda:12")] == [0, 1, 12]
     for name in ("cuda", "cpu", "cuda:x", "cuda:01", "cuda:\N{SUPERSCRIPT TWO}", "cuda:1\n", "", None):
         assert cuda_index(name) is None

@@ -1,4 +1,6 @@
-"""Patching functions of ``torch._C``, and the callback when torch initializes CUDA."""
+"""Tests of patching functions of ``torch._C``, and of the callback for the moment when torch initializes
+CUDA.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
 
 
 def test_other_patches_stay() -> None:
-    """A patched function is restored, unless other code has replaced it after the patch."""
+    """restore() restores the original functions, except those that other code has replaced in the
+    meantime.
+    """
     torch = make_torch()
     torch._C.one, torch._C.other, replacement = len, sum, max
     called: list[Any] = []
@@ -37,7 +41,9 @@ def test_other_patches_stay() -> None:
 
 
 def test_the_callback_runs_once() -> None:
-    """The callback runs once however often it is registered, and never if CUDA is initialized already."""
+    """However often a callback is registered, it runs once. It never runs if CUDA was already initialized, or
+    if torch has no such callbacks.
+    """
     torch = make_torch()
     called: list[Any] = []
     on_cuda_init = OnCudaInit(called.append)
@@ -55,7 +61,9 @@ def test_the_callback_runs_once() -> None:
 
 
 def test_a_forked_child_registers_its_own_callback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that is forked before CUDA is initialized gets a callback only if it registers one itself."""
+    """A child process that is forked before CUDA is initialized can register the callback itself. The
+    callback that it inherits does nothing.
+    """
     torch = make_torch()
     called: list[Any] = []
     on_cuda_init = OnCudaInit(called.append)
@@ -64,4 +72,4 @@ def test_a_forked_child_registers_its_own_callback(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "getpid", lambda: child)
     on_cuda_init.register(torch)
     torch.cuda.init()
-    assert called == [torch]  # by the child's callback; the inherited callback does nothing
+    assert called == [torch]  # called by the child's registration only

@@ -1,4 +1,6 @@
-"""The allocator's state after an out-of-memory error, with the real torch on a stand-in GPU."""
+"""Tests of recognizing out-of-memory errors and reading the allocator's state, with the real torch on a
+stand-in for a GPU.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def oom(message: str = "CUDA out of memory. Tried to allocate 1.00 GiB.") -> Any
 
 
 def test_the_allocators_state(small_gpu: LimitedGpu) -> None:
-    """The allocator state has exact counters and lists every block in its segment."""
+    """The allocator's state has exact byte counts, and lists every block of each segment."""
     kept = [small_gpu.empty(MIB // 4), small_gpu.empty(10)]
     state = oom_error.allocator_state(0)
     assert state == AllocatorState(
@@ -45,24 +47,30 @@ def test_the_allocators_state(small_gpu: LimitedGpu) -> None:
 
 
 def test_a_limit_is_known(small_gpu: LimitedGpu) -> None:
-    """If torch reports the process limit, the allocator state has it exactly."""
+    """If torch has a memory limit for this process, the allocator's state contains the exact limit."""
     small_gpu.limit = 16 * MIB
     assert oom_error.allocator_state(0).limit == 16 * MIB
 
 
 def test_a_device_without_a_context(small_gpu: LimitedGpu) -> None:
-    """A device without a context of this process is not queried, because that would open one."""
+    """Devices without a context of this process are not queried, because a query would open a context on
+    them.
+    """
     assert oom_error.allocator_state(1) == AllocatorState(None, None, None, None, None, None, (), False)
 
 
 def test_without_cuda() -> None:
-    """If CUDA is not initialized, every value of the allocator state is None, and nothing fails."""
+    """If CUDA is not initialized, all values of the allocator's state are None, and no exception is
+    raised.
+    """
     assert oom_error.allocated() == {}
     assert oom_error.allocator_state(0) == AllocatorState(None, None, None, None, None, None, (), False)
 
 
 def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Expandable segments are recognized under either name of torch's setting."""
+    """Expandable segments are recognized with both names of the environment variable that configures torch's
+    allocator.
+    """
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.setenv(name, "max_split_size_mb:128, expandable_segments: True")
         assert oom_error.allocator_state(0).expandable
@@ -71,7 +79,9 @@ def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pyt
 
 
 def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The setting has the name in the error message, or else the name in this version of torch."""
+    """The variable that configures the allocator has the name that the error message contains. If the message
+    contains none, it is the name for this version of torch.
+    """
     name = oom_error.allocator_setting
     assert name("… try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == "PYTORCH_CUDA_ALLOC_CONF"
     assert name("… try setting PYTORCH_ALLOC_CONF=expandable_segments:True") == "PYTORCH_ALLOC_CONF"
@@ -82,7 +92,9 @@ def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_which_errors_are_meant() -> None:
-    """torch's error, the RuntimeError of old versions, and errors caused by either are recognized."""
+    """torch's OutOfMemoryError, the RuntimeError of old versions, and errors with one of these as their cause
+    are recognized. Other errors are not.
+    """
     found = oom_error.find_oom_error
     error, wrapper = oom(), ValueError("no")
     wrapper.__cause__ = error
@@ -100,7 +112,11 @@ def test_which_errors_are_meant() -> None:
 
 
 def test_errors_around_it() -> None:
-    """Subclasses of torch's error, driver errors, and errors raised while handling one are recognized."""
+    """Subclasses of torch's error, the CUDA driver's error, and errors raised while such an error was handled
+    are recognized.
+
+    Interrupts, and errors raised with ``from None``, are not.
+    """
     found = oom_error.find_oom_error
 
     made: Any = type("Mine", (torch.OutOfMemoryError,), {})
@@ -123,7 +139,9 @@ def test_errors_around_it() -> None:
 
 @pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="came with Python 3.11")
 def test_one_of_a_group() -> None:
-    """An out-of-memory error is found in an exception group of asyncio.TaskGroup, even a nested group."""
+    """An out-of-memory error is found inside an exception group, such as asyncio.TaskGroup's, and inside
+    nested groups.
+    """
     group: Any = vars(builtins)["ExceptionGroup"]
     error = oom()
     inner = group("inner", [ValueError(), error])
@@ -131,7 +149,7 @@ def test_one_of_a_group() -> None:
 
 
 def test_no_code_of_the_users_runs() -> None:
-    """The search for an out-of-memory error never calls ``__str__`` or ``__eq__`` of a user's class."""
+    """Searching for an out-of-memory error never calls ``__str__`` or ``__eq__`` of a user's class."""
 
     class Mine(RuntimeError):
         def __str__(self) -> str:

@@ -1,4 +1,6 @@
-"""Querying CUDA's default streams: only with a context and in relaxed mode, and never after an error."""
+"""Tests of querying CUDA's default streams, which must not open contexts, break graph captures or hide errors
+from the user.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from gpuwidget.pytorch.stream_activity import DefaultStreams
 
 
 class Runtime:
-    """Stands in for a CUDA runtime and records its calls."""
+    """Stand-in for the CUDA runtime that records its calls."""
 
     def __init__(self, code: int = 0) -> None:
         self.code = code
@@ -64,9 +66,9 @@ def test_nothing_is_asked_before_cuda_is_up(torch: Any) -> None:
 
 
 def test_streams_are_asked_relaxed(torch: Any) -> None:
-    """The thread relaxes its capture mode once, before the first query.
+    """The sampling thread switches its capture mode to relaxed once, before the first query.
 
-    The result has one bit per busy device.
+    busy() returns one bit per device, which is set if the device is busy.
     """
     torch.cuda.set_device(0)
     runtime = Runtime()
@@ -84,7 +86,9 @@ def test_streams_are_asked_relaxed(torch: Any) -> None:
 
 
 def test_no_context_is_opened_on_another_device(torch: Any) -> None:
-    """If only cuda:1 has a context, the thread sets that device first, so that cuda:0 gets no context."""
+    """If only cuda:1 has a context, the sampling thread makes cuda:1 its current device first, so that no
+    context is opened on cuda:0.
+    """
     torch.cuda.set_device(1)
     streams = DefaultStreams(Runtime)
     assert streams.open()
@@ -94,7 +98,7 @@ def test_no_context_is_opened_on_another_device(torch: Any) -> None:
 
 
 def test_a_device_keeps_its_bit(torch: Any) -> None:
-    """Bit N of the result is for cuda:N, however many devices are queried."""
+    """Bit N of the result belongs to cuda:N, no matter which devices are queried."""
     torch.cuda.set_device(1)
     streams = DefaultStreams(Runtime)
     torch.idle[1] = False
@@ -109,7 +113,9 @@ def test_a_device_keeps_its_bit(torch: Any) -> None:
     ("runtime", "reason"), [(None, "CUDA's library was not found"), (Runtime(1), "CUDA did not let")]
 )
 def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason: str) -> None:
-    """If the capture mode cannot be relaxed, a query could break a graph capture, so no stream is queried."""
+    """If the capture mode can't be set to relaxed, no stream is queried, because a query could break a graph
+    capture.
+    """
     torch.cuda.set_device(0)
     streams = DefaultStreams(lambda: runtime)
     assert (streams.open(), streams.open(), streams.busy(), torch.asked) == (False, False, None, [])
@@ -118,7 +124,9 @@ def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason
 
 
 def test_an_error_is_the_users(torch: Any) -> None:
-    """After a CUDA error, no stream is queried again, so that the user's next CUDA call raises the error."""
+    """After a query has reported a CUDA error, no more queries are made. The user's next CUDA call raises the
+    error.
+    """
     torch.cuda.set_device(0)
     streams = DefaultStreams(Runtime)
     assert streams.open()
@@ -126,13 +134,15 @@ def test_an_error_is_the_users(torch: Any) -> None:
     assert streams.busy() is None
     torch.idle[0] = True
     assert (streams.open(), streams.busy(), torch.asked) == (False, None, [0])
-    assert streams.devices == (0,)  # the earlier results can still be compared with the counters
+    assert streams.devices == (0,)  # so that earlier results can still be compared with the counters
     assert streams.reason is not None
     assert streams.reason.startswith("CUDA reported an error")
 
 
 def test_a_capture_that_blocks_the_default_stream(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While CuPy captures a graph on a blocking stream, the default stream is not queried."""
+    """While CuPy captures a graph on a blocking stream, the default stream is not queried, since a query
+    would break the capture.
+    """
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
     torch.cuda.set_device(0)
     runtime = Runtime()
@@ -165,7 +175,9 @@ for name in (None, *sys.argv[1:]):
 
 
 def test_the_runtime_that_is_loaded_is_asked_and_none_is_loaded(tmp_path: Path) -> None:
-    """The loaded CUDA runtime is found by CUDA's name or a wheel's name for it; none is ever loaded."""
+    """The CUDA runtime that the process has loaded is found by its usual name or by the name that a wheel
+    gave it. If none is loaded, gpuwidget loads none.
+    """
     source = tmp_path / "runtime.c"
     source.write_text(
         "int cudaThreadExchangeStreamCaptureMode(void *mode) {return 0;}\n"
@@ -174,7 +186,8 @@ def test_the_runtime_that_is_loaded_is_asked_and_none_is_loaded(tmp_path: Path) 
     usual, renamed = "libcudart.so.98", "libcudart-d0da41ae.so.98.1"
     for name in (usual, renamed):
         compile_library(source, tmp_path / name, f"-Wl,-soname,{name}")
-    # A separate process is used, because this one may have a real runtime and would keep these loaded.
+    # In a separate process, because this one may have loaded a real runtime, and would not unload these
+    # libraries.
     here = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", _LOADING, renamed, usual],

@@ -1,4 +1,6 @@
-"""torch's switches: read with either of torch's APIs, and set so that either API can read them."""
+"""Tests of the PyTorch switches: values are read whichever of torch's two APIs set them, and after gpuwidget
+sets a switch, both APIs can read it.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,14 @@ def now(name: str) -> str | None:
 
 
 def user_runs(code: str) -> None:
-    """Run a line of user code."""
+    """Run a line of code as the user would."""
     exec(code, {"torch": torch})
 
 
 def either_way_reads() -> tuple[object, ...]:
-    """Return the values that user code and torch.compile can read. Raises if both APIs were mixed."""
+    """Return the values that user code and torch.compile can read. torch raises if only one of its two APIs
+    was used to set them.
+    """
     return (
         torch.get_float32_matmul_precision(),
         torch.backends.cuda.matmul.allow_tf32,
@@ -57,7 +61,7 @@ def either_way_reads() -> tuple[object, ...]:
 
 
 def test_what_advice_looks_at() -> None:
-    """The compute switches that advice uses are read correctly, before and after user code changes them."""
+    """The switches that advice is based on are read correctly, before and after user code changes them."""
     assert torch_switches.compute_switches() == ComputeSwitches(
         tf32_matmul=False, tf32_conv=True, cudnn=True, cudnn_benchmark=False
     )
@@ -70,14 +74,16 @@ def test_what_advice_looks_at() -> None:
 
 
 def test_a_fresh_torch_is_at_the_defaults_that_are_told() -> None:
-    """The default of each switch is its value in a fresh torch."""
+    """The documented default of each switch is the switch's value in a newly started process."""
     names = {switch.name: switch.default for switch in TORCH_SWITCHES}
     assert {name: now(name) for name in names} == names
 
 
 @pytest.mark.parametrize("name", [switch.name for switch in TORCH_SWITCHES])
 def test_every_choice_can_be_set_and_is_then_read(name: str) -> None:
-    """Setting a switch runs exactly the returned statement, which has the same effect in user code."""
+    """set_switch() returns the statement that it ran. If user code runs that statement, it has the same
+    effect.
+    """
     switch = find_switch(name)
     for value in (*switch.choices, *reversed(switch.choices)):
         statement = torch_switches.set_switch(switch, value)
@@ -89,7 +95,7 @@ def test_every_choice_can_be_set_and_is_then_read(name: str) -> None:
 
 
 def test_the_statements() -> None:
-    """Each switch is set by the documented statement, on one line."""
+    """The statement that sets a switch is a single line."""
     said = [torch_switches.statement(switch, switch.choices[-1]) for switch in TORCH_SWITCHES]
     assert said == [
         "torch.backends.cudnn.enabled = False",
@@ -117,9 +123,10 @@ def test_the_statements() -> None:
     ],
 )
 def test_matmul_precision_whatever_the_user_s_code_has_used(code: str, found: str, precision: str) -> None:
-    """The matmul precision is read without an error, whichever API set it.
+    """The precision of matrix products can be read, whichever of torch's APIs the user's code has used to set
+    it.
 
-    Once gpuwidget sets it, both APIs read its value.
+    After gpuwidget has set it, both APIs return the new value.
     """
     user_runs(code)
     assert now("matmul.precision") == found
@@ -145,9 +152,10 @@ def test_matmul_precision_whatever_the_user_s_code_has_used(code: str, found: st
     ],
 )
 def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | None, value: str) -> None:
-    """TF32 of cuDNN is read whichever API set it, even if it was set for all of torch.
+    """cuDNN's TF32 setting can be read, whichever of torch's APIs has set it, also as part of a setting for
+    all of torch.
 
-    Once gpuwidget sets it, both APIs read its value.
+    After gpuwidget has set it, both APIs return the new value.
     """
     user_runs(code)
     assert now("cudnn.tf32") == found
@@ -160,7 +168,9 @@ def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | No
 
 
 def test_apart_it_is_not_one_value() -> None:
-    """If TF32 differs between convolutions and recurrent layers, a note says so instead of a value."""
+    """If TF32 is on for convolutions and off for recurrent layers, the switch has no value, and a note
+    explains why.
+    """
     torch.backends.cudnn.rnn.fp32_precision = "ieee"
     values = torch_switches.switch_values()
     assert values is not None
@@ -170,7 +180,7 @@ def test_apart_it_is_not_one_value() -> None:
 
 
 def test_a_torch_without_cudnn_says_that_it_changes_nothing() -> None:
-    """If torch was built without cuDNN, a note on its switches says that they have no effect."""
+    """If torch was built without cuDNN, the cuDNN switches have a note that they have no effect."""
     values = torch_switches.switch_values()
     assert values is not None
     built = "This torch was built without cuDNN: it changes nothing here."
@@ -179,7 +189,7 @@ def test_a_torch_without_cudnn_says_that_it_changes_nothing() -> None:
 
 
 def test_what_torch_refuses_is_told() -> None:
-    """If torch refuses a setting, the error contains torch's message."""
+    """If torch refuses to change a setting, the error contains torch's message."""
     torch.backends.cudnn.benchmark = False
     frozen = torch.backends.__dict__.get("m", torch.backends)
     flag = "__allow_nonbracketed_mutation_flag"
@@ -194,14 +204,14 @@ def test_what_torch_refuses_is_told() -> None:
 
 
 def test_what_torch_ignores_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a statement runs without effect, that is reported as an error."""
+    """If torch ignores the statement that sets a switch, gpuwidget raises an error."""
     monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)
     with pytest.raises(OptionError, match="was run, and torch still says highest"):
         torch_switches.set_switch(find_switch("matmul.precision"), "high")
 
 
 def test_no_warning_of_torch_s_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's deprecation warning about its older API is not shown to the user."""
+    """torch's deprecation warning for its older API is not shown when gpuwidget sets a switch."""
 
     def warn(precision: str) -> None:
         warnings.warn("Please use the new API settings to control TF32 behavior", UserWarning, stacklevel=1)
@@ -214,7 +224,9 @@ def test_no_warning_of_torch_s_is_shown(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_no_such_switch_no_such_choice() -> None:
-    """The error for an unknown switch or value lists the valid ones."""
+    """The error for an unknown switch lists the existing switches, and the error for an invalid value lists
+    the valid values.
+    """
     with pytest.raises(OptionError, match=r"'cudnn' is no switch\. There are: cudnn\.enabled, cudnn\.bench"):
         find_switch("cudnn")
     with pytest.raises(OptionError, match=r"matmul\.precision can be highest, high or medium, not 'low'\."):
@@ -222,7 +234,9 @@ def test_no_such_switch_no_such_choice() -> None:
 
 
 def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
-    """torch's older API raises if its newer API set TF32. gpuwidget reads the value in both cases."""
+    """After TF32 was set with torch's newer API, reading it with the older API raises an error. gpuwidget
+    reads the value nevertheless.
+    """
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     with pytest.raises(RuntimeError):
@@ -233,7 +247,7 @@ def test_either_way_to_set_tf32_is_read_without_an_error() -> None:
 
 
 class _OldBackend:
-    """Stands in for the backend of a torch before 2.9."""
+    """Stand-in for torch.backends.cudnn in a torch version before 2.9."""
 
     def __init__(self) -> None:
         self.allow_tf32 = True
@@ -242,9 +256,9 @@ class _OldBackend:
 
 
 def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older torch is read and set with its only API.
+    """With a torch version before 2.9, switches are read and set with the only API that the version has.
 
-    Switches that it does not report are unknown, with a note.
+    Switches that this version does not report are unknown, with a note.
     """
     old, backend = make_torch(), _OldBackend()
     old._C = SimpleNamespace(
@@ -276,7 +290,9 @@ def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_torch_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch is not imported, no switch has a value, and gpuwidget does not import it."""
+    """If torch is not imported, the switches have no values, setting one raises an error, and gpuwidget does
+    not import torch.
+    """
     monkeypatch.delitem(sys.modules, "torch")
     assert torch_switches.compute_switches() is None
     assert torch_switches.switch_values() is None
@@ -286,7 +302,9 @@ def test_without_torch_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_reading_and_setting_import_nothing_and_start_no_cuda() -> None:
-    """Reading and setting switches imports no further module of torch, which would block a busy kernel."""
+    """Reading and setting switches does not initialize CUDA. It imports no further module of torch either,
+    because imports would block a busy kernel.
+    """
     program = (
         "import sys, torch; from gpuwidget.pytorch import torch_switches as s; before = set(sys.modules);"
         "s.switch_values(); [s.set_switch(x, choice) for x in s.TORCH_SWITCHES for choice in x.choices];"

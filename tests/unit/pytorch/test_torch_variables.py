@@ -1,4 +1,4 @@
-"""DataLoaders and modules among the user's variables, read without side effects."""
+"""Tests of finding DataLoaders and models among the user's variables, without running the user's code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_loaders_and_their_settings() -> None:
-    """DataLoaders and instances of subclasses are found with their settings, without using their datasets."""
+    """DataLoaders, including instances of subclasses, are found with their settings. Their datasets are not
+    accessed.
+    """
 
     class Data:
         def __len__(self) -> int:
@@ -36,7 +38,9 @@ def test_loaders_and_their_settings() -> None:
 
 
 def test_models_by_where_their_parameters_are() -> None:
-    """The size of a model counts each parameter and buffer once, and only those on the CPU or a GPU."""
+    """The size of a model counts each parameter and buffer once. Parameters that are on neither the CPU nor a
+    GPU count as 0.
+    """
     linear = torch.nn.Linear(8, 4)
     tied = torch.nn.Sequential(linear, linear, torch.nn.BatchNorm1d(4))
     variables: dict[str, object] = {
@@ -55,7 +59,9 @@ def test_models_by_where_their_parameters_are() -> None:
 
 
 def test_what_a_model_keeps_is_counted_by_storages() -> None:
-    """A model's size is that of its storages: views of a storage count once, and fake tensors don't count."""
+    """A model's size is the size of its storages: several views of one storage count once, and fake tensors
+    count as 0.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     model = torch.nn.Module()
@@ -70,7 +76,9 @@ def test_what_a_model_keeps_is_counted_by_storages() -> None:
 
 
 def test_a_size_that_could_not_be_counted_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size of a model is unknown if it has a sparse buffer, is scripted, or exceeds the object limit."""
+    """A model's size is unknown if the model has a sparse buffer, is a TorchScript module, or has more
+    objects than the limit.
+    """
     model = torch.nn.Linear(8, 4)
     model.register_buffer("mask", torch.zeros(1000, 1000).to_sparse())
     assert torch_variables.models([("model", model)]) == (Model("model", "Linear", None, None, False),)
@@ -83,7 +91,9 @@ def test_a_size_that_could_not_be_counted_is_unknown(monkeypatch: pytest.MonkeyP
 
 
 def test_a_model_of_many_names_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model with two hundred names is walked only once, so it stays below the object limit."""
+    """If two hundred variables refer to the same model, its objects are counted once, so the limit of objects
+    is not exceeded.
+    """
     model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(20)))
     monkeypatch.setattr(torch_variables, "_MAX_OBJECTS", 200)
     found = torch_variables.models([(f"name{n}", model) for n in range(200)])
@@ -92,7 +102,9 @@ def test_a_model_of_many_names_is_walked_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_model_whose_class_raises_hides_no_other() -> None:
-    """A model whose metaclass raises on ``__name__`` is still listed, and so are the other models."""
+    """A model whose metaclass raises an exception on ``__name__``, or that has an invalid buffer, is still
+    listed, and so are all other models.
+    """
 
     class Meta(type):
         @property
@@ -113,7 +125,9 @@ def test_a_model_whose_class_raises_hides_no_other() -> None:
 
 
 def test_odd_objects_are_left_alone() -> None:
-    """An object that overrides ``__class__`` or raises on attribute access is neither used nor listed."""
+    """An object whose class overrides ``__class__`` and ``__getattr__`` is not listed, and none of its code
+    runs.
+    """
 
     def asked(*_: object) -> Any:
         raise AssertionError("asked")
@@ -125,7 +139,7 @@ def test_odd_objects_are_left_alone() -> None:
 
 
 def test_without_torch_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch is not imported, no loaders and models are found."""
+    """If torch is not imported, no DataLoaders or models are found."""
     monkeypatch.delitem(sys.modules, "torch")
     assert torch_variables.loaders([("x", 1)]) == ()
     assert torch_variables.models([("x", 1)]) == ()
