@@ -1,4 +1,4 @@
-"""Tests of the benchmarks' arithmetic, and that the benchmarks start; no test measures durations."""
+"""Tests of the benchmarks' arithmetic, and a test that the benchmarks start. No test measures durations."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ FACTS: dict[str, Any] = {"date": "2025-01-01T00:00Z", "gpus": [], "driver": None
 
 
 def test_p99_is_a_value_that_was_measured() -> None:
-    """`p99()` returns the value at the nearest rank: the 99th of a hundred values, and the highest of a
-    few."""
+    """`p99()` returns a measured value: the 99th of a hundred sorted values, or the highest if there are only
+    a few."""
     assert p99([float(value) for value in range(100, 0, -1)]) == 99.0
     assert p99([3.0, 1.0, 2.0]) == 3.0
 
 
 def test_median_interval_covers_the_median_with_95_percent() -> None:
-    """`median_interval()` returns the order statistics of the sign test's tables: 2nd to 9th of 10 values,
-    6th to 15th of 20, None below 6."""
+    """`median_interval()` returns the same order statistics as the tables of the sign test: the 2nd and 9th
+    of 10 sorted values, the 6th and 15th of 20. With fewer than 6 values it returns None."""
     assert median_interval([float(value) for value in range(1, 11)]) == (2.0, 9.0)
     assert median_interval([float(value) for value in range(1, 21)]) == (6.0, 15.0)
     assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == (1.0, 6.0)
@@ -37,7 +37,8 @@ def test_median_interval_covers_the_median_with_95_percent() -> None:
 
 
 def test_pairs_take_turns_in_going_first() -> None:
-    """The two sides of a benchmark alternate in running first, so that drift affects both equally."""
+    """The two variants that a benchmark compares take turns in running first, so that drift affects both
+    equally."""
     order: list[str] = []
 
     def run(name: str) -> int:
@@ -51,8 +52,8 @@ def test_pairs_take_turns_in_going_first() -> None:
 
 
 def test_steps_beside_something_are_compared_with_those_beside_nothing() -> None:
-    """`overhead_ratio()` divides the duration of a run by the duration it would have if every step took as
-    long as an undisturbed one."""
+    """`overhead_ratio()` divides a run's duration by the duration that the run would have if all its steps
+    were as fast as those without disturbance."""
     ends = [0.0, 1.5, 2.5, 4.0, 5.0, 6.0, 7.0, 8.5]
     assert overhead_ratio(ends, [(0.1, 0.2), (2.6, 2.7), (7.2, 9.0)]) == pytest.approx(8.5 / 7)
     assert overhead_ratio(ends, [(-1.0, 0.5), (1.6, 3.0), (8.0, 8.5)]) == pytest.approx(8.5 / 7)
@@ -61,7 +62,8 @@ def test_steps_beside_something_are_compared_with_those_beside_nothing() -> None
 
 
 def test_a_bar_is_met_by_the_median_and_every_condition() -> None:
-    """A figure meets its bar only if its median is within the bar and all its conditions hold."""
+    """A figure meets its bar (the limit that it must not exceed) only if its median is within the bar and all
+    its conditions are true."""
     values = [1.0, 2.0, 9.0]
     assert Figure("import", "x", "ms", bar=2.0, values=values).met is True
     assert Figure("import", "x", "ms", bar=1.9, values=values).met is False
@@ -73,8 +75,8 @@ def test_a_bar_is_met_by_the_median_and_every_condition() -> None:
 
 
 def test_results_are_kept_whole(tmp_path: Path) -> None:
-    """The results file contains the machine's data, every measured value, and the reason for each figure that
-    was not measured."""
+    """The results file contains data about the machine, every measured value, and the reason for every figure
+    that was not measured."""
     figures = [
         Figure("pass", "a cell", "ms", bar=5, values=[3.0, 1.0, 2.0], details={"GPUs on the card": 8}),
         Figure("training", "a loop", "ratio", bar=1.02, not_measured="no GPU"),
@@ -120,8 +122,8 @@ def test_results_are_kept_whole(tmp_path: Path) -> None:
 
 
 def test_the_table_says_which_bars_are_met() -> None:
-    """The table has one row per figure with bar, median, p99 and verdict; a figure that was not measured
-    shows n/a, not 0."""
+    """The printed table has one row per figure with its bar, median, p99 and verdict. A figure that was not
+    measured is shown as n/a, not as 0."""
     figures = [
         Figure("pass", "a cell", "ms", bar=5, values=[3.0, 1.0, 2.0]),
         Figure("python-1", "a loop", "ratio", bar=1.01, values=[1.02]),
@@ -138,7 +140,7 @@ def test_the_table_says_which_bars_are_met() -> None:
 def test_one_benchmark_that_fails_spoils_no_other(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If one benchmark raises an exception, its row contains the error, the others' results are saved, and
+    """If one benchmark raises an exception, its row shows the error, the results of all others are saved, and
     the exit status is 1."""
 
     def fails(settings: Settings) -> list[Figure]:
@@ -158,7 +160,7 @@ def test_one_benchmark_that_fails_spoils_no_other(
 
 
 def test_a_name_that_is_no_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """For an unknown benchmark name, the error lists the existing names, and no benchmark runs."""
+    """For an unknown benchmark name, the error lists the existing names, and no benchmark is run."""
     with pytest.raises(SystemExit) as raised:
         bench.main(["nonsense"])
     assert raised.value.code == 2
@@ -166,7 +168,7 @@ def test_a_name_that_is_no_benchmark_is_refused(capsys: pytest.CaptureFixture[st
 
 
 def test_starting_the_benchmarks_loads_no_torch() -> None:
-    """Importing the benchmarks does not import torch; only the subprocess of the training loops does."""
+    """Importing the benchmarks does not import torch."""
     program = "import sys, benchmarks.__main__; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True

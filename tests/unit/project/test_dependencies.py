@@ -1,4 +1,5 @@
-"""Tests of the declared dependencies, their tested minimum versions, and the distribution's metadata."""
+"""Tests of the declared dependencies, of their oldest supported versions, and of the distribution's
+metadata."""
 
 from __future__ import annotations
 
@@ -29,13 +30,14 @@ OPTIONAL = {
     "diagnostics/torch_probe.py": {"torch"},  # the doctor's probe process imports the user's torch
     "benchmarks/launch_bound_loads.py": {"transformers"},  # only for benchmarks on a GPU machine that has it
 }
-"""For each module, the packages that it imports although a user may not have them."""
+"""Packages that a module imports although they are optional, by module."""
 NOT_IMPORTED = {
     "ipykernel",  # runs the magics: they use the shell's kernel without importing ipykernel
     "six",  # bqplot 0.12 imports it without declaring it
     "jupyterlab",  # shows the labextension
 }
-"""Declared packages that no module of gpuwidget imports, with the reason for declaring them."""
+"""Packages that are declared as dependencies although no module of gpuwidget imports them, each with the
+reason."""
 
 
 def metadata(root: Path = ROOT) -> ProjectMetadata[Any]:
@@ -44,7 +46,7 @@ def metadata(root: Path = ROOT) -> ProjectMetadata[Any]:
 
 
 def names(requirements: Iterable[str]) -> set[str]:
-    """Return the normalized names of the distributions."""
+    """Return the normalized names of the distributions in a list of requirements."""
     return {canonicalize_name(Requirement(text).name) for text in requirements}
 
 
@@ -56,7 +58,8 @@ DISTRIBUTIONS = packages_distributions()
 
 
 def undeclared(path: Path, declared: set[str], ours: Iterable[str] = ()) -> set[str]:
-    """Return the packages that a module imports and that no distribution in ``declared`` provides."""
+    """Return the packages that a module imports and that no distribution in ``declared`` provides. ``ours``
+    are ignored."""
     return {
         name
         for name in imported_by(path).difference(ours)
@@ -65,8 +68,8 @@ def undeclared(path: Path, declared: set[str], ours: Iterable[str] = ()) -> set[
 
 
 def test_every_import_is_declared_where_it_is_needed() -> None:
-    """Installing gpuwidget installs every package that it imports; the extra `lab` adds those of the server
-    extension."""
+    """Every package that gpuwidget imports is declared as a dependency. Only the server extension may also
+    import packages of the extra `lab`."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         module = path.relative_to(PACKAGE).as_posix()
@@ -78,8 +81,8 @@ def test_every_import_is_declared_where_it_is_needed() -> None:
 
 
 def test_every_import_of_a_contributors_tool_is_declared() -> None:
-    """The dependency group `dev` and the extras install every package that tests, tools and benchmarks
-    import."""
+    """Every package that tests, tools and benchmarks import is declared in the dependency group `dev`, in an
+    extra or as a dependency."""
     folders = [ROOT / name for name in ("benchmarks", "tests", "tools")]
     modules = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     ours = {"benchmarks", "tests", "tools", *(path.stem for path in modules)}
@@ -94,7 +97,7 @@ def test_every_import_of_a_contributors_tool_is_declared() -> None:
 
 
 def test_every_declared_package_is_needed() -> None:
-    """Every declared package is imported by gpuwidget or listed in NOT_IMPORTED."""
+    """Every package that is declared as a dependency is imported by gpuwidget or listed in NOT_IMPORTED."""
     imported = {
         canonicalize_name(one)
         for path in PACKAGE.rglob("*.py")
@@ -114,8 +117,8 @@ def test_every_declared_package_is_needed() -> None:
     ids=["core", "lab", "notebook"],
 )
 def test_floors_are_tested(requirements: list[str], pins: str) -> None:
-    """Each declared minimum version is the one that the tests with the oldest packages install, and no
-    dependency has a maximum version."""
+    """The tests with the oldest packages install exactly the minimum version that is declared for each
+    dependency. No dependency has a maximum version."""
     lines = (ROOT / "requirements" / pins).read_text(encoding="utf-8").splitlines()
     pinned: dict[str, set[str]] = {}
     for pin in (Requirement(line) for line in lines if line and not line.startswith("#")):
@@ -134,8 +137,8 @@ def test_floors_are_tested(requirements: list[str], pins: str) -> None:
 
 
 def test_classifiers_are_valid() -> None:
-    """The classifiers are valid for a package index, and contain those by which JupyterLab's extension
-    manager finds extensions."""
+    """All classifiers are valid, so a package index accepts them. They include those by which JupyterLab's
+    extension manager finds extensions."""
     declared = set(metadata().core.classifiers)
     assert declared - classifiers == set()
     assert {
@@ -162,8 +165,8 @@ URLS = {
 
 @pytest.mark.parametrize(("setting", "urls"), [("", {}), (ADDRESS, URLS), (f"{ADDRESS}/", URLS)])
 def test_all_urls_derive_from_one_setting(tmp_path: Path, setting: str, urls: dict[str, str]) -> None:
-    """If the project's address is set in pyproject.toml, all project URLs derive from it; if it is empty,
-    there are none."""
+    """All project URLs derive from one setting in pyproject.toml, the project's address. If the address is
+    empty, there are no project URLs."""
     for name in ("README.md", "LICENSE", "gpuwidget/version.py", "tools/metadata_hook.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -188,7 +191,7 @@ def test_an_invalid_address() -> None:
 
 
 def test_the_labextension_has_the_same_urls(tmp_path: Path) -> None:
-    """The build adds the project's URLs to package.json, and leaves the file unchanged if there are none."""
+    """The build adds the project's URLs to package.json. If there are none, it does not change the file."""
     package = tmp_path / "package.json"
     package.write_text('{"name": "jupyterlab-gpuwidget"}')
     add_urls(package, {})
@@ -203,6 +206,6 @@ def test_the_labextension_has_the_same_urls(tmp_path: Path) -> None:
 
 
 def test_no_other_file_repeats_the_address() -> None:
-    """The sources' package.json contains no project URLs, because the build adds them."""
+    """package.json in the sources contains no project URLs, because the build adds them."""
     package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
     assert {"homepage", "repository", "bugs"} & set(package) == set()

@@ -1,5 +1,5 @@
-"""Tests of how the benchmark of idle lines computes errors: a wrong value is an error, a missing value is
-not."""
+"""Tests of how the benchmark `idle` computes the errors of a line profile. A wrong value is an error; a
+missing value is not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ TRUTH = {"2": (60.0, 0.0), "3": (39.5, 98.0), "1": (0.5, 0.0)}
 
 
 def test_the_worst_error_counts() -> None:
-    """`profile_errors()` compares each line with its true values and returns the largest error of each
-    kind."""
+    """`profile_errors()` compares each line with its true share and activity, and returns the largest error
+    of each."""
     said = [
         {"line": 2, "until": None, "share": 58.0, "gpu_busy": 1.5},
         {"line": 3, "until": None, "share": 40.5, "gpu_busy": 94.0},
@@ -19,8 +19,8 @@ def test_the_worst_error_counts() -> None:
 
 
 def test_lines_shown_as_one_are_their_sum() -> None:
-    """A row that merges several lines is compared with their summed share and mean activity, and its lines
-    count as missing."""
+    """If the profile merges several lines into one row, the row is compared with the sum of their shares and
+    their mean activity. The lines count as missing."""
     said = [{"line": 2, "until": 3, "share": 99.0, "gpu_busy": 40.0}]
     found = profile_errors(said, TRUTH)
     assert round(found.share, 6) == 0.5

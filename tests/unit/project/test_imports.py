@@ -1,5 +1,5 @@
-"""Tests of which packages an import loads, which module imports which package, and the layers between
-gpuwidget's packages."""
+"""Tests of which packages `import gpuwidget` loads, which modules import which packages, and in which order
+gpuwidget's packages may import each other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOMES = {
     "sources/nvml.py": {"pynvml"},
     "sources/nvml_diagnostics.py": {"pynvml"},
 }
-"""For each module, the outside packages that it imports, including lazy imports and imports for
+"""Packages from outside that each module imports, including imports inside functions and imports for
 annotations."""
 
 HEAVY = {
@@ -59,7 +59,8 @@ HEAVY = {
 
 
 def imported_by(path: Path) -> set[str]:
-    """Return the outside packages that a module imports, by an import statement or by import_module."""
+    """Return the packages from outside that a module imports, by an import statement or by
+    import_module()."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -73,21 +74,21 @@ def imported_by(path: Path) -> set[str]:
 
 
 def loaded_after(statement: str) -> set[str]:
-    """Return the top-level modules that a new interpreter has loaded after running ``statement``."""
+    """Return the top-level modules that a new interpreter has loaded after it ran ``statement``."""
     program = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return {name.partition(".")[0] for name in json.loads(done.stdout)}
 
 
 def test_importing_loads_no_other_package() -> None:
-    """``import gpuwidget`` loads only gpuwidget and the standard library."""
+    """``import gpuwidget`` loads only gpuwidget itself and the standard library."""
     added = loaded_after("import gpuwidget") - loaded_after("pass")
     assert added - sys.stdlib_module_names == {"gpuwidget"}
     assert added & HEAVY == set()
 
 
 def test_each_outside_package_is_imported_in_one_place() -> None:
-    """Each module imports exactly the outside packages that HOMES lists for it, even inside functions."""
+    """Each module imports exactly the packages that HOMES lists for it, counting imports inside functions."""
     found = {
         path.relative_to(PACKAGE).as_posix(): packages
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -106,7 +107,7 @@ def test_layers_hold() -> None:
 
 
 def test_public_names() -> None:
-    """gpuwidget exports exactly the names that its documentation lists."""
+    """The public names of gpuwidget are exactly those in its documentation."""
     documented = {
         "__version__",
         "compare",
@@ -128,7 +129,7 @@ def test_public_names() -> None:
 
 
 def test_every_test_states_its_promise() -> None:
-    """Every test has a docstring, so that a failure tells what a user can no longer rely on."""
+    """Every test has a docstring, which states what a user can no longer rely on if the test fails."""
     silent = [
         f"{path.relative_to(TESTS)}: {node.name}"
         for path in sorted(TESTS.rglob("test_*.py"))

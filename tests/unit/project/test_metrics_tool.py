@@ -9,7 +9,7 @@ from tools import metrics
 
 
 def test_generated_files_match_the_table() -> None:
-    """Dataclasses, labextension and docs contain exactly the metrics of the table."""
+    """The generated dataclasses, TypeScript files and docs match the table of metrics."""
     different = [path.name for path, text in metrics.generated() if path.read_text(encoding="utf-8") != text]
     assert different == []
 
@@ -17,8 +17,8 @@ def test_generated_files_match_the_table() -> None:
 def test_a_difference_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a generated file does not match the table, ``make check`` fails and names the command that generates
-    it."""
+    """If a generated file does not match the table, the tool's ``--check`` fails and names the command that
+    generates the file."""
     monkeypatch.setattr(metrics, "METRICS", METRICS[:-1])
     assert metrics.main(["--check"]) == 1
     assert (
@@ -28,7 +28,7 @@ def test_a_difference_is_reported(
 
 
 def test_each_metric_is_declared_once() -> None:
-    """Keys, recorded names and exported names of metrics are unique."""
+    """No two metrics have the same key, the same name in recordings or the same exported name."""
     for names in (
         [metric.key for metric in METRICS],
         [metric.recorded.key for metric in METRICS if metric.recorded is not None],
@@ -38,5 +38,5 @@ def test_each_metric_is_declared_once() -> None:
 
 
 def test_each_chart_explains_its_metric() -> None:
-    """A metric has either both a label and a description for its chart, or neither."""
+    """A metric that has a label for its chart also has a description, and the other way round."""
     assert [metric.key for metric in METRICS if bool(metric.label) != bool(metric.description)] == []

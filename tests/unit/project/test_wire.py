@@ -1,4 +1,5 @@
-"""Tests that the labextension's generated TypeScript types match the Python dataclasses, including units."""
+"""Tests of the TypeScript types that are generated from the Python dataclasses, including the units in their
+comments."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class Unknown:
 
 
 def test_the_file_matches_the_dataclasses() -> None:
-    """wire.ts matches the dataclasses; after a change of a dataclass, it must be generated again."""
+    """wire.ts matches the dataclasses. If this fails, a dataclass was changed and wire.ts was not generated
+    again."""
     assert wire.FILE.read_text(encoding="utf-8") == wire.typescript()
     assert wire.main(["--check"]) == 0
 
@@ -53,7 +55,8 @@ def test_the_file_matches_the_dataclasses() -> None:
 def test_drift_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``python -m tools.wire --check`` fails if the file differs or is missing, and does not change it."""
+    """``python -m tools.wire --check`` fails if wire.ts differs from the dataclasses or is missing. It does
+    not write the file."""
     file = tmp_path / "src" / "wire.ts"
     monkeypatch.setattr(wire, "FILE", file)
     assert wire.main(["--check"]) == 1
@@ -66,8 +69,8 @@ def test_drift_is_reported(
 
 
 def test_a_dataclass_becomes_an_interface(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dataclass becomes an interface without optional fields, with null for None and a comment for each
-    docstring."""
+    """A dataclass becomes a TypeScript interface: None becomes null, no field is optional, and docstrings
+    become comments."""
     monkeypatch.setattr(wire, "ROOTS", (Outer,))
     monkeypatch.setattr(wire, "CONSTANTS", {"SCHEMA": (1, "Its version."), "NAME": ("x", "Its name.")})
     monkeypatch.setattr(wire, "ENUMS", {"LETTERS": ("Letter", ("a", "b"), "Its letters.")})
@@ -123,7 +126,7 @@ export type Either = Inner | Outer;
 
 
 def test_a_type_without_counterpart_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A field type without a counterpart in TypeScript raises TypeError."""
+    """If the type of a field has no counterpart in TypeScript, TypeError is raised."""
     monkeypatch.setattr(wire, "ROOTS", (Unknown,))
     with pytest.raises(TypeError, match=r"set\[str\] has no counterpart in TypeScript"):
         wire.typescript()
