@@ -1,5 +1,5 @@
-"""Tests of the sampler's polling schedule, which makes slow polls less often, such as those during a cell
-that holds the GIL."""
+"""Tests of how often the sampler polls. If polls are slow, for example while a cell holds the GIL, the
+sampler makes fewer of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def clock() -> FakeClock:
 
 
 def subscribed(clock: FakeClock, gpus: int) -> tuple[GuardedSource, Subscriptions]:
-    """Return an opened source with this number of GPUs, and subscriptions that contain that of a watched
+    """Return an opened source with this number of GPUs, and subscriptions like those during a watched
     cell."""
     subscriptions = Subscriptions()
     subscriptions.add(Subscription(subscriptions.remove, None, 0.2, 0.1, activity=True))
@@ -30,8 +30,8 @@ def subscribed(clock: FakeClock, gpus: int) -> tuple[GuardedSource, Subscription
 
 
 def gap(loop: FastPollLoop, clock: FakeClock, took: float) -> float:
-    """Make a full poll that takes ``took`` seconds; return the seconds from its start to the start of the
-    next one."""
+    """Make a full poll that takes ``took`` seconds. Return the seconds between the start of this poll and the
+    start of the next one."""
     poll = loop.start_poll()
     assert poll.full
     clock.advance(took)
@@ -43,25 +43,26 @@ def gap(loop: FastPollLoop, clock: FakeClock, took: float) -> float:
 
 @pytest.mark.parametrize(("took", "expected"), [(0.11, 0.55), (0.16, 0.8), (0.3, 0.9)])
 def test_slow_polls_are_made_less_often(clock: FakeClock, took: float, expected: float) -> None:
-    """Full polls take at most a fifth of the time, but are never so rare that samples are a second apart."""
+    """If polls are slow, they are made less often, so that they take at most a fifth of the time. Samples are
+    still less than a second apart."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, took) == expected
 
 
 def test_samples_stay_less_than_a_second_apart(clock: FakeClock) -> None:
-    """The interval to the next poll allows for one as slow as the slowest so far, so that samples are less
-    than a second apart."""
+    """When the time of the next poll is chosen, it is assumed to take as long as the slowest poll so far.
+    Samples are therefore less than a second apart."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, 0.5) == 0.9
-    assert gap(loop, clock, 0.2) == 0.6  # if the next poll took 0.5 s, it would end 0.9 s after this one
+    assert gap(loop, clock, 0.2) == 0.6  # if the next poll takes 0.5 s, it ends 0.9 s after this one
     assert gap(loop, clock, 0.5) == 0.9
 
 
 def test_without_gpus_there_are_no_polls_of_memory(clock: FakeClock) -> None:
-    """On a machine without GPUs, a watched cell is polled only five times per second, for its resident
-    memory."""
+    """On a machine without GPUs, a watched cell causes only five polls per second, which read the resident
+    memory of the process."""
     loop = FastPollLoop(*subscribed(clock, 0), clock)
     loop.restart()
     assert [gap(loop, clock, 0.0) for _ in range(3)] == [0.2, 0.2, 0.2]
@@ -73,8 +74,8 @@ def test_without_gpus_there_are_no_polls_of_memory(clock: FakeClock) -> None:
 def test_costly_counters_have_longer_windows_sooner(
     clock: FakeClock, took: float, since: float, expected: float
 ) -> None:
-    """Counter windows last 0.5 s at first, and 1 s after five seconds, or after two seconds if reading all
-    counters takes more than 50 ms."""
+    """Hardware counters are read every 0.5 s at first. After five seconds, they are read every second; if one
+    reading of all counters takes more than 50 ms, already after two seconds."""
     source, subscriptions = subscribed(clock, 2)
     source.source.read_activity = lambda gpu: clock.advance(took)  # type: ignore[method-assign]
     loop = SlowPollLoop(source, subscriptions, clock)
@@ -90,8 +91,8 @@ def test_costly_counters_have_longer_windows_sooner(
 
 
 def test_the_watchdog_wakes_up_when_a_call_may_hang() -> None:
-    """The watchdog sleeps until the oldest call would count as hung, or for one second if no call is in
-    progress."""
+    """The watchdog thread sleeps until the oldest call in progress would count as hung. If no call is in
+    progress, it sleeps for one second."""
     threads = PollThreads({}, lambda: None)
     assert threads.next_hang(10.0) == 11.0
     fast, slow = PollThread("fast", lambda thread: None), PollThread("slow", lambda thread: None)
@@ -99,5 +100,5 @@ def test_the_watchdog_wakes_up_when_a_call_may_hang() -> None:
     fast.call, slow.call = ("GPU-0", 9.75), (OPENING, 9.0)
     assert threads.next_hang(10.0) == 10.75
     assert (fast.is_hung(10.74), fast.is_hung(10.75)) == (False, True)
-    assert threads.next_hang(10.75) == 11.75  # when a call that begins at 10.75 would count as hung
+    assert threads.next_hang(10.75) == 11.75  # a call that starts at 10.75 would then count as hung
     assert (slow.is_hung(18.9), slow.is_hung(19.0)) == (False, True)

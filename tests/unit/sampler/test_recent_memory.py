@@ -1,4 +1,4 @@
-"""Tests of the last minute of memory readings that an out-of-memory card shows."""
+"""Tests of storing the last minute of memory readings, which an out-of-memory card shows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def sample(time: float, **memory: int | None) -> Any:
 
 
 def test_the_last_minute() -> None:
-    """`memory()` returns the bytes of one GPU with their age in seconds, oldest first, without readings older
-    than a minute."""
+    """`memory()` returns the bytes in use on one GPU and the age of each reading in seconds, oldest first.
+    Readings older than a minute are omitted."""
     recent = RecentMemory()
     for time, size in ((5.0, 1), (50.0, 2), (100.0, None), (101.0, 4)):
         recent.add(sample(time, a=size, b=7))
@@ -26,7 +26,7 @@ def test_the_last_minute() -> None:
 
 
 def test_it_stays_small() -> None:
-    """Whatever the sampling rate, at most four values per second are kept."""
+    """At most four readings per second are stored, whatever the sampling rate is."""
     recent = RecentMemory()
     for n in range(10_000):
         recent.add(sample(n / 100, a=n))
@@ -34,7 +34,7 @@ def test_it_stays_small() -> None:
 
 
 def test_a_clock_that_was_set_back() -> None:
-    """If the clock was set back, readings from the future are not returned."""
+    """After the clock was set back, readings whose time is in the future are not returned."""
     recent = RecentMemory()
     recent.add(sample(500.0, a=1))
     assert recent.memory("a", 100.0) == ()

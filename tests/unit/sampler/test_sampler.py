@@ -1,4 +1,5 @@
-"""Tests of the sampler: sampling rates, delivery of samples, and the loss of a GPU or the driver."""
+"""Tests of the sampler: how often it samples, who receives the samples, and what happens if a GPU or the
+driver is lost."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ def threads() -> set[str]:
 def test_the_first_subscriber_starts_the_threads_and_the_last_one_ends_them(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """The sampler's threads run only while there is a subscription, and the driver is closed after the last
-    one."""
+    """The sampler's threads run only while there is a subscription. After the last subscription has ended,
+    the driver is closed."""
     assert threads() == set()
     first, second = sampler.subscribe(), sampler.subscribe()
     assert threads() == {"gpuwidget-fast", "gpuwidget-slow", "gpuwidget-watchdog"}
@@ -69,8 +70,8 @@ def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: Fa
 
 
 def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock) -> None:
-    """With `linger_s`, the source stays open but is not read after the last subscription, so that the next
-    cell need not wait for the driver."""
+    """With `linger_s`, the source stays open for that time after the last subscription has ended, so that the
+    next cell need not wait for the driver. It is not read meanwhile."""
     sampler = Sampler(source, clock, linger_s=30)
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
@@ -85,8 +86,8 @@ def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock)
 
 
 def test_warming_up_opens_the_source_and_ends_by_itself(source: FakeSource, clock: FakeClock) -> None:
-    """`warm_up()`, which %load_ext calls, opens the driver and reads the slow values once; after that nothing
-    is read."""
+    """`warm_up()`, which %load_ext calls, opens the driver and reads the slow values once. Then polling
+    ends."""
     sampler = Sampler(source, clock, linger_s=30)
     sampler.warm_up()
     clock.until(lambda: source.calls["slow"] == 2)
@@ -113,8 +114,8 @@ def test_five_samples_a_second(sampler: Sampler, source: FakeSource, clock: Fake
 
 
 def test_memory_is_read_faster_on_request(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A subscription with `memory_interval_s` gets additional readings of memory between the samples; other
-    subscriptions do not."""
+    """A subscription with `memory_interval_s` receives additional memory readings between the regular
+    samples. Other subscriptions don't."""
     fast: list[Sample] = []
     usual: list[Sample] = []
     with sampler.subscribe(usual.append), sampler.subscribe(fast.append, memory_interval_s=0.05):
@@ -129,8 +130,8 @@ def test_memory_is_read_faster_on_request(sampler: Sampler, source: FakeSource, 
 
 
 def test_counters_are_read_only_on_request(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """The hardware counters, which other tools share, are read only while a subscription requests them, and
-    are released afterwards."""
+    """Hardware counters, which other tools may need too, are read only while a subscription requests them.
+    Afterwards, they are released."""
     with sampler.subscribe():
         clock.until(lambda: source.calls["slow"] == 2)
         assert source.calls["activity"] == 0
@@ -148,8 +149,8 @@ def test_counters_are_read_only_on_request(sampler: Sampler, source: FakeSource,
 def test_windows_are_read_only_of_requested_gpus(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """The driver's utilization windows are read every two seconds, and only of the GPUs that a subscription
-    requests."""
+    """The driver's utilization windows are read every two seconds, and only for the GPUs for which a
+    subscription requests them."""
     held = (UtilizationWindow(EPOCH - 0.2, 40.0), UtilizationWindow(EPOCH, 60.0))
     source.windows = {0: (), 1: held}
     uuid = source.gpus[1].uuid
@@ -165,7 +166,7 @@ def test_windows_are_read_only_of_requested_gpus(
 
 
 def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """`read_now()` returns values that were read after the call, not earlier ones."""
+    """`read_now()` returns values that are read after it was called, not the latest sample."""
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
         source.memory[1] = 5_000_000
@@ -175,13 +176,13 @@ def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, c
 
 
 def test_read_now_without_a_subscriber_is_none(sampler: Sampler) -> None:
-    """`read_now()` returns None at once if there is no subscription, since no thread would make the poll."""
+    """Without any subscription, `read_now()` returns None at once, because no thread is polling."""
     assert sampler.read_now(1.0) is None
 
 
 def test_one_lost_gpu_leaves_the_others_alone(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A lost GPU's reading contains the time of the loss, and a reason for each missing value, until the GPU
-    returns; the other GPUs are still read."""
+    """Until a lost GPU returns, its readings contain the time of the loss and a reason for each missing
+    value. Other GPUs are still read."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -205,7 +206,8 @@ def test_one_lost_gpu_leaves_the_others_alone(sampler: Sampler, source: FakeSour
 def test_a_found_but_still_lost_gpu_keeps_its_time(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """If a lost GPU is listed again but still can't be read, it keeps the time of its loss."""
+    """If the driver lists a lost GPU again but reading it still fails, the GPU keeps the original time of its
+    loss."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -217,8 +219,8 @@ def test_a_found_but_still_lost_gpu_keeps_its_time(
 
 
 def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """A lost GPU's reading still contains its last XID, even one that the driver reports only after the
-    loss."""
+    """The readings of a lost GPU still contain its last XID, even if the driver reported the XID only after
+    the loss."""
     taken: list[Sample] = []
     first, second = source.gpus
     with sampler.subscribe(taken.append):
@@ -240,8 +242,8 @@ def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, cloc
 
 
 def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """Until a GPU's XIDs have been read once, its reading contains "not read yet" as the reason, so that it
-    does not imply that there were none."""
+    """Until the XIDs of a GPU have been read for the first time, its XID is None and the reason is "not read
+    yet". Otherwise None would mean that there was no XID."""
     taken: list[Sample] = []
     go_on = threading.Event()
     read_slow = source.read_slow
@@ -262,8 +264,8 @@ def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clo
 def test_a_driver_that_goes_away_is_opened_again(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """While the driver is being reloaded, samples contain the reason; the sampler reopens the source by
-    itself."""
+    """While the driver is being reloaded, samples contain this as the reason for missing values. The sampler
+    then reopens the source by itself."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -278,8 +280,8 @@ def test_a_driver_that_goes_away_is_opened_again(
 
 
 def test_a_hung_call_is_abandoned(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """While a call to one GPU hangs, the other GPUs are still read, and the silent GPU's reading contains the
-    time since when it has been silent."""
+    """While a call to one GPU hangs, the other GPUs are still read. The readings of the silent GPU contain
+    the time since when it has not answered."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -303,8 +305,8 @@ def test_a_hung_call_is_abandoned(sampler: Sampler, source: FakeSource, clock: F
 def test_reading_beside_a_hung_call_has_a_timeout(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """If a call hangs, `read_now()` returns after its timeout; the silent GPU's reading keeps the time of its
-    last answer."""
+    """If a call to a GPU hangs, `read_now()` returns after its timeout. The reading of that GPU contains the
+    time of its last answer."""
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
         source.hanging[0] = threading.Event()
@@ -322,8 +324,8 @@ def test_reading_beside_a_hung_call_has_a_timeout(
 def test_a_driver_that_hangs_while_it_is_opened(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """If opening the source hangs, callers wait no longer than their timeout, and the sampler makes no second
-    attempt meanwhile."""
+    """If opening the source hangs, callers wait no longer than their timeout, and the sampler does not try to
+    open the source again meanwhile."""
     source.hang_in_open = threading.Event()
     with sampler.subscribe():
         answers: list[bool] = []
@@ -338,8 +340,8 @@ def test_a_driver_that_hangs_while_it_is_opened(
 
 
 def test_a_missing_driver_is_tried_again_slowly(clock: FakeClock) -> None:
-    """On a machine without a GPU, samples contain the reason, and the sampler tries to open the driver every
-    30 s."""
+    """On a machine without a GPU, samples contain the reason, and the sampler tries to open the driver again
+    every 30 s."""
     source = FakeSource(gpus=0, kind="none")
     source.reason = "No NVIDIA driver."
     sampler = Sampler(source, clock)
@@ -354,7 +356,7 @@ def test_a_missing_driver_is_tried_again_slowly(clock: FakeClock) -> None:
 
 
 def test_a_failing_subscriber_does_not_affect_others(sampler: Sampler, clock: FakeClock) -> None:
-    """If one subscriber raises an exception, the other subscribers still get samples."""
+    """If one subscriber raises an exception, the other subscribers still receive samples."""
     taken: list[Sample] = []
 
     def fail(sample: Sample) -> None:
@@ -365,8 +367,8 @@ def test_a_failing_subscriber_does_not_affect_others(sampler: Sampler, clock: Fa
 
 
 def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """If reading a GPU raises an unexpected exception, the exception is the reason for the GPU's missing
-    values, and the other GPUs are still read."""
+    """If reading a GPU raises an unexpected exception, the reason for the GPU's missing values contains the
+    exception. Other GPUs are still read."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -383,8 +385,8 @@ def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, c
 def test_only_the_first_waits_for_a_driver_that_hangs(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """If opening the source has already hung for longer than the timeout, `wait_until_open()` returns False
-    without waiting again."""
+    """If opening the source has been hanging for longer than the timeout when `wait_until_open()` is called,
+    it returns False at once."""
     source.hang_in_open = threading.Event()
     with sampler.subscribe():
         clock.until(lambda: source.calls["open"] == 1)
@@ -395,7 +397,8 @@ def test_only_the_first_waits_for_a_driver_that_hangs(
 def test_processes_are_read_when_the_memory_changed(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """A GPU's processes are read when its memory in use has changed, and otherwise once per second."""
+    """The processes on a GPU are read when its memory in use has changed. If the memory does not change, they
+    are read once per second."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -411,7 +414,7 @@ def test_processes_are_read_when_the_memory_changed(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_starts_its_own(source: FakeSource) -> None:
-    """In a forked child, the sampler has none of the parent's threads and starts its own."""
+    """After a fork, the child process has none of the parent's sampler threads, and can start its own."""
     sampler = Sampler(source)
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
