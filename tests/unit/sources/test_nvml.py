@@ -1,5 +1,5 @@
-"""Tests of the NVML source's opening, closing and GPU identity, through the real Python binding and
-ctypes."""
+"""Tests of opening and closing the NVML source and of identifying GPUs, with the real Python binding and a C
+library that stands in for NVML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwidget.sources import nvml_messages
 
 
 def test_identity_comes_from_the_driver(machine: Machine) -> None:
-    """A GPU's name, index, bus id and memory, and the driver's versions, are those that NVML returns."""
+    """A GPU's name, index, bus id and memory, and the versions of the driver, are those that NVML reports."""
     machine.says("gpus=2", "driver=580.95.05", "cuda=13010", "gpu.1.name=NVIDIA L4")
     inventory = machine.source().open()
     origin = inventory.origin
@@ -36,7 +36,7 @@ def test_identity_comes_from_the_driver(machine: Machine) -> None:
 def test_names_are_text_whatever_the_binding_returns(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, raw: str | bytes
 ) -> None:
-    """GPU names and UUIDs are text, even if the version of nvidia-ml-py returns bytes."""
+    """GPU names and UUIDs are strings, even with versions of nvidia-ml-py that return bytes."""
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: raw)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda handle: raw)
     gpu = machine.source().open().gpus[0]
@@ -44,7 +44,8 @@ def test_names_are_text_whatever_the_binding_returns(
 
 
 def test_a_detail_that_fails_does_not_hide_the_gpu(machine: Machine) -> None:
-    """If a GPU's bus id and compute capability can't be read, only these two are unknown."""
+    """If a GPU's bus id and compute capability can't be read, these two are None, and everything else about
+    the GPU is known."""
     machine.says(
         "gpu.0.nvmlDeviceGetPciInfo_v3=error 999", "gpu.0.nvmlDeviceGetCudaComputeCapability=error 3"
     )
@@ -53,8 +54,8 @@ def test_a_detail_that_fails_does_not_hide_the_gpu(machine: Machine) -> None:
 
 
 def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine) -> None:
-    """If one GPU can't be opened, the other GPUs are listed; after its recovery, reopening the source lists
-    it again."""
+    """If one GPU can't be opened, the other GPUs are still listed. Once it works again, reopening the source
+    lists it too."""
     machine.says("gpus=3", "gpu.1.*=error 15")
     source = machine.source()
     assert [gpu.index for gpu in source.open().gpus] == [0, 2]
@@ -79,8 +80,8 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine
     ],
 )
 def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: str) -> None:
-    """If NVML does not start, opening the source raises no error, and the origin's reason explains the
-    failure and what to do."""
+    """If NVML can't be initialised, opening the source raises no exception. The origin contains a reason that
+    explains the failure and what the user can do."""
     machine.says(f"nvmlInitWithFlags=error {code}")
     inventory = machine.source().open()
     assert (inventory.origin.kind, inventory.gpus) == ("none", ())
@@ -89,7 +90,7 @@ def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: st
 
 
 def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None:
-    """If the driver finds no GPU, the origin contains that reason and the driver's version, and NVML is shut
+    """If the driver finds no GPU, the origin contains this reason and the driver's version, and NVML is shut
     down."""
     machine.says("gpus=0")
     origin = machine.source().open().origin
@@ -99,8 +100,8 @@ def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None
 
 
 def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> None:
-    """If the driver fails after NVML has started, opening the source raises no error, and the origin's reason
-    explains the failure."""
+    """If the driver fails after NVML was initialised, opening the source raises no exception, and the
+    origin's reason explains the failure."""
     machine.says("nvmlDeviceGetCount_v2=error 9")
     assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
     machine.says("nvmlDeviceGetUUID=error 18")
@@ -112,15 +113,15 @@ def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> No
 def test_an_unexpected_error_of_the_binding_is_reported(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the binding raises an unexpected exception, opening the source raises no error, and the origin's
-    reason contains the exception."""
+    """If the binding raises an unexpected exception, opening the source raises none, and the origin's reason
+    contains the exception."""
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1 / 0)
     origin = machine.source().open().origin
     assert origin.reason == "The NVIDIA driver could not be read (ZeroDivisionError: division by zero)."
 
 
 def test_without_the_library_the_reason_names_what_to_install(library: Path, tmp_path: Path) -> None:
-    """If the NVML library can't be loaded (error 12), the origin's reason contains what to install."""
+    """If the NVML library can't be loaded (error 12), the origin's reason explains what to install."""
     (tmp_path / "empty").mkdir()
     standin = Standin(library, tmp_path / "standin")
     standin.library.write_bytes(b"no library")
@@ -140,8 +141,8 @@ def test_without_the_library_the_reason_names_what_to_install(library: Path, tmp
     [("raise ImportError", nvml_messages.NO_PYNVML), ("nvmlInit = None", nvml_messages.FOREIGN_PYNVML)],
 )
 def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str, sentence: str) -> None:
-    """If nvidia-ml-py is missing or hidden by an old fork of pynvml, the origin's reason contains what to
-    do."""
+    """If nvidia-ml-py is missing, or an old fork of pynvml hides it, the origin's reason explains what
+    to do."""
     (tmp_path / "pynvml.py").write_text(module)
     reason = run_in_subprocess(
         Standin(library, tmp_path / "standin"),
@@ -156,8 +157,7 @@ def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str
 
 
 def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None:
-    """In a process where nothing is patched, the system's loader finds the NVML library, and GPUs are
-    read."""
+    """In a process without any patches, the system's loader finds the NVML library, and GPUs are read."""
     standin = Standin(library, tmp_path / "standin")
     standin.scenario("gpus=2", "gpu.1.util=97")
     read = run_in_subprocess(
@@ -178,8 +178,8 @@ def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None
 
 
 def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
-    """With an NVML library of the 470 series, everything except the hardware counters is read, through older
-    calls."""
+    """With an NVML library of the 470 series, which lacks newer calls, older calls are used, and everything
+    except the hardware counters is read."""
     old_machine.says("driver=470.256.02", "cuda=11040", "gpu.0.throttle=4", f"gpu.0.compute={STRANGER}:1")
     source = old_machine.source()
     inventory = source.open()
@@ -208,8 +208,8 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
 
 
 def test_a_forked_child_starts_its_own(library: Path, tmp_path: Path) -> None:
-    """A forked child can't use its parent's open source; it opens its own and never shuts the parent's NVML
-    down."""
+    """A forked child process can't use the source that its parent opened, but can open its own. It never
+    shuts down the parent's NVML."""
     standin = Standin(library, tmp_path / "standin")
     standin.scenario("gpu.0.compute=self:1")
     result = run_in_subprocess(

@@ -1,4 +1,4 @@
-"""Tests of the NVML source's hardware counters (GPM) and MIG slices."""
+"""Tests of the NVML source's hardware counters (GPM), and of MIG slices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gpuwidget.sources.nvml_device import SLOW_VALUES
 
 
 def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
-    """The first call of `read_activity()` returns None; the second returns the activity between the two, in
-    percent and bytes per second."""
+    """The first call of `read_activity()` returns None. The second call returns the activity since the first
+    one, in percent and in bytes per second."""
     machine.says(
         "gpu.0.gpm.1=99",
         "gpu.0.gpm.2=62.5",
@@ -56,7 +56,7 @@ def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
 
 
 def test_counters_are_not_read_faster_than_every_100_ms(machine: Machine) -> None:
-    """Within 100 ms of the last counter sample, `read_activity()` makes no NVML call and returns None."""
+    """Less than 100 ms after the last counter sample, `read_activity()` returns None without calling NVML."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -75,8 +75,8 @@ def test_counters_are_not_read_faster_than_every_100_ms(machine: Machine) -> Non
 
 
 def test_a_gpu_without_counters_has_the_reason(machine: Machine) -> None:
-    """On a GPU without GPM (before Hopper), activity is None with a reason, and no further NVML call is
-    made."""
+    """On a GPU without GPM (before Hopper), the activity is None with a reason, and NVML is not called again
+    for it."""
     machine.says("gpu.0.gpm=0")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -88,8 +88,8 @@ def test_a_gpu_without_counters_has_the_reason(machine: Machine) -> None:
 
 
 def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
-    """If reading the counters fails, the GPU's readings contain the reason, and the next activity covers the
-    time since the last successful sample."""
+    """If the counters can't be read once, the GPU's readings contain the reason. The next activity covers the
+    time since the last successful counter sample."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -107,7 +107,7 @@ def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
 
 @pytest.mark.parametrize("end", [NvmlSource.stop_activity, NvmlSource.close])
 def test_counters_are_freed(machine: Machine, end: Callable[[NvmlSource], None]) -> None:
-    """`stop_activity()` and `close()` free both counter samples of each GPU, once."""
+    """`stop_activity()` and `close()` free the two counter samples of each GPU, and free them only once."""
     machine.says("gpus=2")
     source = machine.source()
     gpus = source.open().gpus
@@ -121,8 +121,8 @@ def test_counters_are_freed(machine: Machine, end: Callable[[NvmlSource], None])
 
 
 def test_after_being_freed_the_counters_start_again(machine: Machine) -> None:
-    """After `stop_activity()`, the next call of `read_activity()` starts a new window, so that a new
-    subscriber gets none from before."""
+    """After `stop_activity()`, the next call of `read_activity()` starts a new window, so that activity from
+    before is not reported."""
     source = machine.source()
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
@@ -139,7 +139,7 @@ def test_after_being_freed_the_counters_start_again(machine: Machine) -> None:
 
 
 def test_slices_are_listed_after_their_gpu(machine: Machine) -> None:
-    """MIG slices are listed after their GPU; their numbers may have gaps."""
+    """MIG slices are listed after their GPU. The numbers of the slices may have gaps."""
     machine.says("gpus=2", "gpu.0.mig=0 2 5", f"gpu.0.mig.2.memory_total={18 * GIB}")
     gpus = machine.source().open().gpus
     assert [(gpu.index, gpu.mig_index) for gpu in gpus] == [(0, None), (0, 0), (0, 2), (0, 5), (1, None)]
@@ -151,8 +151,8 @@ def test_slices_are_listed_after_their_gpu(machine: Machine) -> None:
 
 
 def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -> None:
-    """A MIG slice has memory and processes; values that exist only for the whole GPU are None, and reading
-    them makes no NVML call."""
+    """A MIG slice has memory and processes. Values that exist only for the whole GPU are None, and NVML is
+    not called for them."""
     machine.says("gpu.0.mig=1", f"gpu.0.mig.1.memory_used={GIB}", f"gpu.0.mig.1.compute={STRANGER}:3")
     source = machine.source()
     _, slice_ = source.open().gpus
@@ -174,7 +174,7 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
 
 
 def test_a_slice_has_counters(machine: Machine) -> None:
-    """The activity of a MIG slice is read through its GPU; the GPU itself has no activity while MIG is on."""
+    """While MIG is on, each MIG slice has an activity, and the whole GPU has none."""
     machine.says("gpu.0.mig=1", "gpu.0.mig.1.gpm.2=12.5")
     source = machine.source()
     whole, slice_ = source.open().gpus
@@ -188,7 +188,8 @@ def test_a_slice_has_counters(machine: Machine) -> None:
 
 
 def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
-    """If a container may not read the whole GPU's memory, it can still read that of its MIG slice."""
+    """If a container has no permission to read the whole GPU's memory, it can still read the memory of its
+    MIG slice."""
     machine.says(
         "gpu.0.mig=3",
         "gpu.0.nvmlDeviceGetMemoryInfo_v2=error 4",
@@ -203,8 +204,8 @@ def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
 
 
 def test_a_slice_that_was_taken_away_is_lost(machine: Machine) -> None:
-    """If MIG is reconfigured, reading a removed slice raises GpuLostError, and reopening the source lists the
-    current slices."""
+    """After MIG was reconfigured, reading a slice that no longer exists raises GpuLostError. Reopening the
+    source lists the current slices."""
     machine.says("gpu.0.mig=0 1")
     source = machine.source()
     _, _, slice_ = source.open().gpus

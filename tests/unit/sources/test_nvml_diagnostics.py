@@ -1,4 +1,5 @@
-"""Tests of the doctor's queries of GPU health and setup, with a C library that stands in for NVML."""
+"""Tests of the doctor's NVML queries about the health and setup of GPUs, with a C library that stands in for
+NVML."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from gpuwidget.sources.nvml_diagnostics import PeerAccess
 
 @pytest.fixture
 def standin(machine: Machine) -> Standin:
-    """The NVML stand-in that this process loads."""
+    """Return the library that stands in for NVML in this process."""
     return machine.standin
 
 
 def test_a_healthy_gpu(standin: Standin) -> None:
-    """`query_health()` returns the versions and values that NVML reports for a healthy GPU, and shuts NVML
-    down."""
+    """For a healthy GPU, `query_health()` returns the versions and values that NVML reports, and shuts NVML
+    down afterwards."""
     standin.scenario("driver=580.95.05", "cuda=13010", "gpu.0.throttle=1")
     found = health.query_health()
     assert (found.error, found.driver, found.cuda_driver, found.lost, found.peers) == (
@@ -34,8 +35,8 @@ def test_a_healthy_gpu(standin: Standin) -> None:
 
 
 def test_a_gpu_with_troubles(standin: Standin) -> None:
-    """`query_health()` returns the values that NVML reports for a GPU with MIG slices, memory errors and a
-    reduced PCIe width."""
+    """For a GPU with MIG slices, memory errors and a reduced PCIe width, `query_health()` returns the values
+    that NVML reports."""
     standin.scenario(
         *("gpu.0.mig=0 2", "gpu.0.compute_mode=3", "gpu.0.persistence=0", "gpu.0.ecc=2", "gpu.0.remapped=1"),
         *("gpu.0.remap_pending=1", "gpu.0.remap_failed=1", "gpu.0.pcie_width=8", "gpu.0.mig_mode_pending=0"),
@@ -48,8 +49,8 @@ def test_a_gpu_with_troubles(standin: Standin) -> None:
 
 
 def test_unsupported_values_are_unknown(standin: Standin) -> None:
-    """Health values that a GPU does not support, such as ECC on a consumer card, are None with the reason;
-    the others are read."""
+    """Values that a GPU does not support, such as ECC errors on a consumer card, are None with the reason.
+    The other values are read."""
     names = ("RemappedRows", "EccMode", "TotalEccErrors", "MigMode")
     standin.scenario(*(f"gpu.0.nvmlDeviceGet{name}=error 3" for name in names))
     (gpu,) = health.query_health().gpus
@@ -60,8 +61,8 @@ def test_unsupported_values_are_unknown(standin: Standin) -> None:
 
 
 def test_a_lost_gpu_hides_no_other(standin: Standin) -> None:
-    """`query_health()` describes a lost GPU in a sentence, and returns the other GPUs and the connections
-    between them."""
+    """If one GPU is lost, `query_health()` contains a sentence about it, and still returns the other GPUs and
+    the connections between them."""
     standin.scenario("gpus=3", "gpu.1.nvmlDeviceGetMigMode=error 15", "gpu.0.p2p.2.2=5")
     found = health.query_health()
     assert [gpu.index for gpu in found.gpus] == [0, 2]
@@ -76,14 +77,16 @@ def test_a_lost_gpu_hides_no_other(standin: Standin) -> None:
 
 @pytest.mark.parametrize("code", [9, 12, 18, 999])
 def test_a_driver_that_does_not_start(standin: Standin, code: int) -> None:
-    """If nvmlInit fails, `query_health()` returns the error code and a message with its meaning and fix."""
+    """If nvmlInit fails, `query_health()` returns the error code, and a message that explains the error and
+    how to fix it."""
     standin.scenario(f"nvmlInitWithFlags=error {code}")
     found = health.query_health()
     assert (found.error, found.reason, found.gpus) == (code, nvml_messages.start_error(code, ""), ())
 
 
 def test_an_old_fork_of_the_binding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If pynvml is an old fork, `query_health()` reports a missing binding, not a broken driver."""
+    """If an old fork of pynvml is installed, `query_health()` reports that the binding is missing, not that
+    the driver is broken."""
     monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")
     found = health.query_health()
     assert (found.error, found.reason) == (health.NO_BINDING, nvml_messages.FOREIGN_PYNVML)

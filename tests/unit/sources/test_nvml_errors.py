@@ -1,4 +1,4 @@
-"""Tests of the NVML source when a GPU or the driver is lost, and while a call hangs."""
+"""Tests of the NVML source when a GPU or the driver is lost, and while an NVML call hangs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ READERS: list[Callable[..., object]] = [
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("code", [15, 16])
 def test_every_call_reports_a_lost_gpu(machine: Machine, read: Callable[..., object], code: int) -> None:
-    """If a GPU fell off the bus or needs a reset, each of its reads raises GpuLostError, and other GPUs are
-    still read."""
+    """If a GPU has fallen off the bus or needs a reset, every call that reads it raises GpuLostError. Other
+    GPUs are still read."""
     source = machine.source()
     machine.says("gpus=2")
     first, second = source.open().gpus
@@ -40,8 +40,8 @@ def test_every_call_reports_a_lost_gpu(machine: Machine, read: Callable[..., obj
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("code", [1, 9, 18, 28])
 def test_every_call_reports_a_lost_driver(machine: Machine, read: Callable[..., object], code: int) -> None:
-    """If the driver goes away, each read raises SourceLostError with the reason, so that the caller reopens
-    the source."""
+    """If the driver is unloaded, every call that reads a GPU raises SourceLostError with the reason, so that
+    the caller can reopen the source."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.says(f"*=error {code}")
@@ -50,7 +50,7 @@ def test_every_call_reports_a_lost_driver(machine: Machine, read: Callable[..., 
 
 
 def test_opening_again_renews_every_handle(machine: Machine) -> None:
-    """Reopening the source shuts NVML down, initialises it again and renews every handle."""
+    """Reopening the source shuts NVML down, initialises it again and gets new handles for all GPUs."""
     machine.says("gpus=2")
     source = machine.source()
     source.open()
@@ -62,8 +62,8 @@ def test_opening_again_renews_every_handle(machine: Machine) -> None:
 
 
 def test_unsupported_values_are_tried_again_after_opening(machine: Machine) -> None:
-    """After the source is reopened, values that were unsupported are read again, because a new driver may
-    support them."""
+    """After the source was reopened, values that were unsupported before are read again, because a new driver
+    may support them."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 13")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -74,8 +74,8 @@ def test_unsupported_values_are_tried_again_after_opening(machine: Machine) -> N
 
 
 def test_closing_shuts_the_driver_down_once(machine: Machine) -> None:
-    """`close()` may be called twice, or on a source that was never opened; reading a closed source raises
-    SourceLostError."""
+    """`close()` may be called twice, or on a source that was never opened. Reading from a closed source
+    raises SourceLostError."""
     source = machine.source()
     source.close()
     assert machine.calls() == {}
@@ -91,7 +91,7 @@ def test_closing_shuts_the_driver_down_once(machine: Machine) -> None:
 
 
 def test_a_hung_call_does_not_delay_other_gpus(machine: Machine) -> None:
-    """While a call to one GPU hangs, the source still reads the other GPUs."""
+    """While a call to one GPU hangs, the other GPUs can still be read."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -101,8 +101,8 @@ def test_a_hung_call_does_not_delay_other_gpus(machine: Machine) -> None:
 
 
 def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> None:
-    """If the source is reopened while a call hangs, NVML is initialised a second time and not shut down;
-    closing the source later shuts it down twice."""
+    """If the source is reopened while a call hangs, NVML is not shut down but initialised a second time. When
+    the source is closed later, NVML is shut down twice."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
@@ -116,7 +116,7 @@ def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> No
 
 
 def test_closing_under_a_hung_call_shuts_down_when_it_returns(machine: Machine) -> None:
-    """`close()` does not wait for a hung call; NVML is shut down when the call returns."""
+    """`close()` does not wait for a hung call. NVML is shut down when that call returns."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
@@ -128,7 +128,7 @@ def test_closing_under_a_hung_call_shuts_down_when_it_returns(machine: Machine) 
 
 
 def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
-    """A counter sample that a hung call still uses is freed only when that call returns."""
+    """A counter sample that a hung call still uses is freed only after that call has returned."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -147,7 +147,8 @@ def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
 
 
 def test_a_reader_does_not_wait_for_an_opening_that_hangs(machine: Machine) -> None:
-    """While reopening NVML hangs, reads return at once with unknown values, whose reason is the reopening."""
+    """While reopening NVML hangs, other reads return at once. Their values are None, and the reason is that
+    NVML is being opened again."""
     machine.says("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus

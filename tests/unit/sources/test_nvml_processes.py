@@ -1,4 +1,4 @@
-"""Tests of the NVML source's process lists."""
+"""Tests of the lists of processes that the NVML source reads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpuwidget.system import processes
 def test_processes_are_listed_once_with_user_and_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process in both of the driver's lists is listed once, as compute, with its user and program; listing
-    takes two NVML calls."""
+    """A process that is in both of the driver's lists, compute and graphics, is listed once as compute, with
+    its user and program. This takes two NVML calls."""
     names = {7: processes.Identity("ada", "python train.py", "--lr 1")}
     monkeypatch.setattr(
         processes.ProcessDirectory, "look_up", lambda self, pid: names.get(pid, processes.UNKNOWN)
@@ -34,7 +34,7 @@ def test_processes_are_listed_once_with_user_and_program(
 
 
 def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
-    """If the driver reports this pid namespace's process ids, a process is listed with its user and
+    """If the driver reports process ids of this pid namespace, processes are listed with their user and
     program."""
     machine.says("gpu.0.compute=self:5")
     source = machine.source()
@@ -46,8 +46,8 @@ def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
 
 
 def test_in_a_container_no_process_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container, the host's process ids do not match, so the user and program of a process are
-    unknown."""
+    """In a container, the driver reports process ids of the host, which mean nothing in the container. The
+    user and program of processes are therefore unknown."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     machine.says("gpu.0.compute=self:5")
     source = machine.source()
@@ -56,15 +56,15 @@ def test_in_a_container_no_process_is_named(machine: Machine, monkeypatch: pytes
 
 
 def test_no_process_is_an_empty_list(machine: Machine) -> None:
-    """A GPU without processes has an empty process list, not an unknown one."""
+    """For a GPU without processes, the list of processes is empty, not unknown."""
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_processes(gpu) == ()
 
 
 def test_many_processes_and_one_on_several_slices(machine: Machine) -> None:
-    """All processes are listed, however many; one that appears several times, once per MIG slice, is listed
-    with its total memory."""
+    """Any number of processes can be listed. A process that the driver lists several times, once for each MIG
+    slice, is listed once with its total memory."""
     machine.says("gpu.0.compute=" + " ".join(f"{STRANGER + n}:1" for n in range(70)) + f" {STRANGER}:2")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -75,7 +75,7 @@ def test_many_processes_and_one_on_several_slices(machine: Machine) -> None:
 
 
 def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None:
-    """If a GPU's processes can't be listed, its readings contain the reason until they can be listed
+    """If the processes on a GPU can't be listed, its readings contain the reason until listing works
     again."""
     machine.says("gpu.0.nvmlDeviceGetComputeRunningProcesses_v3=error 4")
     source = machine.source()
@@ -88,8 +88,8 @@ def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None
 
 
 def test_a_list_that_fails_makes_all_processes_unknown(machine: Machine) -> None:
-    """If either the compute or the graphics list fails, all processes are unknown; if the GPU does not
-    support graphics, the compute list is enough."""
+    """If the driver can't return the compute or the graphics list, all processes are unknown. If the GPU does
+    not support graphics, the compute list is complete."""
     machine.says(f"gpu.0.compute={STRANGER}:1", "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v3=error 999")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -109,8 +109,8 @@ def test_a_list_that_fails_makes_all_processes_unknown(machine: Machine) -> None
     [("535.43.02", True), ("535.54.03", True), ("535.86.05", False), ("580.159.04", False), ("x", False)],
 )
 def test_process_lists_of_faulty_drivers_are_not_used(machine: Machine, driver: str, scrambled: bool) -> None:
-    """With drivers 535.43 to 535.85, which report wrong pids and sizes, the process list is unknown, and the
-    reason is reported."""
+    """Drivers 535.43 to 535.85 report wrong pids and sizes, so with these drivers the processes are unknown,
+    and the reason is reported."""
     machine.says(f"driver={driver}", f"gpu.0.compute={STRANGER}:1")
     source = machine.source()
     (gpu,) = source.open().gpus

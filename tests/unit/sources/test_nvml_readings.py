@@ -1,4 +1,4 @@
-"""Tests of the NVML source's readings: each is the driver's value, or None with the driver's reason."""
+"""Tests of the values that the NVML source reads: each is what the driver reports, or None with a reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from gpuwidget.system import processes
 
 
 def test_fast_readings_are_three_calls(machine: Machine) -> None:
-    """Reading utilization, memory and power takes three NVML calls per GPU; reading only memory takes one."""
+    """Utilization, memory and power of a GPU are read with three NVML calls. Reading only the memory takes
+    one call."""
     machine.says("gpu.0.util=97", "gpu.0.memory_util=41", f"gpu.0.memory_used={GIB}", "gpu.0.power=649.25")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -36,7 +37,7 @@ def test_fast_readings_are_three_calls(machine: Machine) -> None:
 
 
 def test_readings_follow_the_machine(machine: Machine) -> None:
-    """A change of a GPU's memory in use appears in the next reading."""
+    """If a GPU's memory in use changes, the next reading contains the new value."""
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == 0
@@ -46,8 +47,8 @@ def test_readings_follow_the_machine(machine: Machine) -> None:
 
 @pytest.mark.parametrize("code", [2, 3])
 def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine, code: int) -> None:
-    """If a GPU or driver does not support instant power, the driver's average power is read instead, and
-    instant power is not read again."""
+    """If a GPU or its driver can't report instantaneous power, the driver's average power is read instead.
+    Instantaneous power is not requested again."""
     machine.says(f"gpu.0.field.186=error {code}", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -62,8 +63,8 @@ def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine,
 
 
 def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> None:
-    """If one read of instant power fails, power is unknown for that reading, and the average power is not
-    used instead."""
+    """If reading instantaneous power fails once with another error, the power in that reading is None. The
+    average power is not used."""
     machine.says("gpu.0.field.186=error 999", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -74,8 +75,8 @@ def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> N
 
 
 def test_one_metric_never_affects_the_others(machine: Machine) -> None:
-    """A value that can't be read temporarily is None with the reason and is read again next time; the other
-    values are unaffected."""
+    """If one value can't be read temporarily, it is None with the reason, and is read again next time. The
+    other values are not affected."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -88,7 +89,7 @@ def test_one_metric_never_affects_the_others(machine: Machine) -> None:
 
 
 def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
-    """If gpuwidget has no message for an NVML error, the reason for the missing value quotes the driver's
+    """For an NVML error without a message in gpuwidget, the reason for the missing value quotes the driver's
     text."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
@@ -100,8 +101,8 @@ def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
     ("code", "reason"), [(3, nvml_messages.PERMANENT[3]), (13, nvml_messages.PERMANENT[13])]
 )
 def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, reason: str) -> None:
-    """A value that the GPU or the driver does not support is not read again on that GPU; other GPUs are
-    unaffected."""
+    """A value that the GPU or the driver does not support is not requested again for that GPU. Other GPUs are
+    not affected."""
     machine.says("gpus=2", f"gpu.0.nvmlDeviceGetUtilizationRates=error {code}")
     source = machine.source()
     first, second = source.open().gpus
@@ -117,15 +118,16 @@ def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, rea
 
 
 def test_memory_is_without_what_the_driver_reserves(machine: Machine) -> None:
-    """Memory in use excludes what the driver reserves: an idle H200 shows 0 bytes, as in nvidia-smi, not 615
-    MiB."""
+    """Memory in use excludes memory that the driver reserves for itself. As in nvidia-smi, an idle H200 has 0
+    bytes in use, not 615 MiB."""
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == 0
 
 
 def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) -> None:
-    """If the NVML library lacks nvmlDeviceGetMemoryInfo_v2, every memory reading uses v1."""
+    """If the NVML library lacks nvmlDeviceGetMemoryInfo_v2, all memory readings use the first version of that
+    call."""
     source = old_machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == H200_RESERVED
@@ -134,8 +136,8 @@ def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) ->
 
 
 def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
-    """If nvmlDeviceGetMemoryInfo_v2 fails temporarily, memory is unknown; v1, which includes reserved memory,
-    is not called."""
+    """If nvmlDeviceGetMemoryInfo_v2 fails temporarily, the memory is unknown. The first version of the call
+    is not used instead, because it would include reserved memory."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.says("gpu.0.nvmlDeviceGetMemoryInfo_v2=error 999")
@@ -152,7 +154,8 @@ def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
 def test_a_gpu_with_unified_memory_shows_the_hosts(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    """A GPU that shares the host's memory (GB10, Jetson) shows the host's memory, labelled as unified."""
+    """For a GPU that shares the host's memory, such as GB10 or Jetson, the host's memory is reported and
+    marked as unified."""
     monkeypatch.setattr(processes, "host_memory", lambda: processes.HostMemory(total=100, used=40))
     machine.says(line, "gpu.0.memory_reserved=0")
     source = machine.source()
@@ -166,7 +169,7 @@ def test_a_gpu_with_unified_memory_shows_the_hosts(
 
 
 def test_status_readings(machine: Machine) -> None:
-    """`read_status()` returns every status metric and the throttle reasons, in ten NVML calls."""
+    """`read_status()` returns all status metrics and the throttle reasons. It makes ten NVML calls."""
     machine.says(
         "gpu.0.power_limit=650",
         "gpu.0.temperature=61",
@@ -198,7 +201,7 @@ def test_status_readings(machine: Machine) -> None:
 
 
 def test_every_status_value_can_be_missing(machine: Machine) -> None:
-    """Each status value that can't be read is None with its reason, never 0."""
+    """A status value that can't be read is None with a reason, never 0."""
     machine.says(
         "gpu.0.nvmlDeviceGetEnforcedPowerLimit=error 3",
         "gpu.0.nvmlDeviceGetTemperature=error 4",
@@ -234,7 +237,7 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
 def test_temperature_goes_on_when_its_old_call_is_gone(
     install: Callable[[Path], Machine], tmp_path: Path
 ) -> None:
-    """If the driver no longer has nvmlDeviceGetTemperature, its replacement is called."""
+    """If the driver no longer has nvmlDeviceGetTemperature, the call that replaces it is used."""
     machine = install(build(tmp_path / "new", absent=["nvmlDeviceGetTemperature"]))
     machine.says("gpu.0.temperature=44")
     source = machine.source()
@@ -245,7 +248,8 @@ def test_temperature_goes_on_when_its_old_call_is_gone(
 def test_a_binding_without_the_deprecated_calls_works(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If nvidia-ml-py no longer has the deprecated throttle function, the throttle reasons are still read."""
+    """If nvidia-ml-py no longer has the deprecated function for throttle reasons, the reasons are still
+    read."""
     monkeypatch.delattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons")
     machine.says("gpu.0.throttle=4")
     source = machine.source()
@@ -254,8 +258,8 @@ def test_a_binding_without_the_deprecated_calls_works(
 
 
 def test_energy_and_the_utilization_window(machine: Machine) -> None:
-    """The energy counter is converted from millijoules to joules, and the length of the utilization window is
-    measured once, from the driver's samples."""
+    """Energy is converted from the driver's millijoules to joules. The length of the utilization window is
+    computed once, from the times of the driver's utilization samples."""
     machine.says("gpu.0.energy=2706.5", "gpu.0.power=0", "gpu.0.window=0.1666")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -267,8 +271,8 @@ def test_energy_and_the_utilization_window(machine: Machine) -> None:
 
 
 def test_errors_reported_while_the_source_is_open(machine: Machine) -> None:
-    """The newest XID is returned with the time of its reading; an XID from before the source was opened is
-    not returned."""
+    """The newest XID is returned with the time at which it was read. XIDs from before the source was opened
+    are not returned."""
     machine.says("gpu.0.xids=31")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -285,8 +289,8 @@ def test_errors_reported_while_the_source_is_open(machine: Machine) -> None:
 
 
 def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
-    """While a GPU is lost, NVML is reopened repeatedly, and the XIDs of all GPUs are still reported,
-    including the lost one's."""
+    """While one GPU is lost, NVML is reopened repeatedly. The XIDs of all GPUs, including the lost one, are
+    still reported."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -308,7 +312,8 @@ def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
 
 
 def test_errors_during_a_hung_call(machine: Machine) -> None:
-    """If NVML is reopened without a shutdown because a call hangs, a GPU's XIDs are still reported."""
+    """If NVML was initialised a second time without a shutdown because a call hangs, XIDs are still
+    reported."""
     machine.says("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
@@ -320,7 +325,8 @@ def test_errors_during_a_hung_call(machine: Machine) -> None:
 
 
 def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
-    """If waiting for XIDs fails, the reason is reported once, and a new event set reports later XIDs."""
+    """If waiting for XIDs fails, the reason is reported once. A new event set is then registered, and later
+    XIDs are reported."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.says("gpu.0.nvmlEventSetWait_v2=error 999")
@@ -337,8 +343,8 @@ def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
     [(3, "not supported by this GPU"), (4, "this user or container may not read it")],
 )
 def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, reason: str) -> None:
-    """If XIDs and ECC errors are unsupported or not permitted, both are None with the reason, and every event
-    set is freed."""
+    """If XIDs and ECC errors are not supported, or this user has no permission to read them, both are None
+    with the reason, and all event sets are freed."""
     machine.says(
         f"gpu.0.nvmlDeviceRegisterEvents=error {error}",
         f"gpu.0.nvmlDeviceGetTotalEccErrors=error {error}",
@@ -353,8 +359,8 @@ def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, r
 
 
 def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
-    """`read_utilization_windows()` returns the driver's samples with their times, or an empty tuple if there
-    are none."""
+    """`read_utilization_windows()` returns the driver's utilization samples with their times. If there are
+    none, it returns an empty tuple."""
     machine.says("gpus=2", "gpu.0.util=37", "gpu.0.window=0.2", "gpu.1.samples=0")
     source = machine.source()
     first, second = source.open().gpus
@@ -367,8 +373,8 @@ def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
 
 @pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])
 def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> None:
-    """The length of the utilization window is unknown while the driver has too few samples, and is measured
-    when it has enough."""
+    """While the driver has too few utilization samples, the length of the utilization window is unknown.
+    Later it is computed."""
     machine.says(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
     source = machine.source()
     (gpu,) = source.open().gpus

@@ -1,4 +1,4 @@
-"""Tests of the recording format: what is written can be read back, and other files are rejected."""
+"""Tests of the format of recordings: a recording can be read back, and other files are rejected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ACTIVITY = Activity(
 
 
 def recorded(path: Path, *samples: Sample, interval_s: float = 0.5) -> list[str]:
-    """Record the samples to a file; return the lines that were printed."""
+    """Record the samples to a file. Return the lines that recording prints."""
     said: list[str] = []
     write_samples(iter(samples), path, interval_s, said.append)
     return said
@@ -46,7 +46,7 @@ def recorded(path: Path, *samples: Sample, interval_s: float = 0.5) -> list[str]
 
 @pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
 def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
-    """A replay returns the GPUs, readings, processes, counters and energy that were recorded."""
+    """A replay returns the same GPUs, readings, processes, counters and energy that were recorded."""
     one = h200(1, compute_capability="9.0")
     slice_ = h200(1, uuid="MIG-5", mig_index=0, mig_parent=one.uuid, unified_memory=True)
     unknown_keys = [key for key in keys("status") if getattr(reading(one, pstate=None), key) is None]
@@ -106,7 +106,7 @@ def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
 
 
 def test_its_lines_have_the_keys_of_the_packaged_recording(tmp_path: Path) -> None:
-    """A user's recording contains every key of the packaged one."""
+    """A recording that a user makes has all keys that are in the packaged recording."""
     one = h200(0)
     path = tmp_path / "run.jsonl"
     recorded(path, sample((one, reading(one, activity=ACTIVITY, processes=(process(7, 100),)))))
@@ -122,7 +122,7 @@ def test_its_lines_have_the_keys_of_the_packaged_recording(tmp_path: Path) -> No
 
 
 def test_what_is_read_seldom_is_written_where_it_is_new(tmp_path: Path) -> None:
-    """Counter windows and energy, which are read less often than other values, are written only to the tick
+    """Counter windows and energy, which are read less often than other values, are written only in the tick
     in which they are new."""
     one = h200(0)
     same = reading(one, activity=ACTIVITY)
@@ -133,8 +133,8 @@ def test_what_is_read_seldom_is_written_where_it_is_new(tmp_path: Path) -> None:
 
 
 def test_lost_gpus_and_graphics_processes_come_back_as_such(tmp_path: Path) -> None:
-    """A GPU that was lost during the recording is lost in the replay, graphics processes keep their kind, and
-    a clock that was set back does no harm."""
+    """A GPU that was lost during the recording is lost in the replay too, and graphics processes are still
+    graphics processes. Nothing fails if the clock was set back during the recording."""
     one = h200(0)
     drawing = process(9, 5)
     drawing = type(drawing)(pid=9, kind="graphics", memory=5, user=None, program=None, arguments=None)
@@ -151,8 +151,8 @@ def test_lost_gpus_and_graphics_processes_come_back_as_such(tmp_path: Path) -> N
 
 
 def test_it_prints_what_it_does_and_how_to_play_it(tmp_path: Path) -> None:
-    """Recording prints one line when it starts and, when it ends, one with the command that plays the
-    recording."""
+    """Recording prints one line at its start. At its end, it prints another line with the command that plays
+    the recording."""
     one = h200(0)
     path = tmp_path / "my run.jsonl"
     said = recorded(path, sample((one, reading(one))), sample((one, reading(one)), time=EPOCH + 0.5))
@@ -163,10 +163,10 @@ def test_it_prints_what_it_does_and_how_to_play_it(tmp_path: Path) -> None:
 
 
 def test_it_waits_for_the_slow_calls_that_belong_in_the_first_line(tmp_path: Path) -> None:
-    """Recording starts when the utilization window, which the file's first line contains, is known, or after
-    two seconds without it."""
+    """Recording waits until the length of the utilization window is known, because the file's first line
+    contains it. If that takes more than two seconds, the first line has no length."""
     one = h200(0)
-    # A reading from before the first slow poll.
+    # A reading from before the first poll of slow values.
     blank = reading(one, utilization_window=None, missing={"utilization_window": "not read yet"})
     samples = [sample((one, blank), time=EPOCH + t) for t in (0.0, 0.5)]
     known = sample((one, reading(one, utilization_window=0.1)), time=EPOCH + 1.0)
@@ -179,7 +179,7 @@ def test_it_waits_for_the_slow_calls_that_belong_in_the_first_line(tmp_path: Pat
 
 
 def test_an_existing_file_is_left_as_it_is(tmp_path: Path) -> None:
-    """Recording to an existing file raises an error and does not overwrite it."""
+    """If the file already exists, recording raises an error and does not overwrite the file."""
     path = tmp_path / "run.jsonl"
     path.write_text("precious")
     one = h200(0)
@@ -191,8 +191,8 @@ def test_an_existing_file_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_nothing_to_record_and_nowhere_to_write_are_reported(tmp_path: Path) -> None:
-    """If there is no GPU or no sample, or the file can't be created, recording raises an error and leaves no
-    file behind."""
+    """If there is no GPU or no sample, or if the file can't be created, recording raises an error and leaves
+    no file."""
     one = h200(0)
     path = tmp_path / "no" / "run.jsonl"
     with pytest.raises(RecordingError, match=r"run\.jsonl' can't be written: No such file or directory\."):
@@ -205,11 +205,11 @@ def test_nothing_to_record_and_nowhere_to_write_are_reported(tmp_path: Path) -> 
 
 
 def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the disk is full, recording raises an error that contains the system's message."""
+    """If the disk becomes full, recording raises an error that contains the operating system's message."""
     one = h200(0)
 
     class Full(RecordingWriter):
-        """A writer whose disk fills up at the first tick."""
+        """File object that raises the error of a full disk when the first tick is written."""
 
         def write(self, sample: Sample) -> None:
             raise OSError(28, "No space left on device")
@@ -223,19 +223,20 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def whole(path: Path) -> Path:
-    """Write a valid recording."""
+    """Write a valid recording to ``path``, and return the path."""
     return write(path, meta(), tick(0, values()), tick(1, values()))
 
 
 def why_not(path: Path) -> str:
-    """Return the message of the error that reading the file raises."""
+    """Return the message of the error that is raised when the file is read as a recording."""
     with pytest.raises(RecordingError) as caught:
         read(path)
     return str(caught.value)
 
 
 def test_a_truncated_file_is_reported(tmp_path: Path) -> None:
-    """A truncated recording, compressed or not, is reported as incomplete, with what to do."""
+    """If a recording is cut off, whether compressed or not, the error reports that it is incomplete and what
+    to do."""
     plain = whole(tmp_path / "x.jsonl")
     packed = tmp_path / "x.jsonl.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes())[:-20])
@@ -248,7 +249,7 @@ def test_a_truncated_file_is_reported(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_and_one_without_readings_are_reported(tmp_path: Path) -> None:
-    """A recording without ticks is reported, even if the file is otherwise valid."""
+    """If a recording has no ticks, an error is raised, even if the file is valid otherwise."""
     empty = write(tmp_path / "x.jsonl")
     begun = write(tmp_path / "y.jsonl", meta())
     packed = tmp_path / "z.jsonl.gz"
@@ -288,8 +289,8 @@ def test_an_empty_file_and_one_without_readings_are_reported(tmp_path: Path) -> 
     ],
 )
 def test_any_other_file_is_rejected_with_the_line(tmp_path: Path, content: bytes, reason: str) -> None:
-    """A file that is not a recording is rejected with an error that contains the reason, not with a
-    traceback."""
+    """A file that is not a recording is rejected. The error contains the reason and, where there is one, the
+    number of the line."""
     path = tmp_path / "x"
     path.write_bytes(content)
     said = why_not(path)
@@ -299,12 +300,13 @@ def test_any_other_file_is_rejected_with_the_line(tmp_path: Path, content: bytes
 
 
 def test_a_folder_cannot_be_read(tmp_path: Path) -> None:
-    """If the path of a recording is a directory, the error contains the system's message."""
+    """If the path of a recording is a folder, the error contains the operating system's message."""
     assert why_not(tmp_path) == f"The recording {str(tmp_path)!r} can't be read: Is a directory."
 
 
 def test_a_recording_of_a_single_tick_lasts_as_long_as_one(tmp_path: Path) -> None:
-    """The last tick of a recording lasts a whole interval, even if the first line lacks the interval."""
+    """The last tick of a recording lasts for a whole sampling interval, even if the first line does not
+    contain the interval."""
     first = meta()
     assert read(write(tmp_path / "a", first, tick(5, values()))).duration_s == 1.0
     del first["meta"]["tick_s"]

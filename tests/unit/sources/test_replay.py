@@ -1,4 +1,4 @@
-"""Tests of the replay source, which plays a recording in place of the machine's GPUs."""
+"""Tests of the replay source, which plays a recording instead of reading the machine's GPUs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MIB = 1024**2
 
 @pytest.fixture
 def clock() -> SetClock:
-    """A clock at 0."""
+    """Return a clock that is at 0."""
     return SetClock(0.0)
 
 
 def test_without_a_path_the_packaged_recording_of_four_h200s_plays(clock: SetClock) -> None:
-    """Without a path, the replay source plays the packaged recording of four H200s, labelled as a
+    """If no path is given, the replay source plays the packaged recording of four H200s, and is labelled as a
     recording."""
     found = open_source("replay", clock).open()
     assert (found.origin.kind, found.origin.reason) == ("replay", None)
@@ -40,7 +40,7 @@ def test_without_a_path_the_packaged_recording_of_four_h200s_plays(clock: SetClo
 
 
 def test_its_gpus_have_the_same_uuids_in_every_process(clock: SetClock, tmp_path: Path) -> None:
-    """A replayed GPU has the same UUID in every process, whatever the file's name; GPUs of different
+    """A replayed GPU has the same UUID in every process, even if the file was renamed. GPUs of different
     recordings have different UUIDs."""
     uuids = [gpu.uuid for gpu in ReplaySource(None, loop=True, clock=clock).open().gpus]
     assert uuids == [gpu.uuid for gpu in ReplaySource(None, loop=True, clock=clock).open().gpus]
@@ -54,8 +54,8 @@ def test_its_gpus_have_the_same_uuids_in_every_process(clock: SetClock, tmp_path
 
 
 def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, tmp_path: Path) -> None:
-    """Recorded values are converted to the units of the model, such as watts and bytes; a metric that was not
-    recorded is None, with "not in the recording" as the reason."""
+    """Recorded values are converted to the units that samples use, such as watts and bytes. A metric that was
+    not recorded is None, with the reason "not in the recording"."""
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(throttle=0x25)))
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -78,7 +78,7 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
 
 
 def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None:
-    """A recorded null or NaN, or a missing value, is replayed as None with the recorded reason, never as
+    """If a recorded value is null, NaN or missing, the replayed value is None with the recorded reason, never
     0."""
     unknown = dict.fromkeys(values()) | {"util": float("nan")}
     facts = {
@@ -106,14 +106,14 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
 
 @pytest.fixture
 def four_ticks(tmp_path: Path) -> str:
-    """A recording of four seconds at 100 W, with the energy counter in every tick."""
+    """Return the path of a recording with four ticks of a second, at 100 W and with an energy counter."""
     ticks = [tick(10 + t, values(util=t, energy_mj=1000_000 + 100_000 * t)) for t in range(4)]
     return str(write(tmp_path / "four.jsonl", meta(), *ticks))
 
 
 def test_the_position_follows_the_wall_clock(clock: SetClock, four_ticks: str) -> None:
-    """The wall clock determines the position in a recording, so processes that opened it at different times
-    play the same moment."""
+    """The position in a recording depends only on the wall clock, so that processes that opened the recording
+    at different times play the same moment."""
     played = []
     for opened in (0.0, 1234.5):
         clock.now = opened
@@ -130,8 +130,8 @@ def test_the_position_follows_the_wall_clock(clock: SetClock, four_ticks: str) -
 
 
 def test_played_once_it_starts_when_opened_and_stays_at_its_end(clock: SetClock, four_ticks: str) -> None:
-    """With `replay-once`, a recording plays from its start when first opened, holds its end, and does not
-    restart when reopened; its label says so."""
+    """With `replay-once`, a recording plays from its start when it is first opened, and then stays at its
+    last tick. Reopening the source does not restart it. The label mentions that it plays once."""
     clock.now = 1000.25
     source = open_source(f"replay-once:{four_ticks}", clock)
     found = source.open()
@@ -147,8 +147,8 @@ def test_played_once_it_starts_when_opened_and_stays_at_its_end(clock: SetClock,
 
 
 def test_energy_never_falls_when_the_recording_restarts(clock: SetClock, four_ticks: str) -> None:
-    """The energy counter keeps rising when the recording loops: at 100 W it rises by 100 J per second
-    throughout."""
+    """When a recording starts over, the energy counter continues to rise. At 100 W, it rises by 100 J every
+    second."""
     clock.now = 1_700_000_001.0
     source = ReplaySource(four_ticks, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -162,7 +162,8 @@ def test_energy_never_falls_when_the_recording_restarts(clock: SetClock, four_ti
 def test_a_counter_that_is_read_seldom_reaches_both_ends_by_the_power_drawn(
     clock: SetClock, tmp_path: Path
 ) -> None:
-    """The energy counter is extrapolated to both ends of the recording, using the recorded power."""
+    """If the energy counter was recorded only now and then, its values at the start and end of the recording
+    are computed from the recorded power."""
     lines = [
         tick(0, values(power_mw=50_000)),
         tick(1, values(energy_mj=1_000_000)),
@@ -182,7 +183,8 @@ def test_a_counter_that_is_read_seldom_reaches_both_ends_by_the_power_drawn(
 def test_a_driver_loaded_again_while_recording_costs_no_negative_energy(
     clock: SetClock, tmp_path: Path
 ) -> None:
-    """If the recorded energy counter restarts at 0, the replayed one continues from its last value."""
+    """If the recorded energy counter was reset to 0, because the driver was reloaded during the recording,
+    the replayed counter continues from its last value."""
     counts = [5_000_000, 5_100_000, 0, 100_000]
     ticks = [tick(t, values(energy_mj=count)) for t, count in enumerate(counts)]
     source = ReplaySource(str(write(tmp_path / "x.jsonl", meta(), *ticks)), loop=True, clock=clock)
@@ -196,16 +198,16 @@ def test_a_driver_loaded_again_while_recording_costs_no_negative_energy(
 
 @pytest.fixture
 def counters(tmp_path: Path) -> str:
-    """A recording of 5 s with counter windows that end at 2 s and 4 s; tensor activity is unknown in the
-    second."""
+    """Return the path of a 5-second recording with counter windows that end at 2 s and 4 s. In the second
+    window, the tensor activity is unknown."""
     second = GPM | {"sm": 80.0, "tensor": None, "nvlink_tx_mib_s": 8.0}
     gpms: dict[int, dict[str, Any]] = {2: {"gpm": GPM}, 4: {"gpm": second}}
     return str(write(tmp_path / "x.jsonl", meta(), *(tick(t, values(**gpms.get(t, {}))) for t in range(5))))
 
 
 def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock, counters: str) -> None:
-    """The first call of `read_activity()` returns None; later calls return the mean of the recorded windows
-    that ended since the previous call, without unknown values."""
+    """The first call of `read_activity()` returns None. Each later call returns the mean of the recorded
+    windows that ended since the previous call; unknown values are not part of the mean."""
     clock.now = 100.5
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -238,8 +240,8 @@ def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock
 
 
 def test_activity_starts_again_after_a_stop(clock: SetClock, counters: str) -> None:
-    """After `stop_activity()`, or after the clock is set back, the next call of `read_activity()` returns
-    None, as the first call does."""
+    """The first call of `read_activity()` after `stop_activity()`, or after the clock was set back, returns
+    None."""
     clock.now = 100.0
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -256,7 +258,7 @@ def test_activity_starts_again_after_a_stop(clock: SetClock, counters: str) -> N
 
 
 def test_activity_after_hours_is_that_of_the_last_loop(clock: SetClock, counters: str) -> None:
-    """If `read_activity()` is called after a long pause, it returns the mean of only the last loop of the
+    """If `read_activity()` is called after a long pause, it returns the mean over the last loop of the
     recording."""
     clock.now = 0.0
     source = ReplaySource(counters, loop=True, clock=clock)
@@ -269,8 +271,8 @@ def test_activity_after_hours_is_that_of_the_last_loop(clock: SetClock, counters
 
 
 def test_played_once_activity_has_the_times_of_the_wall_clock(clock: SetClock, counters: str) -> None:
-    """With `replay-once`, the times of counter windows count from the opening of the recording, and there are
-    no windows after its end."""
+    """With `replay-once`, the times of counter windows are counted from the moment when the recording was
+    opened. After the end of the recording, there are no windows."""
     clock.now = 1000.0
     source = ReplaySource(counters, loop=False, clock=clock)
     gpu = source.open().gpus[0]
@@ -288,8 +290,8 @@ def test_played_once_activity_has_the_times_of_the_wall_clock(clock: SetClock, c
 
 
 def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Path) -> None:
-    """A GPU that was lost during the recording raises GpuLostError in the replay until its recorded return;
-    other GPUs are still read."""
+    """If a GPU was lost during the recording, reading it raises GpuLostError until the recorded moment of its
+    return. Other GPUs are still read."""
     lines = (tick(0, values(), values()), tick(1, {"lost": True}, values()), tick(2, values(), values()))
     source = ReplaySource(str(write(tmp_path / "x.jsonl", meta(2), *lines)), loop=True, clock=clock)
     gpus = source.open().gpus
@@ -302,8 +304,8 @@ def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Pa
 
 
 def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Path) -> None:
-    """If the recording does not exist, the source has no GPUs, and its reason explains what to do; no error
-    is raised."""
+    """If the recording does not exist, no exception is raised. The source has no GPUs, and its reason
+    explains what to do."""
     path = tmp_path / "gone.jsonl.gz"
     found = ReplaySource(str(path), loop=True, clock=clock).open()
     assert found.gpus == ()
@@ -315,7 +317,7 @@ def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Pa
 
 
 def test_a_changed_file_is_read_again(clock: SetClock, tmp_path: Path) -> None:
-    """Reopening the source reads the file again if it has changed."""
+    """If the file has changed, reopening the source reads it again."""
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(util=1)))
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -331,8 +333,8 @@ def test_a_changed_file_is_read_again(clock: SetClock, tmp_path: Path) -> None:
 
 
 def test_the_packaged_recording_shows_what_utilization_hides(clock: SetClock) -> None:
-    """In the packaged recording, GPUs that wait for a slow rank show a utilization of 100 % while their SM
-    activity is 20 to 40 %."""
+    """In the packaged recording, GPUs that wait for a slow rank have a utilization of 100 %, but an SM
+    activity of only 20 to 40 %."""
     clock.now = 135.2 * 1000 + 80.0
     source = ReplaySource(None, loop=True, clock=clock)
     gpu = source.open().gpus[0]
@@ -346,6 +348,6 @@ def test_the_packaged_recording_shows_what_utilization_hides(clock: SetClock) ->
 
 
 def test_a_recording_has_no_windows_of_the_driver() -> None:
-    """A replayed GPU has no utilization windows, because a recording does not contain them."""
+    """A replayed GPU has no utilization windows, because recordings don't contain them."""
     source = open_source("replay")
     assert source.read_utilization_windows(source.open().gpus[0]) == ()

@@ -1,4 +1,4 @@
-"""Tests of the names of throttle reasons."""
+"""Tests of converting throttle reasons between the driver's bits and names."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ from gpuwidget.sources.throttle_reasons import needing_attention, reason_mask, r
     ],
 )
 def test_each_reason_has_its_name_and_the_worst_comes_first(mask: int, expected: tuple[str, ...]) -> None:
-    """A bit mask of throttle reasons is converted to names, the most severe first."""
+    """The driver's bit mask of throttle reasons is converted to names, the most severe reason first."""
     assert reason_names(mask) == expected
 
 
 def test_the_general_slowdown_gives_way_to_the_specific_one() -> None:
     """If the driver reports a specific hardware slowdown (heat or power brake), the general reason "hardware
-    slowdown" is left out."""
+    slowdown" is omitted."""
     assert reason_names(0x8 | 0x40) == ("too hot (hardware)",)
     assert reason_names(0x8 | 0x80) == ("power brake",)
 
 
 def test_a_reason_of_a_newer_driver_is_not_hidden() -> None:
-    """A throttle bit that gpuwidget does not know is shown as a hexadecimal number."""
+    """A bit that this version of gpuwidget has no name for is shown as a hexadecimal number."""
     assert reason_names(0x800 | 0x4) == ("power cap", "reason 0x800")
 
 
 def test_idle_and_settings_need_no_attention() -> None:
-    """Heat, power and hardware slowdowns need attention; idling and clock or display settings do not."""
+    """Heat, power and hardware slowdowns need attention. Idling, clock settings and display settings
+    don't."""
     assert needing_attention(reason_names(0x1FF)) == (
         "too hot (hardware)",
         "power brake",
@@ -57,14 +58,15 @@ def test_idle_and_settings_need_no_attention() -> None:
 
 @pytest.mark.parametrize("bits", [0x0, 0x1, 0x4, 0x8, 0x40, 0x1 | 0x2 | 0x10 | 0x20 | 0x100, 0x604, 0x804])
 def test_names_convert_back_to_bits(bits: int) -> None:
-    """Names of throttle reasons convert back to the same bit mask; an unknown name converts to 0."""
+    """Names of throttle reasons are converted back to the same bit mask. An unknown name is converted
+    to 0."""
     assert reason_mask(reason_names(bits)) == bits
     assert reason_mask(("somebody else's word",)) == 0
 
 
 def test_each_reason_is_harmful_expected_or_the_power_cap() -> None:
-    """Every throttle reason is in exactly one group: harmful ones (for alerts and the doctor), the power cap,
-    or expected ones (not highlighted by the panel)."""
+    """Each throttle reason is in exactly one of three groups: harmful (reported by alerts and the doctor),
+    the power cap, or expected (not highlighted in the panel)."""
     assert throttle_reasons.HARMFUL == ("too hot (hardware)", "power brake", "hardware slowdown", "too hot")
     assert {"too hot (hardware)", "too hot"} == throttle_reasons.THERMAL
     assert throttle_reasons.EXPECTED == (
