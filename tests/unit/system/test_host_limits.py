@@ -1,4 +1,4 @@
-"""Tests of the limits of CPU cores and shared memory for this process."""
+"""Tests of reading how many CPU cores and how much shared memory this process may use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from gpuwidget.system import host_limits
 
 
 def group(root: Path, cgroup: str, files: dict[str, str]) -> Path:
-    """Create /proc/self/cgroup and the control groups' files under a root directory; return that
-    directory."""
+    """Create /proc/self/cgroup and the files of its control groups below ``root``. Return ``root``."""
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/cgroup").write_text(cgroup)
     for name, text in files.items():
@@ -49,18 +48,19 @@ def _eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cores_are_bounded_by_affinity_and_by_the_containers_share(
     tmp_path: Path, cgroup: str, files: dict[str, str], cores: float
 ) -> None:
-    """`usable_cores()` returns the lower of CPU affinity and control group quota, for both versions of
-    control groups and any level of their hierarchy."""
+    """`usable_cores()` returns the number of cores in the CPU affinity or the control group's quota,
+    whichever is lower. Both versions of control groups are read, at all levels of their hierarchy."""
     assert host_limits.usable_cores(group(tmp_path, cgroup, files)) == cores
 
 
 def test_without_control_groups_the_affinity_counts(tmp_path: Path) -> None:
-    """Without /proc, `usable_cores()` returns the number of cores in the CPU affinity."""
+    """If /proc can't be read, `usable_cores()` returns the number of cores in the CPU affinity."""
     assert host_limits.usable_cores(tmp_path) == 8
 
 
 def test_shared_memory_has_a_size_where_there_is_any() -> None:
-    """`shared_memory()` returns the size and free space of /dev/shm, or None if there is no /dev/shm."""
+    """`shared_memory()` returns the size and the free space of /dev/shm, or None if /dev/shm does not
+    exist."""
     room = host_limits.shared_memory()
     assert (room is not None) == os.path.isdir("/dev/shm")
     if room is not None:

@@ -1,5 +1,5 @@
-"""Tests of process trees (which process descends from which), of the identity of processes and of their
-memory."""
+"""Tests of finding out which process descends from which, of the identity of processes, and of memory and CPU
+time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class ManualClock:
 
 
 class Table:
-    """A fake process table that maps each pid to its start time, parent and, optionally, session."""
+    """A fake process table: for each pid, the start time of the process, its parent and, optionally, its
+    session."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: dict[int, tuple[float, int]]) -> None:
         self.rows = rows
@@ -54,13 +55,13 @@ class Table:
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, tuple[float, int]]], Table]:
-    """Return a function that installs a process table with this process and the given ones."""
+    """Return a function that installs a fake table of these processes and this process."""
     return lambda rows: Table(monkeypatch, {ME: (10.0, 1), **rows})
 
 
 def test_a_child_and_its_child_belong_to_this_process() -> None:
-    """The process tree contains children, such as data loader workers, and grandchildren, but not this
-    process's parent."""
+    """A process tree contains the process's children, such as data loader workers, and grandchildren, but not
+    its parent."""
     code = (
         "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1); "
         "print(p.pid, flush=True); input(); p.communicate(b'x')"
@@ -88,8 +89,8 @@ def test_a_child_and_its_child_belong_to_this_process() -> None:
 def test_a_reused_pid_is_unrelated(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """If a pid is reused, membership in the process tree is determined for the new process, not for the one
-    that had the pid before."""
+    """If a pid is reused, the new process belongs to the tree only if it is a descendant itself, whatever
+    process had the pid before."""
     rows = table({50: (20.0, ME), 60: (20.0, 7), 7: (5.0, 1)}).rows
     clock = ManualClock()
     tree = OwnProcessTree(clock)
@@ -102,8 +103,8 @@ def test_a_reused_pid_is_unrelated(
 def test_a_parent_younger_than_its_child_is_unrelated(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """A process that is younger than its supposed child is not its parent: it reuses the pid of the parent,
-    which has died."""
+    """A process that started after its supposed child is not the parent of that child. It has merely reused
+    the pid of the dead parent."""
     table({50: (20.0, 40), 40: (25.0, ME), 51: (20.0, 41)})
     tree = OwnProcessTree(ManualClock())
     assert (tree.contains(50), tree.contains(51), tree.contains(99)) == (False, False, False)
@@ -121,14 +122,14 @@ def test_a_parent_younger_than_its_child_is_unrelated(
 def test_an_orphan_is_found_by_its_session(
     table: Callable[[dict[int, tuple[float, int]]], Table], rows: dict[int, tuple[float, int]], ours: bool
 ) -> None:
-    """An orphan belongs to the process tree if it is in this process's session, and does not if it created
-    its own."""
+    """A process whose parent has died belongs to the tree if it is in this process's session. It does not if
+    it is in a session of its own."""
     table(rows)
     assert OwnProcessTree(ManualClock()).contains(50) is ours
 
 
 def test_a_descendant_stays_a_descendant(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """A process that was once found to be a descendant stays one after its parent has died."""
+    """A process that was found to be a descendant remains one, even after its parent has died."""
     rows = table({50: (20.0, 40), 40: (15.0, ME)}).rows
     clock = ManualClock()
     tree = OwnProcessTree(clock)
@@ -145,8 +146,8 @@ def test_a_descendant_stays_a_descendant(table: Callable[[dict[int, tuple[float,
 
 
 def test_a_daemon_of_a_session_leader() -> None:
-    """A program that outlives its parent, such as one started by `nohup program &`, still belongs to its
-    kernel."""
+    """A program that outlives the process that started it, for example by `nohup program &`, still belongs to
+    the kernel's process tree."""
     code = (
         "import os, subprocess\n"
         "from gpuwidget.system.processes import OwnProcessTree\n"
@@ -173,13 +174,13 @@ def test_a_daemon_of_a_session_leader() -> None:
 def test_several_process_trees_are_distinguished(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """With several roots, each process belongs to its nearest root, or to none."""
+    """With several roots, each process belongs to the root that is its nearest ancestor, or to none."""
     rows: dict[int, Any] = {
-        100: (20.0, ME),  # a kernel,
-        101: (21.0, 100),  # its worker,
-        102: (22.0, 101),  # and the worker's child
-        200: (20.0, ME, 200),  # a terminal, which leads a session,
-        201: (21.0, 1, 200),  # and a job in its session whose parent has died
+        100: (20.0, ME),  # a kernel
+        101: (21.0, 100),  # the kernel's worker
+        102: (22.0, 101),  # a child of the worker
+        200: (20.0, ME, 200),  # a terminal, which leads a session
+        201: (21.0, 1, 200),  # a job in the terminal's session; the job's parent has died
         300: (30.0, 201, 200),  # a kernel that was started from the job
         301: (31.0, 300),
         400: (20.0, 1),
@@ -193,8 +194,8 @@ def test_several_process_trees_are_distinguished(
 
 
 def test_process_trees_come_and_go(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """If a kernel is no longer a root, its processes belong to no tree; a restarted kernel with the same pid
-    does not inherit the processes of its predecessor."""
+    """If a kernel is removed from the roots, its processes belong to no tree. If a new kernel has the same
+    pid as an old one, the old kernel's processes don't belong to it."""
     rows: dict[int, Any] = table({100: (20.0, ME), 50: (21.0, 100), 51: (21.0, 60), 60: (20.0, 1)}).rows
     trees = ProcessTrees(ManualClock())
     trees.set_roots([100])
@@ -211,7 +212,7 @@ def test_process_trees_come_and_go(table: Callable[[dict[int, tuple[float, int]]
 
 
 def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
-    """Reused pids that form a cycle of parents do not make the walk endless."""
+    """If reused pids form a cycle of parents, the search for a root still ends."""
     table({50: (20.0, 51), 51: (20.0, 50)})
     assert OwnProcessTree(ManualClock()).contains(50) is False
 
@@ -219,7 +220,7 @@ def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]]
 def test_descent_is_checked_every_two_seconds(
     table: Callable[[dict[int, tuple[float, int]]], Table],
 ) -> None:
-    """A process's place in the tree is checked at most once every two seconds; for this process itself,
+    """Whether a process is a descendant is checked at most once every two seconds. For this process itself,
     nothing is read."""
     counted = table({50: (20.0, 40), 40: (15.0, ME)})
     clock = ManualClock()
@@ -237,7 +238,8 @@ def test_descent_is_checked_every_two_seconds(
 def test_the_cache_of_a_long_lived_process_is_bounded(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The caches of process trees and identities hold at most 1024 processes."""
+    """At most 1024 processes are stored in the cache of process trees, and at most 1024 in the cache of
+    identities."""
     monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid), ""))
     table(dict.fromkeys(range(2, 5000), (20.0, 1)))
     tree, directory = OwnProcessTree(ManualClock()), ProcessDirectory(ManualClock())
@@ -254,15 +256,15 @@ def test_the_cache_of_a_long_lived_process_is_bounded(
 
 
 def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
-    """A process's user, program and arguments come from the operating system, with the values of secret
-    options redacted."""
+    """The user, program and arguments of a process come from the operating system. Secrets in the arguments
+    are redacted."""
     script = tmp_path / "train.py"
     script.write_text("print(flush=True); input()")
     command = [sys.executable, "-u", str(script), "--hf-token", "hf_SECRET", "--lr", "1"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
-        child.stdout.readline()  # until the program runs, the system may not have its arguments
+        child.stdout.readline()  # before the program runs, the system may not have its arguments
         found = ProcessDirectory().look_up(child.pid)
     finally:
         child.communicate(b"\n")
@@ -275,8 +277,8 @@ def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
     [("/home/ada/work/train.ipynb", "train.ipynb"), ("a-console-1", None), (None, None)],
 )
 def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str | None) -> None:
-    """The notebook of a kernel and its children is the file name in JPY_SESSION_NAME; other processes have
-    none."""
+    """For a kernel and its children, `notebook_of()` returns the file name in the variable JPY_SESSION_NAME.
+    For other processes, it returns None."""
     environment = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
     if session is not None:
         environment["JPY_SESSION_NAME"] = session
@@ -287,7 +289,7 @@ def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str
         env=environment,
     )
     assert child.stdout is not None
-    # Popen returns before the system has set up the new program, and the environment comes last.
+    # Popen returns before the new process has its environment, so wait until the program runs.
     child.stdout.readline()
     try:
         assert processes.notebook_of(child.pid) == notebook
@@ -299,8 +301,8 @@ def test_the_notebook_that_a_process_runs_for(session: str | None, notebook: str
 def test_names_are_read_once_for_each_process(
     table: Callable[[dict[int, tuple[float, int]]], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process's identity is read once; if its pid is reused, the new process's identity is read, and if it
-    has ended, the identity is unknown."""
+    """The identity of a process is read once. If its pid is reused, the identity of the new process is read.
+    If the process has ended, its identity is unknown."""
     asked: list[int] = []
 
     def identify(pid: int, origin: object) -> Identity:
@@ -323,7 +325,8 @@ def test_names_are_read_once_for_each_process(
 
 
 def test_a_process_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For another user's process, the fields that can't be read are None, and no error is raised."""
+    """If this user has no permission to read some fields of a process, these fields are None, and no
+    exception is raised."""
 
     def denied(self: psutil.Process) -> list[str]:
         raise psutil.AccessDenied(self.pid)
@@ -339,8 +342,8 @@ def test_a_process_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPat
 def test_the_hosts_pid_namespace_is_known_by_its_inode(
     monkeypatch: pytest.MonkeyPatch, inode: int, ours: bool
 ) -> None:
-    """`in_host_pid_namespace()` is True only in the kernel's initial namespace, whose process ids the driver
-    reports."""
+    """`in_host_pid_namespace()` is True only in the system's initial pid namespace. The driver reports
+    process ids of that namespace."""
     real = os.stat_result((0, inode, 0, 0, 0, 0, 0, 0, 0, 0))
     monkeypatch.setattr(os, "stat", lambda path: real)
     answer = processes.in_host_pid_namespace()
@@ -349,7 +352,7 @@ def test_the_hosts_pid_namespace_is_known_by_its_inode(
 
 
 def test_without_namespaces_process_ids_do_not_match(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a system without pid namespaces, `in_host_pid_namespace()` is False."""
+    """`in_host_pid_namespace()` is False on systems without pid namespaces."""
 
     def absent(path: str) -> os.stat_result:
         raise FileNotFoundError(path)
@@ -361,7 +364,8 @@ def test_without_namespaces_process_ids_do_not_match(monkeypatch: pytest.MonkeyP
 
 
 def test_memory_of_this_process() -> None:
-    """Resident memory includes newly written pages, and its peak does not fall when they are freed."""
+    """When pages are written, resident memory rises. When they are freed, the peak of resident memory does
+    not fall."""
     before = processes.resident_memory()
     held = bytearray(b"x" * (64 * 1024**2))
     during, peak = processes.resident_memory(), processes.peak_resident_memory()
@@ -377,7 +381,7 @@ def test_memory_of_this_process() -> None:
 
 
 def test_memory_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without /proc, resident memory comes from psutil, and its peak is unknown."""
+    """If /proc can't be read, resident memory comes from psutil, and the peak is None."""
 
     def absent(path: str) -> bytes:
         raise FileNotFoundError(path)
@@ -402,7 +406,7 @@ def test_descent_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_host_memory_in_use_is_total_less_available() -> None:
-    """The host memory in use is the total memory minus the available memory."""
+    """The host memory that is in use is the total memory minus the available memory."""
     memory = psutil.virtual_memory()
     host = processes.host_memory()
     assert host.total == memory.total
@@ -410,8 +414,8 @@ def test_host_memory_in_use_is_total_less_available() -> None:
 
 
 def test_whether_there_is_a_child() -> None:
-    """`has_children()` is True from the start of a child until it is waited for, and does not itself wait for
-    it."""
+    """`has_children()` is True from the start of a child process until a call such as waitpid() has collected
+    its exit status. It does not collect the status itself."""
     program = """
 import os, sys
 from gpuwidget.system.processes import children_cpu_time, has_children
@@ -427,7 +431,7 @@ print(said)
 
 
 def test_cpu_time_of_children_and_theirs() -> None:
-    """The CPU time of children and grandchildren is counted while they run and after they have ended."""
+    """The CPU time of children and grandchildren is included while they run and after they have ended."""
     spin = "import time\nwhile time.process_time() < 0.3: pass\n"
     child = f"import subprocess, sys\n{spin}subprocess.run([sys.executable, '-c', {spin!r}])\n"
     child += "sys.stdout.write('x')\nsys.stdout.flush()\nsys.stdin.read()"
@@ -447,8 +451,8 @@ def test_cpu_time_of_children_and_theirs() -> None:
 
 
 def test_whether_a_process_has_a_cuda_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process has a CUDA context if it maps memory of CUDA's device; an open device file alone is no proof,
-    since NVML may have opened it."""
+    """`uses_cuda()` is True if a process maps memory of CUDA's device file. If the process has only opened
+    the file, the result is None, because NVML may have opened it."""
     device = tmp_path / "nvidia-uvm"
     device.write_bytes(b"0")
     monkeypatch.setattr(processes, "_CUDA_DEVICE", str(device))
