@@ -1,4 +1,6 @@
-"""The card of a run: its text, HTML, JSON and size, and the other forms of a report."""
+"""Tests of the card of a run: its text, HTML, JSON and size. Also tests of the other ways to show a
+report.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ ATTRIBUTES = {
 
 
 class Page(HTMLParser):
-    """Collects the text, tags, attributes and labels of a piece of HTML."""
+    """Parser that collects the text, tags, attributes and labels of HTML."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -101,7 +103,7 @@ def stored(report: Report) -> dict[str, Any]:
 
 
 def size(bundle: dict[str, Any]) -> int:
-    """Return the size of a bundle in bytes, as a kernel sends it."""
+    """Return the number of bytes that a bundle takes when a kernel sends it."""
     return len(json.dumps(bundle).encode())
 
 
@@ -144,7 +146,9 @@ def size(bundle: dict[str, Any]) -> int:
     ],
 )
 def test_headline(make: Callable[[], Report], line: str) -> None:
-    """The headline has time, memory, utilization and energy; if the run failed, it begins with the status."""
+    """The first line of the card contains time, memory, utilization and energy. If the run failed, the line
+    starts with the status.
+    """
     assert text(make()).splitlines()[0] == line
     assert Page(html(make())).text.strip().splitlines()[0] == line
 
@@ -171,12 +175,14 @@ def test_headline(make: Callable[[], Report], line: str) -> None:
     ],
 )
 def test_second_line_has_the_owner_of_the_memory(make: Callable[[], Report], line: str) -> None:
-    """The second line shows the memory of torch and of this notebook, or of the whole GPU."""
+    """The second line shows the memory of torch and of this notebook. If they are unknown, it shows the
+    memory of the whole GPU.
+    """
     assert text(make()).splitlines()[1].strip() == line
 
 
 def test_the_card_in_a_terminal() -> None:
-    """In a terminal, the card is a few lines of aligned text."""
+    """In a terminal, the card is a few lines of text and a table with aligned columns."""
     assert text(reports.starved()) == (
         "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ\n"
         "  GPU 1 H200 (cuda:1) · torch 11.4 → 14.3 GiB · this notebook 12.4 → 15.6 of 140.4 GiB\n"
@@ -206,13 +212,15 @@ def test_the_card_in_a_terminal() -> None:
     ],
 )
 def test_what_must_be_known_is_not_folded_away(make: Callable[[], Report], sentence: str) -> None:
-    """A recording, unknown owners, a lost GPU and a missing driver are visible without the details."""
+    """The card shows without opening its details that values come from a recording, that the user of the GPUs
+    is unknown, that a GPU is lost, or that there is no driver.
+    """
     assert sentence in text(make())
     assert sentence in Page(html(make()).partition("<details")[0]).text
 
 
 def test_flushed_caches_and_failed_allocations_are_not_folded_away() -> None:
-    """Out-of-memory errors and cache flushes are visible without opening the details."""
+    """The card shows out-of-memory errors and flushes of torch's cache without opening its details."""
     torch = gpu(0).torch
     assert torch is not None
     tight = reports.report(gpu(0, torch=replace(torch, alloc_retries=3, ooms=1)))
@@ -222,7 +230,7 @@ def test_flushed_caches_and_failed_allocations_are_not_folded_away() -> None:
 
 
 def test_warnings_of_several_gpus_are_one_line_each() -> None:
-    """Warnings of the same kind for several GPUs share one line."""
+    """If several GPUs have the same kind of warning, one line covers all of them."""
 
     def tight(index: int, ooms: int, flushes: int) -> GpuReport:
         torch = gpu(index).torch
@@ -242,13 +250,17 @@ def test_warnings_of_several_gpus_are_one_line_each() -> None:
 
 
 def test_gpu_work_after_the_code() -> None:
-    """The headline shows the time for which the GPU worked after the code, next to the code's time."""
+    """If the GPU worked on after the code had ended, the first line shows this time next to the time of the
+    code.
+    """
     late = reports.report(gpu(0), duration=0.02, cell=reports.cell(0.02, gpu_tail_s=1.4))
     assert text(late).startswith("20 ms + 1.4 s on the GPU · ")
 
 
 def test_the_label_is_above_the_card() -> None:
-    """The label is the first line of a card, so that several watches in one cell can be told apart."""
+    """If a watch has a label, the label is the first line of its card, so that the cards of several watches
+    in a cell can be told apart.
+    """
     named = replace(reports.starved(), cell=reports.cell(label="forward pass"))
     assert text(named).splitlines()[0] == "forward pass:"
     assert Page(html(named)).text.strip().splitlines()[0] == "forward pass"
@@ -258,7 +270,7 @@ def test_the_label_is_above_the_card() -> None:
 
 
 def test_unknown_values_read_na_with_their_reason() -> None:
-    """An unknown value is shown as 'n/a', never as 0, and the details give its reason."""
+    """An unknown value is shown as 'n/a', never as 0. The details contain the reason."""
     page = Page(html(reports.little_known()))
     row = next(line for line in page.text.splitlines() if line.startswith("|0|"))
     assert row == "|0|+3.2|16.1|11|n/a|n/a"
@@ -274,20 +286,20 @@ def test_unknown_values_read_na_with_their_reason() -> None:
 
 
 def test_a_value_unknown_for_one_gpu_names_it() -> None:
-    """On a card with several GPUs, the reason for an unknown value names its GPU."""
+    """On the card of several GPUs, the reason for an unknown value contains the GPU to which it applies."""
     lines = Page(html(reports.lost())).text.splitlines()
     fields = "memory of the whole GPU, memory of this process, energy"
     assert f"Not known: {fields} of GPU 1: the GPU is lost" in lines
 
 
 def test_a_value_unknown_without_a_reason() -> None:
-    """If the report has no reason for an unknown value, the details say so."""
+    """If a value is unknown and the report contains no reason, the details state that no reason was given."""
     report = reports.report(gpu(0, energy_j=None))
     assert "Not known: energy: no reason was given" in Page(html(report)).text
 
 
 def test_nan_and_infinity_are_unknown() -> None:
-    """NaN and infinity are shown as unknown and do not appear in the card's JSON."""
+    """NaN and infinity are shown as unknown values. The card's JSON does not contain them."""
     odd = gpu(0, utilization=Level(float("nan"), float("nan")), energy_j=float("inf"))
     bundle = card.bundle(reports.report(odd))
     assert "nan" not in bundle["text/plain"]
@@ -300,7 +312,9 @@ def test_nan_and_infinity_are_unknown() -> None:
 
 @EVERY
 def test_nothing_but_static_html(make: Callable[[], Report]) -> None:
-    """The card has no script, style sheet, link or image, so it loads nothing in any front end."""
+    """The card's HTML contains no scripts, style sheets, links or images, so showing it loads nothing from
+    elsewhere.
+    """
     page = Page(html(make()))
     assert page.tags <= TAGS
     assert page.attributes <= ATTRIBUTES
@@ -309,7 +323,9 @@ def test_nothing_but_static_html(make: Callable[[], Report]) -> None:
 
 @EVERY
 def test_it_reads_whole_without_svg_and_styles(make: Callable[[], Report]) -> None:
-    """In an untrusted notebook, which removes SVG and styles, the card shows the same words."""
+    """In a notebook that is not trusted, front ends remove SVG and styles. The card's words are still
+    complete.
+    """
     page = Page(html(make()))
     assert page.inside_svg == ""
     stripped = re.sub(r"<svg.*?</svg>", "", html(make()), flags=re.S)
@@ -318,13 +334,15 @@ def test_it_reads_whole_without_svg_and_styles(make: Callable[[], Report]) -> No
 
 @EVERY
 def test_colours_have_a_fallback(make: Callable[[], Report]) -> None:
-    """Every theme variable has a fallback, so that the card is readable in front ends without the theme."""
+    """Every CSS variable of JupyterLab's theme has a fallback value, so that the card is readable in front
+    ends without this theme.
+    """
     for variable in re.findall(r"var\([^)]*\)", html(make())):
         assert re.fullmatch(r"var\(--jp-[a-z0-9-]+,[^,)].*\)", variable)
 
 
 def test_foreign_text_is_escaped() -> None:
-    """Markup in labels, printed lines, names, versions and reasons is shown as text."""
+    """HTML markup in labels, printed lines, names, versions and reasons is escaped."""
     made = html(reports.hostile())
     assert "<img" not in made
     assert HOSTILE in Page(made).text
@@ -336,13 +354,13 @@ def test_foreign_text_is_escaped() -> None:
 
 
 def test_escape_sequences_are_removed() -> None:
-    """Escape sequences, such as those of a progress bar, are removed from printed lines on the card."""
+    """Terminal escape sequences in printed lines, such as those of a progress bar, are removed."""
     coloured = reports.report(gpu(0), marks=marks(1, label="\x1b[31mred\x1b[0m\rbar\u202eend"))
     assert card.bundle(coloured)[MIME_TYPE]["timeline"]["marks"][0]["label"] == "red bar end"
 
 
 def test_screen_readers() -> None:
-    """For screen readers, the picture has a label, and the table's headers have a scope."""
+    """For screen readers, the chart has a label, and the header cells of the table have a scope."""
     made = html(reports.starved())
     label = "Utilization and memory over 14.0 s: +2.9 GiB, peak 14.6 GiB, GPU 11 % busy, 2.3 kJ"
     assert f"<svg role='img' aria-label='{label}'" in made
@@ -351,21 +369,23 @@ def test_screen_readers() -> None:
 
 
 def test_errors_have_words_and_a_colour() -> None:
-    """The card of a failed run begins with 'Stopped by an error' and has an edge in the error colour."""
+    """The card of a failed run starts with 'Stopped by an error', and has a left border in the theme's error
+    colour.
+    """
     made = html(reports.failed())
     assert "border-left:3px solid var(--jp-error-color1,#e5393f)" in made
     assert "<span style='color:var(--jp-error-color1,#e5393f)'>Stopped by an error after 1.2 s</span>" in made
 
 
 def test_marks_are_listed_with_their_times() -> None:
-    """The details list marks and printed lines with their times; marks are labelled as such."""
+    """The details list marks and printed lines with their times. Marks are labelled 'mark'."""
     lines = Page(html(reports.starved())).text.splitlines()
     assert "583 ms  mark  epoch 0: loss 0.4321" in lines
     assert " 1.8 s  epoch 1: loss 0.4321" in lines
 
 
 def test_tooltips_of_the_picture() -> None:
-    """The picture's tooltips have the time, the values at that time, and the marks."""
+    """The chart's tooltips contain the time, the values at that time, and the marks."""
     titles = Page(html(reports.starved())).labels
     assert "525 ms\n3.0 % busy, 13.1 GiB\nepoch 0: loss 0.4321" in titles
 
@@ -375,13 +395,15 @@ def test_tooltips_of_the_picture() -> None:
 
 @EVERY
 def test_every_card_is_small(make: Callable[[], Report]) -> None:
-    """All forms of a card together take at most 20 kB of the notebook file."""
+    """A card takes at most 20 kB of the notebook file, counting its text, HTML and JSON together."""
     assert size(card.bundle(make())) <= LIMIT == 20_000
     assert size(card.line_bundle(make())) <= LIMIT
 
 
 def test_memory_left_behind_is_listed_by_holder() -> None:
-    """The details have one line per holder with all its names, and one for the cache's fragmentation."""
+    """The details have a line for each holder of memory that the run left behind, with all names of the
+    holder, and a line about the fragmentation of torch's cache.
+    """
     html = card.bundle(reports.left_behind())["text/html"]
     lines = [line for line in Page(html).text.splitlines() if "behind" in line or "Frag" in line]
     assert lines == [
@@ -399,9 +421,10 @@ def test_memory_left_behind_is_listed_by_holder() -> None:
 
 
 def test_returnable_cache() -> None:
-    """The details show how much of torch's cache is returnable and how often it was flushed.
+    """The details show how much of torch's cache can be returned to the GPU, and how often the cache was
+    flushed.
 
-    GPUs with equal values share a line.
+    GPUs with the same values share one line.
     """
 
     def cached(index: int, returnable: float, flushes: int | None = 0) -> GpuReport:
@@ -425,12 +448,14 @@ def test_returnable_cache() -> None:
         "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor on GPU 2; none of it can be "
         "given back: it lies between tensors; how often the cache was flushed is not known",
     ]
-    # A terminal shows fragmentation only if there is much of it.
+    # In a terminal, fragmentation is shown only if there is much of it.
     assert "fragmentation" not in text(reports.report(cached(0, 3)))
 
 
 def test_omitted_holders_have_a_note() -> None:
-    """If not all holders fit, the card keeps the largest, and a note has the number of omitted ones."""
+    """If not all holders fit on the card, the largest ones are shown, and a note contains how many were
+    omitted.
+    """
     report = reports.much_left_behind()
     values = stored(report)
     kept = values["holders"]
@@ -441,7 +466,9 @@ def test_omitted_holders_have_a_note() -> None:
 
 
 def test_sixteen_gpus_keep_every_figure() -> None:
-    """The card of 16 GPUs with full timelines and 60 long marks keeps a row and exact sizes for each GPU."""
+    """Even the largest card (16 GPUs, full timelines, 60 marks with long labels) fits into 20 kB, and still
+    has a row and exact sizes for each GPU.
+    """
     report = reports.sixteen()
     bundle = card.bundle(report)
     assert size(bundle) <= 20_000
@@ -456,7 +483,7 @@ def test_sixteen_gpus_keep_every_figure() -> None:
 
 
 def fullest(*gpus: GpuReport) -> Report:
-    """Return a report with long notes, advice, memory lines, time lines, holders and marks."""
+    """Return a report of these GPUs with long notes, advice, memory lines, time lines, holders and marks."""
     line = LineMemory("In[5]", 8, None, "loss.backward()", None, "cuda:0", gib(44), gib(1), gib(3))
     times = tuple(
         LineTime(n, f"history_{n}.append(loss.item())", 30.0 - n, 4.0, "Tensor.item", None) for n in range(6)
@@ -483,7 +510,9 @@ def busy_gpu(index: int) -> GpuReport:
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_full_card_keeps_what_matters_most(count: int) -> None:
-    """A full card omits details per GPU before notes, evidence of advice, or requested lines of code."""
+    """If not everything fits on the card, details per GPU are omitted first. Notes, the evidence of advice,
+    and the lines of code that the user requested are kept.
+    """
     report = fullest(*map(busy_gpu, range(count)))
     bundle = card.bundle(report)
     assert size(bundle) <= LIMIT
@@ -507,7 +536,9 @@ def test_a_full_card_keeps_what_matters_most(count: int) -> None:
 
 
 def test_omitted_fields_are_null_with_a_reason() -> None:
-    """A field that the card omits is null in its JSON, and the first GPU has the reason."""
+    """A field that was omitted because of the size limit is null in the card's JSON. The reason is stored
+    with the first GPU.
+    """
     stored = card.bundle(fullest(*map(busy_gpu, range(4))))[MIME_TYPE]
     assert [one["pcie"] for one in stored["gpus"]] == [None] * 4
     assert stored["gpus"][0]["missing"]["pcie"] == "left out of this card"
@@ -515,9 +546,9 @@ def test_omitted_fields_are_null_with_a_reason() -> None:
 
 
 def test_gpus_that_differ_have_separate_lines() -> None:
-    """GPUs with different values have separate lines in the details.
+    """In the details, GPUs with different values have separate lines.
 
-    A smaller card has one line with the range.
+    If the card has to be smaller, one line contains the range of the values instead.
     """
     other = gpu(1, sm_occupancy=Level(23.0, 40.0), device_memory=Span(gib(1), gib(2), gib(2)))
     full = Page(html(reports.report(gpu(0), other, points=20))).text.splitlines()
@@ -535,7 +566,9 @@ def test_gpus_that_differ_have_separate_lines() -> None:
 
 
 def test_means_of_many_gpus() -> None:
-    """The hardware-counter means of eight GPUs are one line with ranges, as HTML and as text."""
+    """The means of hardware counters of eight GPUs take one line, which contains ranges. This holds for HTML
+    and text.
+    """
     eight = reports.report(*(gpu(n, sm_occupancy=Level(4.0 + n, 20.0)) for n in range(8)), points=20)
     line = (
         "GPUs 0–7, mean: SM occupancy 4.0 to 11 % · float32 pipes 8.1 % · PCIe 4.4 MiB/s in, "  # noqa: RUF001
@@ -546,7 +579,9 @@ def test_means_of_many_gpus() -> None:
 
 
 def test_sixteen_gpus_with_reasons() -> None:
-    """If sixteen GPUs lack the same values, the first GPU has the reasons and the others refer to it."""
+    """If sixteen GPUs lack the same values, the reasons are stored with the first GPU. The other GPUs refer
+    to it.
+    """
     bundle = card.bundle(reports.report(*(bare_gpu(index) for index in range(16))))
     assert size(bundle) <= 20_000
     first, second = bundle[MIME_TYPE]["gpus"][:2]
@@ -557,7 +592,9 @@ def test_sixteen_gpus_with_reasons() -> None:
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_more_gpus_than_a_card_can_hold(shown: bool) -> None:
-    """If 56 MIG slices do not fit, the card keeps those in use first, and a note counts the others."""
+    """If not all of 56 MIG slices fit on the card, slices that the run used are kept first, and a note
+    contains how many were omitted.
+    """
     slices = (gpu(n // 7, mig_index=n % 7, uuid=f"MIG-{n}", shown=shown or n == 50) for n in range(56))
     report = reports.report(*slices)
     bundle = card.bundle(report)
@@ -570,7 +607,9 @@ def test_more_gpus_than_a_card_can_hold(shown: bool) -> None:
 
 
 def test_resampling_keeps_the_peak() -> None:
-    """Resampling the timeline to fewer points keeps the highest memory and the order of time."""
+    """If the timeline is reduced to fewer points, the highest memory value is kept, and the times are still
+    in order.
+    """
     report = reports.starved()
     assert report.timeline is not None
     series = report.timeline.gpus[0]
@@ -586,7 +625,7 @@ def test_resampling_keeps_the_peak() -> None:
 
 
 def test_the_users_own_marks_are_kept_first() -> None:
-    """If not all marks fit, printed lines are omitted before the user's marks."""
+    """If not all marks and printed lines fit on the card, printed lines are omitted first."""
     many = reports.report(gpu(0), marks=marks(180, label="a line of the training log, {n}"))
     values = stored(many)
     kept = values["timeline"]["marks"]
@@ -596,7 +635,7 @@ def test_the_users_own_marks_are_kept_first() -> None:
 
 
 def test_a_small_report_is_stored_as_it_is() -> None:
-    """A report that fits is stored unchanged and without a note."""
+    """If a report fits on the card, it is stored completely, and has no note about omissions."""
     report = reports.short()
     assert stored(report)["gpus"] == report.to_dict()["gpus"]
     assert stored(report)["notes"] == []
@@ -628,7 +667,9 @@ def test_a_small_report_is_stored_as_it_is() -> None:
     ],
 )
 def test_the_one_line_form(make: Callable[[], Report], line: str) -> None:
-    """``%gpu watch on`` shows one line with the known values."""
+    """While ``%gpu watch on`` is in effect, a cell's run is shown as a single line, which contains the values
+    that are known.
+    """
     bundle = card.line_bundle(make())
     assert bundle["text/plain"] == line
     assert Page(bundle["text/html"]).text.strip() == line
@@ -636,12 +677,14 @@ def test_the_one_line_form(make: Callable[[], Report], line: str) -> None:
 
 
 def as_card(report: Report) -> CardReport:
-    """Return ``report`` as the type that a run returns."""
+    """Return ``report`` as the type of report that a run returns."""
     return CardReport(**{field.name: getattr(report, field.name) for field in fields(report)})
 
 
 def test_a_report_displays_as_its_card() -> None:
-    """A report displays as its card, and the card's JSON has the documented fields."""
+    """If a report is the result of a cell, its card is displayed. The card's JSON has the documented
+    fields.
+    """
     report = as_card(reports.starved())
     shown, _ = DisplayFormatter().format(report)  # type: ignore[no-untyped-call]
     assert shown == card.bundle(reports.starved())
@@ -651,9 +694,9 @@ def test_a_report_displays_as_its_card() -> None:
 
 
 def test_a_report_in_print_and_in_other_objects() -> None:
-    """A printed report is its card, and a report inside a list has a one-line repr.
+    """print() shows a report as its card. In a list, the report is shown as one line.
 
-    Copies stay displayable.
+    A changed copy of a report still displays as a card.
     """
     report = as_card(reports.starved())
     line = "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ"
@@ -664,7 +707,7 @@ def test_a_report_in_print_and_in_other_objects() -> None:
 
 
 def test_many_reports_display_as_a_table() -> None:
-    """``gpuwidget.reports()`` displays a table with one line per run."""
+    """``gpuwidget.reports()`` is displayed as a table with one line per run."""
     several = Reports(
         [
             replace(reports.starved(), cell=reports.cell(label="warm-up")),
@@ -686,12 +729,14 @@ def test_many_reports_display_as_a_table() -> None:
 
 
 def test_memory_of_child_processes() -> None:
-    """If child processes hold memory, the card has the process's memory with theirs, not torch's."""
+    """If child processes held memory, the card shows the memory of this process and its children together
+    instead of torch's memory.
+    """
     made = reports.report(gpu(0, children=WORKERS))
     first, second, *_ = text(made).splitlines()
     assert "+3.2 GiB, peak 15.6 GiB" in first
     assert "this notebook 12.4" in second
-    # The headline has the process's memory, and the details have torch's.
+    # The table shows the memory of the processes, and only the details show torch's.
     assert not re.search("process peak|torch peak|reserved", text(made))
     assert "torch allocated 11.4 → 14.3 GiB, peak 14.6 GiB" in Page(html(made)).text
     of_two = text(reports.report(gpu(0, children=WORKERS), gpu(1)))
@@ -702,14 +747,16 @@ def test_memory_of_child_processes() -> None:
 
 
 def of_children(index: int = 0, peak: float = 3.7, **changes: Any) -> GpuReport:
-    """Return a GPU that only a child process used."""
+    """Return a GPU on which only a child process held memory."""
     held = Span(0, 0, reports.gib(peak))
     children = {"children": ("python child.py",), "children_memory": held}
     return gpu(index, **{"torch": None, "torch_device": None, "process_memory": held, **children, **changes})
 
 
 def test_memory_that_only_children_held() -> None:
-    """If only child processes held memory, the headline says so, and the next line names them."""
+    """If only child processes held memory, the first line states this, and the second line names their
+    program.
+    """
     made = reports.report(of_children())
     first, second, *_ = text(made).splitlines()
     assert ", peak 3.7 GiB in child processes · " in first
@@ -723,9 +770,10 @@ def test_memory_that_only_children_held() -> None:
 
 
 def test_memory_that_children_and_the_notebook_held() -> None:
-    """If this notebook and its child processes held memory, the children's part is shown next to the total.
+    """If this notebook and its child processes held memory, the part of the child processes is shown next to
+    the total.
 
-    With several GPUs, it is the part on the GPU where it is largest.
+    With several GPUs, this is the part on the GPU where the child processes held most.
     """
     whole = Span(reports.gib(1), reports.gib(1), reports.gib(5))
     first, second, *_ = text(reports.report(of_children(process_memory=whole))).splitlines()
@@ -739,7 +787,9 @@ def test_memory_that_children_and_the_notebook_held() -> None:
 
 
 def test_advice_is_below_the_headline() -> None:
-    """At most three pieces of advice are shown, each with its text and fix, and their text is escaped."""
+    """Below the first line, at most three pieces of advice are shown with their text and fix. HTML markup in
+    them is escaped.
+    """
     page = Page(html(reports.advised()))
     lines = page.text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("Advice: The GPU waits for its data"))
@@ -759,7 +809,9 @@ def test_advice_is_below_the_headline() -> None:
 
 
 def test_evidence_of_advice_is_in_the_details() -> None:
-    """The details have the evidence of each piece of advice with units, and its documentation link."""
+    """For each piece of advice, the details contain its evidence with units, and where its
+    documentation is.
+    """
     lines = Page(html(reports.advised())).text.splitlines()
     assert (
         "Advice input-pipeline: share 61.2 · gpu busy 4.0 · utilization 11.0 · call "
@@ -774,7 +826,9 @@ def test_evidence_of_advice_is_in_the_details() -> None:
 
 
 def test_means_beside_utilization_are_in_the_details() -> None:
-    """The details have SM occupancy, float32 pipes, PCIe and NVLink traffic, and throttling."""
+    """The details contain the means of SM occupancy, float32 pipes, PCIe and NVLink traffic, and how long the
+    clock was throttled.
+    """
     hot = reports.gpu(0, throttled={"too hot": 3.0})
     lines = Page(html(reports.report(hot))).text.splitlines()
     assert (
@@ -785,7 +839,9 @@ def test_means_beside_utilization_are_in_the_details() -> None:
 
 
 def test_the_stored_advice_is_that_of_the_report() -> None:
-    """The card's JSON contains each piece of advice with its rule, evidence and certainty."""
+    """For each piece of advice, the card's JSON contains the rule, the evidence, and whether the advice is
+    sure.
+    """
     stored = card.bundle(reports.advised())[MIME_TYPE]["advice"]
     assert [one["rule"] for one in stored] == ["input-pipeline", "throttled", "copies"]
     assert stored[1]["evidence"] == {"held_down_s": {"too hot": 12.0}, "run_s": 14.0, "gpus": [1]}
@@ -793,7 +849,7 @@ def test_the_stored_advice_is_that_of_the_report() -> None:
 
 
 def test_sixteen_gpus_keep_the_first_advice() -> None:
-    """The card of 16 GPUs keeps every GPU and the first piece of advice."""
+    """On the card of 16 GPUs, all GPUs and the first piece of advice are kept."""
     report = replace(reports.sixteen(), advice=reports.advised().advice)
     bundle = card.bundle(report)
     assert size(bundle) <= LIMIT

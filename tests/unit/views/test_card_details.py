@@ -1,4 +1,4 @@
-"""The details of a card about lines of code: the memory and the time of each line."""
+"""Tests of the card's details about lines of code: the memory and the time of each line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ OTHERS = LineMemory(None, None, None, "allocated by libraries", None, "cuda:1", 
 
 
 def test_memory_lines_in_the_details() -> None:
-    """Each memory line has its values and its source line; an unknown value is shown as n/a."""
+    """In the details, each line of code is shown with its memory and its source text. An unknown value is
+    shown as n/a.
+    """
     html = card.bundle(replace(reports.starved(), lines=(STEP, OWN, OTHERS)))["text/html"]
     assert (
         "<b>Where the memory went:</b> src/model.py line 41 in forward `hidden = self.attention(x)`: "
@@ -43,7 +45,9 @@ def test_memory_lines_in_the_details() -> None:
 
 
 def test_memory_lines_in_the_text() -> None:
-    """Below the table of GPUs, the text has a table of the memory lines, the largest first."""
+    """In the text form of the card, a table of the memory by line follows the table of GPUs. The line with
+    the highest memory is first.
+    """
     text = card.bundle(replace(reports.starved(), lines=(STEP, OWN)))["text/plain"]
     rows = [" ".join(line.split()) for line in text.splitlines()]
     assert rows[rows.index("torch's memory by line:") + 1 :][:3] == [
@@ -54,7 +58,7 @@ def test_memory_lines_in_the_text() -> None:
 
 
 def test_memory_lines_of_several_devices() -> None:
-    """If lines allocated on more than one device, each memory line names its device."""
+    """If lines allocated memory on more than one device, each entry names its device."""
     other = replace(OWN, device="cuda:0")
     html = card.bundle(replace(reports.starved(), lines=(OWN, other)))["text/html"]
     assert "In [5] line 3, cuda:1" in html
@@ -62,9 +66,9 @@ def test_memory_lines_of_several_devices() -> None:
 
 
 def test_many_long_lines_stay_small() -> None:
-    """Hundreds of hostile lines fit in 20 kB even on a card of 16 GPUs.
+    """Even with hundreds of long lines of code on a card of 16 GPUs, the card takes at most 20 kB.
 
-    Their text is escaped, and a note has the number of omitted lines.
+    HTML markup in the lines is escaped, and a note contains how many lines were omitted.
     """
     hostile = replace(STEP, file=HOSTILE * 20, function=HOSTILE * 5, source=HOSTILE * 5)
     for base in (reports.sixteen(), reports.starved()):
@@ -98,16 +102,18 @@ def timed(*lines: LineTime, **changes: Any) -> Report:
 
 
 def test_a_line_in_words() -> None:
-    """A line's text has its source, its share of the time, the GPU's activity and the call."""
+    """The text about a line of code contains its source, its share of the time, the GPU's activity and the
+    line's most frequent call.
+    """
     assert time_line(LOADER) == (
         "line 7 `for x, y in loader:`: 61 % of the time, GPU 4.1 % busy, in DataLoader._next_data"
     )
 
 
 def test_a_line_whose_time_is_in_the_users_modules() -> None:
-    """The text of a line has the user's frame that it calls.
+    """If a line calls the user's own module, its text contains the frame in that module.
 
-    The frame has its share unless that is nearly all of the line's.
+    The frame's share of the time is shown too, unless it is nearly the same as the line's share.
     """
     frames = (
         FrameTime("train.py:31 step", 20.0, None, None),
@@ -119,18 +125,18 @@ def test_a_line_whose_time_is_in_the_users_modules() -> None:
 
 
 def test_a_call_with_a_part_of_its_lines_time() -> None:
-    """The text of a line has its most frequent call.
+    """The text about a line contains its most frequent call.
 
-    The call has its share unless that is nearly all of the line's.
+    The call's share of the time is shown too, unless it is nearly the same as the line's share.
     """
     assert time_line(replace(LOADER, call_share=60.0)).endswith("in DataLoader._next_data")
     assert time_line(replace(LOADER, call_share=20.0)).endswith("in DataLoader._next_data (20 %)")
 
 
 def test_lines_that_can_not_be_separated() -> None:
-    """If lines can't be separated, their text has their range.
+    """If the profiler could not separate some lines, the text contains their range.
 
-    Time outside the cell's lines is called 'none of the cell's lines'.
+    Time outside the lines of the cell is shown as 'none of the cell's lines'.
     """
     assert time_line(replace(LOADER, until=9, call=None)) == "lines 7 to 9: 61 % of the time, GPU 4.1 % busy"
     assert (
@@ -139,7 +145,9 @@ def test_lines_that_can_not_be_separated() -> None:
 
 
 def test_time_details() -> None:
-    """The time details have the largest lines, their precision, CPU use, warm-up and energy while idle."""
+    """The details about time contain the lines with the largest shares, the precision of the shares, CPU use,
+    warm-up, and the energy that GPUs used while idle.
+    """
     made = timed(LOADER, LineTime(8, "step(x)", 38.0, 96.0, None, None))
     assert time_details(made) == [
         ("Where the time went", time_line(LOADER)),
@@ -156,9 +164,10 @@ def test_time_details() -> None:
 
 
 def test_energy_while_idle_is_a_lower_bound() -> None:
-    """Energy while idle is a lower bound, because pauses within the driver's windows are unknown.
+    """The energy used while idle is shown as 'at least', because pauses that are shorter than the driver's
+    utilization windows are not measured.
 
-    It is exact if the GPU always or never worked.
+    If the GPU was busy or idle during the whole run, the value is exact.
     """
 
     def idle_energy(utilization: float, idle: float) -> str | None:
@@ -173,14 +182,14 @@ def test_energy_while_idle_is_a_lower_bound() -> None:
 
 
 def test_unknown_times_are_omitted() -> None:
-    """If a run was not sampled or was too short, its card has no time details."""
+    """If the run was not sampled or was too short, the card has no details about time."""
     assert time_details(reports.starved()) == []
     short = replace(reports.short(), time=code_time(reason="The run was too short.", warm_up_s=None))
     assert time_details(short) == []
 
 
 def test_sources_and_names_are_escaped() -> None:
-    """Markup in source lines and in names of files and functions is escaped."""
+    """HTML markup in source lines and in names of files and functions is escaped."""
     bad = LineTime(
         1, reports.HOSTILE, 50.0, 1.0, reports.HOSTILE, reports.HOSTILE,
         frames=(FrameTime(reports.HOSTILE, 50.0, 1.0, reports.HOSTILE),),
@@ -191,7 +200,7 @@ def test_sources_and_names_are_escaped() -> None:
 
 
 def test_many_long_time_lines_stay_small() -> None:
-    """A card with twelve long time lines fits in 20 kB, on one GPU as on sixteen."""
+    """A card with twelve long lines of code takes at most 20 kB, with one GPU as well as with sixteen."""
     long = "é<" * 200
     frames = tuple(FrameTime(f"{n}{long}", 8.123456, 33.333333, long) for n in range(4))
     lines = [LineTime(n, long, 8.333333, 33.333333, long, long, frames=frames) for n in range(12)]

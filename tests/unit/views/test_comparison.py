@@ -1,4 +1,4 @@
-"""The comparison of two runs: the content of its table and notes."""
+"""Tests of the comparison of two runs: what its table and its notes contain."""
 
 from __future__ import annotations
 
@@ -33,24 +33,26 @@ AFTER = report(
 
 @pytest.fixture(autouse=True)
 def _no_past() -> Iterator[None]:
-    """Remove the reports that other tests have kept."""
+    """Remove the stored reports before and after each test."""
     watch_api._reports.clear()
     yield
     watch_api._reports.clear()
 
 
 def rows(made: Comparison) -> dict[str, tuple[str, str, str]]:
-    """Return both values and the ratio of each row, keyed by the row's name."""
+    """Return the two values and the ratio of each row, by the row's name."""
     return {row.name: (*row.values, row.ratio) for row in made.rows}
 
 
 def timed(warm_up_s: float | None) -> CodeTime:
-    """Return the time details of a run with this warm-up."""
+    """Return the time details of a run with a warm-up of this many seconds, or with none."""
     return CodeTime((), 100, 0.1, None, None, None, warm_up_s)
 
 
 def test_side_by_side() -> None:
-    """The table has time, peak memory, energy and activity of both runs, with their ratios."""
+    """The table contains time, peak memory, energy and activity of both runs, and the ratios of the two
+    values.
+    """
     made = compare(BEFORE, AFTER)
     assert made.names == ("In [5]", "In [9] repaired")
     found = rows(made)
@@ -67,7 +69,7 @@ def test_side_by_side() -> None:
 
 
 def test_what_differed_around_them() -> None:
-    """Of versions, devices and GPUs, the comparison lists only those that differ between the runs."""
+    """The comparison lists versions, default devices and GPUs only if they differ between the two runs."""
     other = replace(
         AFTER,
         environment=SoftwareVersions("590.10", "13.0", None, None, None, None),
@@ -87,19 +89,21 @@ def test_what_differed_around_them() -> None:
 
 
 def test_unknown_is_said_with_its_reason() -> None:
-    """If one run lacks a value, it is shown as n/a without a ratio, and a note has the reason."""
+    """If a value is unknown for one run, it is shown as n/a without a ratio, and a note contains the
+    reason.
+    """
     made = compare(BEFORE, report(bare_gpu(0), cell=cell(7.0, execution_count=6)))
     found = rows(made)
     assert found["energy"] == ("2.3 kJ", "n/a", "")
     assert found["power"] == ("165 W", "n/a", "")
     assert "In [6], power, energy: not supported by this GPU" in made.notes
-    # torch's memory of the second run is unknown, so the whole GPU's memory is compared for both.
+    # torch's memory is unknown for the second run, so the memory of the whole GPU is compared instead.
     assert found["whole GPU memory, peak"] == ("16.1 GiB", "16.1 GiB", "1.00x")
     assert not [name for name in found if name.startswith("torch")]
 
 
 def test_no_sum_where_a_part_is_unknown() -> None:
-    """The total energy of two GPUs is unknown if the energy of one of them is."""
+    """If the energy of one of two GPUs is unknown, their total energy is unknown."""
     half = gpu(1, energy_j=None, missing={"energy_j": "the GPU is lost"})
     made = compare(BEFORE, report(gpu(0), half, cell=cell(7.0, execution_count=6)))
     assert rows(made)["energy"] == ("2.3 kJ", "n/a", "")
@@ -109,7 +113,7 @@ def test_no_sum_where_a_part_is_unknown() -> None:
 
 
 def test_without_a_gpu() -> None:
-    """If one run had no GPU, only time and host memory are compared, and a note says so."""
+    """If one of the runs used no GPU, only time and host memory are compared, and a note explains this."""
     made = compare(replace(reports.no_gpu(), cell=cell(1.0, execution_count=2)), BEFORE)
     found = rows(made)
     assert found["time"] == ("1.0 s", "14.0 s", "14.0x")
@@ -128,13 +132,17 @@ def test_without_a_gpu() -> None:
     ],
 )
 def test_what_makes_figures_doubtful_is_said(made: Report, said: str) -> None:
-    """A note points out a run that did not finish, a recording, and a run whose GPU use is unknown."""
+    """A note warns if a run did not finish, if its values come from a recording, or if it is unknown which
+    GPUs the run used.
+    """
     notes = compare(BEFORE, made).notes
     assert [note for note in notes if said in note and note.startswith("In [9]")]
 
 
 def test_rates_of_the_steady_part() -> None:
-    """If both runs were checked for a warm-up, rates cover the time after it, and a note says so."""
+    """If both runs were checked for a warm-up, utilization and power are compared without the warm-up, and a
+    note explains this.
+    """
     slow_start = replace(BEFORE, time=timed(7.0))
     assert slow_start.timeline is not None
     (course,) = slow_start.timeline.gpus
@@ -156,7 +164,9 @@ def test_rates_of_the_steady_part() -> None:
 
 
 def test_a_warm_up_of_one_alone() -> None:
-    """If only one run was checked for a warm-up, the whole runs are compared, and a note says so."""
+    """If only one of the runs was checked for a warm-up, the runs are compared as a whole, and a note
+    explains this.
+    """
     made = compare(replace(BEFORE, time=timed(2.5)), AFTER)
     assert rows(made)["utilization"][0] == "11 %"
     assert made.notes == (
@@ -166,7 +176,9 @@ def test_a_warm_up_of_one_alone() -> None:
 
 
 def test_a_steady_part_too_short_has_no_rate() -> None:
-    """If a run ended right after its warm-up, it has no steady rates, and a note has the reason."""
+    """If a run ended right after its warm-up, its values after the warm-up are n/a, and a note contains the
+    reason.
+    """
     made = compare(replace(BEFORE, time=timed(13.5)), replace(AFTER, time=timed(None)))
     assert rows(made)["utilization, steady part"][0] == "n/a"
     assert (
@@ -192,12 +204,16 @@ def test_a_steady_part_too_short_has_no_rate() -> None:
     ],
 )
 def test_ratios(first: float | None, second: float | None, said: str) -> None:
-    """A ratio is the second value over the first; it is empty if either is unknown or the first is 0."""
+    """The ratio is the second value divided by the first. It is empty if one of them is unknown or the first
+    is 0.
+    """
     assert ratio(first, second) == said
 
 
 def test_parts_of_the_time_stand_under_it() -> None:
-    """Warm-up and steady part are listed as parts of the code's time, without the GPU drain."""
+    """Warm-up and steady part are listed below the time of the code, as parts of it. Time in which the GPU
+    worked after the code is not part of them.
+    """
     tail = cell(14.0, execution_count=5, gpu_tail_s=2.0)
     made = compare(replace(BEFORE, cell=tail, time=timed(7.0)), replace(AFTER, time=timed(None)))
     assert [row.name for row in made.rows][:4] == [
@@ -207,9 +223,10 @@ def test_parts_of_the_time_stand_under_it() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_memory_of_child_processes_counts_whichever_run_had_them(first: bool) -> None:
-    """torch's counters exclude child processes.
+    """If one of the runs had child processes, the memory of this process and its children is compared instead
+    of torch's memory.
 
-    If one run had them, the memory of process and children is compared, or that of whole GPUs.
+    If that is unknown, the memory of the whole GPU is compared.
     """
     parent = replace(BEFORE, gpus=(gpu(0, children=("python worker.py",)),))
     pair = (parent, AFTER) if first else (AFTER, parent)
@@ -220,14 +237,18 @@ def test_memory_of_child_processes_counts_whichever_run_had_them(first: bool) ->
 
 
 def test_a_change_over_several_gpus_is_their_sum() -> None:
-    """Row names say that a change of memory is the sum of all GPUs and a peak that of one GPU."""
+    """If a run used several GPUs, the name of a row tells whether it is the sum over all GPUs or the highest
+    value of one GPU.
+    """
     found = rows(compare(BEFORE, report(gpu(0), gpu(1), cell=cell(7.0, execution_count=6))))
     assert found["torch memory, change, sum of all GPUs"] == ("+2.9 GiB", "+5.8 GiB", "")
     assert found["torch memory, peak, highest of one GPU"] == ("14.6 GiB", "14.6 GiB", "1.00x")
 
 
 def test_what_names_a_run() -> None:
-    """A cell number, a label or a variable with a report selects a run; if several match, the last one."""
+    """A run can be selected by its cell number, by its label, or by a variable that contains a report or a
+    watch. If several runs match, the last one is selected.
+    """
     older = replace(BEFORE, cell=cell(20.0, execution_count=5))
     labelled = replace(AFTER, cell=cell(2.0, label="big  batch", execution_count=None))
     for one in (older, BEFORE, AFTER, labelled):
@@ -244,7 +265,7 @@ def test_what_names_a_run() -> None:
 
 
 def gpuwidget_watch(holds: Report) -> watch_api.Watch:
-    """Return a watch with this report."""
+    """Return a watch that has this report."""
     watch = watch_api.Watch()
     watch.report = holds
     return watch
@@ -252,7 +273,9 @@ def gpuwidget_watch(holds: Report) -> watch_api.Watch:
 
 @pytest.mark.parametrize("what", ["7", "nonsense", "five", HOSTILE, 7, 1.5, None, True, object()])
 def test_what_names_no_run(what: object) -> None:
-    """A value that selects no run raises a one-line error that lists the existing cells and labels."""
+    """If a value selects no run, the error takes one line and lists the cells and labels that can be
+    selected.
+    """
     watch_api.keep(AFTER)
     with pytest.raises(OptionError) as raised:
         compare(what, 9)
@@ -265,7 +288,9 @@ def test_what_names_no_run(what: object) -> None:
 
 
 def test_what_has_no_report_yet() -> None:
-    """Selecting a watch that has not ended or a watched function without a call is an error that says so."""
+    """If a watch that has not ended is selected, or a watched function that was never called, the error
+    explains that it has no report yet.
+    """
     watch, function = watch_api.Watch(), watch_api.WatchedFunction(len, None)
     with pytest.raises(OptionError, match=r"^This is a watch that has no report yet: .* body has ended\.$"):
         compare(watch, 9)
@@ -276,7 +301,7 @@ def test_what_has_no_report_yet() -> None:
 
 
 def test_two_of_one_name_are_told_apart() -> None:
-    """Two runs with the same label are named with their start times."""
+    """If both runs have the same label, their names also contain their start times."""
     one = replace(AFTER, cell=cell(1.0, execution_count=None, label="x", started=1_795_255_445.0))
     other = replace(one, cell=cell(1.0, execution_count=None, label="x", started=1_795_255_505.0))
     names = compare(one, other).names
@@ -286,7 +311,9 @@ def test_two_of_one_name_are_told_apart() -> None:
 
 @pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
 def test_every_pair_can_be_shown(make: object) -> None:
-    """The table of any two reports is small and static HTML, and its text is escaped."""
+    """The comparison of any two reports is shown in less than 20 kB of static HTML, and all markup in its
+    text is escaped.
+    """
     for other in (reports.starved, reports.hostile, reports.no_gpu):
         made = compare(make(), other())  # type: ignore[operator]
         data = made._repr_mimebundle_()

@@ -1,4 +1,4 @@
-"""The card of an out-of-memory error: its texts, omissions and size."""
+"""Tests of the card of an out-of-memory error: its text, omissions and size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuwidget.views.oom_card import bundle
 
 
 def oom_holder(kind: HolderKind, name: str, size: float, cell: int | None, **changes: Any) -> OomHolder:
-    """Return a holder of one block of ``size`` GiB."""
+    """Return a holder that holds one block of ``size`` GiB."""
     block = hash(name)
     holder = Holder(kind, (name,) if name else (), "Tensor", "cuda:0", round(size * GIB), cell)
     result = OomHolder(holder, frozenset({block}), frozenset({block}), (name,), is_error=False)
@@ -24,7 +24,9 @@ def oom_holder(kind: HolderKind, name: str, size: float, cell: int | None, **cha
 
 
 def oom_context(*holders: OomHolder, **changes: Any) -> OomContext:
-    """Return the context of an error in a training step on a shared H200: 6 GiB requested, 2.1 GiB free."""
+    """Return the context of an out-of-memory error in a training step on a shared H200: 6 GiB are requested,
+    2.1 GiB are free.
+    """
     facts = OomFacts(
         device="cuda:0",
         requested=6 * GIB,
@@ -52,7 +54,7 @@ def oom_context(*holders: OomHolder, **changes: Any) -> OomContext:
 
 
 def busy_server() -> OomContext:
-    """Return the context of a typical error on a busy server."""
+    """Return the context of a typical out-of-memory error on a GPU that several users share."""
     return oom_context(
         oom_holder("variable", "model", 41.5, 4, variables=None),
         oom_holder("variable", "optimizer", 16.0, 5, variables=None),
@@ -80,8 +82,8 @@ def busy_server() -> OomContext:
 
 
 def test_the_text() -> None:
-    """The card has the requested and free memory, the holders, the last minute, the fixes and the first
-    step.
+    """The card shows how much memory was requested and free, who holds the memory, the last minute, what
+    would have been enough, and what to do before the next try.
     """
     text = bundle(busy_server())["text/plain"]
     assert [" ".join(line.split()) for line in text.splitlines()] == [
@@ -119,7 +121,7 @@ def test_the_text() -> None:
 
 
 def test_html_has_the_same_content() -> None:
-    """The HTML has the same words and numbers as the text, and a chart."""
+    """The HTML form contains the words and numbers of the text form, and also a chart."""
     data = bundle(busy_server())
     for text in ("model", "In [12]", "139.8 GiB free", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
         assert text in data["text/html"]
@@ -128,7 +130,9 @@ def test_html_has_the_same_content() -> None:
 
 
 def test_the_table_adds_up() -> None:
-    """The rows of the table add up: they include torch's unused cache, the free memory and the sum."""
+    """The rows of the table, which include torch's unused cache and the free memory, add up to the total in
+    the last row.
+    """
     full = oom_context(
         oom_holder("variable", "model", 92.0, 4),
         facts={"others": (OtherMemory("bob: train.py", 43 * GIB, True),)},
@@ -144,7 +148,9 @@ def test_the_table_adds_up() -> None:
 
 
 def test_the_chart_has_a_caption() -> None:
-    """The chart's caption has its first and last value, and its highest value if that is higher than both."""
+    """The caption of the chart contains the first and the last value. It also contains the highest value if
+    that is higher than both.
+    """
     assert (
         "Dashed: memory in use, from 0 at the bottom to 139.8 GiB at the top."
         in bundle(busy_server())["text/html"]
@@ -154,7 +160,7 @@ def test_the_chart_has_a_caption() -> None:
 
 
 def test_no_chart_without_samples() -> None:
-    """With too few samples, the card has neither a chart nor a sentence about the last minute."""
+    """If there are too few samples, the card has no chart, and no sentence about the last minute."""
     data = bundle(replace(busy_server(), recent=()))
     assert "sampled" not in data["text/plain"]
     assert "<svg" not in data["text/html"]
@@ -163,7 +169,7 @@ def test_no_chart_without_samples() -> None:
 
 
 def test_unknown_figures() -> None:
-    """An unknown value is omitted, not shown as 0, and the card has the reason."""
+    """Unknown values are omitted, not shown as 0, and the card contains the reason."""
     bare = oom_context(
         gpu=None,
         facts=dict.fromkeys(
@@ -181,14 +187,16 @@ def test_unknown_figures() -> None:
 
 
 def test_contradictory_figures() -> None:
-    """If the reported numbers contradict each other, the card says so and offers no fix."""
+    """If the error's numbers contradict each other, because enough memory was free, the card states this and
+    suggests no fix.
+    """
     text = bundle(oom_context(facts={"free": 90 * GIB}))["text/plain"]
     assert "By these figures there was room for it" in text
     assert "What would have been enough" not in text
 
 
 def largest() -> OomContext:
-    """Return a context with long names full of markup, and with more entries than the card shows."""
+    """Return a context whose long names contain HTML markup, and which has more entries than a card shows."""
     names = [f"{n}{HOSTILE * 8}" for n in range(60)]
     return replace(
         oom_context(
@@ -203,7 +211,7 @@ def largest() -> OomContext:
 
 
 def test_size_and_escaping() -> None:
-    """The largest card stays below 20 kB, and all of its text is escaped in the HTML."""
+    """Even the largest card takes less than 20 kB. All markup in its text is escaped in the HTML."""
     data = bundle(largest())
     assert len(json.dumps(data)) < 20_000
     assert "<img" not in data["text/html"]

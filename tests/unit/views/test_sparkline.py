@@ -1,4 +1,4 @@
-"""The small chart of a run's utilization and memory."""
+"""Tests of the card's small chart of utilization and memory over a run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def lane(
     memory: tuple[int | None, ...] = (GIB, GIB, 2 * GIB, 2 * GIB),
     total: int | None = 4 * GIB,
 ) -> Lane:
-    """Return the lane of one GPU."""
+    """Return the lane of one GPU, the part of the chart that shows it."""
     return Lane("GPU 0", utilization, memory, total)
 
 
 def paths(picture: str) -> list[str]:
-    """Return the path data of every path in the SVG."""
+    """Return the path data (attribute ``d``) of every path in the SVG."""
     return re.findall(r"<path d='([^']*)'", picture)
 
 
 def test_utilization_is_filled_and_memory_a_line() -> None:
-    """Utilization is filled from 0 % at the bottom to 100 % at the top.
+    """Utilization is a filled area from 0 % at the bottom to 100 % at the top.
 
-    Memory is a line, as a share of the GPU's memory.
+    Memory is a line, whose height is the used share of the GPU's memory.
     """
     ground, fill, busy, memory = paths(svg(chart(lane()), "", 40, outlined=True))
     assert ground == "M0 19h40"
@@ -41,7 +41,7 @@ def test_utilization_is_filled_and_memory_a_line() -> None:
 
 
 def test_unknown_values_are_gaps() -> None:
-    """While a value is unknown, its curve has a gap, not a line at the bottom."""
+    """While a value is unknown, its line has a gap, instead of being at 0."""
     known_at_both_ends = lane(utilization=(50.0, None, None, 50.0), memory=(None,) * 4)
     _, fill, busy, memory = paths(svg(chart(known_at_both_ends), "", 40, outlined=True))
     assert busy == "M10 10h1M40 10h1"
@@ -50,7 +50,7 @@ def test_unknown_values_are_gaps() -> None:
 
 
 def test_lanes_lie_below_each_other() -> None:
-    """With several GPUs, the chart has one lane per GPU, each below the previous one."""
+    """With several GPUs, the chart has one lane per GPU, one below the other."""
     picture = svg(chart(lane(), lane()), "", 40, outlined=False)
     assert "viewBox='0 0 40 40'" in picture
     fill, memory = paths(picture)
@@ -59,16 +59,16 @@ def test_lanes_lie_below_each_other() -> None:
 
 
 def test_memory_without_a_total() -> None:
-    """If the GPU's memory size is unknown, the lane is scaled to the highest value."""
+    """If the size of the GPU's memory is unknown, the highest memory value is at the top of the lane."""
     assert paths(svg(chart(lane(total=None)), "", 40, outlined=False))[1] == "M10 10h10l10-9h10"
     nothing = lane(memory=(0, 0, 0, 0), total=None)
     assert paths(svg(chart(nothing), "", 40, outlined=False))[1] == "M10 19h30"
 
 
 def test_marks_are_ticks() -> None:
-    """The user's marks have full height and printed lines are short.
+    """The user's marks are ticks of full height, and printed lines are short ticks.
 
-    A printed line at the time of a mark is not drawn.
+    A printed line at the same time as a mark has no tick.
     """
     marks = (Mark(1.0, "a", "mark"), Mark(1.0, "b", "printed"), Mark(3.0, "c", "printed"))
     full, short = paths(svg(chart(lane(), marks=marks), "", 40, outlined=False))[:2]
@@ -77,7 +77,9 @@ def test_marks_are_ticks() -> None:
 
 
 def test_tooltips_have_time_values_and_marks() -> None:
-    """Each tooltip column covers an equal part of the run; the last one includes the end."""
+    """Each column of tooltips covers an equal part of the run. A mark at the very end of the run is in the
+    last column.
+    """
     marks = (Mark(0.5, "begin", "mark"), Mark(4.0, "<end>", "printed"))
     titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), marks=marks), 2))
     assert titles == [
@@ -87,12 +89,12 @@ def test_tooltips_have_time_values_and_marks() -> None:
 
 
 def test_tooltips_of_several_gpus_name_them() -> None:
-    """With several lanes, each value in a tooltip has its GPU's name. An unknown value is n/a."""
+    """With several lanes, each value in a tooltip follows the name of its GPU. An unknown value is n/a."""
     silent = Lane("GPU 1", (None,) * 4, (None,) * 4, None)
     titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), silent), 1))
     assert titles == ["2.0 s\nGPU 0: 50 % busy, 2.0 GiB\nGPU 1: n/a busy, n/a"]
 
 
 def test_zero_columns() -> None:
-    """With zero columns, as in small cards, no tooltips are added."""
+    """If the number of columns is zero, as on small cards, the chart has no tooltips."""
     assert hover_columns(chart(lane()), 0) == ""
