@@ -1,4 +1,6 @@
-"""Fixtures for the tests on real GPUs; a test whose GPUs are missing is skipped with the reason."""
+"""Fixtures for tests on real GPUs. If a machine lacks the GPUs that a test needs, the test is skipped with
+the reason.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from gpuwidget.sources import open_source
 
 @functools.cache
 def _usable_gpus() -> tuple[int, str | None]:
-    """Return the number of GPUs that torch can use and, if it is 0, the reason."""
+    """Return the number of GPUs that torch can use. If there are none, also return the reason."""
     source = open_source("nvml")
     inventory = source.open()
     source.close()
@@ -26,7 +28,7 @@ def _usable_gpus() -> tuple[int, str | None]:
         return 0, inventory.origin.reason
     if shutil.which("nvidia-smi") is None:
         return 0, "nvidia-smi, which the tests compare with, is not on the PATH"
-    # A subprocess is used because a CUDA context in this process would affect what the tests measure.
+    # In a subprocess, because a CUDA context in this process would affect what the tests measure.
     process = subprocess.run(
         [sys.executable, "-c", "import torch; torch.cuda.init(); print(torch.cuda.device_count())"],
         capture_output=True,
@@ -41,7 +43,7 @@ def _usable_gpus() -> tuple[int, str | None]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test if this machine lacks the GPUs that it needs, and give the reason."""
+    """Skip a test, with the reason, if this machine lacks the GPUs that the test needs."""
     if item.get_closest_marker("gpu") is None:
         return
     count, reason = _usable_gpus()
@@ -72,7 +74,7 @@ def start_kernel(tmp_path: Path) -> Iterator[Callable[..., Kernel]]:
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel that has loaded gpuwidget in In[1]."""
+    """Return a kernel that has loaded gpuwidget in its first cell."""
     made = start_kernel()
     made.ok("%load_ext gpuwidget")
     return made

@@ -1,4 +1,6 @@
-"""Runs programs on a real GPU, each in a subprocess, because a CUDA context lasts until its process ends."""
+"""Helpers that run programs on a real GPU. Each program runs in a subprocess, because its CUDA context lasts
+until its process ends.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,16 @@ from gpuwidget.system.processes import in_host_pid_namespace
 HOST_PIDS = pytest.mark.skipif(
     not in_host_pid_namespace(), reason="in a container the driver's process ids are not the processes' own"
 )
-"""Marks a test that checks values which the driver reports per process."""
+"""Skips a test of values that the driver reports per process, unless the driver's process ids are those of
+this pid namespace.
+"""
 _TIMEOUT_S = 240
 
 
 def run_program(code: str, **environment: str) -> Any:
-    """Run ``code`` in a subprocess, and return the value of its variable ``result``, passed as JSON."""
+    """Run ``code`` in a subprocess, and return the value of the variable ``result`` at its end, passed as
+    JSON.
+    """
     program = textwrap.dedent(code) + "\nimport json\nprint('RESULT ' + json.dumps(result))\n"
     process = subprocess.run(
         [sys.executable, "-c", program],
@@ -37,7 +43,7 @@ def run_program(code: str, **environment: str) -> Any:
 
 
 def nvidia_smi(query: str) -> list[list[str]]:
-    """Return the rows that ``nvidia-smi --query-gpu`` prints for the query."""
+    """Return the rows that ``nvidia-smi --query-gpu=QUERY`` prints."""
     process = subprocess.run(
         ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"],
         capture_output=True,

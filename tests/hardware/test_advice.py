@@ -1,5 +1,5 @@
-"""On a real GPU, each rule gives its advice for the mistake that it describes,
-and none after the mistake is fixed."""
+"""Tests on a real GPU that each rule gives advice about the mistake that it describes, and none once the
+mistake is fixed."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ result = found
 
 @functools.cache
 def loads() -> Any:
-    """Run all loads once for all tests; return each load's advice and the report of its first GPU."""
+    """Run all loads once for all tests. Return the advice for each load, and the report of its first GPU."""
     return run_program(_LOADS)
 
 
 def rules(load: str) -> list[str]:
-    """Return the rules that gave advice on a load."""
+    """Return the names of the rules that gave advice for this load."""
     return [one["rule"] for one in loads()[load]["advice"]]
 
 
@@ -103,8 +103,8 @@ def rules(load: str) -> list[str]:
     ],
 )
 def test_a_mistake_gets_its_advice_until_it_is_fixed(load: str, rule: str, fixed: str) -> None:
-    """A mistake gets advice from its rule only (without cuDNN, others may follow); once it is fixed,
-    the rule gives none."""
+    """For a load with a mistake, only the rule for this mistake gives advice (without cuDNN, other rules may
+    too). Once the mistake is fixed, the rule gives none."""
     expected = [rule] if load != "without cuDNN" else None
     assert rules(load) == expected or (expected is None and rule in rules(load)), loads()[load]
     assert rule not in rules(fixed), loads()[fixed]
@@ -112,12 +112,14 @@ def test_a_mistake_gets_its_advice_until_it_is_fixed(load: str, rule: str, fixed
 
 @pytest.mark.parametrize("healthy", ["bfloat16", "TF32", "no leak"])
 def test_healthy_code_gets_no_advice(healthy: str) -> None:
-    """Code that keeps the tensor cores busy, or that frees its memory, gets no advice."""
+    """There is no advice for code that keeps the tensor cores busy, or that frees the memory that it
+    allocates."""
     assert rules(healthy) == [], loads()[healthy]
 
 
 def test_the_power_limit_alone_gets_no_advice() -> None:
-    """Under full load, the report gives the seconds at the power limit, which alone leads to no advice.
+    """Under full load, the report contains how long the power limit held the clock down. That alone is no
+    reason for advice.
 
     A light load does not reach the power limit.
     """
@@ -126,20 +128,20 @@ def test_the_power_limit_alone_gets_no_advice() -> None:
     if throttled.get(POWER_CAP, 0.0) < MIN_S:
         drawn = f"{full['power_w']} of {full['power_limit_w']} W"
         pytest.skip(f"at {drawn} the driver did not name the power cap for {MIN_S:g} s: {throttled}")
-    # The GPU may also get too hot on this machine, and that does deserve advice.
+    # The GPU of this machine may also be too hot, which is a reason for advice.
     hot = [one for one in needing_attention(throttled) if one != POWER_CAP and throttled[one] >= MIN_S]
     assert ("throttled" in rules("full power")) == bool(hot), loads()["full power"]
     assert POWER_CAP not in (light["throttled"] or {}), light
 
 
 def test_the_evidence_has_the_setting_that_is_off() -> None:
-    """The evidence of the advice on idle tensor cores records that TF32 was off in that run."""
+    """The evidence of the advice about idle tensor cores contains that TF32 was off during the run."""
     assert loads()["float32"]["advice"][0]["evidence"]["tf32_matmul"] is False
 
 
 def test_a_model_left_on_the_cpu() -> None:
-    """A model that was left on the CPU gets advice;
-    after it was moved to the GPU together with its batches, it gets none."""
+    """If a model computes on the CPU although there is a GPU, there is advice. Once the model and its batches
+    are on the GPU, there is none."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -184,9 +186,9 @@ result = {"fitted": fitted, "rules": rules, "torch": report["gpus"][0]["torch"]}
 
 
 def test_fragmentation_and_expandable_segments() -> None:
-    """If fragmented memory makes a request fail, there is advice on fragmentation.
+    """If a request for memory fails because free memory is fragmented, there is advice about fragmentation.
 
-    With the advised expandable segments, the same request succeeds, and there is no advice.
+    With expandable segments, which the advice recommends, the same request succeeds, and there is no advice.
     """
     fragmented = run_program(_FRAGMENTED)
     assert (fragmented["fitted"], fragmented["rules"]) == (False, ["fragmentation"]), fragmented
@@ -211,8 +213,8 @@ result = {"rules": [one["rule"] for one in report["advice"]], "torch": report["g
 
 
 def test_an_impossible_request_is_not_fragmentation() -> None:
-    """If a request exceeds the GPU's memory and freed blocks return to the driver,
-    there is no advice on fragmentation."""
+    """If a request fails because it exceeds the GPU's memory, and torch has returned all free blocks to the
+    driver, there is no advice about fragmentation."""
     found = run_program(_FREED)
     assert found["torch"]["alloc_retries"] >= 1, found
     assert (found["rules"], found["torch"]["inactive_split"]) == ([], 0), found
@@ -220,7 +222,7 @@ def test_an_impossible_request_is_not_fragmentation() -> None:
 
 @pytest.fixture
 def kernel(kernel: Kernel) -> Kernel:
-    """A kernel that has loaded gpuwidget, in which the names that the cells use are defined."""
+    """Return a kernel that has loaded gpuwidget and has defined the variables that the tests' cells use."""
     kernel.ok(_IN_KERNEL)
     return kernel
 
@@ -244,7 +246,7 @@ class Slow(torch.utils.data.Dataset):
 
 
 def advice(kernel: Kernel, cell: str) -> list[dict[str, Any]]:
-    """Run a watched cell, and return its advice."""
+    """Run a watched cell, and return the advice for it."""
     found = kernel.ok(f"%%gpuwatch --no-live\n{cell}").report["advice"]
     assert isinstance(found, list)
     return found
@@ -260,8 +262,8 @@ for batch in loader:
 
 
 def test_a_starved_gpu_and_more_workers(kernel: Kernel) -> None:
-    """If a GPU waits for a DataLoader, the advice gives the loader's settings;
-    with enough workers there is none."""
+    """If the GPU waits for a DataLoader, the advice contains the DataLoader's settings. With enough workers,
+    there is no such advice."""
     kernel.run("loader = torch.utils.data.DataLoader(Slow(), batch_size=10)")
     starved = next(one for one in advice(kernel, _EPOCH) if one["rule"] == "input-pipeline")
     assert starved["evidence"]["num_workers"] == 0
@@ -287,7 +289,8 @@ for _ in range(60):
 
 
 def test_a_sync_point_and_its_fix(kernel: Kernel) -> None:
-    """Calling `.item()` in a loop gets advice that names the line; a sum that stays on the GPU gets none."""
+    """If a loop calls `.item()`, the advice names this line. If the sum stays on the GPU, there is no such
+    advice."""
     found = next(one for one in advice(kernel, _SYNCHRONIZING) if one["rule"] == "sync-points")
     assert (found["evidence"]["line"], found["evidence"]["call"]) == (5, "item")
     assert "sync-points" not in [one["rule"] for one in advice(kernel, _ASYNCHRONOUS)]
@@ -313,8 +316,8 @@ while time.perf_counter() < end:
 
 
 def test_cudnn_benchmark_with_changing_shapes(kernel: Kernel) -> None:
-    """In cuDNN's benchmark mode, changing input sizes get advice; a constant size,
-    or the mode off, gets none."""
+    """With cuDNN's benchmark mode on, a run whose input sizes change gets advice. There is none if the sizes
+    are constant or the mode is off."""
     kernel.run(f"{_CONVOLUTIONS}torch.backends.cudnn.benchmark = True")
     searching, steady = advice(kernel, _SIZES.format(step=1)), advice(kernel, _SIZES.format(step=0))
     kernel.run("torch.backends.cudnn.benchmark = False")
@@ -325,8 +328,8 @@ def test_cudnn_benchmark_with_changing_shapes(kernel: Kernel) -> None:
 
 @pytest.mark.two_gpus
 def test_a_gpu_that_is_held_and_not_used() -> None:
-    """If memory is held on a second GPU that stays idle, there is advice;
-    once the memory is freed, there is none."""
+    """If a program holds memory on a second GPU without using that GPU, there is advice. Once the memory is
+    freed, there is none."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -350,9 +353,9 @@ def test_a_gpu_that_is_held_and_not_used() -> None:
 
 @pytest.mark.two_gpus
 def test_a_straggler(tmp_path: Path) -> None:
-    """If one of two processes that train together is late, there is advice on the straggler.
+    """If one of two processes that train together is slower, there is advice about a straggler.
 
-    The other process's GPU waits in NCCL, so it reads as busy.
+    The GPU of the faster process waits in NCCL, so its utilization looks high.
     """
     script = tmp_path / "train.py"
     script.write_text(_TRAIN)

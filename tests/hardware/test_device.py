@@ -1,5 +1,5 @@
-"""What a default device changes in torch, CuPy and Numba on two real GPUs,
-and which CUDA contexts it opens."""
+"""Tests on two real GPUs of what a default device changes in torch, CuPy and Numba, and of the CUDA contexts
+that it opens."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def where():
 
 
 def run_cells(code: str, **environment: str) -> Any:
-    """Run ``code`` in a process with an IPython shell, in which ``cell(…)`` runs a cell;
-    return its ``result``."""
+    """Run ``code`` in a process with an IPython shell, and return its variable ``result``. In ``code``,
+    ``cell(…)`` runs a cell."""
     return run_program(f"{SHELL}{WHERE}\n{code}", **environment)
 
 
 def test_the_next_cell_uses_the_default_device() -> None:
-    """After %gpu device cuda:1, new tensors, "cuda", .cuda() and the current device are cuda:1;
-    'none' restores them."""
+    """After %gpu device cuda:1, new tensors, "cuda", .cuda() and the current device are cuda:1. After 'none',
+    they are as before."""
     result = run_cells(
         "cell('import torch; torch.cuda.init()')\n"
         "shell.user_ns['where'] = where\n"
@@ -54,7 +54,7 @@ def test_the_next_cell_uses_the_default_device() -> None:
 
 
 def test_setting_the_device_opens_no_context() -> None:
-    """Choosing a default device does not initialize CUDA, and the process does not appear on any GPU."""
+    """Choosing a default device does not initialize CUDA, and the driver lists this process on no GPU."""
     result = run_cells(
         "cell('import torch')\ncell('%gpu device cuda:1')\n"
         "for _ in range(3): cell('torch.ones(3, device=\"cpu\")')\n"
@@ -68,8 +68,8 @@ def test_setting_the_device_opens_no_context() -> None:
 
 
 def test_a_fork_after_setting_the_device_can_use_cuda() -> None:
-    """Choosing a default device does not initialize CUDA,
-    so that a forked child process can still use CUDA."""
+    """After a default device was chosen, a forked child process can still use CUDA, because choosing does not
+    initialize CUDA."""
     result = run_cells(
         """
         cell('import torch')
@@ -91,8 +91,8 @@ def test_a_fork_after_setting_the_device_can_use_cuda() -> None:
 
 @pytest.mark.parametrize("light", ["", " --light"])
 def test_the_cell_that_initializes_cuda_uses_the_device(light: str) -> None:
-    """The first cell that uses "cuda" already uses the chosen GPU,
-    and no context is opened on another GPU."""
+    """In the first cell that uses "cuda", this is already the chosen GPU. No context is opened on another
+    GPU."""
     result = run_cells(
         f"cell('import torch')\ncell('%gpu device cuda:1{light}')\n"
         "first = cell('str(torch.ones(3, device=\"cuda\").device)')\n"
@@ -102,8 +102,8 @@ def test_the_cell_that_initializes_cuda_uses_the_device(light: str) -> None:
 
 
 def test_none_opens_no_context_on_the_previous_gpu() -> None:
-    """After '%gpu device none', torch uses cuda:0 again,
-    but no context is opened there until something runs on it."""
+    """After '%gpu device none', torch's current device is cuda:0 again, but no context is opened on
+    cuda:0."""
     result = run_cells(
         "cell('import torch')\ncell('%gpu device cuda:1')\ncell('torch.ones(3)')\ncell('%gpu device none')\n"
         "result = [cell('torch.cuda.current_device()'), contexts()]"
@@ -112,8 +112,8 @@ def test_none_opens_no_context_on_the_previous_gpu() -> None:
 
 
 def test_torch_set_device_in_user_code_wins() -> None:
-    """If a cell initializes CUDA with set_device(0), cuda:0 stays the current device,
-    despite the default device."""
+    """If user code calls set_device(0) after another device was chosen, cuda:0 is the current device, also if
+    this call initializes CUDA."""
     result = run_cells(
         "cell('import torch')\ncell('%gpu device cuda:1 --light')\ncell('torch.cuda.set_device(0)')\n"
         "result = cell('torch.cuda.current_device()')"
@@ -122,7 +122,7 @@ def test_torch_set_device_in_user_code_wins() -> None:
 
 
 def test_the_device_of_one_cell() -> None:
-    """%%gpuwatch --device applies only to its own cell, even if that cell fails."""
+    """%%gpuwatch --device changes the device for this cell only, even if the cell fails."""
     result = run_cells(
         "cell('import torch; torch.cuda.init()')\nseen = []\nshell.user_ns.update(seen=seen, where=where)\n"
         "cell('%%gpuwatch --device cuda:1\\nseen.append(where())\\n1 / 0')\nresult = [*seen, cell('where()')]"
@@ -135,7 +135,7 @@ def test_the_device_of_one_cell() -> None:
     [("cupy", "cupy.cuda.Device().id"), ("numba", "__import__('numba.cuda').cuda.get_current_device().id")],
 )
 def test_other_libraries_follow(package: str, current: str) -> None:
-    """CuPy and Numba use the chosen device, even if they have used another one before."""
+    """CuPy and Numba also use the chosen device, even if they have used another one before."""
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     result = run_cells(
@@ -150,8 +150,8 @@ def test_other_libraries_follow(package: str, current: str) -> None:
 
 @pytest.mark.parametrize("visible", ["0,1", "1,0", "1"])
 def test_choices_are_joined_by_uuid(visible: str) -> None:
-    """Before and after CUDA is initialized,
-    each cuda:N is matched with the GPU that CUDA_VISIBLE_DEVICES assigns to it."""
+    """Each cuda:N is matched with the right GPU for any CUDA_VISIBLE_DEVICES, before and after CUDA is
+    initialized."""
     result = run_cells(
         "code = '[(d.device, d.index, d.uuid is not None, d.memory_free is not None) '\\\n"
         "      'for d in gpuwidget.devices()]'\n"
@@ -164,7 +164,8 @@ def test_choices_are_joined_by_uuid(visible: str) -> None:
 
 
 def test_a_new_thread_has_torchs_default() -> None:
-    """As documented, a new thread starts with torch's own defaults, cpu and cuda:0."""
+    """A new thread has torch's own default devices, cpu and cuda:0, even if another device is chosen. The
+    docs say so."""
     result = run_cells(
         "cell('import torch; torch.cuda.init()')\ncell('%gpu device cuda:1')\nfound = []\n"
         "shell.user_ns.update(found=found, where=where)\n"
@@ -176,8 +177,8 @@ def test_a_new_thread_has_torchs_default() -> None:
 
 
 def test_shuffling_fails_and_works_with_the_fix() -> None:
-    """With a default device, a shuffling DataLoader fails as the hint expects,
-    and works with the hint's fix."""
+    """While a default device is chosen, a DataLoader with shuffle=True fails. The hint below the error
+    contains the fix, and with it the DataLoader works."""
     result = run_cells(
         """
         from gpuwidget.kernel.error_hints import hint

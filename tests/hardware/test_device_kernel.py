@@ -1,5 +1,5 @@
-"""The default device in a real kernel with two real GPUs: the panel's state,
-running cells and error hints."""
+"""Tests of the default device in a real kernel with two real GPUs: the state for the panel, cells that are
+running, and hints for errors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ USE = "torch.ones(2**28, device='{device}')"
 
 
 def state_of(kernel: Kernel, **request: Any) -> Any:
-    """Send the panel's request until the driver has reported all free memory,
-    and return the kernel's state."""
+    """Send a request of the panel until the driver has reported the free memory of all GPUs. Return the
+    kernel's state from the last reply."""
     for _ in range(100):
         answer = kernel.answer_to(**request)
         assert answer["status"] == "ok", answer
@@ -32,8 +32,8 @@ def state_of(kernel: Kernel, **request: Any) -> Any:
 
 
 def test_the_state_for_views(kernel: Kernel) -> None:
-    """The state lists each GPU as nvidia-smi does,
-    and shows that contexts stay open after '%gpu device none'."""
+    """The kernel's state lists each GPU with the values of nvidia-smi. It also shows that contexts stay open
+    after '%gpu device none'."""
     kernel.ok("import torch")
     smi = nvidia_smi("index,uuid,name,compute_cap,memory.total")
     before = state_of(kernel, ask="state")
@@ -60,21 +60,21 @@ def test_the_state_for_views(kernel: Kernel) -> None:
 
 @HOST_PIDS
 def test_the_holders_of_a_gpu(kernel: Kernel) -> None:
-    """The state lists this notebook first among the holders of each GPU that it uses,
-    with its memory on the GPU."""
+    """For each GPU that this notebook uses, the kernel's state contains the notebook's memory and lists the
+    notebook first among the holders."""
     kernel.ok(f"import torch\nx, y = {USE.format(device='cuda:0')}, {USE.format(device='cuda:1')}")
     for _ in range(100):
         state = state_of(kernel, ask="state")
         if all(choice["holders"] for choice in state["choices"][1:3]):
             break
-        kernel.idle_for(0.05)  # the holders are polled less often than the free memory
+        kernel.idle_for(0.05)  # holders are polled less often than free memory
     assert [choice["holders"][0] for choice in state["choices"][1:3]] == ["this notebook"] * 2
     assert all(gpu["process_memory"] > GIB for gpu in state["gpus"][:2])
 
 
 def test_a_choice_while_a_cell_computes(kernel: Kernel) -> None:
-    """If a device is chosen while a cell keeps a GPU busy, the kernel replies,
-    and the next cell uses that device."""
+    """While a cell keeps a GPU busy, the kernel replies to the panel's request to choose a device, and the
+    next cell uses that device."""
     kernel.ok("import os, torch\na = torch.ones(4096, 4096, device='cuda')")
     busy = "open('on', 'w').close()\nwhile not os.path.exists('off'): a @ a\ntorch.cuda.synchronize()\n" + NOW
     request = kernel.send(busy)
@@ -92,7 +92,8 @@ def test_a_choice_while_a_cell_computes(kernel: Kernel) -> None:
     [("cupy", "cupy.cuda.Device().id"), ("numba.cuda", "numba.cuda.get_current_device().id")],
 )
 def test_other_libraries_follow_the_next_cell(kernel: Kernel, package: str, current: str) -> None:
-    """CuPy and Numba use the chosen device from the next cell on, and the default GPU again after 'none'."""
+    """From the next cell on, CuPy and Numba use the chosen device too. After 'none', they use the first GPU
+    again."""
     if importlib.util.find_spec(package.partition(".")[0]) is None:
         pytest.skip(f"{package} is not installed")
     kernel.ok(f"import torch, {package}\ntorch.cuda.init()\n%gpu device cuda:1")
@@ -104,7 +105,8 @@ def test_other_libraries_follow_the_next_cell(kernel: Kernel, package: str, curr
 
 
 def test_a_choice_before_torch(kernel: Kernel) -> None:
-    """A device that is chosen before torch is imported takes effect after the cell that imports torch."""
+    """If a device is chosen before torch is imported, it is the default device from the first cell after the
+    import."""
     assert "torch is not imported yet" in kernel.ok("import sys\n%gpu device cuda:1").displayed
     assert kernel.ok("'torch' in sys.modules").result == "False"
     assert kernel.ok("import torch\nstr(torch.get_default_device())").result == "'cpu'"
@@ -112,8 +114,8 @@ def test_a_choice_before_torch(kernel: Kernel) -> None:
 
 
 def test_what_user_code_sets_stays(kernel: Kernel) -> None:
-    """If the user's code sets a device after one was chosen, the user's device stays,
-    and the state has a note."""
+    """If user code sets a device after another one was chosen, the user's device stays, and a note in the
+    kernel's state explains this."""
     kernel.ok("import torch\ntorch.cuda.init()\n%gpu device cuda:1")
     kernel.ok("torch.cuda.set_device(0)")
     assert kernel.ok(NOW).result == "('cuda:1', 0)"
@@ -124,7 +126,7 @@ def test_what_user_code_sets_stays(kernel: Kernel) -> None:
 
 
 def test_one_cells_device_and_an_interrupt(kernel: Kernel) -> None:
-    """If a cell with --device is interrupted, the cell ends and the previous devices are restored."""
+    """If a cell with --device is interrupted, it ends, and the previous devices are restored."""
     kernel.ok("import torch\ntorch.cuda.init()")
     work = "a = torch.ones(4096, 4096)\nopen('on', 'w').close()\nwhile True: (a @ a).sum().item()"
     request = kernel.send(f"%%gpuwatch --device cuda:1\n{work}")
@@ -136,7 +138,7 @@ def test_one_cells_device_and_an_interrupt(kernel: Kernel) -> None:
 
 
 def test_the_dashboard(kernel: Kernel) -> None:
-    """The dashboard's dropdown lists every GPU by name, with its free memory."""
+    """In the dashboard, the list of devices contains the name and the free memory of every GPU."""
     ran = kernel.ok("import time, torch, gpuwidget\nboard = gpuwidget.dashboard()\nboard")
     offered: list[str] = []
     for _ in range(20):
@@ -178,7 +180,8 @@ KNOWN_ERRORS = {
 
 @pytest.mark.parametrize("known_error", KNOWN_ERRORS.values(), ids=KNOWN_ERRORS.keys())
 def test_hints_for_real_cuda_errors(kernel: Kernel, known_error: tuple[str, str, str]) -> None:
-    """For a real CUDA error, the hint explains it, names the variables on each device and gives the fix."""
+    """The hint for a real CUDA error explains the error, names the variables on each device, and contains the
+    fix."""
     code, happened, fix = known_error
     kernel.ok("import torch")
     ran = kernel.run(code)

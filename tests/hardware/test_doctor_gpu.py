@@ -1,4 +1,5 @@
-"""On a real GPU, every check of the doctor passes, and its results agree with nvidia-smi and torch."""
+"""Tests on a real GPU that every check of the doctor passes and that its results agree with nvidia-smi and
+torch."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ CHECKS = ("torch", "cuda", "cudnn", "nccl", "driver", "device_files", "gpu")
 
 
 def doctor(**environment: str) -> dict[str, Any]:
-    """Return the diagnosis of this environment with these variables added."""
+    """Return the doctor's diagnosis of this environment, with these environment variables added."""
     found: dict[str, Any] = run_program(
         "import gpuwidget\nresult = gpuwidget.doctor().to_dict()", **environment
     )
@@ -24,7 +25,7 @@ def doctor(**environment: str) -> dict[str, Any]:
 
 
 def checks_by_id(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the checks of a diagnosis, as a dict from their ids."""
+    """Return the checks of a diagnosis by their id."""
     return {check["id"]: check for check in found["links"]}
 
 
@@ -37,8 +38,8 @@ def test_all_checks_pass() -> None:
 
 
 def test_versions_match_torch_and_nvidia_smi() -> None:
-    """The versions, error counts and link widths
-    that the doctor reports are those of torch and nvidia-smi."""
+    """The doctor reports the same versions as torch, and the same driver version, error counts and link
+    widths as nvidia-smi."""
     found = checks_by_id(doctor())
     torch = run_program(
         """
@@ -67,13 +68,13 @@ def test_versions_match_torch_and_nvidia_smi() -> None:
 
 
 def test_gpus_that_are_hidden() -> None:
-    """If CUDA_VISIBLE_DEVICES hides all GPUs, the check of that variable is broken."""
+    """If CUDA_VISIBLE_DEVICES hides all GPUs, the check of this variable is broken."""
     found = doctor(CUDA_VISIBLE_DEVICES="-1")
     assert (found["status"], checks_by_id(found)["visible"]["status"]) == ("broken", "broken")
 
 
 def test_the_checks_open_no_context() -> None:
-    """The doctor opens no CUDA context on any GPU, neither in its own process nor in its probe processes."""
+    """The doctor opens no CUDA context, neither in its own process nor in its probe processes."""
     used = run_program(
         """
         import gpuwidget, threading
@@ -101,7 +102,7 @@ def test_the_commands_exit_status() -> None:
 
 
 def test_error_counts_match_nvidia_smi() -> None:
-    """The count of uncorrected ECC errors matches nvidia-smi's, and a healthy GPU reports no XID."""
+    """The number of uncorrected ECC errors is the same as in nvidia-smi, and a healthy GPU has no XID."""
     readings = run_program(
         """
         import dataclasses, gpuwidget
@@ -117,7 +118,8 @@ def test_error_counts_match_nvidia_smi() -> None:
 
 
 def test_a_variable_that_is_set_after_cuda_started() -> None:
-    """CUDA_VISIBLE_DEVICES is ok if it was set before CUDA started; for a later change, the doctor warns."""
+    """If CUDA_VISIBLE_DEVICES was set before CUDA was initialized, its check is ok. If it is changed later,
+    the check warns."""
     before, after = run_program(
         """
         import os

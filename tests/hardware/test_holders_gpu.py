@@ -1,4 +1,5 @@
-"""Memory ownership on a real GPU: processes that use CUDA, torch's reserved memory, and freeing its cache."""
+"""Tests on a real GPU of who holds memory: which processes use CUDA, torch's reserved memory, and freeing
+torch's cache."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ GIB = 1024**3
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel that has loaded gpuwidget and torch."""
+    """Return a kernel that has loaded gpuwidget and torch."""
     made = start_kernel()
     made.ok("%load_ext gpuwidget\nimport os, torch")
     return made
 
 
 def test_uses_cuda() -> None:
-    """``uses_cuda`` is true only for a process with a CUDA context,
-    not for one that samples GPUs or a forked child."""
+    """``uses_cuda()`` is true for a process with a CUDA context. It is not true for a process that only
+    samples GPUs, nor for a forked child."""
     before, after, child = run_program(
         """
         import os, gpuwidget
@@ -50,8 +51,8 @@ def test_uses_cuda() -> None:
 
 
 def test_torchs_reserved_memory(kernel: Kernel) -> None:
-    """The kernel reports torch's reserved bytes per GPU,
-    which are less than the driver's figure due to the CUDA context."""
+    """The kernel reports the bytes that torch has reserved on each GPU. The driver's figure for the process
+    is higher, because it includes the CUDA context."""
     kernel.ok("x = torch.ones(2**28, device='cuda')")
     state = next(
         gpu for gpu in kernel.answer_to(ask="state")["state"]["gpus"] if gpu["torch_device"] == "cuda:0"
@@ -62,8 +63,10 @@ def test_torchs_reserved_memory(kernel: Kernel) -> None:
 
 
 def test_freeing_the_cache_while_a_cell_computes(kernel: Kernel) -> None:
-    """Freeing the cache while a cell computes returns the memory, and does not change the cell's result."""
-    # Matrix products allocate their workspace first, so that it is not in the memory to be freed.
+    """If torch's cache is freed while a cell computes, the memory is returned to the GPU, and the cell's
+    result is correct."""
+    # cuBLAS allocates its workspace with the first matrix products, so allocate it before the memory that is
+    # freed.
     kernel.ok("a = torch.ones(4096, 4096, device='cuda')\nfor _ in range(3): b = a @ a")
     kernel.ok("gone = torch.ones(2**30, device='cuda')\ndel gone")
     before = int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0)
@@ -80,7 +83,8 @@ def test_freeing_the_cache_while_a_cell_computes(kernel: Kernel) -> None:
 
 
 def test_freeing_the_cache_breaks_no_graph_capture(kernel: Kernel) -> None:
-    """Requests to free the cache during CUDA graph captures break no capture, and each gets a clear reply."""
+    """If torch's cache is to be freed while a cell captures CUDA graphs, no capture fails, and each request
+    is answered: done, or refused because of the capture."""
     kernel.ok("a = torch.ones(256, 256, device='cuda')\nb = a @ a\ntorch.cuda.synchronize()")
     capturing = """
 open('on', 'w').close()
@@ -112,7 +116,7 @@ count > 0
 
 @pytest.mark.two_gpus
 def test_no_context_on_another_gpu(kernel: Kernel) -> None:
-    """If the process has a context only on cuda:1, freeing its cache opens none on cuda:0."""
+    """If the process has a context only on cuda:1, freeing its cache opens no context on cuda:0."""
     kernel.ok("x = torch.ones(2**28, device='cuda:1')\ndel x")
     assert kernel.answer_to(ask="free_cache")["status"] == "ok"
     contexts = "[torch._C._cuda_hasPrimaryContext(i) for i in range(2)]"

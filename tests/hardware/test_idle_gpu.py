@@ -1,4 +1,5 @@
-"""On a real GPU, the line profile agrees with CUDA events, and stream queries disturb nothing."""
+"""Tests on a real GPU that the line profile agrees with CUDA events, and that stream queries don't disturb
+the program."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def start_profiler():
 
 @pytest.mark.parametrize("kind", ["synchronous", "asynchronous", "pure Python"])
 def test_known_loops(kind: str) -> None:
-    """In loops of 300 ms, each line's share and GPU activity are within 5 percentage points,
-    and no line is missing."""
+    """In loops that take 300 ms per pass, each line's share and GPU activity are correct within 5 percentage
+    points, and no line is missing."""
     share, activity, missing = run_program(
         f"""
         from benchmarks.idle import profile_errors
@@ -42,8 +43,8 @@ def test_known_loops(kind: str) -> None:
 
 
 def test_a_fast_loop_gets_no_wrong_numbers() -> None:
-    """In a 30 ms loop of pure Python, every share and every activity
-    that the profile does report is correct."""
+    """In a loop of pure Python that takes 30 ms per pass, every share is correct within 6 percentage points
+    and every activity within 8. Some may be missing."""
     share, activity, _ = run_program(
         """
         from benchmarks.idle import profile_errors
@@ -58,11 +59,11 @@ def test_a_fast_loop_gets_no_wrong_numbers() -> None:
 
 @pytest.mark.parametrize("load", ["text generation", "small kernels"])
 def test_kernels_too_short_for_a_query(load: str) -> None:
-    """For launch-bound code, a line's GPU activity agrees with the hardware counters of another process, or
-    is unknown.
+    """For code with very short kernels, a line's GPU activity agrees with hardware counters that another
+    process read, or is unknown.
 
-    It is never 0 %, and if it is unknown, the reason does not blame other streams alone for what a query
-    misses.
+    If it is unknown, the reason mentions that queries miss short kernels; it does not blame other streams
+    alone.
     """
     if load == "text generation" and importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed")
@@ -81,7 +82,7 @@ def test_kernels_too_short_for_a_query(load: str) -> None:
 
 
 def test_graph_captures_are_unharmed() -> None:
-    """While streams are queried continuously, twenty CUDA graphs can be captured and replayed."""
+    """While streams are queried all the time, CUDA graphs can be captured and replayed."""
     found = run_program(
         START_PROFILER
         + """
@@ -119,8 +120,8 @@ result = {"captured": captured, "reason": streams.reason, "samples": profiler._c
 
 
 def test_a_failed_kernel_raises_in_user_code() -> None:
-    """After a device-side assert, the user's next CUDA call raises the error
-    as without a profiler, and nothing hangs."""
+    """After a device-side assert, the user's next CUDA call raises the error, as it does without the
+    profiler. The profiler ends normally."""
     found = run_program(
         START_PROFILER
         + """
@@ -166,8 +167,8 @@ result = {"before": before, "after": [torch._C._cuda_hasPrimaryContext(n) for n 
 
 
 def test_the_drivers_utilization_windows() -> None:
-    """The driver's utilization windows (1/6 s to 1 s each) are in order, recent,
-    and high while the GPU is busy."""
+    """The driver's utilization windows are in order, the last one is recent, and their utilization is high
+    while the GPU is busy."""
     found = run_program(
         """
         import time, torch

@@ -1,5 +1,5 @@
-"""``%%gpuwatch --lines`` on a real GPU:
-the memory by line of a training step agrees with torch's counters."""
+"""Tests of ``%%gpuwatch --lines`` on a real GPU: the memory by line of a training step agrees with torch's
+counters."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ CELL = (
 
 
 def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
-    """Run a watched cell, and return its complete report;
-    the card's report may contain only a part of the lines."""
+    """Run a watched cell, and return its complete report. (The report on the card may contain only some of
+    the lines.)"""
     ran = kernel.ok(cell)
     (card,) = ran.cards
     assert "torch's memory by line:" in card["text/plain"], card["text/plain"]
@@ -43,8 +43,8 @@ def watched(kernel: Kernel, cell: str) -> dict[str, Any]:
 
 
 def test_a_training_step(kernel: Kernel) -> None:
-    """The lines' bytes add up exactly to torch's count, and forward,
-    backward and optimizer step are separate lines."""
+    """The bytes of all lines add up exactly to torch's count of allocated bytes. Forward, backward and
+    optimizer step are separate lines."""
     kernel.ok(TRAINING)
     report = watched(kernel, CELL)
     lines = report["lines"]
@@ -54,13 +54,13 @@ def test_a_training_step(kernel: Kernel) -> None:
     by_source = {line["source"]: line for line in lines if line["file"] == "In[2]"}
     for source in ("loss = model(x).square().mean()", "loss.backward()", "optimizer.step()"):
         assert by_source[source]["allocated"] > 0, sorted(by_source)
-    # AdamW keeps the state that it allocates in its first step.
+    # In its first step, AdamW allocates its state, which it keeps: two values per parameter.
     parameters = int(kernel.value("sum(p.numel() * 4 for p in model.parameters())"))
     assert by_source["optimizer.step()"]["held"] >= 2 * parameters
-    # Less than 2 % is allocated outside the user's lines.
+    # Less than 2 % is allocated by code that is outside the user's lines.
     assert sum(line["allocated"] for line in lines if line["file"] is None) < 0.02 * counted
-    # At the peak, the lines hold as much as torch's peak above its start, except for torch's rounding of
-    # sizes.
+    # torch counts rounded sizes, so the sum over the lines is only about as large as the peak above the
+    # start.
     allocated = report["gpus"][0]["torch"]["allocated"]
     above = allocated["peak"] - allocated["start"]
     assert sum(line["at_peak"] for line in lines) == pytest.approx(above, rel=0.02)
@@ -69,8 +69,8 @@ def test_a_training_step(kernel: Kernel) -> None:
 
 
 def test_cuda_starts_in_the_cell(kernel: Kernel) -> None:
-    """If a cell itself imports torch and initializes CUDA,
-    the report has a line for everything that it allocates."""
+    """If CUDA is initialized by the cell itself, the report has a line for everything that the cell
+    allocates."""
     report = watched(
         kernel,
         "%%gpuwatch --no-live --lines\nimport torch, time\ntime.sleep(0.5)\n"
@@ -85,7 +85,7 @@ def test_cuda_starts_in_the_cell(kernel: Kernel) -> None:
 
 
 def test_the_users_memory_history_continues(kernel: Kernel) -> None:
-    """A memory history that the user started keeps all its entries and stays on after the run."""
+    """If the user has started a memory history, it keeps all its entries and is still on after the run."""
     kernel.ok(
         "import torch\ntorch.cuda.memory._record_memory_history()\nx = torch.zeros(2**20, device='cuda')"
     )

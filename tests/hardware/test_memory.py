@@ -1,4 +1,5 @@
-"""The holders of a real GPU's memory add up exactly to torch's count, and freed memory matches nvidia-smi."""
+"""Tests on a real GPU that the holders of memory add up exactly to torch's count, and that freed memory
+agrees with nvidia-smi."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ def step():
 
 
 def test_a_transformer_with_adamw() -> None:
-    """Model with gradients, optimizer and batch are listed with the expected sizes,
-    and sums are exact, during training."""
+    """At each stage of a training, model with gradients, optimizer and batch are listed with the expected
+    sizes, and the holders add up exactly to torch's count."""
     result = run_program(
         TRANSFORMER
         + """
@@ -58,7 +59,7 @@ result = {"stages": stages, "weights": sum(rounded(p) for p in model.parameters(
     )
     start, trained, graph, views = result["stages"]
     weights = result["weights"]
-    # Blocks may be larger than what was requested, but never smaller.
+    # A block may be larger than the tensor in it, but never smaller.
     assert weights <= start["model"] < 1.02 * weights + 20 * MIB
     assert 2 * weights <= trained["model"] < 2.02 * weights + 40 * MIB
     assert 2 * weights <= trained["optimizer"] < 2.02 * weights + 40 * MIB
@@ -69,8 +70,8 @@ result = {"stages": stages, "weights": sum(rounded(p) for p in model.parameters(
 
 
 def test_kinds_of_tensors() -> None:
-    """The holders' sum is exact with sparse tensors, a CUDA graph's pool,
-    pinned and CPU tensors, and other streams."""
+    """The holders add up exactly to torch's count with sparse tensors, the memory pool of a CUDA graph,
+    pinned and CPU tensors, and tensors of other streams."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -104,8 +105,8 @@ def test_kinds_of_tensors() -> None:
 
 
 def test_gradients_of_a_sharded_model() -> None:
-    """In a model sharded with FSDP, whose parameters wrap their shards,
-    all memory is found under the variables' names."""
+    """All memory of a model that is sharded with FSDP is listed under the names of the user's variables,
+    although its parameters only wrap the shards."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -133,7 +134,8 @@ def test_gradients_of_a_sharded_model() -> None:
 
 @pytest.mark.parametrize("allocator", ["expandable_segments:False", "expandable_segments:True"])
 def test_the_returnable_part_of_the_cache(allocator: str) -> None:
-    """empty_cache() returns exactly the predicted bytes; from expandable segments, it returns whole pages."""
+    """empty_cache() returns exactly the number of bytes that was predicted. From expandable segments, it
+    returns whole pages only."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -154,9 +156,9 @@ def test_the_returnable_part_of_the_cache(allocator: str) -> None:
         PYTORCH_CUDA_ALLOC_CONF=allocator,
     )
     returned = result["reserved"] - result["after"]
-    # An expandable segment keeps the pages that the big tensor shares with its neighbours.
+    # An expandable segment keeps the pages that the large tensor shares with the tensors next to it.
     assert returned >= GIB - 4 * MIB
-    # The run freed what it allocated, so the cache is the same as before.
+    # The watched code freed what it allocated, so the cache is the same as before.
     assert {**result, "returned": returned} == {
         **result,
         "returned": result["predicted"],
@@ -166,7 +168,7 @@ def test_the_returnable_part_of_the_cache(allocator: str) -> None:
 
 
 def test_the_users_memory_history_is_unchanged() -> None:
-    """holders() does not stop a memory history that the user records, and does not change its entries."""
+    """If the user records a memory history, holders() does not stop it and does not change its entries."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -188,8 +190,8 @@ def test_the_users_memory_history_is_unchanged() -> None:
 
 
 def test_non_torch_memory() -> None:
-    """The CUDA context is listed in addition to the tensors,
-    and all holders add up to the driver's figure."""
+    """The CUDA context is listed in addition to the tensors. If the driver can't tell processes apart, it is
+    listed together with other processes, and everything adds up to the memory in use."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -213,7 +215,8 @@ def test_non_torch_memory() -> None:
 
 @pytest.mark.two_gpus
 def test_two_devices() -> None:
-    """Each device's sum is exact, and a variable with tensors on two devices has a holder on each of them."""
+    """On each of two devices, the holders add up exactly to torch's count. A variable with tensors on both
+    devices is a holder on both."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -234,18 +237,19 @@ def test_two_devices() -> None:
 
 @pytest.fixture
 def kernel(kernel: Kernel) -> Kernel:
-    """A kernel that has loaded gpuwidget, and has imported torch in In[2]."""
+    """Return a kernel that has loaded gpuwidget, and has imported torch in In[2]."""
     kernel.ok("import torch, gpuwidget; from torch import nn")
     return kernel
 
 
 def used() -> int:
-    """Return the MiB that nvidia-smi reports in use on GPU 0."""
+    """Return the MiB that are in use on GPU 0 according to nvidia-smi."""
     return int(nvidia_smi("memory.used")[0][0])
 
 
 def holders(kernel: Kernel) -> dict[str, tuple[int, int | None]]:
-    """Return each holder's bytes and cell by its first name, and assert that the sums equal torch's count."""
+    """Return the bytes and the cell of each holder, by its first name. Assert that the holders add up exactly
+    to torch's count."""
     query = "[gpuwidget.holders() for _ in range(1)][0]"
     exact = (
         f"(lambda found: (sum(h.bytes for h in found if h.kind != 'outside torch') == "
@@ -257,7 +261,8 @@ def holders(kernel: Kernel) -> dict[str, tuple[int, int | None]]:
 
 
 def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
-    """%gpu free releases what it listed, and the memory that it reports as returned matches nvidia-smi."""
+    """%gpu free --yes releases the results and error frames that %gpu free listed. The memory that it reports
+    as returned agrees with nvidia-smi."""
     kernel.ok("kept = torch.empty(1024**3, dtype=torch.uint8, device='cuda')")
     kernel.ok("torch.empty(2 * 1024**3, dtype=torch.uint8, device='cuda').view(1024, -1)")
     kernel.run(
@@ -275,7 +280,7 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
     freed = before - used()
     assert "Released 5.0 GiB of tensors." in done
     assert freed * MIB == pytest.approx(5 * GIB, abs=64 * MIB)
-    # In a container whose process ids differ from the host's, the driver's figure covers all processes.
+    # If the driver's process ids don't match, as in a container, only its figure for all processes is known.
     own, whole = (
         "Given back: 5.0 GiB on GPU 0, as the driver sees it.",
         "5.0 GiB by torch's count; by the driver's",
@@ -285,7 +290,8 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
 
 
 def test_out_of_memory_leaves_nothing_after_free(kernel: Kernel) -> None:
-    """%gpu free releases the frames of a training step that ran out of memory, and keeps the model."""
+    """After a training step has run out of memory, %gpu free releases the frames of the error and keeps the
+    model."""
     kernel.ok("model = nn.Linear(1000, 1000, device='cuda')")
     failed = kernel.run(
         "def step(n):\n    kept = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda')]\n"
@@ -301,8 +307,8 @@ def test_out_of_memory_leaves_nothing_after_free(kernel: Kernel) -> None:
 
 
 def test_cells_of_a_training(kernel: Kernel) -> None:
-    """Model and optimizer stay attributed to their cells after many training steps
-    with thousands of temporary tensors."""
+    """After many training steps with thousands of temporary tensors, model and optimizer are still attributed
+    to the cells that created them."""
     kernel.ok("model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()")
     kernel.ok(
         "optimizer = torch.optim.AdamW(model.parameters()); batch = torch.randn(256, 1024, device='cuda')"
@@ -322,8 +328,8 @@ def test_cells_of_a_training(kernel: Kernel) -> None:
 
 
 def test_a_storage_that_outlives_its_memory(kernel: Kernel) -> None:
-    """If a storage is resized to 0, as FSDP does,
-    a new tensor at its address is attributed to the new tensor's cell."""
+    """If a storage is resized to 0, as FSDP does, and a new tensor gets the same address, the new tensor is
+    attributed to its own cell."""
     kernel.ok("x = torch.empty(1 << 24, device='cuda')")
     kernel.ok(
         "address = x.data_ptr()\nx.untyped_storage().resize_(0)\ny = torch.empty(1 << 24, device='cuda')"
@@ -333,8 +339,8 @@ def test_a_storage_that_outlives_its_memory(kernel: Kernel) -> None:
 
 
 def test_the_holders_of_a_watched_cell(kernel: Kernel) -> None:
-    """The holders on a cell's card were allocated by that cell,
-    and add up to the increase in torch's allocated memory."""
+    """A cell's card lists only holders of memory that this cell allocated. They add up to the increase of
+    torch's allocated memory during the run."""
     kernel.ok("before = torch.empty(1 << 20, device='cuda')")
     cell = "%%gpuwatch\nx = torch.empty(1 << 28, device='cuda'); y = x[5:]\n(x[:1000] * 2).sum().item()"
     ran = kernel.ok(cell)

@@ -1,4 +1,5 @@
-"""On a real GPU, the metrics that Prometheus scrapes, without an open panel, agree with nvidia-smi."""
+"""Test on a real GPU that the metrics which Prometheus scrapes agree with nvidia-smi, although no panel is
+open."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _READY_S = 60.0
 
 @pytest.fixture
 def metrics_request(tmp_path: Path) -> Iterator[urllib.request.Request]:
-    """Start a Jupyter server that samples this machine's GPUs, and return a request for its metrics."""
+    """Start a Jupyter server that samples this machine's GPUs. Yield a request for its metrics."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -64,7 +65,7 @@ def metrics_request(tmp_path: Path) -> Iterator[urllib.request.Request]:
 
 
 def test_the_first_scrape_matches_nvidia_smi(metrics_request: urllib.request.Request) -> None:
-    """The first scrape has each GPU's memory, power limit and temperature as nvidia-smi does,
+    """The first scrape contains each GPU's memory, power limit and temperature, which agree with nvidia-smi,
     and an energy counter."""
     with urllib.request.urlopen(metrics_request, timeout=10) as answer:
         text = answer.read().decode()

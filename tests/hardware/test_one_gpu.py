@@ -1,4 +1,4 @@
-"""On a real GPU, gpuwidget's figures agree with torch, nvidia-smi and the driver's counters."""
+"""Tests on a real GPU that gpuwidget's figures agree with torch, nvidia-smi and the driver's counters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIB = 1024**3
 
 
 def sample_now() -> Any:
-    """Return a sample that was taken in a process which does not use the GPUs."""
+    """Return a sample of the GPUs that was taken in a process that does not use them."""
     return run_program("import dataclasses, gpuwidget\nresult = dataclasses.asdict(gpuwidget.sample())")
 
 
@@ -38,7 +38,7 @@ def test_gpu_identity_matches_nvidia_smi() -> None:
 
 
 def test_readings_match_nvidia_smi() -> None:
-    """A sample's memory, temperature, power limit and power agree with nvidia-smi."""
+    """Memory, temperature, power limit and power in a sample agree with nvidia-smi."""
     rested = nvidia_smi("power.draw.instant")
     sample = sample_now()
     rows = nvidia_smi("memory.used,temperature.gpu,enforced.power.limit,power.draw.instant")
@@ -48,14 +48,14 @@ def test_readings_match_nvidia_smi() -> None:
         assert abs(reading["memory_used"] / MIB - float(used)) <= 2
         assert abs(reading["temperature_c"] - float(temperature)) <= 3
         assert reading["power_limit_w"] == pytest.approx(float(limit))
-        # Power still falls for a while after the previous test's work.
+        # The previous test made the GPU work, so its power is still falling.
         low, high = sorted((float(before), float(power)))
         assert 0.8 * low <= reading["power_w"] <= 1.2 * high
         assert reading["throttle"] is not None
 
 
 def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
-    """torch's peak in the report is exact even for 4 GiB that are allocated and immediately freed."""
+    """If 4 GiB are allocated and freed at once, the report contains torch's exact peak."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -74,8 +74,8 @@ def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
 
 
 def test_an_older_peak_and_a_users_reset() -> None:
-    """The peak is exact despite an older peak and a reset by the user,
-    and notes explain what happened to the counter."""
+    """The peak is exact even if there was a higher peak before the run and user code resets the counter
+    during the run. Notes explain both."""
     report = run_program(
         """
         import torch, gpuwidget
@@ -93,7 +93,7 @@ def test_an_older_peak_and_a_users_reset() -> None:
 
 
 def test_watching_opens_no_context_and_imports_no_torch() -> None:
-    """Watching a program that uses no GPU opens no CUDA context and does not import torch."""
+    """If a program uses no GPU, watching it opens no CUDA context and does not import torch."""
     result = run_program(
         """
         import sys, time, gpuwidget, os
@@ -110,7 +110,8 @@ def test_watching_opens_no_context_and_imports_no_torch() -> None:
 
 
 def test_the_first_context_is_not_a_leak() -> None:
-    """The CUDA context's memory counts for the process but not for torch, and a note explains it."""
+    """The memory of the CUDA context is part of the process's memory but not of torch's, and a note explains
+    this."""
     report = run_program(
         """
         import torch, gpuwidget
@@ -129,7 +130,7 @@ def test_the_first_context_is_not_a_leak() -> None:
 
 
 def test_device_memory_matches_nvidia_smi() -> None:
-    """The GPU's memory at the end of the run is the same as what nvidia-smi reports at that time."""
+    """The memory in use on the GPU at the end of the run agrees with nvidia-smi."""
     result = run_program(
         """
         import subprocess, torch, gpuwidget
@@ -145,7 +146,8 @@ def test_device_memory_matches_nvidia_smi() -> None:
 
 
 def test_a_childs_memory_counts_for_the_process() -> None:
-    """A child process's memory counts for this process, if the driver's process ids match."""
+    """The memory of a child process is part of this process's memory. If the driver's process ids don't
+    match, as in a container, it is unknown with a reason."""
     result = run_program(
         """
         import subprocess, sys, gpuwidget
@@ -168,7 +170,8 @@ def test_a_childs_memory_counts_for_the_process() -> None:
 
 
 def test_energy_against_the_drivers_counter() -> None:
-    """The energy of a run with five seconds of work is within 5 % of the driver's energy counter."""
+    """The energy of a run, most of which is five seconds of work, agrees with the driver's energy counter
+    within 5 %."""
     result = run_program(
         """
         import time, torch, gpuwidget, pynvml
@@ -190,7 +193,8 @@ def test_energy_against_the_drivers_counter() -> None:
 
 
 def test_utilization_and_counters_of_a_busy_and_an_idle_gpu() -> None:
-    """Tensor-core work is measured as nearly 100 % busy with tensor activity, and a sleep as idle."""
+    """While tensor cores work, utilization is nearly 100 %, and tensor activity is high. While the program
+    sleeps, both are near 0."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -217,7 +221,7 @@ def test_utilization_and_counters_of_a_busy_and_an_idle_gpu() -> None:
 
 
 def test_the_gpu_drain_is_measured() -> None:
-    """If queued work continues on the GPU after the Python code has ended, the report gives the duration."""
+    """If the GPU still works on queued kernels when the code has ended, the report contains for how long."""
     result = run_program(
         """
         import time, torch, gpuwidget
@@ -238,7 +242,7 @@ def test_the_gpu_drain_is_measured() -> None:
 
 
 def test_an_out_of_memory_error_is_counted() -> None:
-    """The report counts the out-of-memory errors of the run as torch counts them."""
+    """An out-of-memory error during the run is counted in the report."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -278,7 +282,7 @@ def test_watching_breaks_no_graph_capture() -> None:
 
 
 def test_the_command_line_shows_the_gpu() -> None:
-    """The `gpuwidget` command prints the GPU's name."""
+    """The command `gpuwidget` prints the GPU's name."""
     result = run_program(
         """
         import subprocess, sys, torch

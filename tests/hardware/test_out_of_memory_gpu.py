@@ -1,5 +1,5 @@
-"""For real out-of-memory errors, the card lists the memory's holders,
-and its fixes make the same cell succeed."""
+"""Tests of the card for real out-of-memory errors: it lists who holds the memory, and with its fixes the same
+cell succeeds."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ torch.cuda.set_per_process_memory_fraction(LIMIT * 2**30 / total)
 
 @pytest.fixture
 def start(start_kernel: Callable[..., Kernel]) -> Callable[..., Kernel]:
-    """Return a function that starts a kernel with gpuwidget,
-    whose torch may use at most ``limit`` GiB of GPU 0."""
+    """Return a function that starts a kernel with gpuwidget. torch may use at most ``limit`` GiB of GPU 0 in
+    it."""
 
     def start(limit: float, **environment: str) -> Kernel:
         kernel = start_kernel(CUDA_VISIBLE_DEVICES="0", **environment)
@@ -35,7 +35,7 @@ def start(start_kernel: Callable[..., Kernel]) -> Callable[..., Kernel]:
 
 
 def card(ran: Ran) -> str:
-    """Return the text of the only out-of-memory card below the traceback."""
+    """Return the text of the out-of-memory card below the traceback. Assert that there is only one."""
     assert ran.reply["status"] == "error"
     assert ran.reply["ename"] == "OutOfMemoryError", ran.reply
     kinds = [message.type for message in ran.messages]
@@ -48,8 +48,8 @@ def card(ran: Ran) -> str:
 
 
 def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
-    """The card lists variables, results and the error's frames with their sizes,
-    and with each fix the cell succeeds."""
+    """The card lists the sizes of variables, results and the error's frames. With any one of its fixes, the
+    cell succeeds."""
     kernel = start(6)
     kernel.ok("model = gib(2)")
     kernel.ok("cache = [gib(0.75), gib(0.75)]")
@@ -71,7 +71,7 @@ def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
     limit = re.search(r"torch\.cuda\.set_per_process_memory_fraction\(.*\)", text)
     assert limit is not None, text
     assert "Make the batch" in text
-    # Apply one fix after the other, each from the same state.
+    # Try one fix after the other, each from the same state.
     kernel.ok("%gpu free --yes")
     kernel.ok(cell)
     kernel.ok("gib(1)")
@@ -80,8 +80,7 @@ def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
     kernel.ok(cell)
     kernel.ok("cache = [gib(0.75), gib(0.75)]")
     card(kernel.run(cell))
-    # Another error replaces the out-of-memory error, which frees its frames; the notebook's other references
-    # stay.
+    # After another error, IPython no longer keeps the frames of the out-of-memory error.
     kernel.run("1 / 0")
     kernel.ok("import gc; gc.collect()")
     kernel.ok(limit[0])
@@ -89,7 +88,7 @@ def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
 
 
 def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
-    """If the batch is made smaller by the factor that the card gives, the cell succeeds."""
+    """If the batch is made smaller by the factor on the card, the cell succeeds."""
     kernel = start(4)
     cell = "def step(n):\n    made = []\n    for _ in range(3):\n        made.append(gib(2 / n))\nstep({n})"
     text = card(kernel.run(cell.format(n=1)))
@@ -100,8 +99,8 @@ def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
 
 
 def test_fragmented_memory(start: Callable[..., Kernel]) -> None:
-    """For fragmented memory, the card advises expandable segments
-    with this torch's variable, and they solve it."""
+    """If memory is fragmented, the card recommends expandable segments, with the environment variable of this
+    torch version. With them, the cell succeeds."""
     fragment = (
         "kept, fill = [], []\nfor _ in range(4):\n    gib(1)\n    kept.append(gib(0.3)); "
         "fill.append(gib(0.69))\nfill.clear()"
@@ -120,7 +119,8 @@ def test_fragmented_memory(start: Callable[..., Kernel]) -> None:
 
 
 def test_an_earlier_error(start: Callable[..., Kernel]) -> None:
-    """Memory that an earlier error's frames hold is listed, and the advised command frees it."""
+    """If the frames of an earlier error hold memory, the card lists them, and the command that it recommends
+    frees the memory."""
     kernel = start(4)
     card(kernel.run("def step():\n    big = gib(2.5)\n    gib(2.5)\nstep()"))
     text = card(kernel.run("x = gib(2.5)"))
@@ -131,7 +131,7 @@ def test_an_earlier_error(start: Callable[..., Kernel]) -> None:
 
 
 def test_the_card_of_a_watched_cell(start: Callable[..., Kernel]) -> None:
-    """After a watched cell, the out-of-memory card shows the GPU, its memory over time and the holders."""
+    """After a watched cell, the out-of-memory card contains the GPU, its memory over time and the holders."""
     kernel = start(4)
     text = card(
         kernel.run(
@@ -145,8 +145,8 @@ def test_the_card_of_a_watched_cell(start: Callable[..., Kernel]) -> None:
 
 
 def test_a_real_message_against_the_counters(start: Callable[..., Kernel]) -> None:
-    """Every number in the error message of this torch version is parsed correctly,
-    compared with torch's counters."""
+    """Every number that is parsed from the error message of this torch version agrees with torch's
+    counters."""
     kernel = start(4)
     kernel.ok("x = gib(3)")
     kernel.run("gib(2)")

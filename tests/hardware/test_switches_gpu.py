@@ -1,4 +1,5 @@
-"""On a real GPU, each PyTorch switch changes the setting that it names, and nothing else in the process."""
+"""Tests on a real GPU that each PyTorch switch changes the setting that it names, and nothing else in the
+process."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ PRODUCT = """\
 a = torch.rand(512, 512, dtype=torch.float64, device="cuda")
 b = torch.rand(512, 512, dtype=torch.float64, device="cuda")
 print(bool(((a.float() @ b.float()).double() - a @ b).abs().max() > 2e-3))"""
-"""Prints whether a float32 product has TF32's error; each of the product's sums of 512 terms is near 128."""
+"""Prints whether a product of float32 matrices has an error that is typical of TF32. Each element is a sum of
+512 terms and is near 128."""
 CONVOLUTION = """\
 a = torch.rand(1, 64, 32, 32, dtype=torch.float64, device="cuda")
 b = torch.rand(64, 64, 3, 3, dtype=torch.float64, device="cuda")
@@ -23,14 +25,14 @@ print(bool((torch.nn.functional.conv2d(a.float(), b.float()).double().cpu() - ex
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel that has loaded gpuwidget and torch."""
+    """Return a kernel that has loaded gpuwidget and torch."""
     made = start_kernel()
     made.ok("%load_ext gpuwidget\nimport os, torch")
     return made
 
 
 def set_switch(kernel: Kernel, name: str, value: str) -> None:
-    """Set a switch by sending the panel's request."""
+    """Set a PyTorch switch, with the request that the panel sends."""
     assert kernel.answer_to(ask="set_switch", name=name, value=value)["status"] == "ok"
 
 
@@ -49,7 +51,8 @@ def test_switches_do_not_initialize_cuda(kernel: Kernel) -> None:
 
 
 def test_matmul_precision(kernel: Kernel) -> None:
-    """With precision "high", float32 products have TF32's error; with "highest", they are precise again."""
+    """With the precision "high", products of float32 matrices have an error that is typical of TF32. With
+    "highest", they don't."""
     if kernel.ok("print(torch.cuda.get_device_capability() < (8, 0))").text == "True\n":
         pytest.skip("this GPU has no TF32")
     assert kernel.ok(PRODUCT).text == "False\n"
@@ -60,8 +63,8 @@ def test_matmul_precision(kernel: Kernel) -> None:
 
 
 def test_cudnn_tf32_overrides_a_global_setting(kernel: Kernel) -> None:
-    """Turning off cuDNN's TF32 in the panel overrides a precision
-    that the user's code set for all of torch."""
+    """If user code has turned on TF32 for all of torch, turning off cuDNN's TF32 in the panel still takes
+    effect."""
     if kernel.ok("print(torch.cuda.get_device_capability() < (8, 0))").text == "True\n":
         pytest.skip("this GPU has no TF32")
     kernel.ok("if hasattr(torch.backends, 'fp32_precision'): torch.backends.fp32_precision = 'tf32'")

@@ -1,4 +1,5 @@
-"""On two real GPUs, torch's devices map to the right GPUs for any CUDA_VISIBLE_DEVICES."""
+"""Tests on two real GPUs that torch's devices are matched with the right GPUs for any
+CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ GIB = 1024**3
 
 @pytest.mark.parametrize("visible", ["0,1", "1,0", "1"])
 def test_cuda_devices_are_joined_by_uuid(visible: str) -> None:
-    """Memory on cuda:0 is reported for the GPU that CUDA_VISIBLE_DEVICES lists first, and for no other."""
+    """Memory on cuda:0 is reported for the GPU that is first in CUDA_VISIBLE_DEVICES, and for no other
+    GPU."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -35,8 +37,8 @@ def test_cuda_devices_are_joined_by_uuid(visible: str) -> None:
 
 
 def test_gpu_option_by_cuda_name() -> None:
-    """With CUDA_VISIBLE_DEVICES=1,0, the name cuda:0 selects nvidia-smi's GPU 1,
-    before and after CUDA starts."""
+    """With CUDA_VISIBLE_DEVICES=1,0, the option cuda:0 selects the GPU that is number 1 in nvidia-smi, before
+    and after CUDA is initialized."""
     result = run_program(
         """
         import gpuwidget
@@ -53,8 +55,8 @@ def test_gpu_option_by_cuda_name() -> None:
 
 
 def test_no_context_is_opened_on_the_other_gpu() -> None:
-    """Waiting for the GPU at the end of a run opens no CUDA context
-    on a GPU that the process does not use."""
+    """At the end of a run, gpuwidget waits for the GPU. This opens no CUDA context on a GPU that the process
+    does not use."""
     result = run_program(
         """
         import torch, gpuwidget

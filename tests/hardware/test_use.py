@@ -1,5 +1,5 @@
-"""On a real GPU: memory of child processes, cells that wait for free memory,
-and the comparison of two runs."""
+"""Tests on a real GPU of the memory of child processes, of cells that wait for free memory, and of comparing
+two runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ pytestmark = pytest.mark.gpu
 
 GIB = 1024**3
 CHILD = "import torch; x = torch.empty(2 * 1024**3, dtype=torch.uint8, device='{device}'); print(); input()"
-"""A program that holds 2 GiB on a device until it reads a line from stdin."""
+"""A program that allocates 2 GiB on a device, prints an empty line, and exits after it has read a line from
+stdin."""
 
 
 def start_holder(gib: int) -> subprocess.Popen[str]:
-    """Start a process, and return it once it holds this many GiB on GPU 0."""
+    """Start a process that holds this many GiB on GPU 0. Return the process once it does."""
     code = CHILD.format(device="cuda:0").replace("2 * 1024", f"{gib} * 1024")
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -30,14 +31,14 @@ def start_holder(gib: int) -> subprocess.Popen[str]:
 
 
 def free_now() -> int:
-    """Return the number of free bytes that nvidia-smi reports for GPU 0."""
+    """Return the number of bytes that are free on GPU 0 according to nvidia-smi."""
     return int(nvidia_smi("memory.free")[0][0]) * 1024**2
 
 
 @HOST_PIDS
 def test_memory_of_a_child_counts_for_the_run() -> None:
-    """A run's peak includes a child process's CUDA memory and context,
-    and the report lists the child process."""
+    """The CUDA memory and context of a child process are part of the run's peak, and the report lists the
+    child process."""
     result = run_program(
         f"""
         import subprocess, sys, time, gpuwidget
@@ -58,8 +59,8 @@ def test_memory_of_a_child_counts_for_the_run() -> None:
 
 @HOST_PIDS
 def test_memory_under_torchrun(tmp_path: Path) -> None:
-    """The memory of torchrun's worker counts for the run,
-    although torchrun starts the worker in another session."""
+    """The memory of torchrun's worker is part of the run's memory, although torchrun starts the worker in
+    another session."""
     script = tmp_path / "worker.py"
     script.write_text(
         "import time, torch\n"
@@ -103,8 +104,8 @@ def test_a_gpu_that_only_a_child_used() -> None:
 
 
 def test_a_cell_waits_for_free_memory(kernel: Kernel) -> None:
-    """A cell that needs more memory than is free waits,
-    and starts once another process has freed its memory."""
+    """With --wait, a cell that needs more memory than is free waits. It starts when another process has freed
+    its memory."""
     other = start_holder(4)
     try:
         need = free_now() // GIB + 2
@@ -126,8 +127,8 @@ def test_a_cell_waits_for_free_memory(kernel: Kernel) -> None:
 
 
 def test_the_notebooks_cache_counts_as_free(kernel: Kernel) -> None:
-    """--need counts torch's unused cache in this notebook as free,
-    and torch can then allocate the requested amount."""
+    """--need counts the unused part of torch's cache in this notebook as free, and torch can then allocate
+    the requested amount."""
     kernel.ok("import torch\nx = torch.empty(8 * 2**30, dtype=torch.uint8, device='cuda:0')\ndel x")
     need = free_now() // GIB + 4
     refused = kernel.run(f"%%gpuwatch --need {need + 6}GiB --gpu 0\n1")
@@ -143,8 +144,8 @@ def test_the_notebooks_cache_counts_as_free(kernel: Kernel) -> None:
 
 
 def test_memory_that_the_driver_reserves(kernel: Kernel) -> None:
-    """A cell that needs memory which the driver reserves fails without waiting,
-    and the error gives the reserved amount."""
+    """If a cell needs memory that the driver reserves for itself, it fails without waiting, and the error
+    contains the reserved amount."""
     total, kept = (int(nvidia_smi(name)[0][0]) for name in ("memory.total", "memory.reserved"))
     ran = kernel.run(f"%%gpuwatch --need {total - kept // 2}MiB --gpu 0 --wait 1h\n1")
     assert ran.reply["ename"] == "UsageError"
@@ -152,7 +153,8 @@ def test_memory_that_the_driver_reserves(kernel: Kernel) -> None:
 
 
 def test_two_runs_compared() -> None:
-    """The comparison of two runs shows that the second one used twice the memory and took twice the time."""
+    """If the second run used twice the memory and took twice as long, the comparison of the two runs shows
+    both."""
     result = run_program(
         """
         import time, torch, gpuwidget
