@@ -28,7 +28,7 @@ def _usable_gpus() -> tuple[int, str | None]:
         return 0, inventory.origin.reason
     if shutil.which("nvidia-smi") is None:
         return 0, "nvidia-smi, which the tests compare with, is not on the PATH"
-    # In a subprocess, because a CUDA context in this process would affect what the tests measure.
+    # This runs in a subprocess, because a CUDA context in this process would affect what the tests measure.
     process = subprocess.run(
         [sys.executable, "-c", "import torch; torch.cuda.init(); print(torch.cuda.device_count())"],
         capture_output=True,

@@ -135,7 +135,7 @@ def test_the_power_limit_alone_gets_no_advice() -> None:
 
 
 def test_the_evidence_has_the_setting_that_is_off() -> None:
-    """The evidence of the advice about idle tensor cores contains that TF32 was off during the run."""
+    """The evidence of the advice about idle tensor cores records that TF32 was off during the run."""
     assert loads()["float32"]["advice"][0]["evidence"]["tf32_matmul"] is False
 
 

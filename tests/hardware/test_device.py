@@ -91,8 +91,8 @@ def test_a_fork_after_setting_the_device_can_use_cuda() -> None:
 
 @pytest.mark.parametrize("light", ["", " --light"])
 def test_the_cell_that_initializes_cuda_uses_the_device(light: str) -> None:
-    """In the first cell that uses "cuda", this is already the chosen GPU. No context is opened on another
-    GPU."""
+    """The first cell that uses the device "cuda" already uses the chosen GPU, and no context is opened on
+    another GPU."""
     result = run_cells(
         f"cell('import torch')\ncell('%gpu device cuda:1{light}')\n"
         "first = cell('str(torch.ones(3, device=\"cuda\").device)')\n"

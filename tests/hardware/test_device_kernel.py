@@ -19,7 +19,7 @@ USE = "torch.ones(2**28, device='{device}')"
 
 
 def state_of(kernel: Kernel, **request: Any) -> Any:
-    """Send a request of the panel until the driver has reported the free memory of all GPUs. Return the
+    """Repeat a request of the panel until the driver has reported the free memory of all GPUs. Return the
     kernel's state from the last reply."""
     for _ in range(100):
         answer = kernel.answer_to(**request)
@@ -32,8 +32,8 @@ def state_of(kernel: Kernel, **request: Any) -> Any:
 
 
 def test_the_state_for_views(kernel: Kernel) -> None:
-    """The kernel's state lists each GPU with the values of nvidia-smi. It also shows that contexts stay open
-    after '%gpu device none'."""
+    """The kernel's state lists each GPU with the same values as nvidia-smi. It also shows that contexts stay
+    open after '%gpu device none'."""
     kernel.ok("import torch")
     smi = nvidia_smi("index,uuid,name,compute_cap,memory.total")
     before = state_of(kernel, ask="state")

@@ -43,8 +43,8 @@ def test_known_loops(kind: str) -> None:
 
 
 def test_a_fast_loop_gets_no_wrong_numbers() -> None:
-    """In a loop of pure Python that takes 30 ms per pass, every share is correct within 6 percentage points
-    and every activity within 8. Some may be missing."""
+    """In a loop of pure Python that takes 30 ms per pass, every reported share is correct within 6 percentage
+    points and every reported activity within 8. Lines may be missing."""
     share, activity, _ = run_program(
         """
         from benchmarks.idle import profile_errors

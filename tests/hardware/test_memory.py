@@ -40,8 +40,8 @@ def step():
 
 
 def test_a_transformer_with_adamw() -> None:
-    """At each stage of a training, model with gradients, optimizer and batch are listed with the expected
-    sizes, and the holders add up exactly to torch's count."""
+    """At each stage of a training, the model with its gradients, the optimizer and the batch are listed with
+    the expected sizes, and the holders add up exactly to torch's count."""
     result = run_program(
         TRANSFORMER
         + """

@@ -19,8 +19,8 @@ def sample_now() -> Any:
 
 
 def test_gpu_identity_matches_nvidia_smi() -> None:
-    """Each GPU's index, UUID, name, PCI bus id, memory,
-    compute capability and driver are the same as in nvidia-smi."""
+    """Each GPU's index, UUID, name, PCI bus id, memory, compute capability and driver are the same as in
+    nvidia-smi."""
     sample = sample_now()
     rows = nvidia_smi("index,uuid,name,pci.bus_id,memory.total,compute_cap,driver_version")
     assert [
@@ -55,7 +55,7 @@ def test_readings_match_nvidia_smi() -> None:
 
 
 def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
-    """If 4 GiB are allocated and freed at once, the report contains torch's exact peak."""
+    """If 4 GiB are allocated and immediately freed, the report still contains torch's exact peak."""
     result = run_program(
         """
         import torch, gpuwidget
@@ -147,7 +147,7 @@ def test_device_memory_matches_nvidia_smi() -> None:
 
 def test_a_childs_memory_counts_for_the_process() -> None:
     """The memory of a child process is part of this process's memory. If the driver's process ids don't
-    match, as in a container, it is unknown with a reason."""
+    match, as in a container, the memory is unknown, and the reason is given."""
     result = run_program(
         """
         import subprocess, sys, gpuwidget
@@ -170,8 +170,7 @@ def test_a_childs_memory_counts_for_the_process() -> None:
 
 
 def test_energy_against_the_drivers_counter() -> None:
-    """The energy of a run, most of which is five seconds of work, agrees with the driver's energy counter
-    within 5 %."""
+    """The energy of a five-second run agrees with the driver's energy counter within 5 %."""
     result = run_program(
         """
         import time, torch, gpuwidget, pynvml
@@ -221,7 +220,8 @@ def test_utilization_and_counters_of_a_busy_and_an_idle_gpu() -> None:
 
 
 def test_the_gpu_drain_is_measured() -> None:
-    """If the GPU still works on queued kernels when the code has ended, the report contains for how long."""
+    """If the GPU still works on queued kernels when the code has ended, the report contains how long it
+    continued to work."""
     result = run_program(
         """
         import time, torch, gpuwidget

@@ -20,7 +20,7 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
         (["python", "-"], "python -", ""),
         (["python", "-", "--lr", "1"], "python -", "--lr 1"),
         (["python3.13t", "app/"], "python3.13t app", ""),
-        # Options of the interpreter. An option's value is not taken for the script.
+        # Options of the interpreter. The value of an option is not mistaken for the script.
         (["python", "-u", "-W", "ignore", "-X", "dev", "t.py", "-u"], "python t.py", "-u"),
         (["python", "-uBWerror", "-Xdev", "t.py"], "python t.py", ""),
         (["python", "--check-hash-based-pycs", "never", "t.py"], "python t.py", ""),
@@ -136,8 +136,8 @@ def test_arguments_without_secrets(words: list[str], shown: str) -> None:
 
 @pytest.mark.parametrize("word", ["a" * 1_000_000, "a" * 500_000 + "://" + "b" * 500_000, "a:" * 500_000])
 def test_megabytes_of_arguments(word: str) -> None:
-    """Even command lines of megabytes are parsed at once, so another user's process does not delay the list
-    of processes.
+    """Even a command line of several megabytes is parsed without a noticeable delay, so another user's
+    process can't slow down the list of processes.
     """
     assert parse(["python", "t.py", word, "--lr", "1"]) == ("python t.py", "[redacted] --lr 1")
     assert parse(["train", *["x"] * 100_000]) == ("train", "x " * 39 + "x…")

@@ -62,7 +62,7 @@ def test_changes_have_a_sign(before: float | None, after: float | None, text: st
     ],
 )
 def test_a_change_shows_a_shared_unit_once(before: float | None, after: float | None, text: str) -> None:
-    """In a change from one size to another, the unit is shown once if both sizes have the same unit."""
+    """A change between two sizes that have the same unit shows the unit once: '12.4 → 15.6 GiB'."""
     assert units.memory_change(before, after) == text
 
 
@@ -77,7 +77,7 @@ def test_a_change_shows_a_shared_unit_once(before: float | None, after: float | 
     ],
 )
 def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -> None:
-    """In a part of a whole, the unit is shown once if both sizes have the same unit."""
+    """A part of a whole shows the unit once if both sizes have the same unit: '15.6 of 140.4 GiB'."""
     assert units.memory_of(size, total) == text
 
 

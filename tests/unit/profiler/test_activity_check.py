@@ -130,8 +130,8 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
 
 
 def test_agreement_within_the_counters_noise() -> None:
-    """If counters and queries differ by only two points, the difference is noise, and every line keeps its
-    activity.
+    """If counters and queries differ by only two percentage points, the difference is noise, and every line
+    keeps its activity.
     """
     for counters in (78.0, 82.0):
         run = ProfiledRun()
@@ -161,8 +161,8 @@ def test_work_on_other_streams() -> None:
 
 
 def test_copies_are_not_gpu_activity() -> None:
-    """While a stream only copies, it is busy but the compute engines are idle, so the line gets no
-    activity.
+    """A stream that only copies is busy, but the GPU's compute engines are idle. A line whose stream only
+    copies therefore gets no activity.
     """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 0.0, lambda number: stepping(run, busy=1))
@@ -195,10 +195,10 @@ def test_a_short_run_is_compared_too() -> None:
 
 def test_a_difference_that_a_short_runs_edges_explain() -> None:
     """In a short run, the driver's mean may include work just before the run or omit work at its end. A small
-    difference to the queries therefore proves nothing.
+    difference between the driver's mean and the queries therefore proves nothing.
 
-    Here the queries found no work in the first 0.05 s of 0.6 s and the driver's mean is 100 %. No activity is
-    reported, and the reason does not mention short kernels.
+    Here the queries found no work in the first 0.05 s of 0.6 s, and the driver's mean is 100 %. No activity
+    is reported, and the reason does not mention short kernels.
     """
     run = ProfiledRun()
     for number in range(60):

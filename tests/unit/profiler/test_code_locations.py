@@ -24,7 +24,9 @@ SLEEP = ("/lib/site-packages/lib.py", "sleep", 2)
 
 
 def locate(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | None, str | None]:
-    """Return the line of the cell, the deepest frame in the user's files, and the call made there."""
+    """Return the line of the cell in which a thread is, its deepest frame in the user's files, and the call
+    made there.
+    """
     locator = CodeLocator(NAMES.__contains__, NAMES.get, CellSource.parse(text))
     locator.begin(stack(KERNEL), None)
     location = locator.locate(stack(KERNEL, *frames))
@@ -38,7 +40,7 @@ def locate(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | 
 
 @pytest.mark.parametrize("above", ["", "%%gpuwatch\n", "\n\n%%gpuwatch --no-live\n\n"])
 def test_the_body_of_time_has_the_cells_lines(above: str) -> None:
-    """Code below %%time is attributed to its line in the cell. Lines are counted as IPython counts them."""
+    """Code below %%time is attributed to its line in the cell, with the line numbers that IPython uses."""
     text = f"{above}%%time\n\nx = 1\ny = f(x)\n"
     line = len(text.lstrip("\n").splitlines())
     body = ("<timed exec>", "<module>", 2)
@@ -112,8 +114,8 @@ PEXPECT = (
     ("frames", "user"),
     [
         (SYSTEM + PEXPECT, None),
-        # Functions of a library are recognized wherever the library is installed, whatever the name of its
-        # folder is.
+        # Functions of a library are recognized wherever the library is installed, for example in a folder
+        # 'packages'.
         ((("/home/me/train.py", "step", 9), *SYSTEM, *PEXPECT), "train.py:9 step"),
         (((f"{STDLIB}/subprocess.py", "run", 3), (f"{STDLIB}/subprocess.py", "Popen.communicate", 5)), None),
         (((f"{STDLIB}/subprocess.py", "Popen.wait", 3), (f"{STDLIB}/subprocess.py", "_wait", 5)), None),

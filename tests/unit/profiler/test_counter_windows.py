@@ -35,7 +35,7 @@ def test_windows_that_differ_give_each_lines_activity() -> None:
 
 
 def test_noise_is_averaged() -> None:
-    """Although the driver's percentages are rounded and jitter, a line's activity is off by at most three
+    """Even if the driver's percentages are noisy, a line's activity is off by at most three percentage
     points.
     """
     found = activity_by_line(windows([0.0, 0.2, 0.5, 0.8, 1.0] * 6, noise=5.0))

@@ -225,7 +225,7 @@ def test_preemption_points_of_a_real_thread() -> None:
 
 
 def test_a_gpu_that_flickers_has_no_activity() -> None:
-    """If the GPU's state changes while samples wait for the GIL, no activity is reported."""
+    """If the GPU changes between busy and idle while samples wait for the GIL, no activity is reported."""
     run = ProfiledRun()
     for number in range(60):
         run.sample(STEPPING, late=0.003, busy=number % 2)

@@ -58,8 +58,8 @@ DISTRIBUTIONS = packages_distributions()
 
 
 def undeclared(path: Path, declared: set[str], ours: Iterable[str] = ()) -> set[str]:
-    """Return the packages that a module imports and that no distribution in ``declared`` provides. ``ours``
-    are ignored."""
+    """Return the packages that a module imports and that no distribution in ``declared`` provides. Packages
+    in ``ours`` are ignored."""
     return {
         name
         for name in imported_by(path).difference(ours)
@@ -68,8 +68,8 @@ def undeclared(path: Path, declared: set[str], ours: Iterable[str] = ()) -> set[
 
 
 def test_every_import_is_declared_where_it_is_needed() -> None:
-    """Every package that gpuwidget imports is declared as a dependency. Only the server extension may also
-    import packages of the extra `lab`."""
+    """Every package that gpuwidget imports is declared as a dependency, unless it is optional. Packages that
+    only the server extension imports may be declared in the extra `lab`."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         module = path.relative_to(PACKAGE).as_posix()

@@ -40,7 +40,7 @@ HOMES = {
     "sources/nvml.py": {"pynvml"},
     "sources/nvml_diagnostics.py": {"pynvml"},
 }
-"""Packages from outside that each module imports, including imports inside functions and imports for
+"""Third-party packages that each module imports, including imports inside functions and imports for
 annotations."""
 
 HEAVY = {
@@ -59,8 +59,7 @@ HEAVY = {
 
 
 def imported_by(path: Path) -> set[str]:
-    """Return the packages from outside that a module imports, by an import statement or by
-    import_module()."""
+    """Return the third-party packages that a module imports, by an import statement or by import_module()."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -88,7 +87,8 @@ def test_importing_loads_no_other_package() -> None:
 
 
 def test_each_outside_package_is_imported_in_one_place() -> None:
-    """Each module imports exactly the packages that HOMES lists for it, counting imports inside functions."""
+    """Each module imports exactly the third-party packages that HOMES lists for it, including imports inside
+    functions."""
     found = {
         path.relative_to(PACKAGE).as_posix(): packages
         for path in sorted(PACKAGE.rglob("*.py"))

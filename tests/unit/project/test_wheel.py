@@ -265,8 +265,8 @@ def test_why_an_image_with_ipywidgets_7_needs_the_constraint(wheel: Path, tmp_pa
 
 
 def would_install(wheel: Path, folder: Path, image: dict[str, str], asked: list[str]) -> dict[str, str]:
-    """Return the name and version of each package that pip would install, in addition to those of the
-    image."""
+    """Return the packages that pip would install into this image together with the wheel, and their
+    versions."""
     index, environment, report = folder / "index", folder / "environment", folder / "report.json"
     index.mkdir()
     for name, version, needs in INDEX:

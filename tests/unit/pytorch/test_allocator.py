@@ -117,9 +117,7 @@ def test_private_pools_are_told_apart() -> None:
 
 
 def test_how_the_cache_is_told() -> None:
-    """The memory view has a sentence part for each kind of cached memory, and omits the kinds with 0
-    bytes.
-    """
+    """The memory view describes each kind of cached memory, and omits the kinds that are empty."""
     device = memory(
         device_blocks(
             1,

@@ -80,8 +80,8 @@ def test_a_graph_capture_is_not_spoiled(torch: FakeTorch) -> None:
 
 
 def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
-    """A tensor of 4 GiB that is allocated and freed between two readings is included in the peak, without a
-    reset of torch's counter.
+    """If a tensor of 4 GiB is allocated and freed between two readings, the peak includes the tensor. torch's
+    counter is not reset for this.
     """
     tracker = PeakTracker()
     scope = tracker.open()

@@ -328,8 +328,8 @@ def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSw
 
 
 def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) -> None:
-    """While a cell with --device runs in a subshell, a choice is still applied to other cells, and unloading
-    still works afterwards.
+    """While a cell with --device runs in a subshell, a device that is chosen is still applied to the next
+    cell. Afterwards, unloading gpuwidget still restores torch's devices.
     """
     torch.cuda.init()
     begun, over = threading.Event(), threading.Event()

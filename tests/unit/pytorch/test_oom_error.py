@@ -79,8 +79,8 @@ def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pyt
 
 
 def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variable that configures the allocator has the name that the error message contains. If the message
-    contains none, it is the name for this version of torch.
+    """The name of the environment variable that configures the allocator comes from the error message. If the
+    message does not contain it, it is the name that this version of torch uses.
     """
     name = oom_error.allocator_setting
     assert name("… try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == "PYTORCH_CUDA_ALLOC_CONF"

@@ -134,7 +134,7 @@ def test_an_error_is_the_users(torch: Any) -> None:
     assert streams.busy() is None
     torch.idle[0] = True
     assert (streams.open(), streams.busy(), torch.asked) == (False, None, [0])
-    assert streams.devices == (0,)  # so that earlier results can still be compared with the counters
+    assert streams.devices == (0,)  # kept, so that the earlier results can be compared with the counters
     assert streams.reason is not None
     assert streams.reason.startswith("CUDA reported an error")
 
@@ -186,8 +186,8 @@ def test_the_runtime_that_is_loaded_is_asked_and_none_is_loaded(tmp_path: Path) 
     usual, renamed = "libcudart.so.98", "libcudart-d0da41ae.so.98.1"
     for name in (usual, renamed):
         compile_library(source, tmp_path / name, f"-Wl,-soname,{name}")
-    # In a separate process, because this one may have loaded a real runtime, and would not unload these
-    # libraries.
+    # This runs in a separate process, because this one may have loaded a real runtime, and would not unload
+    # these libraries.
     here = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", _LOADING, renamed, usual],

@@ -48,8 +48,8 @@ def user_runs(code: str) -> None:
 
 
 def either_way_reads() -> tuple[object, ...]:
-    """Return the values that user code and torch.compile can read. torch raises if only one of its two APIs
-    was used to set them.
+    """Return the values that user code and torch.compile can read. torch raises an error if the two APIs were
+    mixed when the values were set.
     """
     return (
         torch.get_float32_matmul_precision(),
@@ -95,7 +95,7 @@ def test_every_choice_can_be_set_and_is_then_read(name: str) -> None:
 
 
 def test_the_statements() -> None:
-    """The statement that sets a switch is a single line."""
+    """Each switch is set by a single line, which uses torch's public API."""
     said = [torch_switches.statement(switch, switch.choices[-1]) for switch in TORCH_SWITCHES]
     assert said == [
         "torch.backends.cudnn.enabled = False",
@@ -152,8 +152,8 @@ def test_matmul_precision_whatever_the_user_s_code_has_used(code: str, found: st
     ],
 )
 def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | None, value: str) -> None:
-    """cuDNN's TF32 setting can be read, whichever of torch's APIs has set it, also as part of a setting for
-    all of torch.
+    """cuDNN's TF32 setting can be read, whichever of torch's APIs has set it, even if it was set for all of
+    torch at once.
 
     After gpuwidget has set it, both APIs return the new value.
     """

@@ -51,8 +51,8 @@ def test_slow_polls_are_made_less_often(clock: FakeClock, took: float, expected:
 
 
 def test_samples_stay_less_than_a_second_apart(clock: FakeClock) -> None:
-    """When the time of the next poll is chosen, it is assumed to take as long as the slowest poll so far.
-    Samples are therefore less than a second apart."""
+    """When the next poll is scheduled, the sampler assumes that it will take as long as the slowest poll so
+    far. Samples are therefore less than a second apart."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, 0.5) == 0.9
@@ -74,8 +74,8 @@ def test_without_gpus_there_are_no_polls_of_memory(clock: FakeClock) -> None:
 def test_costly_counters_have_longer_windows_sooner(
     clock: FakeClock, took: float, since: float, expected: float
 ) -> None:
-    """Hardware counters are read every 0.5 s at first. After five seconds, they are read every second; if one
-    reading of all counters takes more than 50 ms, already after two seconds."""
+    """Hardware counters are read every 0.5 s during the first five seconds, and every second after that. If
+    reading all counters once takes more than 50 ms, the first phase lasts only two seconds."""
     source, subscriptions = subscribed(clock, 2)
     source.source.read_activity = lambda gpu: clock.advance(took)  # type: ignore[method-assign]
     loop = SlowPollLoop(source, subscriptions, clock)

@@ -71,7 +71,7 @@ def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: Fa
 
 def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock) -> None:
     """With `linger_s`, the source stays open for that time after the last subscription has ended, so that the
-    next cell need not wait for the driver. It is not read meanwhile."""
+    next cell need not wait for the driver. Meanwhile, the source is not read."""
     sampler = Sampler(source, clock, linger_s=30)
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
@@ -264,8 +264,8 @@ def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clo
 def test_a_driver_that_goes_away_is_opened_again(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """While the driver is being reloaded, samples contain this as the reason for missing values. The sampler
-    then reopens the source by itself."""
+    """While the driver is being reloaded, samples contain this reason. Once the driver is back, the sampler
+    reopens the source by itself."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)

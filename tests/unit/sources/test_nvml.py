@@ -157,7 +157,8 @@ def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str
 
 
 def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None:
-    """In a process without any patches, the system's loader finds the NVML library, and GPUs are read."""
+    """In a process in which the tests have replaced nothing, the system's loader finds the NVML library, and
+    GPUs are read."""
     standin = Standin(library, tmp_path / "standin")
     standin.scenario("gpus=2", "gpu.1.util=97")
     read = run_in_subprocess(

@@ -63,8 +63,8 @@ def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine,
 
 
 def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> None:
-    """If reading instantaneous power fails once with another error, the power in that reading is None. The
-    average power is not used."""
+    """If instantaneous power can't be read temporarily, the power in that reading is None. The average power
+    is not used."""
     machine.says("gpu.0.field.186=error 999", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
@@ -89,7 +89,7 @@ def test_one_metric_never_affects_the_others(machine: Machine) -> None:
 
 
 def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
-    """For an NVML error without a message in gpuwidget, the reason for the missing value quotes the driver's
+    """If gpuwidget has no message for an NVML error, the reason for the missing value quotes the driver's
     text."""
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
@@ -373,8 +373,8 @@ def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
 
 @pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])
 def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> None:
-    """While the driver has too few utilization samples, the length of the utilization window is unknown.
-    Later it is computed."""
+    """While the driver has too few utilization samples, the length of the utilization window is unknown. Once
+    it has enough, the length is computed."""
     machine.says(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
     source = machine.source()
     (gpu,) = source.open().gpus

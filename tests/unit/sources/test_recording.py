@@ -209,7 +209,7 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     one = h200(0)
 
     class Full(RecordingWriter):
-        """File object that raises the error of a full disk when the first tick is written."""
+        """Recording writer that fails at the first tick, as if the disk were full."""
 
         def write(self, sample: Sample) -> None:
             raise OSError(28, "No space left on device")

@@ -106,7 +106,7 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
 
 @pytest.fixture
 def four_ticks(tmp_path: Path) -> str:
-    """Return the path of a recording with four ticks of a second, at 100 W and with an energy counter."""
+    """Return the path of a recording with four one-second ticks, at 100 W and with an energy counter."""
     ticks = [tick(10 + t, values(util=t, energy_mj=1000_000 + 100_000 * t)) for t in range(4)]
     return str(write(tmp_path / "four.jsonl", meta(), *ticks))
 
@@ -258,8 +258,8 @@ def test_activity_starts_again_after_a_stop(clock: SetClock, counters: str) -> N
 
 
 def test_activity_after_hours_is_that_of_the_last_loop(clock: SetClock, counters: str) -> None:
-    """If `read_activity()` is called after a long pause, it returns the mean over the last loop of the
-    recording."""
+    """If `read_activity()` is called after a long pause, it returns the mean over the recording's last loop,
+    not over the whole pause."""
     clock.now = 0.0
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]

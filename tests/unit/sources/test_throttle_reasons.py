@@ -1,4 +1,5 @@
-"""Tests of converting throttle reasons between the driver's bits and names."""
+"""Tests of throttle reasons: how they are converted between the driver's bits and names, and which ones are
+harmful."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
-        child.stdout.readline()  # before the program runs, the system may not have its arguments
+        child.stdout.readline()  # wait until the program runs and the system has its arguments
         found = ProcessDirectory().look_up(child.pid)
     finally:
         child.communicate(b"\n")

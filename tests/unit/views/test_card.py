@@ -212,15 +212,17 @@ def test_the_card_in_a_terminal() -> None:
     ],
 )
 def test_what_must_be_known_is_not_folded_away(make: Callable[[], Report], sentence: str) -> None:
-    """The card shows without opening its details that values come from a recording, that the user of the GPUs
-    is unknown, that a GPU is lost, or that there is no driver.
+    """Without opening the card's details, a user can see that values come from a recording, that it is
+    unknown which GPUs the notebook uses, that it uses none, that a GPU is lost, or that there is no driver.
     """
     assert sentence in text(make())
     assert sentence in Page(html(make()).partition("<details")[0]).text
 
 
 def test_flushed_caches_and_failed_allocations_are_not_folded_away() -> None:
-    """The card shows out-of-memory errors and flushes of torch's cache without opening its details."""
+    """Without opening the card's details, a user can see out-of-memory errors and flushes of torch's
+    cache.
+    """
     torch = gpu(0).torch
     assert torch is not None
     tight = reports.report(gpu(0, torch=replace(torch, alloc_retries=3, ooms=1)))
@@ -250,8 +252,8 @@ def test_warnings_of_several_gpus_are_one_line_each() -> None:
 
 
 def test_gpu_work_after_the_code() -> None:
-    """If the GPU worked on after the code had ended, the first line shows this time next to the time of the
-    code.
+    """If the GPU was still working when the code had ended, the first line shows for how long, next to the
+    duration of the code.
     """
     late = reports.report(gpu(0), duration=0.02, cell=reports.cell(0.02, gpu_tail_s=1.4))
     assert text(late).startswith("20 ms + 1.4 s on the GPU · ")
@@ -286,7 +288,7 @@ def test_unknown_values_read_na_with_their_reason() -> None:
 
 
 def test_a_value_unknown_for_one_gpu_names_it() -> None:
-    """On the card of several GPUs, the reason for an unknown value contains the GPU to which it applies."""
+    """On the card of several GPUs, the reason for an unknown value names the GPU to which it applies."""
     lines = Page(html(reports.lost())).text.splitlines()
     fields = "memory of the whole GPU, memory of this process, energy"
     assert f"Not known: {fields} of GPU 1: the GPU is lost" in lines
@@ -566,8 +568,8 @@ def test_gpus_that_differ_have_separate_lines() -> None:
 
 
 def test_means_of_many_gpus() -> None:
-    """The means of hardware counters of eight GPUs take one line, which contains ranges. This holds for HTML
-    and text.
+    """For eight GPUs, the means of the hardware counters are shown as ranges in one line, both in HTML and in
+    text.
     """
     eight = reports.report(*(gpu(n, sm_occupancy=Level(4.0 + n, 20.0)) for n in range(8)), points=20)
     line = (
@@ -809,8 +811,8 @@ def test_advice_is_below_the_headline() -> None:
 
 
 def test_evidence_of_advice_is_in_the_details() -> None:
-    """For each piece of advice, the details contain its evidence with units, and where its
-    documentation is.
+    """For each piece of advice, the details contain its evidence with units, and a reference to its
+    documentation.
     """
     lines = Page(html(reports.advised())).text.splitlines()
     assert (

@@ -226,7 +226,7 @@ def test_memory_of_child_processes_counts_whichever_run_had_them(first: bool) ->
     """If one of the runs had child processes, the memory of this process and its children is compared instead
     of torch's memory.
 
-    If that is unknown, the memory of the whole GPU is compared.
+    If the memory of the process is unknown for one run, the memory of the whole GPU is compared.
     """
     parent = replace(BEFORE, gpus=(gpu(0, children=("python worker.py",)),))
     pair = (parent, AFTER) if first else (AFTER, parent)
