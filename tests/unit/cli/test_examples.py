@@ -25,8 +25,8 @@ def test_they_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If the folder contains one of the notebooks, perhaps with the user's changes, none is copied, and the
-    error names the existing one."""
+    """If the folder already contains a notebook with the name of an example, no notebook is copied. The error
+    names the existing notebook, which may contain the user's changes."""
     mine = tmp_path / "quickstart.ipynb"
     mine.write_text("my own work")
     assert main(["examples", str(tmp_path)]) == 1
@@ -36,15 +36,15 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
-    """If the folder contains a symbolic link with a notebook's name, even a dangling one, the notebooks are
-    not copied."""
+    """If the folder contains a symbolic link with the name of an example notebook, even a dangling link, no
+    notebook is copied."""
     (tmp_path / "quickstart.ipynb").symlink_to(tmp_path / "elsewhere")
     assert main(["examples", str(tmp_path)]) == 1
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_file_in_place_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If the given path is a file, the command reports an error in one line."""
+    """If the given path is a file, the command prints a one-line error."""
     (tmp_path / "file").write_text("")
     assert main(["examples", str(tmp_path / "file")]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -54,12 +54,12 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFix
 def test_an_unreadable_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """If the path is too long or the folder can't be read, the command reports an error in one line, without
-    a traceback."""
+    """If the path is too long or its folder can't be read, the command prints a one-line error without a
+    traceback."""
     look = os.stat
 
     def shut(path: Any, *args: Any, **options: Any) -> os.stat_result:
-        if "shut" in os.fspath(path):  # simulated, because root may read every folder
+        if "shut" in os.fspath(path):  # simulated, because tests that run as root could read every folder
             raise PermissionError(errno.EACCES, "Permission denied")
         return look(path, *args, **options)
 
@@ -72,8 +72,8 @@ def test_an_unreadable_folder(
 def test_a_failure_midway_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If the disk is full, the command leaves no partial copy and does not touch the user's files; it
-    succeeds when run again."""
+    """If the disk becomes full while notebooks are copied, the command leaves no partial copies and leaves
+    the user's files unchanged. It succeeds when it is run again with enough space."""
     (tmp_path / "mine.ipynb").write_text("my own work")
     read = Path.read_bytes
     last = notebooks()[-1]
@@ -93,7 +93,8 @@ def test_a_failure_midway_leaves_nothing(
 
 @pytest.mark.parametrize("words", [["--json", "examples", "x"], ["-i", "1", "examples", "x"]])
 def test_wrong_use(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options of the GPU table are rejected by ``gpuwidget examples``, and nothing is created."""
+    """``gpuwidget examples`` rejects the options of the GPU table, such as ``--json``, and creates no
+    files."""
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     assert list(tmp_path.iterdir()) == []
@@ -102,7 +103,8 @@ def test_wrong_use(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_installation_without_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If the installation contains no notebooks, the command reports that."""
+    """If gpuwidget was installed without its notebooks, the command reports that the installation has
+    none."""
     monkeypatch.setattr(examples, "_INSTALLED", tmp_path)
     assert main(["examples", str(tmp_path / "x")]) == 1
     assert "has no notebooks" in capsys.readouterr().err

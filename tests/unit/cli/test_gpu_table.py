@@ -1,4 +1,4 @@
-"""Tests of the whole text of the command line's table of GPUs."""
+"""Tests of the text of the GPU table that the ``gpuwidget`` command prints."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def lines(one: Sample, width: int = 80) -> list[str]:
 
 
 def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
-    """The table fits into 80 columns, with a row per GPU and per process (the largest first) and the units in
-    its header."""
+    """The table fits into 80 columns. It has one row per GPU, then one row per process with the largest
+    process first, and its header contains the units."""
     first, second = h200(0), h200(1)
     one = sample(
         (
@@ -71,8 +71,8 @@ def test_an_unknown_value_is_not_a_zero() -> None:
 
 
 def test_a_gpu_that_cannot_be_read_has_the_reason_in_its_row() -> None:
-    """In place of values, the row of a lost GPU shows the time of its loss, and that of a silent GPU how long
-    it has been silent; the other rows are unaffected."""
+    """The row of a lost GPU shows when it was lost, instead of its values. The row of a GPU that does not
+    answer shows how long it has not answered. The rows of other GPUs are unaffected."""
     gpus = [h200(index) for index in range(5)]
     gone = {"processes": None, "missing": {"processes": "the GPU is lost"}}
     one = sample(
@@ -93,8 +93,8 @@ def test_a_gpu_that_cannot_be_read_has_the_reason_in_its_row() -> None:
 
 
 def test_a_gpu_that_has_not_answered_yet_is_not_called_free() -> None:
-    """Until a GPU has been read once, its row shows "no answer yet", and the table does not claim that no
-    process uses it."""
+    """Until a GPU has been read once, its row shows "no answer yet", and the output does not contain "No
+    process uses a GPU"."""
     one = h200(0)
     assert lines(sample((one, reading(one, answered=None, processes=None))))[2:] == [
         "GPU  Name",
@@ -103,7 +103,7 @@ def test_a_gpu_that_has_not_answered_yet_is_not_called_free() -> None:
 
 
 def test_a_recording_is_labelled_before_anything_else() -> None:
-    """If the GPUs come from a recording, the first line says so."""
+    """If the readings come from a recording, the first line of the output names the recording."""
     origin = replace(LIVE, kind="replay", recording="Recording of 1 \N{MULTIPLICATION SIGN} NVIDIA H200")
     one = h200(0)
     assert lines(sample((one, reading(one)), origin=origin)) == [
@@ -118,7 +118,8 @@ def test_a_recording_is_labelled_before_anything_else() -> None:
 
 
 def test_without_a_gpu_there_is_the_reason() -> None:
-    """Without a GPU, the reason is shown in place of the table, wrapped to the width of the terminal."""
+    """If there is no GPU, the output contains the reason instead of a table, wrapped to the width of the
+    terminal."""
     reason = "No NVIDIA driver was found. Install one, or start the container with access to the GPUs."
     origin = Origin(kind="none", reason=reason, recording=None, driver=None, cuda_driver=None)
     assert lines(sample(origin=origin), width=60) == [
@@ -130,7 +131,8 @@ def test_without_a_gpu_there_is_the_reason() -> None:
 
 
 def test_slices_follow_their_gpu_and_long_names_lose_their_maker() -> None:
-    """MIG slices have rows below their GPU, and a name that is too long loses its leading "NVIDIA"."""
+    """The row of a MIG slice follows the row of its GPU. If a GPU's name is too long, the table omits the
+    leading "NVIDIA"."""
     parent = h200(0)
     slice_ = h200(0, uuid="MIG-1", mig_index=1, mig_parent=parent.uuid, name="NVIDIA H200 MIG 1g.18gb")
     laptop = h200(1, name="NVIDIA GeForce RTX 4090 Laptop GPU")
@@ -147,8 +149,8 @@ def test_slices_follow_their_gpu_and_long_names_lose_their_maker() -> None:
 
 @pytest.mark.parametrize("width", [1, 40, 64, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    """No line is wider than the terminal (or 40 columns): long texts are cut with an ellipsis, and wide
-    characters count as two columns."""
+    """No line is wider than the terminal, or wider than 40 columns if the terminal is narrower than that.
+    Long texts are cut with an ellipsis, and wide characters count as two columns."""
     one = h200(0, name="NVIDIA GeForce RTX 4090 Laptop GPU")
     wide = process(1, GIB, user="a" * 40, program="python 训练.py " + "x" * 300)
     made = render_table(
@@ -160,7 +162,8 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_reasons_are_kept_where_names_must_be_cut() -> None:
-    """If a row does not fit into 80 columns, the name is cut, and the throttle reason is shown in full."""
+    """If a row does not fit into 80 columns, the GPU's name is cut and the throttle reason is shown in
+    full."""
     one = h200(0, name="NVIDIA GeForce RTX 4090 Laptop GPU")
     assert lines(sample((one, reading(one, throttle=("too hot (hardware)",)))))[2:4] == [
         "GPU  Name         Util %     Memory GiB    Power W  °C   MHz  Limited by",
@@ -169,8 +172,8 @@ def test_reasons_are_kept_where_names_must_be_cut() -> None:
 
 
 def test_names_cannot_control_the_terminal() -> None:
-    """Escape sequences, line breaks and text-direction marks in names are escaped, so that they have no
-    effect on the terminal."""
+    """Escape sequences, line breaks and text-direction marks in the names of GPUs, users and programs are
+    escaped, so that they have no effect on the terminal."""
     one = h200(0, name="H\x1b[2J200")
     evil = process(1, GIB, user="a\nb", program="\x1b]0;title\x07 \u202egpj.exe \udcff")
     shown = lines(sample((one, reading(one, processes=(evil,)))))
@@ -179,7 +182,8 @@ def test_names_cannot_control_the_terminal() -> None:
 
 
 def test_color_marks_the_rows_that_need_attention_and_nothing_else() -> None:
-    """The rows of lost, silent and throttled GPUs are yellow; apart from color, the text stays the same."""
+    """The rows of GPUs that are lost, do not answer or are throttled are yellow. Apart from the color, the
+    table is the same as without color."""
     gpus = [h200(index) for index in range(4)]
     one = sample(
         (gpus[0], reading(gpus[0], lost_since=EPOCH)),

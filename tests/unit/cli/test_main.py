@@ -42,21 +42,22 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make the test's processes replay a recording in which nothing changes; return its path."""
+    """Set GPUWIDGET_SOURCE to a recording in which nothing changes; return the path of the recording."""
     path = write(tmp_path / "still.jsonl", meta(), tick(0, values(mem_used=1024**3)))
     monkeypatch.setenv("GPUWIDGET_SOURCE", f"replay:{path}")
     return path
 
 
 def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command in a subprocess."""
+    """Run ``gpuwidget`` with these arguments in a subprocess; return the completed process."""
     return subprocess.run(
         [*GPUWIDGET, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False, **more
     )
 
 
 def look(source: FakeSource, *arguments: str) -> int:
-    """Run the command in this process, with the given source."""
+    """Run ``gpuwidget`` with these arguments in this process, with ``source`` as its GPUs; return the exit
+    status."""
     return main(arguments, Sampler(source, FakeClock()))
 
 
@@ -95,7 +96,7 @@ def test_a_lost_gpu_does_not_hide_the_others(capsys: pytest.CaptureFixture[str])
 def test_without_a_gpu_it_prints_the_reason_and_fails(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
-    """Without a GPU, `gpuwidget` prints the reason and exits with 1."""
+    """If there is no GPU, `gpuwidget` and `gpuwidget --json` print the reason and exit with 1."""
     source = FakeSource(gpus=0, kind="none")
     source.reason = "No NVIDIA driver was found."
     assert look(source, *arguments) == 1
@@ -108,8 +109,8 @@ def test_without_a_gpu_it_prints_the_reason_and_fails(
 
 
 def test_json_is_the_sample_with_finite_numbers_only(capsys: pytest.CaptureFixture[str]) -> None:
-    """`gpuwidget --json` prints one object on one line, with null in place of NaN, which is not valid
-    JSON."""
+    """`gpuwidget --json` prints one JSON object on one line. NaN, which is not valid JSON, is replaced by
+    null."""
     source = FakeSource()
     source.utilization[0] = float("nan")
     source.power[0] = None
@@ -139,7 +140,7 @@ def test_json_is_the_sample_with_finite_numbers_only(capsys: pytest.CaptureFixtu
 def test_a_usage_error_is_one_clear_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    """For invalid arguments, `gpuwidget` prints the reason and exits with 2."""
+    """If an argument is invalid, `gpuwidget` prints the reason and exits with 2."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
@@ -147,8 +148,8 @@ def test_a_usage_error_is_one_clear_line(
 
 
 def test_options_of_the_table_are_rejected_by_record(capsys: pytest.CaptureFixture[str]) -> None:
-    """`gpuwidget -i 5 record FILE` is a usage error, because the interval would not apply to the
-    recording."""
+    """`gpuwidget -i 5 record FILE` is a usage error: `-i` before `record` is an option of the table and would
+    not set the interval of the recording."""
     assert look(FakeSource(), "-i", "5", "record", "x") == 2
     expected = "gpuwidget: record takes no --json, and its --interval after the word record.\n"
     assert capsys.readouterr().err == expected
@@ -170,7 +171,7 @@ def test_a_source_that_does_not_exist_is_explained(
 def test_waiting_for_the_driver_has_a_timeout(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the driver does not answer for 30 seconds, `gpuwidget` prints that and exits with 1."""
+    """If the driver does not answer for 30 seconds, `gpuwidget` reports this and exits with 1."""
     sampler = Sampler(FakeSource(), FakeClock())
     monkeypatch.setattr(sampler, "wait_until_open", lambda timeout_s: False)
     assert main([], sampler) == 1
@@ -186,7 +187,8 @@ def test_version() -> None:
 
 
 def test_the_command_loads_nothing_it_does_not_need(replay: Path) -> None:
-    """The table loads neither torch nor a notebook package, and with a recording not even pynvml."""
+    """To print the table, `gpuwidget` imports neither torch nor a notebook package. If it replays a
+    recording, it does not import pynvml either."""
     code = (
         "import sys; from gpuwidget.cli.main import main; main([]); "
         "print([name for name in ('torch', 'IPython', 'ipywidgets', 'bqplot', 'pandas', 'tornado', 'pynvml') "
@@ -197,8 +199,8 @@ def test_the_command_loads_nothing_it_does_not_need(replay: Path) -> None:
 
 
 def test_it_repeats_until_ctrl_c(replay: Path) -> None:
-    """If the output is no terminal, `gpuwidget -i` prints one table after another, separated by blank lines,
-    until Ctrl-C ends it without an error."""
+    """If the output is not a terminal, `gpuwidget -i SECONDS` prints one table after another, separated by
+    blank lines. Ctrl-C ends the command without an error."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -222,8 +224,8 @@ def test_it_repeats_until_ctrl_c(replay: Path) -> None:
 
 
 def test_repeated_json_is_one_object_per_line(replay: Path) -> None:
-    """`gpuwidget -i SECONDS --json` prints one sample per line, each with a later time than the previous
-    one."""
+    """`gpuwidget -i SECONDS --json` prints one sample per line. The time of each sample is later than the
+    time of the previous one."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -236,8 +238,8 @@ def test_repeated_json_is_one_object_per_line(replay: Path) -> None:
 
 
 def test_in_a_terminal_it_repeats_in_place(replay: Path) -> None:
-    """In a terminal, each table of `gpuwidget -i` overwrites the previous one and clears what remains of
-    it."""
+    """In a terminal, `gpuwidget -i SECONDS` prints each table over the previous one and clears the characters
+    that are left of the previous one."""
     controller, terminal = pty.openpty()
     with subprocess.Popen([*GPUWIDGET, "-i", "0.05"], stdout=terminal, stderr=subprocess.PIPE) as process:
         os.close(terminal)
@@ -257,7 +259,8 @@ def test_in_a_terminal_it_repeats_in_place(replay: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error(replay: Path) -> None:
-    """`gpuwidget -i 1 | head -1` exits with 0, without an error message."""
+    """If the reader of the output closes the pipe, as in `gpuwidget -i 1 | head -1`, `gpuwidget` exits with 0
+    and without an error message."""
     with subprocess.Popen(
         [*GPUWIDGET, "-i", "0.05"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -274,7 +277,8 @@ def test_a_closed_pipe_is_no_error(replay: Path) -> None:
 def test_a_recording_stopped_by_a_signal_is_complete(
     replay: Path, tmp_path: Path, number: signal.Signals, name: str
 ) -> None:
-    """A recording that is stopped by Ctrl-C, or by SIGTERM at the end of a batch job, can be played."""
+    """A recording that is stopped by Ctrl-C, or by the SIGTERM that ends a batch job, is complete and can be
+    replayed."""
     path = tmp_path / name
     with subprocess.Popen(
         [*GPUWIDGET, "record", str(path), "--interval", "0.05"],
@@ -296,7 +300,7 @@ def test_a_recording_stopped_by_a_signal_is_complete(
 
 
 def test_recording_over_a_file_is_rejected(replay: Path) -> None:
-    """`gpuwidget record` to an existing file fails before anything is read, and leaves the file unchanged."""
+    """If FILE exists, `gpuwidget record FILE` exits with 1 and leaves the file unchanged."""
     before = replay.read_bytes()
     made = run("record", str(replay))
     expected = f"gpuwidget: {str(replay)!r} exists already and is left as it is: give another name.\n"
