@@ -1,4 +1,4 @@
-"""A search for holders has no side effects and respects its limits."""
+"""Tests that a search for holders has no side effects and respects its limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_search_keeps_nothing_alive(gpu: StandInGpu) -> None:
 
 
 def test_a_search_triggers_no_garbage_collection(gpu: StandInGpu) -> None:
-    """A search triggers no garbage collection. Garbage that holds memory stays and has no owner."""
+    """A search triggers no garbage collection, even if unreachable objects hold memory."""
     ring: list[object] = [gpu.empty(1000)]
     ring.append(ring)
     del ring
@@ -50,7 +50,10 @@ def test_a_search_triggers_no_garbage_collection(gpu: StandInGpu) -> None:
 
 
 def test_the_time_limit(gpu: StandInGpu) -> None:
-    """After the time limit, only variables that are tensors are found; other memory has no owner."""
+    """A search that reaches its time limit finds only variables that are tensors.
+
+    Other memory has no owner.
+    """
     x, kept = gpu.empty(1000), [gpu.empty(1)]
     roots = [Root("x", x, "variable"), Root("kept", kept, "variable"), Root("Out[1]", x[1:], "notebook")]
     reached = find_holders(roots, allocator.snapshot(), time_limit_s=0)
@@ -59,7 +62,8 @@ def test_the_time_limit(gpu: StandInGpu) -> None:
 
 
 def test_find_storages(gpu: StandInGpu) -> None:
-    """``find_storages`` calls back once for each block, with the block's storage."""
+    """``find_storages`` calls its callback once for each memory block, with a reference to the block's
+    storage."""
     x = gpu.empty(1)
     roots = [Root("x", x, "variable"), Root("views", [x[:], gpu.empty(1)], "variable")]
     received: list[tuple[int, int, bool]] = []
@@ -74,7 +78,7 @@ def test_find_storages(gpu: StandInGpu) -> None:
 
 
 def test_without_torch_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without torch, no block has an owner, and the search counts as complete."""
+    """If torch is not imported, no block has an owner and the search counts as complete."""
     monkeypatch.delitem(sys.modules, "torch")
     blocks = {0: DeviceBlocks(0, (1000,), (512,), (512,), 512, 0, 0, 0)}
     assert find_holders([Root("x", 1, "variable")], blocks) == FoundHolders(

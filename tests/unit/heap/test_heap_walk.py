@@ -1,4 +1,4 @@
-"""The walk from the user's names to blocks: what it finds, which name owns a block, and where it stops."""
+"""Tests of the walk from variables to memory blocks: what it finds, who owns a block, and where it stops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_every_way_to_keep_a_tensor(gpu: StandInGpu) -> None:
-    """Tensors in containers, attributes, slots, closures, generators, errors and classes are found."""
+    """A search finds tensors in containers, attributes, slots, closures, generators, errors and classes."""
 
     class Slots:
         __slots__ = ("kept",)
@@ -80,7 +80,8 @@ def test_every_way_to_keep_a_tensor(gpu: StandInGpu) -> None:
 
 
 def test_the_shallowest_name_is_the_owner(gpu: StandInGpu) -> None:
-    """The variable with the shortest path to a tensor owns it, whichever variable was defined first."""
+    """If several variables lead to a tensor, the one with the shortest path owns it, whichever was defined
+    first."""
     x = gpu.empty(1)
     deep = {"a": {"b": x}}
     assert names_and_bytes(holders_of(gpu, {"deep": deep, "near": [x]})) == [
@@ -89,7 +90,7 @@ def test_the_shallowest_name_is_the_owner(gpu: StandInGpu) -> None:
 
 
 def test_a_variable_owns_before_the_notebook(gpu: StandInGpu) -> None:
-    """If a variable and an old result hold the same tensor, the variable owns it."""
+    """If a variable and an old cell result such as ``Out[3]`` hold the same tensor, the variable owns it."""
     x, other = gpu.empty(1), gpu.empty(1000)
     holders = holders_of(gpu, {"x": x}, {"Out[3]": x, "_3": x, "Out[4]": other, "_": other})
     assert [(holder.kind, holder.names) for holder in holders] == [
@@ -113,7 +114,7 @@ def test_no_user_code_runs(gpu: StandInGpu) -> None:
         __eq__ = __hash__ = __dir__ = forbidden
 
     class Incomparable(type):
-        __eq__ = forbidden  # defining __eq__ makes its classes unhashable
+        __eq__ = forbidden  # makes the classes of this metaclass unhashable
         __hash__ = None  # type: ignore[assignment]
 
     hostile = Meta("Hostile", (), dict(body))
@@ -140,7 +141,10 @@ def test_no_user_code_runs(gpu: StandInGpu) -> None:
 
 
 def test_odd_tensors(gpu: StandInGpu) -> None:
-    """Sparse, CSR and wrapper tensors count with their parts; fake and meta tensors have no memory."""
+    """The memory of a sparse, CSR or wrapper tensor is the memory of its parts.
+
+    Fake and meta tensors have no memory.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     indices, values = gpu.empty(1, 3, dtype=torch.int64), gpu.empty(3)
@@ -182,7 +186,10 @@ def test_odd_tensors(gpu: StandInGpu) -> None:
 
 
 def test_gradients_are_read_only_where_blocks_have_no_owner(gpu: StandInGpu) -> None:
-    """While every block already has an owner, a search creates no lasting Python object for a gradient."""
+    """If every block has an owner without gradients, a search does not read gradients.
+
+    Reading a gradient would create a lasting Python object.
+    """
     x = gpu.empty(4).requires_grad_()
     (x * 2).sum().backward()  # the gradient is on the CPU, so every block has an owner without it
     before = count_tensors()
@@ -191,7 +198,8 @@ def test_gradients_are_read_only_where_blocks_have_no_owner(gpu: StandInGpu) -> 
 
 
 def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
-    """The gradient of a parameter that wraps another, as with FSDP and DTensor, belongs to the parameter."""
+    """The gradient of a parameter that wraps another tensor, as with FSDP and DTensor, belongs to the
+    parameter."""
 
     class Wrapper(torch.Tensor):  # type: ignore[misc]
         inner: Any
@@ -214,7 +222,7 @@ def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
     gradient, hidden = (
         parameter.grad.inner,
         gpu.empty(1),
-    )  # A block without an owner makes the search read gradients.
+    )  # No variable leads to ``hidden``, so the search also reads gradients.
     names = {"parameter": parameter, "gradient": gradient}
     assert names_and_bytes(holders_of(gpu, names)) == [
         (("gradient", "parameter.grad.inner"), 4096),
@@ -225,9 +233,10 @@ def test_gradients_of_wrapped_parameters(gpu: StandInGpu) -> None:
 
 
 def test_excluded_objects_are_not_followed(gpu: StandInGpu) -> None:
-    """A search does not follow the shell or a function's module.
+    """A search does not follow references to excluded objects, such as the shell, or to a function's module.
 
-    Neither a widget that refers to the shell nor the function owns what they hold.
+    A widget with a reference to the shell does not own the shell's tensors, and a function does not own the
+    tensors of its module.
     """
     shell = SimpleNamespace(result=gpu.empty(1))
     roots = [Root("widget", [shell], "variable"), Root("function", holders_of, "variable")]
@@ -241,7 +250,7 @@ def test_excluded_objects_are_not_followed(gpu: StandInGpu) -> None:
 
 
 def test_a_user_module(gpu: StandInGpu) -> None:
-    """A tensor in a user's module is named as an attribute of the module."""
+    """A tensor in a user's module is named as an attribute of the module, such as ``mine.x``."""
     module = {"CACHE": [gpu.empty(1)], "x": None}
     x = gpu.empty(1000)
     module["x"] = x
@@ -252,7 +261,8 @@ def test_a_user_module(gpu: StandInGpu) -> None:
 
 
 def test_classes_of_user_modules(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tensor in a class of a user's module is found; classes of installed modules are not searched."""
+    """A search finds a tensor in a class of a user's module, but does not search classes of installed
+    modules."""
     holders = []
     for name, file in (("mine", "/home/ada/mine.py"), ("theirs", "/usr/lib/site-packages/theirs.py")):
         module = ModuleType(name)
@@ -268,7 +278,7 @@ def test_classes_of_user_modules(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatc
 def test_the_walk_is_limited(gpu: StandInGpu) -> None:
     """A search that reaches its object limit is incomplete.
 
-    The rest of the memory counts as unknown, so the sum stays exact.
+    The memory that it did not reach is listed without an owner, so that the total stays exact.
     """
     far: object = [gpu.empty(1)]
     for _ in range(50):
@@ -282,7 +292,8 @@ def test_the_walk_is_limited(gpu: StandInGpu) -> None:
 def test_a_large_data_set_costs_no_more_than_the_limit(
     gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However large a data set is, a search reads no more of its objects and items than the limits allow."""
+    """However large a data set is, a search reads no more of its objects and items than the search's limits
+    allow."""
     counts: list[int] = []
 
     def referents(*values: object) -> list[object]:
@@ -300,7 +311,8 @@ def test_a_large_data_set_costs_no_more_than_the_limit(
 
 
 def test_unreadable_graphs(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch cannot list saved tensors, the search names the variables that have an autograd graph."""
+    """If torch cannot list the tensors that autograd saved, the search returns the variables that have a
+    graph."""
     monkeypatch.setattr(heap_walk, "can_read_saved_tensors", lambda torch: False)
     x = torch.zeros(3, requires_grad=True)
     loss = (x * 2).sum()
@@ -309,13 +321,14 @@ def test_unreadable_graphs(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def count_tensors() -> int:
-    """Return the number of tensor objects in Python."""
+    """Return the number of tensor objects that Python's garbage collector tracks."""
     gc.collect()
     return sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
 
 
 def test_items_end_a_search() -> None:
-    """A search may read twenty container items per object that it may visit, and ends at the next one."""
+    """A search ends when it has read more than 20 container items for each object that it is allowed to
+    visit."""
     limits = Limits(10, None)
     limits.items_left -= 200
     assert (limits.max_objects, limits.exceeded()) == (10, False)
@@ -324,7 +337,8 @@ def test_items_end_a_search() -> None:
 
 
 def test_time_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time limit applies to the CPU time of the searching thread, not to other load on the machine."""
+    """The time limit is CPU time of the searching thread, so other load on the machine does not end a search
+    early."""
     now = [3.0]
     monkeypatch.setattr(time, "thread_time", lambda: now[0])
     limits = Limits(10, 0.5)
@@ -343,7 +357,7 @@ def device(index: int, *blocks: tuple[int, int]) -> DeviceBlocks:
 def test_the_first_root_owns_a_block() -> None:
     """A block belongs to the first root that leads to any address in it.
 
-    Later references to it are recorded.
+    All references to the block are recorded, including those from other roots.
     """
     owners = BlockOwners({0: device(0, (1000, 512), (2000, 512)), 1: device(1, (9000, 512))})
     assert owners.devices_with_unowned_blocks() == {0, 1}
@@ -358,7 +372,8 @@ def test_the_first_root_owns_a_block() -> None:
 
 
 def test_addresses_outside_all_blocks() -> None:
-    """An address outside all blocks, such as one on the CPU, has no device and claims no block."""
+    """An address outside all blocks, such as a CPU address, has no device, and no block gets an owner from
+    it."""
     owners = BlockOwners({0: device(0, (1000, 512), (2000, 512)), 1: device(1)})
     assert [owners.claim(1, 0, address) for address in (0, 999, 1512, 2512)] == [None] * 4
     assert (owners.by_device, owners.references) == ({0: [None, None], 1: []}, [])

@@ -1,4 +1,4 @@
-"""The kind of an object and its references, read without running its code."""
+"""Tests of finding an object's kind and references without running the object's code."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def frame() -> object:
     ],
 )
 def test_kinds(value: object, kind: ObjectKind) -> None:
-    """An object's kind depends on its type, subclasses included.
+    """An object's kind depends on its type; a subclass has the kind of its base class.
 
-    Leaf values, modules and loggers are skipped.
+    Numbers, texts, Python modules and loggers are skipped.
     """
     kinds = ObjectKinds(torch)
     assert kinds.kind_of(value) is kind
@@ -55,7 +55,7 @@ def test_kinds(value: object, kind: ObjectKind) -> None:
 
 
 def test_a_type_that_cannot_be_compared() -> None:
-    """Finding the kind of an object calls neither the hash nor the comparison of its metaclass."""
+    """Finding the kind of an object calls neither ``__hash__`` nor ``__eq__`` of its metaclass."""
 
     def forbidden(*_: object) -> Any:
         raise AssertionError("user code ran")
@@ -66,20 +66,21 @@ def test_a_type_that_cannot_be_compared() -> None:
 
 
 def forbidden(*_: object) -> Any:
-    """Stand in for user code, which must not run."""
+    """Raise an error in place of user code, which a search must not run."""
     raise AssertionError("user code ran")
 
 
 class Slots:
-    """Has two slots, the second of which is never assigned."""
+    """A class with two slots, the second of which is never assigned."""
 
     __slots__ = ("kept", "never")
     kept: object
 
 
 def test_instance_dict() -> None:
-    """``instance_dict`` returns the real ``__dict__``, or None if there is none, whatever the class
-    overrides.
+    """``instance_dict`` returns the real ``__dict__`` of an object, whatever the object's class overrides.
+
+    It returns None for an object without a ``__dict__``.
     """
     hostile = type("Hostile", (), {"__getattribute__": forbidden, "__getattr__": forbidden})()
     object.__setattr__(hostile, "kept", 1)
@@ -89,7 +90,8 @@ def test_instance_dict() -> None:
 
 
 def test_attribute_names() -> None:
-    """``attribute_name`` finds the attribute or slot that holds a value; it returns None if there is none."""
+    """``attribute_name`` returns the name of the attribute or slot that holds a value, or None if none
+    does."""
     slots, part = Slots(), object()
     slots.kept = part
     space = SimpleNamespace(first=1.5, part=part)
@@ -100,7 +102,8 @@ def test_attribute_names() -> None:
 
 
 def test_type_name() -> None:
-    """``type_name`` returns the real name of a type, whatever its class or metaclass overrides."""
+    """``type_name`` returns the real name of an object's type, whatever the class or its metaclass
+    overrides."""
     odd = type("Meta", (type,), {"__name__": property(forbidden)})(
         "Odd", (), {"__class__": property(forbidden)}
     )
@@ -109,13 +112,14 @@ def test_type_name() -> None:
 
 @pytest.mark.parametrize("kind", [list, deque])
 def test_a_huge_container_is_followed_in_part(gpu: StandInGpu, kind: Any) -> None:
-    """Only the first 100,000 items of a huge list or deque are followed."""
+    """A search follows only the first 100,000 items of a huge list or deque."""
     huge = kind([gpu.empty(1), *([0] * 100_000), gpu.empty(1)])
     assert names_and_bytes(holders_of(gpu, {"huge": huge})) == [((), ROUND), (("huge",), ROUND)]
 
 
 def test_container_subclasses() -> None:
-    """Items of a user's container class are read without its ``__len__``, ``__iter__`` and ``values``."""
+    """Items of a user's container class are read without calling its ``__len__``, ``__iter__`` or
+    ``values``."""
     body = {"__len__": forbidden, "__iter__": forbidden, "values": forbidden}
     part = [1]
     derived = type("List", (list,), body)()
@@ -127,9 +131,9 @@ def test_container_subclasses() -> None:
 
 
 def test_functions_and_frames_do_not_lead_to_their_module() -> None:
-    """A function refers to its closure and defaults, and a frame to its local variables.
+    """A search follows a function's closure and defaults, and a frame's local variables.
 
-    Module variables and the frame's caller are not followed.
+    It follows neither the variables of the function's module nor the frame's caller.
     """
     kept, default = ["kept"], ["default"]
 

@@ -1,4 +1,4 @@
-"""The names that lead to each owned tensor, however the objects refer to each other."""
+"""Tests of finding all names that lead to a tensor, for any structure of references between objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_names_of_parts(gpu: StandInGpu) -> None:
-    """If another name also leads to a tensor, the path is written as the user would write it in Python."""
+    """Each further name of a tensor is the Python expression that reaches it, such as ``slots.part[1]``."""
     x = gpu.empty(1)
     layer = torch.nn.Linear(2, 2, bias=False)
     layer.weight.data = x
@@ -52,9 +52,9 @@ def test_names_of_parts(gpu: StandInGpu) -> None:
 
 
 def test_no_dict_is_created(gpu: StandInGpu) -> None:
-    """An object that stores its attributes without a ``__dict__`` gets none from a search.
+    """A search creates no ``__dict__`` for an object whose attributes Python stores without one.
 
-    The exception is an object on a path that must be written out.
+    The exception is an object on a path that the search writes out as a Python expression.
     """
 
     class Plain:
@@ -69,7 +69,8 @@ def test_no_dict_is_created(gpu: StandInGpu) -> None:
 
 
 def test_a_long_chain(gpu: StandInGpu) -> None:
-    """A chain of 20,000 objects, linked in one direction or both, is searched completely."""
+    """A search follows a chain of 20,000 objects to its end, even if the objects refer to each other both
+    ways."""
     nodes = [SimpleNamespace() for _ in range(20_000)]
     for before, after in pairwise(nodes):
         after.before = before
@@ -88,7 +89,7 @@ def test_a_long_chain(gpu: StandInGpu) -> None:
 
 
 def reachable_from(references: list[tuple[int, int]], own: dict[int, int]) -> dict[int, int]:
-    """Call ``reachable`` with references given as pairs of parent and child."""
+    """Return the result of ``reachable`` for references given as pairs of parent and child."""
     size = 1 + max((*own, *(number for pair in references for number in pair)), default=0)
     first = [NO_PARENT] * size
     more: dict[int, list[int]] = {}
@@ -101,7 +102,7 @@ def reachable_from(references: list[tuple[int, int]], own: dict[int, int]) -> di
 
 
 def test_shared_parts_and_cycles() -> None:
-    """Objects that lead to no owned object are omitted. All members of a cycle lead to the same owners."""
+    """Objects that lead to no object in ``own`` are omitted. All members of a cycle have the same result."""
     cycle = [(1, 2), (2, 3), (3, 1)]
     assert reachable_from([(0, 1), *cycle, (2, 4), (3, 5), (6, 5), (7, 8)], {4: 1, 5: 2}) == {
         **dict.fromkeys((0, 1, 2, 3), 3),
@@ -114,7 +115,7 @@ def test_shared_parts_and_cycles() -> None:
 
 
 def test_chains_of_any_length() -> None:
-    """A chain of 20,000 objects with many owners exceeds no recursion limit, in one direction or both."""
+    """A chain of 20,000 objects, linked in one direction or both, does not exceed the recursion limit."""
     length = 20_000
     back = [(number, number - 1) for number in range(1, length)]
     forth = [(number - 1, number) for number in range(1, length)]
@@ -125,7 +126,7 @@ def test_chains_of_any_length() -> None:
 
 @pytest.mark.parametrize("steps", [4, 0])
 def test_the_same_as_a_plain_search(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """In random graphs, both algorithms find the same owners as a plain search from each object."""
+    """In random graphs, both algorithms return the same result as a simple search from each object."""
     monkeypatch.setattr(reachability, "_STEPS_PER_OBJECT", steps)
     chance = random.Random(7)
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""torch's storages: addresses, weak references, sparse tensors, and tensors saved by autograd."""
+"""Tests of torch's storages: addresses, weak references, sparse tensors, and tensors saved by autograd."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def test_a_storage_is_not_kept_alive(gpu: StandInGpu) -> None:
 
 
 def test_a_storage_whose_memory_moved(gpu: StandInGpu) -> None:
-    """A storage whose memory was released, as with FSDP, counts as expired."""
+    """A weak reference counts as expired if the storage's memory was released, as FSDP does."""
     storage = gpu.empty(100).untyped_storage()
     reference = StorageWeakRef(torch, storage)
     gone = torch.UntypedStorage(0)
-    storage._swap_data_ptr_(gone)  # the stand-in's storages cannot be resized
+    storage._swap_data_ptr_(gone)  # in place of resizing the storage, which the stand-in does not support
     assert reference.expired() is True
 
 
 def test_storage_addresses(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A view has the address of its storage, even if torch has no ``_data_address``."""
+    """A view has the same storage address as its base tensor, even if torch has no ``_data_address``."""
     x = gpu.empty(100)
     assert [storage_address_function(torch)(one) for one in (x, x[7:])] == [x.data_ptr()] * 2
     monkeypatch.delattr(torch._C, "_data_address", raising=False)
@@ -45,7 +45,7 @@ def test_storage_addresses(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_sparse_components() -> None:
-    """The components of a sparse tensor are its own indices and values, not copies.
+    """``sparse_components`` returns the indices and values of a sparse tensor themselves, not copies.
 
     Other tensors have no components.
     """
@@ -58,7 +58,7 @@ def test_sparse_components() -> None:
 
 
 def test_tensors_saved_for_backward(gpu: StandInGpu) -> None:
-    """A list with a loss owns the tensors that the loss keeps for backward(), until backward() frees them."""
+    """A variable that holds a loss owns the tensors saved for its backward(), until backward() frees them."""
     weight = gpu.empty(4, 4).requires_grad_()
     losses, batch = [], gpu.empty(2, 4)
     hidden = batch @ weight @ weight
@@ -94,7 +94,8 @@ def test_hooks_on_saved_tensors_are_not_called(gpu: StandInGpu) -> None:
 
 
 def test_autograd_functions_in_python(gpu: StandInGpu) -> None:
-    """Tensors that a user's autograd.Function saves, or stores on its context, belong to its result."""
+    """The result of a user's autograd.Function owns the tensors that the function saves or stores on its
+    context."""
 
     class Scale(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod

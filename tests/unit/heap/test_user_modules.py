@@ -1,4 +1,4 @@
-"""The modules and classes that belong to the user."""
+"""Tests of which modules and classes count as the user's."""
 
 from __future__ import annotations
 
@@ -35,12 +35,16 @@ def module(name: str, file: str | None) -> ModuleType:
     ],
 )
 def test_user_modules(what: Any, expected: bool) -> None:
-    """A module is the user's if its file is not installed and it is not torch, IPython or gpuwidget."""
+    """A module is the user's if its file is not part of an installation and it is not torch, IPython or
+    gpuwidget."""
     assert user_modules.is_user_module(what) is expected
 
 
 def test_user_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes of the notebook and of user modules are the user's. A class without ``__module__`` is not."""
+    """Classes defined in the notebook or in a user's module are the user's.
+
+    A class without ``__module__`` is not.
+    """
     monkeypatch.setitem(sys.modules, "train", module("train", "/home/ada/work/train.py"))
     named = {
         name: type("Made", (), {"__module__": name}) for name in ("__main__", "train", "json", "gone", 3)
