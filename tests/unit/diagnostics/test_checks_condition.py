@@ -1,4 +1,5 @@
-"""Tests of the exact reasons and fixes of the checks of shared memory and packages, and of the summary."""
+"""Tests of the checks of shared memory and of packages, with their exact reasons and fixes, and of the
+summary of a diagnosis."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from gpuwidget.system.host_limits import SharedMemory
 
 
 def test_a_healthy_machine_has_no_issues() -> None:
-    """On a healthy machine, the diagnosis contains every check in a fixed order, without reasons or fixes."""
+    """On a healthy machine, the diagnosis contains every check in a fixed order, and no check has a reason or
+    a fix."""
     doctor = diagnose(results())
     assert (doctor.status, doctor.summary) == ("ok", "All links were found, from PyTorch to the GPU.")
     assert [(one.id, one.status, one.found) for one in doctor.links] == [
@@ -46,16 +48,16 @@ def test_a_healthy_machine_has_no_issues() -> None:
 
 
 def test_no_toolkit_is_no_fault() -> None:
-    """If nvcc is not installed, the CUDA check is still "ok", because PyTorch contains its own CUDA
-    libraries."""
+    """If nvcc is not installed, the CUDA check states that none is needed, because PyTorch contains its own
+    CUDA libraries."""
     assert check_of("cuda", results()).evidence["CUDA toolkit (nvcc)"] == "none, and none is needed"
     with_it = results(machine={"nvcc": "/usr/local/cuda/bin/nvcc"})
     assert check_of("cuda", with_it).evidence["CUDA toolkit (nvcc)"] == "/usr/local/cuda/bin/nvcc"
 
 
 def test_small_shared_memory() -> None:
-    """If /dev/shm has only 64 MiB, Docker's default, or is full, the shared memory check is a warning with a
-    fix."""
+    """If /dev/shm is full or has only 64 MiB, which is Docker's default, the shared memory check is a warning
+    with a fix."""
     small = {"shm": SharedMemory(64 * 1024**2, 64 * 1024**2)}
     docker = check_of("shm", results(machine={**small, "container": "/.dockerenv"}))
     assert told(docker) == (
@@ -73,8 +75,8 @@ def test_small_shared_memory() -> None:
 
 
 def test_another_packages_files_over_ours() -> None:
-    """If PyPI's older package gpuwidget is installed, the package check names it and counts the files that it
-    overwrote."""
+    """If the unrelated package gpuwidget from PyPI is installed, the package check names it and counts the
+    files of this project that it overwrote."""
     anew = (
         "Uninstall gpuwidget if it is there, then install jupyterlab-gpuwidget again "
         '(see "Install it" in gpuwidget\'s README).'
@@ -95,8 +97,8 @@ def test_another_packages_files_over_ours() -> None:
 
 
 def test_how_the_administrator_has_gpuwidget_installed() -> None:
-    """The command that repairs gpuwidget installs the requirement in GPUWIDGET_INSTALL_REQUIREMENT; if that
-    variable can't be parsed, no command is offered."""
+    """If GPUWIDGET_INSTALL_REQUIREMENT is set, the command that repairs gpuwidget installs the requirement in
+    that variable. If the variable can't be parsed, the check offers no command."""
     again = f"{PIP} install --force-reinstall --no-deps '/srv/my wheels/x.whl[lab]'"
     wheel = {"GPUWIDGET_INSTALL_REQUIREMENT": "'/srv/my wheels/x.whl[lab]'"}
     changed = {"changed": ("gpuwidget/__init__.py",)}
@@ -117,8 +119,8 @@ def test_how_the_administrator_has_gpuwidget_installed() -> None:
 
 
 def test_a_recording_is_not_this_machine() -> None:
-    """If GPUWIDGET_SOURCE selects a recording, the doctor warns that charts show the recording, while it
-    checked the machine's own GPUs."""
+    """If GPUWIDGET_SOURCE selects a recording, the package check warns that charts do not show this machine's
+    GPUs, which are the ones that the doctor checked."""
     assert told(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
         "warning",
         "GPUWIDGET_SOURCE is 'replay': charts do not show this machine's GPUs. The doctor looked at those.",
@@ -127,8 +129,8 @@ def test_a_recording_is_not_this_machine() -> None:
 
 
 def test_the_summary_names_what_to_fix_first() -> None:
-    """A diagnosis's summary contains the first broken check with its reason and the number of other broken
-    ones; if none is broken, it names the first warning."""
+    """A diagnosis's summary contains the first broken check, its reason and the number of other broken
+    checks. If no check is broken, the summary names the first warning."""
     broken = diagnose(results(machine={"container": "/.dockerenv", "devices": ()}, **NO_GPUS))
     assert (broken.status, broken.summary) == (
         "broken",
@@ -142,7 +144,8 @@ def test_the_summary_names_what_to_fix_first() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    """A diagnosis contains only the environment variables on gpuwidget's list, so never a secret."""
+    """A diagnosis contains only environment variables from a fixed list, so that it never contains a
+    secret."""
     variables = {"AWS_SECRET_ACCESS_KEY": "s3cret", "CUDA_VISIBLE_DEVICES": "0", "HF_TOKEN": "s3cret"}
     doctor = diagnose(results(variables=variables))
     assert doctor.variables == {"CUDA_VISIBLE_DEVICES": "0"}
@@ -150,8 +153,8 @@ def test_no_secret_is_shown() -> None:
 
 
 def test_an_unknown_value_breaks_no_check() -> None:
-    """If torch's probe and NVML return no values, every check still has a status, and only torch is
-    "broken"."""
+    """If torch's probe returns no values and NVML returns only the required values of a GPU, every check
+    still has a status, and only the PyTorch check is "broken"."""
     unknown: dict[str, Any] = {
         field.name: None for field in fields(GpuHealth) if str(field.type).endswith("| None")
     }

@@ -1,4 +1,4 @@
-"""Tests of the exact reasons and fixes of the checks of the driver and its device files."""
+"""Tests of the checks of the driver and of its device files, with their exact reasons and fixes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import NO_BINDING
 
 OLDER = "'torch>=2.0,<2.8'"
-"""Requirement for the torch versions that have a build for CUDA 11.8."""
+"""pip requirement that matches the torch versions with a build for CUDA 11.8."""
 
 # -- the driver ------------------------------------------------------------------------------------------
 
@@ -41,8 +41,8 @@ OLDER = "'torch>=2.0,<2.8'"
     ],
 )
 def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
-    """If the driver is too old for torch's CUDA, the fix offers both a newer driver and a torch built for an
-    older CUDA."""
+    """If the driver is too old for torch's CUDA, the fix suggests either a newer driver or a torch built for
+    an older CUDA."""
     one = results(
         torch={
             "cuda": cuda,
@@ -60,8 +60,8 @@ def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, ol
 
 
 def test_without_a_matching_build_only_the_driver_is_named() -> None:
-    """If no torch build supports both driver and GPU, the fix is a driver update; if no build supports the
-    GPU at all, it is another GPU or a build from source."""
+    """If no torch build supports both the driver and the GPU, the fix is a driver update. If no torch build
+    supports the GPU at all, the fix is another GPU or building PyTorch from source."""
     for driver, capability in (("440.33", "8.0"), ("515.65.01", "12.0")):
         there = nvml(h200(compute_capability=capability), driver=driver)
         too_old = results(torch={"cuda": "12.8", "available": False}, nvml=there)
@@ -80,8 +80,8 @@ def test_without_a_matching_build_only_the_driver_is_named() -> None:
 
 
 def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
-    """If torch's CUDA no longer supports the GPU, the fix is a build for an older CUDA, not a newer
-    driver."""
+    """If the driver is too old for torch's CUDA, and that CUDA no longer supports the GPU, the fix is a torch
+    built for an older CUDA, not a newer driver."""
     there = nvml(h200(compute_capability="7.0"), driver="570.86")
     one = results(torch={"cuda": "13.2", "available": False}, nvml=there)
     assert told(check_of("driver", one)) == (
@@ -92,8 +92,8 @@ def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
 
 
 def test_arm_has_other_builds() -> None:
-    """On ARM, no torch build is offered for a GPU older than Ampere, because PyTorch's ARM builds do not
-    support it."""
+    """On ARM, the doctor offers no torch build for a GPU older than Ampere, because PyTorch's ARM builds do
+    not support such GPUs."""
     there, arm = nvml(h200(compute_capability="7.5"), driver="580.95.05"), {"architecture": "aarch64"}
     assert told(check_of("torch", results(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
         "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
@@ -102,8 +102,8 @@ def test_arm_has_other_builds() -> None:
 
 @pytest.mark.parametrize("machine", [{"architecture": "aarch64"}, {"system": "win32"}])
 def test_systems_whose_default_build_is_for_the_cpu(machine: dict[str, Any]) -> None:
-    """On ARM and Windows, the install command for torch always contains PyTorch's index URL, because PyPI's
-    build is for the CPU."""
+    """On ARM and Windows, the install command for torch always contains PyTorch's index URL, because the
+    torch build on PyPI is for the CPU."""
     one = results(machine=machine, **NOT_INSTALLED)
     assert told(check_of("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
 
@@ -118,14 +118,15 @@ def test_the_installed_build_works_here() -> None:
 
 
 def test_a_driver_supports_all_minor_versions_of_its_cuda() -> None:
-    """Driver 525 supports CUDA 12.9, although nvidia-smi shows 12.0 as its newest CUDA."""
+    """A driver 525 is accepted for a torch built with CUDA 12.9, although nvidia-smi shows 12.0 as the
+    driver's newest CUDA."""
     one = results(torch={"cuda": "12.9"}, nvml=nvml(h200(), driver="525.60.13", cuda_driver="12.0"))
     assert told(check_of("driver", one)) == ("ok", None, None)
 
 
 def test_issues_that_cuda_works_with_are_warnings() -> None:
-    """If CUDA works, failures of NVML or missing device files are warnings, and an old driver is accepted
-    because a forward-compatibility package may replace its libcuda."""
+    """If CUDA works, NVML failures and missing device files are only warnings. An old driver is accepted
+    then, because a forward-compatibility package may have replaced its libcuda."""
     odd: dict[str, Any] = {
         "nvml": no_driver(999, nvml_messages.start_error(999, "")),
         "machine": {"devices": ()},
@@ -143,8 +144,8 @@ def test_issues_that_cuda_works_with_are_warnings() -> None:
 
 
 def test_libraries_and_kernel_module_that_do_not_fit() -> None:
-    """If the driver was updated without a restart, the driver check names the version of the kernel module
-    that is still loaded."""
+    """If the driver was updated without a restart of the machine, the driver check names the version of the
+    kernel module that is still loaded."""
     broken = no_driver(18, nvml_messages.start_error(18, ""))
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert told(check_of("driver", one)) == (
@@ -157,8 +158,8 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("code", [4, 9, 12, 15, 17, 999, 77])
 def test_every_other_error_of_nvml_has_its_fix(code: int) -> None:
-    """For every other NVML error, the driver check's reason and fix are the message that gpuwidget shows
-    elsewhere for that error."""
+    """For every other NVML error, the reason and the fix of the driver check together are the message that
+    gpuwidget also shows elsewhere for that error."""
     one = check_of(
         "driver", results(torch=NO_CUDA, nvml=no_driver(code, nvml_messages.start_error(code, "odd")))
     )
@@ -176,8 +177,8 @@ def test_a_missing_binding_is_not_a_broken_driver() -> None:
 
 
 def test_another_module_pynvml() -> None:
-    """A fork of pynvml is uninstalled only after a dry run has found nvidia-ml-py, and not at all if another
-    package requires the fork."""
+    """The command that uninstalls a fork of pynvml first makes sure, with a dry run, that nvidia-ml-py can be
+    installed. If another package requires the fork, the check offers no command."""
     both = (InstalledPackage("nvidia-ml-py", "13.580.65", "pip"), InstalledPackage("pynvml", "11.4.1", "pip"))
     foreign = no_driver(NO_BINDING, nvml_messages.FOREIGN_PYNVML)
     again = f"{PIP} install --force-reinstall --no-deps nvidia-ml-py==13.580.65"
@@ -189,7 +190,8 @@ def test_another_module_pynvml() -> None:
 
 
 def test_a_driver_that_hangs() -> None:
-    """If nvmlInit hangs, the driver check shows the timeout, and the other checks still have results."""
+    """If nvmlInit hangs, the driver check reports that nvmlInit did not return in time. The other checks
+    still have results."""
     one = results(torch=NO_CUDA, nvml=None, nvml_result=ProbeResult("hung", "", {"step": "nvmlInit"}))
     assert told(check_of("driver", one))[:2] == (
         "broken",
@@ -214,7 +216,7 @@ def test_a_driver_that_hangs() -> None:
 )
 def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> None:
     """If a container has no device files although the host has a driver, the fix is to start the container
-    with GPUs."""
+    with access to the GPUs."""
     one = results(machine={"container": "/.dockerenv", "devices": ()}, variables=variables, **NO_GPUS)
     assert told(check_of("driver", one)) == (
         "broken",
@@ -254,8 +256,8 @@ def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> Non
     ],
 )
 def test_cuda_that_does_not_start(code: int, which: str, reason: str) -> None:
-    """If cuInit returns a known error code, the reason explains it; for an unknown code, the reason contains
-    CUDA's own text."""
+    """If cuInit returns a known error code, the check's reason explains the error. If the code is unknown,
+    the reason contains the text that CUDA provides for it."""
     one = results(
         torch={"cu_init": code, "cu_text": "CUDA_ERROR: words", "cu_count": None, "available": False}
     )
@@ -263,7 +265,7 @@ def test_cuda_that_does_not_start(code: int, which: str, reason: str) -> None:
 
 
 def test_a_container_with_the_tools_but_without_cuda() -> None:
-    """If NVML works in a container that has no libcuda, the fix adds "compute" to
+    """If NVML works in a container that has no libcuda, the fix is to add "compute" to
     NVIDIA_DRIVER_CAPABILITIES."""
     one = results(
         torch={"libcuda_error": "libcuda.so.1: cannot open shared object file", "cu_init": None},
@@ -281,7 +283,8 @@ def test_a_container_with_the_tools_but_without_cuda() -> None:
 
 
 def test_device_files_without_permission() -> None:
-    """The device file check lists the files that the user may not open, with their permissions."""
+    """The device file check lists the files that the user has no permission to use, with their mode and
+    owner."""
     one = results(torch=NO_CUDA, machine={"devices": devices("nvidia0", "nvidiactl", usable=False)})
     found = check_of("device_files", one)
     assert (found.status, found.reason) == (
@@ -291,8 +294,8 @@ def test_device_files_without_permission() -> None:
 
 
 def test_device_files_that_are_missing() -> None:
-    """The device file check distinguishes missing control files, missing GPU files, and no device files at
-    all with and without a loaded driver."""
+    """The device file check has a different reason for each of these cases: control files are missing, GPU
+    files are missing, all files are missing with a driver loaded, all files are missing without one."""
     uvm = results(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
     assert told(check_of("device_files", uvm)) == (
         "broken",

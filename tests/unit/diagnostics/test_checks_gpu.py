@@ -1,4 +1,4 @@
-"""Tests of the exact reasons and fixes of the checks of the GPUs and their condition."""
+"""Tests of the checks of the GPUs and of their condition, with their exact reasons and fixes."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from gpuwidget.sources.nvml_diagnostics import PeerAccess
     ],
 )
 def test_code_for_this_gpu(capability: str, archs: str, status: str) -> None:
-    """The GPU check is "ok" if torch has code for the GPU or an older one of its major version, "warning" if
-    torch can only compile PTX for it, and "broken" otherwise."""
+    """The GPU check is "ok" if torch contains code for the GPU or for an older GPU of the same major version.
+    It is a "warning" if torch can only compile PTX for the GPU, and otherwise "broken"."""
     gpu = h200(compute_capability=capability, name="NVIDIA X")
     assert check_of("gpu", results(torch={"archs": archs.split()}, nvml=nvml(gpu))).status == status
 
 
 def test_a_gpu_that_torch_has_no_code_for() -> None:
-    """If torch has no code for a GPU, the fix is a newer torch for a newer GPU, and an older torch for an
-    older GPU."""
+    """If a GPU is too new for torch, the fix is a newer torch. If a GPU is too old for torch, the fix is an
+    older torch or one built for an older CUDA."""
     newest = build("cu128", "'torch>=2.7,<2.12'")
     newer = results(
         torch={"archs": ["sm_80", "sm_90"]},
@@ -66,7 +66,8 @@ def test_a_gpu_that_torch_has_no_code_for() -> None:
 
 
 def test_a_lost_gpu_among_others() -> None:
-    """A lost GPU is a warning if other GPUs work; if it is the only GPU, the GPU check is "broken"."""
+    """The GPU check is a warning if a GPU is lost while another one works. It is "broken" if the only GPU is
+    lost."""
     lost = ("GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",)
     found = check_of("gpu", results(nvml=nvml(h200(), lost=lost)))
     assert (found.status, found.reason) == ("warning", lost[0])
@@ -74,7 +75,7 @@ def test_a_lost_gpu_among_others() -> None:
 
 
 def test_torch_that_cannot_use_a_working_cuda() -> None:
-    """If CUDA starts but torch can't use it, the GPU check shows torch's warning."""
+    """If CUDA starts but torch can't use it, the GPU check is "broken" and shows torch's warning."""
     one = results(torch={"available": False, "warnings": ["CUDA initialization: Unexpected error."]})
     assert told(check_of("gpu", one))[:2] == (
         "broken",
@@ -84,8 +85,8 @@ def test_torch_that_cannot_use_a_working_cuda() -> None:
 
 @pytest.mark.parametrize("cu", [{"cu_init": 100, "cu_count": None}, {"cu_init": 0, "cu_count": 0}])
 def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
-    """If CUDA finds no GPU, only one check is broken: the one that explains the cause, or else the GPU
-    check."""
+    """If CUDA finds no GPU, the check that explains the cause is broken, and the GPU check is "ok". If no
+    check explains it, the GPU check is broken."""
     nothing = {**cu, "available": False}
     unexplained = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
     assert told(check_of("gpu", unexplained))[:2] == (
@@ -115,14 +116,14 @@ def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
     ],
 )
 def test_cuda_visible_devices(value: str, status: str, found: str) -> None:
-    """The check of CUDA_VISIBLE_DEVICES shows how many GPUs the variable makes visible."""
+    """The check of CUDA_VISIBLE_DEVICES shows how many of the machine's GPUs the variable makes visible."""
     one = results(variables={"CUDA_VISIBLE_DEVICES": value}, nvml=nvml(h200(0), h200(1)))
     visible = check_of("visible", one)
     assert (visible.status, visible.found) == (status, found)
 
 
 def shown(*indices: int) -> dict[str, Any]:
-    """Return the values that the CUDA probe sends if it sees these GPUs."""
+    """Return the values that the CUDA probe sends if CUDA finds the GPUs with these indices."""
     if not indices:
         return {"cu_init": 100, "cu_count": None, "available": False}
     cuda = [
@@ -145,8 +146,8 @@ def shown(*indices: int) -> dict[str, Any]:
 def test_a_variable_that_was_set_after_cuda_was_started(
     value: str | None, mine: tuple[int, ...], now: tuple[int, ...], what: str, found: str
 ) -> None:
-    """If CUDA_VISIBLE_DEVICES changed after CUDA was started in the notebook, the check warns that the change
-    has no effect until a restart."""
+    """If CUDA_VISIBLE_DEVICES was changed after the notebook started CUDA, the check warns that the change
+    has no effect until the kernel is restarted."""
     one = results(
         torch=shown(*now),
         variables={} if value is None else {"CUDA_VISIBLE_DEVICES": value},
@@ -163,8 +164,8 @@ def test_a_variable_that_was_set_after_cuda_was_started(
 
 
 def test_a_variable_that_was_set_in_time() -> None:
-    """If the notebook's GPUs match CUDA_VISIBLE_DEVICES, the check is "ok", even if a GPU has been lost since
-    CUDA was started."""
+    """If the GPUs that the notebook's CUDA uses match CUDA_VISIBLE_DEVICES, the check is "ok", even if one of
+    them has been lost since CUDA was started."""
     two = nvml(h200(0), h200(1))
     mine = NotebookState("2.13.0", devices=[UUIDS[1][4:]])
     value = {"CUDA_VISIBLE_DEVICES": "1"}
@@ -192,7 +193,8 @@ def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
 
 
 def test_mig_without_a_slice() -> None:
-    """A GPU in MIG mode without a slice is "broken" if it is the only GPU, and a warning otherwise."""
+    """If the only GPU is in MIG mode and has no slice, the sharing check is "broken". If there is another
+    GPU, the check is a warning."""
     empty = h200(0, mig=True, mig_pending=True)
     assert told(check_of("sharing", results(nvml=nvml(empty)))) == (
         "broken",
@@ -206,8 +208,8 @@ def test_mig_without_a_slice() -> None:
 
 
 def test_compute_modes_and_mps() -> None:
-    """A GPU in compute mode "prohibited" is broken; one in mode "exclusive process" is a warning, unless MPS
-    shares it."""
+    """If a GPU's compute mode is "prohibited", the sharing check is "broken". If the mode is "exclusive
+    process", the check is a warning, or "ok" if MPS is running."""
     assert told(check_of("sharing", results(nvml=nvml(h200(compute_mode="prohibited")))))[:2] == (
         "broken",
         "The compute mode of GPU 0 is 'prohibited': CUDA can't use it.",
@@ -265,8 +267,8 @@ def test_issues_of_a_gpus_condition(trouble: dict[str, Any], status: str, reason
 
 
 def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
-    """If one of several GPUs has broken memory, the health check is a warning that names it; if all have, it
-    is "broken"."""
+    """If one of several GPUs has broken memory, the health check is a warning that names the GPU. If all GPUs
+    have broken memory, the check is "broken"."""
     one = results(nvml=nvml(h200(0), h200(1, remap_failed=True)))
     assert told(check_of("health", one)) == (
         "warning",
@@ -281,13 +283,13 @@ def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
 @pytest.mark.parametrize("throttle", [("power cap",), ("idle",), ("clock setting",), None])
 def test_the_power_limit_is_no_issue(throttle: tuple[str, ...] | None) -> None:
     """The health check is "ok" if a GPU's clocks are limited only by its power cap, by idling or by a clock
-    setting."""
+    setting, or if it is unknown what limits them."""
     assert check_of("health", results(nvml=nvml(h200(throttle=throttle)))).status == "ok"
 
 
 def test_errors_in_the_kernels_log() -> None:
-    """An XID that indicates a faulty GPU is reported with its meaning; an XID caused by a user's program is
-    only listed as evidence."""
+    """If the kernel log contains an XID that indicates a faulty GPU, the health check reports it with its
+    meaning. An XID that a user's program caused is listed only in the evidence."""
     one = results(machine={"xids": (("0000:17:00", 31), ("0000:17:00", 79), ("0000:17:00", 79))})
     found = check_of("health", one)
     assert found.reason == "The driver has reported XID 79 of 0000:17:00 (the GPU fell off the bus)."
@@ -304,7 +306,8 @@ def test_errors_in_the_kernels_log() -> None:
 
 
 def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
-    """A reduced PCIe width is a warning; a reduced PCIe generation is not, because an idle GPU lowers it."""
+    """A GPU that uses fewer PCIe lanes than it has is a warning. A lower PCIe generation is not, because an
+    idle GPU switches to one."""
     assert told(check_of("pcie", results(nvml=nvml(h200(pcie_width=8)))))[:2] == (
         "warning",
         "GPU 0 has 8 of its 16 PCIe lanes: copies to and from it are slower.",
@@ -314,8 +317,8 @@ def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
 
 
 def test_the_matrix_of_gpus() -> None:
-    """The peer check lists which GPUs access each other's memory; it is a warning if only some pairs do, and
-    "ok" if none does, as with consumer GPUs."""
+    """The peer check lists which GPUs can access each other's memory. It is a warning if only some pairs can,
+    and "ok" if no pair can, as with consumer GPUs."""
     pair = (h200(0), h200(1))
     assert check_of("peers", results(nvml=nvml(*pair))).evidence == {
         "GPU 0": "1:NVLink",

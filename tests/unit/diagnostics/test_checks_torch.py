@@ -1,4 +1,4 @@
-"""Tests of the exact reasons and fixes of the checks of PyTorch, the CUDA libraries, cuDNN and NCCL."""
+"""Tests of the checks of PyTorch, the CUDA libraries, cuDNN and NCCL, with their exact reasons and fixes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuwidget.diagnostics.target import NotebookState
 
 
 def anew(package: str) -> str:
-    """Return the fix that reinstalls one package."""
+    """Return the text of the fix that reinstalls ``package``."""
     name = package.partition("==")[0]
     command = f"{PIP} install --force-reinstall --no-deps {package}."
     return f"Install {name} again, in the version that belongs here: {command}"
@@ -40,8 +40,8 @@ ANEW = anew("torch==2.13.0")
 
 
 def test_torch_that_is_not_installed() -> None:
-    """In a notebook or a shell, a missing torch is reported as broken, with the command that installs it; on
-    a server the PyTorch check is skipped."""
+    """If torch is not installed in the environment of a notebook or a shell, the PyTorch check is "broken"
+    and offers the command that installs torch. On a server, the check is skipped."""
     assert told(check_of("torch", results(**NOT_INSTALLED))) == (
         "broken",
         "PyTorch is not installed in this environment.",
@@ -62,8 +62,8 @@ def test_torch_that_is_not_installed() -> None:
     ],
 )
 def test_the_cpu_build(driver: str, capability: str, command: str, last: str) -> None:
-    """For a CPU build of torch, the fix installs a CUDA build that supports this driver and GPU, in the
-    installed torch version if that has such a build."""
+    """For a CPU build of torch, the fix installs a CUDA build that supports this driver and GPU. The build
+    has the installed torch version if that version has such a build."""
     one = results(
         torch={"cuda": None, "version": "2.13.0+cpu"},
         nvml=nvml(h200(compute_capability=capability), driver=driver),
@@ -77,7 +77,8 @@ def test_the_cpu_build(driver: str, capability: str, command: str, last: str) ->
 
 
 def test_builds_for_something_else() -> None:
-    """A torch built for AMD, for macOS, or by conda for the CPU is reported with its own reason or fix."""
+    """A torch built for AMD and a torch for macOS are each reported with a specific reason, and conda's CPU
+    build with a specific fix."""
     amd = results(torch={"cuda": None, "hip": "6.2"})
     assert told(check_of("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
     apple = results(torch={"cuda": None}, machine={"system": "darwin"})
@@ -100,7 +101,8 @@ def test_builds_for_something_else() -> None:
     [("/home/anna/torch.py", (), "/home/anna/torch.py"), (None, ("/home/anna/torch",), "/home/anna/torch")],
 )
 def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, ...], what: str) -> None:
-    """If a user's torch.py or torch folder hides the package, the PyTorch check names its path."""
+    """If a user's file torch.py or a folder named torch hides the package, the PyTorch check shows the path
+    of that file or folder."""
     one = results(
         torch={"imported": True, "version": None}, packages={"torch": TorchFiles(origin, folders, None, None)}
     )
@@ -121,8 +123,8 @@ def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, .
     ],
 )
 def test_an_import_that_lacks_a_library(library: str, which: str, package: str) -> None:
-    """If `import torch` fails because a library is missing, the checks of torch and of that library are
-    broken. The fix reinstalls only the library's package, or torch if the package is not known."""
+    """If `import torch` fails because a library is missing, the PyTorch check and the library's check are
+    broken. The fix reinstalls only the package of the library, or torch if that package is not known."""
     error = f"{library}: cannot open shared object file: No such file or directory"
     required = {"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"}
     cublas = {"nvidia-cublas": "==13.1.0.*"}
@@ -146,8 +148,8 @@ def test_an_import_that_lacks_a_library(library: str, which: str, package: str) 
 
 
 def test_an_import_that_fails_by_the_library_path() -> None:
-    """If an older library in LD_LIBRARY_PATH breaks `import torch`, the fix is to remove its folder from the
-    variable."""
+    """If an older library in a folder of LD_LIBRARY_PATH breaks `import torch`, the fix is to remove that
+    folder from the variable."""
     error = "libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12"
     folder = "/usr/local/cuda-12.1/lib64"
     one = results(torch=no_import(error), machine={"libraries": {folder: ("libcusparse.so.12",)}})
@@ -161,8 +163,8 @@ def test_an_import_that_fails_by_the_library_path() -> None:
 
 
 def test_other_failures_of_the_import() -> None:
-    """Each other failure of `import torch` (old glibc, crash, timeout, LD_PRELOAD, missing module) gets its
-    own reason or fix."""
+    """For each other cause of a failing `import torch` (old glibc, crash, timeout, LD_PRELOAD, missing
+    module), the PyTorch check has a specific reason or fix."""
     old = results(torch=no_import("/lib/libc.so.6: version `GLIBC_2.28' not found"))
     assert told(check_of("torch", old))[2] == (
         "This system is older than that build of PyTorch: install an older PyTorch."
@@ -191,14 +193,15 @@ def test_other_failures_of_the_import() -> None:
 
 
 def test_an_import_that_ends_python_silently() -> None:
-    """If `import torch` ends Python without an exception or a crash, the PyTorch check reports exactly
-    that."""
+    """If `import torch` ends Python without an exception or a crash, the PyTorch check reports that Python
+    ended silently."""
     silent = replace(results(), torch_result=ProbeResult("ended", "", {"step": "import"}))
     assert told(check_of("torch", silent))[1] == "'import torch' ends Python without a word."
 
 
 def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
-    """If another torch was installed after the notebook imported torch, the fix is to restart the kernel."""
+    """If another torch version was installed after the notebook imported torch, the fix is to restart the
+    kernel."""
     assert told(check_of("torch", results(notebook=NotebookState("2.9.0")))) == (
         "warning",
         "This notebook has PyTorch 2.9.0 loaded, while 2.13.0 is installed by now.",
@@ -208,7 +211,8 @@ def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
 
 
 def test_two_torches_on_the_path() -> None:
-    """If two torches are on the path, the PyTorch check lists both, and its fix uninstalls the first."""
+    """If there are two copies of torch on the path, the PyTorch check lists both, and its fix uninstalls the
+    first copy."""
     copies = (TorchCopy("2.9.0", "/home/anna/.local/lib"), TorchCopy("2.13.0", SITE))
     assert told(check_of("torch", results(packages={"torch_copies": copies}))) == (
         "warning",
@@ -219,7 +223,7 @@ def test_two_torches_on_the_path() -> None:
 
 
 def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
-    """A second cuDNN in LD_LIBRARY_PATH is a warning even before the first convolution loads any of it."""
+    """A second cuDNN in LD_LIBRARY_PATH is a warning even before any of its libraries has been loaded."""
     one = results(machine={"libraries": {"/opt/cudnn8": ("libcudnn.so.8", "libcudnn_ops_infer.so.8")}})
     assert told(check_of("cudnn", one))[:2] == (
         "warning",
@@ -228,7 +232,8 @@ def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
 
 
 def test_memory_that_is_too_little_for_the_import() -> None:
-    """If `import torch` is killed or fails to map a library, the fix recommends checking the memory limit."""
+    """If `import torch` is killed or can't map a library into memory, the fix is to check the memory limit or
+    to give the environment more memory."""
     killed = replace(results(), torch_result=ProbeResult("crashed", "SIGKILL", {"step": "import"}))
     assert told(check_of("torch", killed))[1:] == (
         "'import torch' was killed (SIGKILL), as happens where memory runs out.",
@@ -257,8 +262,8 @@ def test_cudnn_switched_off(one: ProbeResults) -> None:
 
 
 def test_cudnn_of_another_version_than_the_build() -> None:
-    """If cuDNN's version does not match torch's build, the cuDNN check shows the first line of torch's
-    error."""
+    """If cuDNN's version differs from the one that torch was built with, the cuDNN check shows the first line
+    of torch's error."""
     error = (
         "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found (8, 9, 7).\nMore"
     )
@@ -267,7 +272,7 @@ def test_cudnn_of_another_version_than_the_build() -> None:
 
 
 def test_cudnn_from_two_folders_at_once() -> None:
-    """If parts of cuDNN were loaded from two folders, the cuDNN check is broken, and the fix removes the
+    """If parts of cuDNN were loaded from two folders, the cuDNN check is "broken". The fix is to remove the
     folder that is not torch's from LD_LIBRARY_PATH."""
     other = "/usr/lib/cudnn8"
     one = results(
@@ -286,8 +291,8 @@ def test_cudnn_from_two_folders_at_once() -> None:
 
 
 def test_copies_by_pip_and_by_conda() -> None:
-    """If pip and conda each installed cuDNN, the cuDNN check lists both copies with their installers;
-    nvidia-cudnn-frontend is not counted as a copy."""
+    """If pip and conda have each installed cuDNN, the cuDNN check lists both copies and the installer of
+    each. The package nvidia-cudnn-frontend does not count as a copy."""
     cuda = (
         InstalledPackage("cudnn", "9.3.0", "conda"),
         InstalledPackage("libcudnn", "9.3.0", "conda"),
@@ -302,8 +307,8 @@ def test_copies_by_pip_and_by_conda() -> None:
 
 
 def test_a_library_that_shadows_torchs_own() -> None:
-    """If a CUDA library was loaded from LD_LIBRARY_PATH in place of torch's, the warning names its file and
-    folder; torch's own folder is no issue."""
+    """If a CUDA library was loaded from a folder in LD_LIBRARY_PATH instead of torch's folder, the warning
+    names the library and the folder. It is no issue if the folder in LD_LIBRARY_PATH is torch's own."""
     folder = "/usr/local/cuda/lib64"
     one = results(
         torch={"mapped": [f"{folder}/libcudart.so.13"]}, machine={"libraries": {folder: ("libcudart.so.13",)}}
@@ -320,8 +325,8 @@ def test_a_library_that_shadows_torchs_own() -> None:
 
 
 def test_a_library_path_that_leads_there_by_links() -> None:
-    """If LD_LIBRARY_PATH contains a link to a folder with another CUDA, the reason names the real folder, and
-    the fix names the link as the variable spells it."""
+    """If LD_LIBRARY_PATH contains a link to a folder with another CUDA, the reason names the folder that the
+    link points to, and the fix names the link as it is written in the variable."""
     spelt, real = "/usr/local/cuda/lib64/", "/usr/local/cuda-13.0/targets/x86_64-linux/lib"
     path = {"libraries": {spelt: ("libcudart.so.13",)}, "real_folders": {real: spelt}}
     found = check_of("cuda", results(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=path))
@@ -336,7 +341,7 @@ def test_a_library_path_that_leads_there_by_links() -> None:
 
 
 def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
-    """If LD_LIBRARY_PATH contains torch's own library folder, even through a link, the cuDNN check is
+    """If LD_LIBRARY_PATH contains torch's own library folder, directly or through a link, the cuDNN check is
     "ok"."""
     own, spelt = CUDNN_FILE.rpartition("/")[0], "/home/anna/cudnn"
     path = {"libraries": {spelt: ("libcudnn.so.9",)}, "real_folders": {own: spelt}}
@@ -350,8 +355,8 @@ def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
 
 
 def test_nccl() -> None:
-    """The NCCL check is skipped for a torch without NCCL, and is a warning if the variable NCCL_P2P_DISABLE
-    slows NCCL down."""
+    """The NCCL check is skipped if torch has no NCCL. It is a warning if NCCL_P2P_DISABLE is 1, because NCCL
+    is slower then."""
     assert check_of("nccl", results(torch={"nccl": None})).status == "skipped"
     assert told(check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
         "warning",

@@ -1,4 +1,4 @@
-"""Tests of a diagnosis as text, HTML and JSON, of its comparison with an earlier one, and of `gpuwidget
+"""Tests of showing a diagnosis as text, HTML and JSON, of comparing it with an earlier one, and of `gpuwidget
 doctor`."""
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ ILL = diagnose(results(torch={"cuda": None, "version": "2.13.0+cpu"}))
 
 
 def test_as_text() -> None:
-    """A diagnosis as text has a line per check, with the reason and the fix below it."""
+    """The text of a diagnosis has one line per check. The reason and the fix of a check follow below its
+    line."""
     lines = diagnosis_view.text(ILL, 90).splitlines()
     assert lines[:8] == [
         "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
@@ -54,8 +55,8 @@ def test_as_text() -> None:
 
 
 def test_hostile_text_is_shown_as_text() -> None:
-    """Escape sequences and HTML tags in a path or a GPU's name are removed or escaped in the text and the
-    HTML of a diagnosis."""
+    """In the text and the HTML of a diagnosis, escape sequences and HTML tags from paths, variables and GPU
+    names are removed or escaped."""
     hostile = diagnose(
         results(
             python=HOSTILE,
@@ -117,8 +118,8 @@ def test_as_html() -> None:
 
 
 def test_json_is_stable_and_can_be_read_back() -> None:
-    """A diagnosis as JSON has fixed field names and can be read back; unknown fields from a newer version are
-    ignored."""
+    """A diagnosis as JSON has fixed field names and can be parsed again. Fields that a newer version has
+    added are ignored."""
     values = json.loads(json.dumps(to_json(ILL)))
     assert list(values) == [
         *("schema", "version", "time", "place", "python", "variables", "status", "summary", "unfinished"),
@@ -136,7 +137,8 @@ def test_json_is_stable_and_can_be_read_back() -> None:
 
 
 def test_changes_since_an_earlier_diagnosis() -> None:
-    """`compare()` lists changed versions, drivers, variables and checks with both values."""
+    """`compare()` lists changed versions, drivers, variables and checks, with the earlier and the later value
+    of each."""
     older = {
         "torch": TorchFiles("/env/lib/python3.12/site-packages/torch/__init__.py", ("/x",), "2.9.0", "12.8")
     }
@@ -179,7 +181,8 @@ def test_a_check_that_only_one_of_them_has() -> None:
 
 @pytest.fixture
 def examined(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
-    """A list whose first entry is the diagnosis that the command gets; no checks run."""
+    """Replace the run of the checks; return a list whose first item is the diagnosis that `gpuwidget doctor`
+    then uses."""
     found = [WELL]
 
     def run_in_shell(place: str, version: str, environment: ProbeEnvironment) -> Diagnosis:
@@ -198,8 +201,8 @@ def run(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[i
 
 
 def test_exit_status(examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]) -> None:
-    """`gpuwidget doctor` exits with 0 if nothing is broken, even with warnings, and with 1 if a check is
-    broken or unfinished."""
+    """`gpuwidget doctor` exits with 1 if a check is broken or a probe did not finish, and otherwise with 0,
+    even if there are warnings."""
     assert run([], capsys)[:2] == (0, f"{diagnosis_view.text(WELL, 110)}\n")
     examined[0] = diagnose(results(nvml=nvml(h200(pcie_width=8))))
     assert run([], capsys)[0] == 0
@@ -215,8 +218,8 @@ def test_exit_status(examined: list[Diagnosis], capsys: pytest.CaptureFixture[st
 def test_diff_compares_with_a_file(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """`gpuwidget doctor --diff FILE` shows the changes since the diagnosis in the file, as text or JSON; the
-    exit status is the new diagnosis's."""
+    """`gpuwidget doctor --diff FILE` shows, as text or JSON, what has changed since the diagnosis in FILE.
+    The exit status depends only on the new diagnosis."""
     file = tmp_path / "yesterday.json"
     file.write_text(run(["--json"], capsys)[1])
     assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
@@ -240,8 +243,8 @@ def test_diff_compares_with_a_file(
 def test_a_file_without_a_diagnosis_is_an_error(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
 ) -> None:
-    """If the file for --diff contains no diagnosis, the command exits with 2 before it runs any check, and
-    explains how to make one."""
+    """If FILE contains no diagnosis, `gpuwidget doctor --diff FILE` exits with 2 before it runs any check,
+    and explains how to create such a file."""
     file = tmp_path / "x"
     file.write_text(text)
     examined.clear()
@@ -254,7 +257,8 @@ def test_a_file_without_a_diagnosis_is_an_error(
 def test_options_of_other_commands_are_not_ignored(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`gpuwidget -i 5 doctor` is a usage error; `gpuwidget --json doctor` works."""
+    """`gpuwidget -i 5 doctor` is a usage error, because the doctor has no interval. `gpuwidget --json doctor`
+    works."""
     assert main(["-i", "5", "doctor"]) == 2
     assert capsys.readouterr().err == "gpuwidget: doctor takes no --interval.\n"
     assert main(["--json", "doctor"]) == 0
@@ -272,8 +276,8 @@ def test_an_invalid_source_does_not_stop_the_doctor(
 def test_a_file_written_by_another_shell(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The output of `gpuwidget doctor --json` is pure ASCII, and --diff accepts a file that starts with a
-    byte order mark."""
+    """The output of `gpuwidget doctor --json` is pure ASCII. --diff accepts a file that begins with a byte
+    order mark, which some shells add."""
     examined[0] = diagnose(results(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
     out = run(["--json"], capsys)[1]
     assert out.isascii()
@@ -287,7 +291,8 @@ def test_a_file_written_by_another_shell(
 def test_a_diagnosis_without_its_evidence(
     examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
 ) -> None:
-    """A diagnosis file with missing fields is a usage error, not a crash."""
+    """If a required field of the diagnosis in FILE is null, `gpuwidget doctor --diff FILE` reports a usage
+    error and does not crash."""
     values = to_json(WELL)
     (values if part == "variables" else values["links"][3])[part] = None
     file = tmp_path / "x"
@@ -300,8 +305,8 @@ def test_a_diagnosis_without_its_evidence(
 
 
 def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
-    """`gpuwidget.doctor()` reports on torch without importing torch, pynvml or IPython into the calling
-    process."""
+    """`gpuwidget.doctor()` reports on torch without importing torch, pynvml, bqplot or IPython into the
+    calling process."""
     fake_torch(tmp_path, WORKING)
     code = (
         "import gpuwidget, json, sys\n"
@@ -323,8 +328,8 @@ def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_notebooks_torch_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The notebook's cuDNN setting and CUDA devices are passed to the diagnosis, because a probe process
-    can't read them."""
+    """In a notebook, the doctor takes into account whether cuDNN is off and which CUDA devices torch has,
+    because a probe process can't read these."""
     asked: list[NotebookState] = []
 
     def run(place: str, version: str, environment: object, *, notebook: NotebookState) -> Diagnosis:

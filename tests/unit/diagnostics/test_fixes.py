@@ -1,5 +1,5 @@
-"""Tests that run each command the doctor offers and check that it removes the issue and leaves every package
-complete."""
+"""Tests that run each command that the doctor offers. They check that the command removes the issue and
+leaves every installed package complete."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ NCCL13 = "nvidia-nccl-cu13==2.27.5"
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """A virtual environment that the module's tests share, because creating one takes seconds."""
+    """Return a virtual environment that all tests of this module share, because creating one takes
+    seconds."""
     return Installation(tmp_path_factory.mktemp("installation"))
 
 
 @dataclass
 class FakeMachine:
-    """A simulated machine: a virtual environment, an NVML stand-in and a file system root with device
+    """A simulated machine: a virtual environment, a stand-in for NVML, and a root directory with device
     files."""
 
     environment: Installation
@@ -60,8 +61,8 @@ class FakeMachine:
         return next(one for one in self.examine().links if one.id == which)
 
     def follow(self, which: str, expected: str) -> None:
-        """Run the command that the check offers; assert that the check is then "ok" and every installed
-        package is complete."""
+        """Run the command that the check offers; assert that the check is "ok" afterwards and that every
+        installed package is complete."""
         before = self.check(which)
         assert before.command is not None, before
         assert before.remedy is not None
@@ -76,7 +77,7 @@ class FakeMachine:
 
 @pytest.fixture
 def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterator[FakeMachine]:
-    """A machine with one H200, a driver for CUDA 13 and an empty virtual environment."""
+    """Return a machine with one H200, a driver for CUDA 13 and an empty virtual environment."""
     environment.clear()
     standin = Standin(library, tmp_path / "driver", "gpus=1\ndriver=580.95.05")
     build_libcuda(standin.folder)
@@ -89,8 +90,8 @@ def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterato
 
 
 def on_the_index(wheels: Path) -> None:
-    """Create wheels of cuDNN and NCCL for CUDA 12 and 13, which share file names, and of a torch that
-    requires the CUDA 13 ones."""
+    """Create wheels of cuDNN and NCCL for CUDA 12 and 13, and a wheel of a torch that requires those for CUDA
+    13. The CUDA 12 and CUDA 13 wheels of a library contain files with the same names."""
     for requirement, file in ((CU13, CUDNN_FILE), (CU12, CUDNN_FILE), (NCCL13, NCCL_FILE)):
         name, version = requirement.split("==")
         make_wheel(wheels, name, version, {file: content(name)})
@@ -120,8 +121,8 @@ def instead(wrong: str, right: str) -> str:
 def test_two_packages_with_the_same_files(
     machine: FakeMachine, which: str, wrong: str, right: str, order: tuple[str, str]
 ) -> None:
-    """If two packages own the same files, the doctor's command uninstalls the wrong one and then reinstalls
-    the one that torch requires, because the uninstallation deletes the shared files."""
+    """If two packages contain the same files, the doctor's command uninstalls the wrong package and then
+    reinstalls the one that torch requires, because the uninstallation deletes the shared files."""
     pip = machine.environment.pip
     on_the_index(machine.environment.wheels)
     pip("install", "torch")
@@ -132,7 +133,7 @@ def test_two_packages_with_the_same_files(
 
 
 def test_packages_that_require_different_libraries(machine: FakeMachine) -> None:
-    """If torch and another package require conflicting cuDNN packages, the doctor offers no command and
+    """If torch and another package require cuDNN packages that conflict, the doctor offers no command and
     recommends separate environments."""
     on_the_index(machine.environment.wheels)
     make_wheel(machine.environment.wheels, "jax-cuda12", "0.5", {"jax.py": b"\n"}, ["nvidia-cudnn-cu12"])
@@ -146,7 +147,8 @@ def test_packages_that_require_different_libraries(machine: FakeMachine) -> None
 
 
 def test_other_libraries_with_the_same_files(machine: FakeMachine) -> None:
-    """A cuSPARSELt package for the wrong CUDA version is replaced in the same way as cuDNN's and NCCL's."""
+    """A cuSPARSELt package for the wrong CUDA version is replaced in the same way as a wrong cuDNN or NCCL
+    package."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     right = "nvidia-cusparselt-cu13==0.8.0"
@@ -174,8 +176,8 @@ def test_a_library_that_is_missing_empty_or_cut_off(machine: FakeMachine, left: 
 
 
 def test_a_library_that_no_import_needs(machine: FakeMachine) -> None:
-    """A damaged library that torch loads only after its import is reported although `import torch`
-    succeeds."""
+    """If a library that torch loads only after its import is damaged, the doctor reports it, although `import
+    torch` succeeds."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.13.0+cu130", "13.0", (CU13, NCCL13), files=())
     machine.environment.pip("install", "torch")
@@ -186,8 +188,8 @@ def test_a_library_that_no_import_needs(machine: FakeMachine) -> None:
 
 
 def test_a_damaged_torch(machine: FakeMachine) -> None:
-    """If one of torch's files is damaged, the doctor's command reinstalls the same version and build from
-    PyTorch's index, without touching torch's libraries."""
+    """If one of torch's files is damaged, the doctor's command reinstalls the same version and build of torch
+    from PyTorch's index and leaves torch's libraries unchanged."""
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.15.0+cu130", "13.0", (CU13, NCCL13))
     machine.environment.pip("install", "torch==2.13.0+cu130")
@@ -226,8 +228,8 @@ def numpy_wheel(wheels: Path, version: str) -> None:
 
 @pytest.mark.parametrize("imports", ["", "import numpy"])
 def test_a_broken_numpy(machine: FakeMachine, imports: str) -> None:
-    """If numpy is broken, only numpy is reinstalled, whether `import torch` fails or only the conversion of
-    arrays."""
+    """If numpy is broken, the doctor's command reinstalls only numpy. This applies if `import torch` fails,
+    and also if only the conversion of arrays fails."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     numpy_wheel(wheels, "2.1.0")
@@ -261,7 +263,7 @@ def test_a_numpy_that_is_too_new(machine: FakeMachine) -> None:
 @pytest.mark.parametrize("left", ["nothing", "metadata"])
 def test_a_package_that_torch_requires_is_missing(machine: FakeMachine, left: str) -> None:
     """If a package that torch requires is missing, the doctor's command installs a version that torch
-    accepts; if only its files are missing, the installed version is reinstalled."""
+    accepts. If only the files of the package are missing, the command reinstalls the installed version."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     for version in ("1.12", "1.14"):
@@ -307,8 +309,8 @@ def test_two_torches_one_of_which_pip_does_not_uninstall(machine: FakeMachine, t
 
 
 def test_two_torches_in_one_folder(machine: FakeMachine) -> None:
-    """If the metadata of two torches is in one folder, the doctor's command leaves one complete torch,
-    although uninstalling either deletes files of both."""
+    """If one folder contains the metadata of two torch versions, the doctor's command leaves one complete
+    torch, although uninstalling either version deletes files of both."""
     site = machine.environment.site
     on_the_index(machine.environment.wheels)
     torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
@@ -338,8 +340,8 @@ def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: FakeMachine) 
 
 
 def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
-    """If the driver is too old, the doctor's command installs the same torch version built for an older CUDA;
-    a second command then replaces the old build's cuDNN."""
+    """If the driver is too old, the doctor's command installs the same torch version built for an older CUDA.
+    The command of the next diagnosis then replaces the cuDNN of the old build."""
     on_the_index(machine.environment.wheels)
     make_wheel(
         machine.environment.wheels,
@@ -370,8 +372,8 @@ def test_an_environment_without_torch(machine: FakeMachine) -> None:
 
 
 def test_another_package_over_ours(machine: FakeMachine) -> None:
-    """If PyPI's package gpuwidget overwrote our files, the doctor's command uninstalls it and installs the
-    requirement in GPUWIDGET_INSTALL_REQUIREMENT."""
+    """If PyPI's unrelated package gpuwidget overwrote files of this project, the doctor's command uninstalls
+    that package and installs the requirement in GPUWIDGET_INSTALL_REQUIREMENT."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     ours = make_wheel(wheels, "jupyterlab-gpuwidget", "0.1.0", {"gpuwidget/__init__.py": b"ours = 1\n"})
@@ -383,8 +385,8 @@ def test_another_package_over_ours(machine: FakeMachine) -> None:
 
 
 def test_a_module_pynvml_that_is_not_nvidias(machine: FakeMachine) -> None:
-    """If a fork of pynvml hides NVIDIA's module, the doctor's command uninstalls the fork and reinstalls
-    nvidia-ml-py."""
+    """If a fork of pynvml has replaced NVIDIA's module, the doctor's command uninstalls the fork and
+    reinstalls nvidia-ml-py."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     real = (machine.environment.borrowed / "pynvml.py").read_bytes()
@@ -435,8 +437,8 @@ DIAGNOSTICS = Path(gpuwidget.diagnostics.__file__ or "").parent
 
 
 def test_every_command_is_executed_or_has_a_reason() -> None:
-    """Every function in fixes.py that offers a command is listed in EXECUTED, or in NOT_EXECUTED with the
-    reason."""
+    """Every function in fixes.py that offers a command is listed either in EXECUTED, with the test that runs
+    the command, or in NOT_EXECUTED, with the reason why no test does."""
     tree = ast.parse((DIAGNOSTICS / "fixes.py").read_text(encoding="utf-8"))
     offering = {
         one.name
@@ -450,13 +452,14 @@ def test_every_command_is_executed_or_has_a_reason() -> None:
 
 
 def test_every_other_command_has_its_reason() -> None:
-    """Every command that a check passes to Issue directly is listed in CHANGES_THE_MACHINE or DERIVED."""
+    """Every command that a check passes directly to Issue is listed in CHANGES_THE_MACHINE or DERIVED."""
     found = set()
     for file in DIAGNOSTICS.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Issue":
                 found |= {ast.unparse(one) for one in node.args[3:]}
                 found |= {ast.unparse(one.value) for one in node.keywords if one.arg == "command"}
-    # The checks choose these commands by a condition, so the Issue call contains only a variable.
+    # A check chooses between these commands, so its Issue call contains a variable and the search above
+    # misses them.
     chosen = {"_ENLARGE_SHM", "_LOAD"}
     assert found | chosen == {*CHANGES_THE_MACHINE, *DERIVED}

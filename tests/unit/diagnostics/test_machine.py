@@ -1,4 +1,4 @@
-"""Tests of the machine's state read from files: device files, signs of a container, the kernel log and
+"""Tests of reading the machine's state from files: device files, signs of a container, the kernel log and
 package metadata."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuwidget.diagnostics.torch_probe import LIBRARIES
 
 
 def files(root: Path, **texts: str) -> Path:
-    """Create files under a root directory; ``__`` in a name becomes a slash."""
+    """Create files with these texts in a root directory; ``__`` in a file's name stands for a slash."""
     for name, text in texts.items():
         path = root / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,8 +34,8 @@ def look(root: Path, **variables: str) -> machine.MachineState:
 
 
 def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """Device files are listed in this order: GPUs by number, control files, MIG slices. If a GPU's file
-    exists but /dev/nvidia-uvm does not, the latter is reported as missing."""
+    """Device files are listed in this order: GPUs by number, control files, MIG slices. If there is a GPU's
+    file but no /dev/nvidia-uvm, then /dev/nvidia-uvm is reported as missing."""
     names = ("nvidia10", "nvidia2", "nvidiactl", "nvidia-caps/nvidia-cap1", "nvidia-modeset", "sda")
     for name in names:
         files(tmp_path, **{f"dev/{name}": ""})
@@ -66,7 +66,7 @@ def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 def test_signs_of_a_container(
     tmp_path: Path, texts: dict[str, str], variables: dict[str, str], container: str | None
 ) -> None:
-    """Docker, Podman and Kubernetes containers are detected by their files or variables."""
+    """Docker, Podman and Kubernetes containers are detected by typical files or environment variables."""
     assert look(files(tmp_path, **texts), **variables).container == container
 
 
@@ -84,7 +84,7 @@ def test_the_kernel_module_of_either_flavour(tmp_path: Path, text: str) -> None:
 
 
 def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
-    """The MPS daemon is detected by its pipe, and WSL by the name of its kernel."""
+    """The MPS daemon is detected by its pipe, and WSL by the release name of its kernel."""
     files(tmp_path, tmp__nvidia_mps__control="", proc__sys__kernel__osrelease="6.6-microsoft-standard-WSL2\n")
     (tmp_path / "tmp/nvidia_mps").rename(tmp_path / "tmp/nvidia-mps")
     found = look(tmp_path)
@@ -93,8 +93,8 @@ def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_dead_mps_daemon(tmp_path: Path) -> None:
-    """The pipe of an MPS daemon that has ended is ignored, except in a container, where the daemon's process
-    can't be seen."""
+    """If an MPS daemon has ended, its leftover pipe is ignored. In a container the pipe counts as a running
+    daemon, because the daemon's process is not visible there."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     for where, number, runs in (("dead", ended.pid, False), ("alive", os.getpid(), True)):
@@ -106,7 +106,8 @@ def test_leftovers_of_a_dead_mps_daemon(tmp_path: Path) -> None:
 
 
 def test_libraries_in_the_library_path(tmp_path: Path) -> None:
-    """Only the folders in LD_LIBRARY_PATH that contain CUDA libraries are listed, with those libraries."""
+    """Of the folders in LD_LIBRARY_PATH, only those that contain CUDA libraries are listed, each with its
+    CUDA libraries."""
     names = ("libcudnn_ops.so.9", "libcublasLt.so.12", "libfoo.so", "libcudnn.a")
     for name in names:
         files(tmp_path / "cuda", **{name: ""})
@@ -118,8 +119,8 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
 
 
 def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
-    """If a folder in LD_LIBRARY_PATH or a library in it is a link, the real folder is mapped to the folder's
-    spelling in the variable."""
+    """If a folder in LD_LIBRARY_PATH, or a library in it, is a link, the folder that the link leads to is
+    mapped to the folder as it is written in the variable."""
     root = tmp_path.resolve()
     files(root / "cuda-13.0/lib", **{"libcudart.so.13": ""})
     files(root / "elsewhere", **{"libcudnn.so.9.10": ""})
@@ -132,8 +133,8 @@ def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
 
 
 def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
-    """From an XID line in the kernel log, only the PCI address and the number are read, not the name of the
-    program."""
+    """Only the PCI address and the number of an XID are read from the kernel log, not the name of the program
+    that caused it."""
     text = (
         "6,1,100,-;Linux version 6.1\n"
         "4,9,200,-;NVRM: Xid (PCI:0000:17:00): 31, pid=77, name=secret.py, Ch 00000008\n"
@@ -147,7 +148,7 @@ def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
 
 
 def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None = None) -> None:
-    """Create a package with metadata as pip writes it."""
+    """Create the files and metadata of an installed package as pip writes them."""
     record = []
     for path, text in (texts or {}).items():
         file = site / path
@@ -163,8 +164,8 @@ def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None
 
 
 def test_installed_packages(tmp_path: Path) -> None:
-    """The packages of torch, CUDA and the NVML binding are listed; if there are two torches, the first on the
-    path is the imported one."""
+    """The installed packages of torch, CUDA and the NVML binding are listed. If there are two copies of
+    torch, the first one on the path is reported as the one that `import torch` uses."""
     install(tmp_path / "a", "torch", "2.10.0")
     install(tmp_path / "b", "torch", "2.9.0")
     install(tmp_path / "b", "nvidia-cudnn-cu12", "9.10.2.21")
@@ -189,8 +190,8 @@ def test_installed_packages(tmp_path: Path) -> None:
 
 
 def test_one_torch_is_not_counted_twice(tmp_path: Path) -> None:
-    """A torch is counted once if lib64 links to lib; pip's leftover metadata, and metadata of a deleted
-    package, are ignored."""
+    """A torch is counted only once if lib64 is a link to lib. Metadata that pip left behind and metadata of a
+    deleted package are ignored."""
     install(tmp_path / "lib", "torch", "2.9.0")
     fake_torch(tmp_path / "lib", "")
     (tmp_path / "lib64").symlink_to("lib")

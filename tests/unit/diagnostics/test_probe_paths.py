@@ -1,5 +1,5 @@
-"""Tests that no probe runs a file of the working directory, and that a file that hides torch is still
-reported."""
+"""Tests that no probe runs a file from the working directory, and that a file that hides torch is
+nevertheless reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Examine = Callable[..., Check]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The test's working directory, which stands for one that other users can write to."""
+    """Create a folder, make it the working directory, and return it. It represents a folder that other users
+    can write to."""
     here = tmp_path / "shared"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -29,8 +30,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def examine(tmp_path: Path, folder: Path) -> Examine:
-    """Return a function that runs the PyTorch check, with the working directory on the path before a working
-    torch."""
+    """Return a function that runs the PyTorch check. The check's path contains the working directory,
+    followed by a folder with a working torch."""
     fake_torch(tmp_path / "site", WORKING)
 
     def run(place: EnvironmentKind = "kernel", first: str = "", **variables: str) -> Check:
@@ -42,7 +43,7 @@ def examine(tmp_path: Path, folder: Path) -> Examine:
 
 
 def leaves_a_mark(folder: Path, name: str) -> Path:
-    """Create a Python file that creates a marker file if it runs; return the path of the marker."""
+    """Create a Python file that creates a marker file when it runs; return the path of the marker file."""
     mark = folder / f"{name}-ran"
     (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
     return mark
@@ -51,8 +52,8 @@ def leaves_a_mark(folder: Path, name: str) -> Path:
 @pytest.mark.parametrize("first", ["", ".", "the folder's own name"])
 @pytest.mark.parametrize("name", ["torch", "psutil", "pynvml", "packaging", "gpuwidget", "numpy"])
 def test_no_file_of_the_working_directory_runs(examine: Examine, folder: Path, name: str, first: str) -> None:
-    """A probe runs no file of the working directory, whether the path contains "", "." or the directory's
-    name."""
+    """A probe runs no file from the working directory, whether the working directory is on the path as "", as
+    "." or by its full name."""
     mark = leaves_a_mark(folder, name)
     examine(first=str(folder) if first.startswith("the") else first)
     assert not mark.exists()
@@ -60,16 +61,16 @@ def test_no_file_of_the_working_directory_runs(examine: Examine, folder: Path, n
 
 @pytest.mark.parametrize("name", ["sitecustomize", "usercustomize", "os"])
 def test_nothing_runs_as_python_starts(examine: Examine, folder: Path, name: str) -> None:
-    """A probe's interpreter runs no file of the working directory at startup, even if PYTHONPATH contains the
-    directory or an empty entry."""
+    """A probe's interpreter runs no file from the working directory when it starts, even if PYTHONPATH
+    contains that directory or an empty entry."""
     mark = leaves_a_mark(folder, name)
     examine(PYTHONPATH=os.pathsep.join(("", str(folder), "/elsewhere")))
     assert not mark.exists()
 
 
 def test_a_torch_py_beside_the_notebook_is_found_without_running_it(examine: Examine, folder: Path) -> None:
-    """A torch.py in the working directory is reported as broken without being run, because the notebook would
-    import it instead of torch."""
+    """If the working directory contains a torch.py, which the notebook would import instead of torch, the
+    PyTorch check is "broken". The file is not run."""
     mark = leaves_a_mark(folder, "torch")
     one = examine()
     assert (one.status, one.reason, one.remedy) == (
@@ -82,14 +83,14 @@ def test_a_torch_py_beside_the_notebook_is_found_without_running_it(examine: Exa
 
 def test_a_torch_in_the_servers_folder_is_not_the_servers(examine: Examine, folder: Path) -> None:
     """On a server, a torch.py in the working directory is no issue, because the server imports nothing from
-    there."""
+    the working directory."""
     leaves_a_mark(folder, "torch")
     assert (examine("server").status, examine("server").found) == ("ok", "2.10.0, built for CUDA 12.8")
 
 
 def test_a_checkout_of_torch_is_not_imported(examine: Examine, folder: Path) -> None:
-    """If the working directory contains a whole torch package, the check is "unknown" and explains that this
-    torch was not run."""
+    """If the working directory contains a whole torch package, the PyTorch check is "unknown" and explains
+    that this torch was not checked."""
     fake_torch(folder, WORKING)
     one = examine()
     assert (one.status, one.reason) == (
@@ -115,8 +116,8 @@ def test_a_file_that_hides_a_module_that_torch_needs(
 
 
 def test_the_environments_own_folder_stays(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """If the working directory is the environment's library folder, that folder stays on the probe's path;
-    any other working directory is removed."""
+    """If the working directory is the environment's library folder, that folder stays on the probe's path.
+    Any other working directory is removed from the path."""
     monkeypatch.chdir(os.path.dirname(os.__file__))
     path = ["", os.path.dirname(os.__file__), "/elsewhere"]
     assert without_working_directory(path) == path[1:]

@@ -1,5 +1,5 @@
-"""Tests of diagnoses by real probe processes, with a fake torch that raises, crashes, hangs or works, and an
-NVML stand-in."""
+"""Tests of diagnoses with real probe processes, an NVML stand-in, and a fake torch that raises, crashes,
+hangs or works."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ LIBCUDNN = "libcudnn.so.9: cannot open shared object file: No such file or direc
 
 
 class FakeEnvironment:
-    """An environment with a fake torch on a simulated machine: an NVML stand-in and a file system root with
-    device files."""
+    """An environment with a fake torch on a simulated machine, which has an NVML stand-in and a root
+    directory with device files."""
 
     def __init__(self, folder: Path, standin: Standin) -> None:
         self.folder = folder
@@ -43,7 +43,7 @@ class FakeEnvironment:
         self.path = [str(folder / "site"), *sys.path]
 
     def torch(self, body: str, **results: str | None) -> None:
-        """Create the package that ``import torch`` finds."""
+        """Create a package torch whose import runs ``body``."""
         fake_torch(self.folder / "site", body, **results)  # type: ignore[arg-type]
 
     @property
@@ -56,7 +56,7 @@ class FakeEnvironment:
 
 @pytest.fixture
 def fake(tmp_path: Path, library: Path) -> Iterator[FakeEnvironment]:
-    """A simulated machine with two H200s and a working driver."""
+    """Return a simulated machine with two H200s and a working driver."""
     standin = Standin(library, tmp_path / "driver", "gpus=2\ndriver=580.95.05")
     yield FakeEnvironment(tmp_path, standin)
     standin.scenario()
@@ -94,8 +94,8 @@ def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -
 
 
 def test_a_torch_without_cudnn(fake: FakeEnvironment) -> None:
-    """If `import torch` fails for lack of cuDNN, the cuDNN check names the missing library, and the later
-    checks still run."""
+    """If `import torch` fails because cuDNN is missing, the cuDNN check names the missing library, and the
+    later checks still run."""
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
     found = links(fake.examine())
     assert found["torch"].found == "2.10.0, which can't be imported"
@@ -109,7 +109,7 @@ def test_a_torch_without_cudnn(fake: FakeEnvironment) -> None:
 
 
 def test_libcuda_in_the_library_path_is_no_issue(fake: FakeEnvironment) -> None:
-    """The doctor never recommends removing libcuda's folder from LD_LIBRARY_PATH, because some containers
+    """The doctor does not recommend removing libcuda's folder from LD_LIBRARY_PATH, because some containers
     provide the driver that way."""
     build_libcuda(fake.standin.folder)
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
@@ -135,7 +135,7 @@ def test_a_torch_that_hangs(fake: FakeEnvironment) -> None:
 
 
 def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
-    """If NVML hangs, the driver check reports that, and torch is still checked."""
+    """If NVML hangs, the driver check reports that nvmlInit did not return, and torch is still checked."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=hang")
     found = links(fake.examine(timeout_s=4.0))
@@ -144,8 +144,8 @@ def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
 
 
 def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> None:
-    """If NVML returns error 18, the driver check shows the version of the kernel module that is still
-    loaded."""
+    """If NVML returns error 18, because the driver was updated without a restart, the driver check shows the
+    version of the kernel module that is still loaded."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=error 18")
     version = fake.root / "proc/driver/nvidia/version"
@@ -170,13 +170,13 @@ def test_cuda_that_does_not_start(fake: FakeEnvironment) -> None:
 
 
 NAMES = {"json", "queue", "random", "select", "signal", "subprocess", "token", "types", "ast", "inspect"}
-"""Standard modules that a user's file can hide, unless the interpreter has them built in."""
+"""Names of standard modules that a user's file can hide, unless they are built into the interpreter."""
 
 
 @pytest.mark.parametrize("name", sorted(NAMES - {*sys.builtin_module_names}))
 def test_users_files_named_like_standard_modules_do_no_harm(fake: FakeEnvironment, name: str) -> None:
-    """A user's file such as json.py, first on the path, does not break the probe and is reported as a
-    warning."""
+    """If a user's file has the name of a standard module, such as json.py, and comes first on the path, the
+    probe still works, and the PyTorch check is a warning."""
     user = fake.folder / "user"
     user.mkdir()
     (user / f"{name}.py").write_text("raise RuntimeError('the user has a file of that name')\n")
@@ -204,8 +204,8 @@ def test_a_users_file_that_breaks_the_import(fake: FakeEnvironment) -> None:
 
 
 def test_permissions_of_device_files(fake: FakeEnvironment) -> None:
-    """A device file that the user may not open is reported with its permissions; root may open every device
-    file."""
+    """A device file that the user has no permission to use is reported with its mode and owner. Nothing is
+    reported for root, which can use every device file."""
     (fake.root / "dev/nvidia1").chmod(0)
     found = links(fake.examine(timeout_s=20.0))["device_files"]
     expected = (
@@ -227,8 +227,8 @@ def test_a_missing_interpreter(fake: FakeEnvironment) -> None:
 
 
 def test_a_run_in_a_subprocess_returns_the_diagnosis(fake: FakeEnvironment) -> None:
-    """`run_in_subprocess()` returns a diagnosis that takes the notebook's loaded torch and cuDNN setting into
-    account."""
+    """The diagnosis of `run_in_subprocess()` takes into account which torch version the notebook has loaded
+    and that it has disabled cuDNN."""
     fake.torch(WORKING)
     doctor = isolated_run.run_in_subprocess(
         "kernel", "0.1.0", fake.environment, notebook=NotebookState("2.9.0", cudnn_off=True)
@@ -240,8 +240,8 @@ def test_a_run_in_a_subprocess_returns_the_diagnosis(fake: FakeEnvironment) -> N
 
 
 def test_a_run_that_fails_raises(fake: FakeEnvironment) -> None:
-    """If the interpreter or gpuwidget's requirements are missing, `run_in_subprocess()` raises DoctorError
-    and does not hang."""
+    """If the interpreter or one of gpuwidget's required packages is missing, `run_in_subprocess()` raises
+    DoctorError and does not hang."""
     nowhere = ProbeEnvironment("/nowhere/python", fake.path, fake.variables)
     with pytest.raises(DoctorError, match="No such file or directory"):
         isolated_run.run_in_subprocess("kernel", "0.1.0", nowhere)
@@ -312,8 +312,8 @@ def test_a_probe_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A probe ignores an LD_LIBRARY_PATH that was set in a cell, since the kernel's own loader ignores it
-    too; other variables are passed on."""
+    """A probe does not receive an LD_LIBRARY_PATH that was set in a cell, since the dynamic loader of the
+    kernel process ignores such a value too. Other environment variables are passed to the probe."""
     monkeypatch.setenv("LD_LIBRARY_PATH", "/set/in/a/cell")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     variables = ProbeEnvironment.current().variables
@@ -322,8 +322,8 @@ def test_libraries_of_the_loader_are_those_of_the_process_start(monkeypatch: pyt
 
 
 def test_a_probe_has_low_priority(fake: FakeEnvironment) -> None:
-    """A probe is the first process that the kernel kills when memory runs out, has a nice value of at least
-    10, and writes no core file."""
+    """If memory runs out, Linux kills a probe before other processes. A probe has a nice value of at least 10
+    and writes no core file."""
     fake.torch(
         "import os, resource\n"
         "text = open('/proc/self/oom_score_adj').read().strip()\n"
@@ -357,8 +357,8 @@ def test_how_a_probe_ended(tmp_path: Path) -> None:
 
 
 def test_a_probe_that_prints_endlessly_uses_no_memory(tmp_path: Path) -> None:
-    """Output that a user's file prints in a probe is discarded, while the probe's messages are still
-    received."""
+    """Text that a user's file prints in a probe is discarded and uses no memory, and the probe's own messages
+    are still received."""
     (tmp_path / "prints.py").write_text(
         "import os\n"
         "from gpuwidget.diagnostics.probe_process import send\n"

@@ -1,4 +1,4 @@
-"""Tests of probe steps that hang, crash or raise an exception: the diagnosis names every such step."""
+"""Tests of probe steps that hang, crash or raise an exception. The diagnosis names every such step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = {step: name for steps in (torch_probe.STEPS, cuda_probe.STEPS) for step,
 
 
 def told_until(probe: str, step: str) -> dict[str, Any]:
-    """Return the values that a probe has sent when it stops at a step."""
+    """Return the values that a probe has sent by the time it stops in ``step``."""
     steps, values = (torch_probe.STEPS, TORCH) if probe == "torch_result" else (cuda_probe.STEPS, CUDA)
     if probe not in ("torch_result", "cuda_result"):
         return {"step": step}
@@ -54,7 +54,7 @@ def everything_said(doctor: Diagnosis) -> str:
 @pytest.mark.parametrize("ending", ["hung", "crashed", "ended", "not started"])
 @pytest.mark.parametrize(("probe", "step"), STEPS)
 def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending: Ending) -> None:
-    """If a probe stops at a step, the diagnosis names the step and is not "ok"."""
+    """If a probe stops in a step, the diagnosis names the step, and its status is not "ok"."""
     how = {"crashed": "SIGSEGV", "not started": "No such file"}.get(ending, "")
     values = {} if ending == "not started" else told_until(probe, step)
     changes: dict[str, Any] = {probe: ProbeResult(ending, how, values, 9.0 if ending == "hung" else 0.0)}
@@ -83,14 +83,15 @@ def test_unfinished_steps_on_a_server_without_torch(probe: str) -> None:
 
 
 def test_all_steps_finished() -> None:
-    """If every step has finished and no check has an issue, the summary is "All links were found"."""
+    """If every step has finished and no check has an issue, the summary states that all links were found."""
     doctor = diagnose(results())
     assert (doctor.summary, doctor.unfinished, doctor.ok) == (ALL_FOUND, (), True)
 
 
 @pytest.mark.parametrize("step", [step for step in torch_probe.STEPS if step not in ("import", "libraries")])
 def test_every_step_that_raises_is_named(step: str) -> None:
-    """If a step raises an exception, its check contains the exception and is not "ok"."""
+    """If a step raises an exception, the check of that step shows the exception and is "broken" or a
+    "warning"."""
     which, name = torch_probe.STEPS[step]
     doctor = diagnose(results(torch={step: None, f"{step}_error": "RuntimeError: odd"}))
     one = next(one for one in doctor.links if one.id == which)
@@ -103,8 +104,8 @@ def test_every_step_that_raises_is_named(step: str) -> None:
 
 
 def test_steps_that_were_not_reached_are_unknown() -> None:
-    """If a step hangs, the checks of the later steps are "unknown", and their reason names the step that
-    hung."""
+    """If a step hangs, the checks that depend on later steps are "unknown", and their reason names the step
+    that hung."""
     values = {**told_until("torch_result", "distributed")}
     one = replace(results(), torch_result=ProbeResult("hung", "", values, 9.0))
     assert check_of("nccl", one).reason == "torch.distributed.is_available() did not return within 9 s."
@@ -117,8 +118,8 @@ def test_steps_that_were_not_reached_are_unknown() -> None:
 
 
 def test_an_import_that_takes_long_is_not_called_broken() -> None:
-    """If `import torch` times out, which a slow network disk can cause, no check is "broken", and torch is
-    "unknown"."""
+    """If `import torch` times out, no check is "broken", because a slow network disk can be the cause. The
+    summary calls the PyTorch check incomplete."""
     values = told_until("torch_result", "import")
     one = replace(results(), torch_result=ProbeResult("hung", "", values, 15.0))
     doctor = diagnose(one)
@@ -128,7 +129,7 @@ def test_an_import_that_takes_long_is_not_called_broken() -> None:
 
 
 def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
-    """If the time runs out soon after a step begins, because earlier steps were slow, the step's check is
+    """If a step begins shortly before the time is up, because earlier steps were slow, the step's check is
     "unknown", not "broken"."""
     one = replace(
         results(), torch_result=ProbeResult("hung", "", told_until("torch_result", "available"), 0.4)
@@ -140,7 +141,8 @@ def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
 
 
 def test_the_run_ends_within_20_seconds() -> None:
-    """All probes share one deadline, which comes before that of the process that runs them."""
+    """The probes end before the deadline of the process that runs them, and that process ends within 20
+    seconds."""
     assert target.PROBE_TIMEOUT_S + probe_process._KILL_TIMEOUT_S < target.RUN_TIMEOUT_S
     assert target.RUN_TIMEOUT_S + probe_process._KILL_TIMEOUT_S <= 20.0
 
@@ -150,7 +152,7 @@ def test_the_run_ends_within_20_seconds() -> None:
 
 @pytest.fixture
 def environment(tmp_path: Path, library: Path) -> ProbeEnvironment:
-    """An environment with a fake torch, an NVML stand-in and a fake libcuda, all of which work."""
+    """Return an environment with a fake torch, an NVML stand-in and a fake libcuda, all of which work."""
     standin = Standin(library, tmp_path / "driver", "gpus=2\ndriver=580.95.05")
     build_libcuda(standin.folder)
     fake_torch(tmp_path / "site", WORKING)
@@ -160,7 +162,8 @@ def environment(tmp_path: Path, library: Path) -> ProbeEnvironment:
 
 @pytest.mark.parametrize("probe", [torch_probe, cuda_probe])
 def test_each_step_is_announced_before_it_begins(probe: Any, environment: ProbeEnvironment) -> None:
-    """A probe sends the names of its steps in the order of its table STEPS."""
+    """A probe sends the names of its steps in the order of its table STEPS, and then "end" as the last
+    one."""
     child = ProbeProcess(probe.__name__, environment)
     assert child.wait(time.monotonic() + 60.0).unfinished is None
     result = [json.loads(line.removeprefix(probe_process._MARK)) for line in child._messages]
@@ -168,8 +171,8 @@ def test_each_step_is_announced_before_it_begins(probe: Any, environment: ProbeE
 
 
 def test_cuda_that_hangs_is_a_broken_driver(tmp_path: Path, environment: ProbeEnvironment) -> None:
-    """If cuInit hangs, the driver is "broken", every unfinished step is named, and the results of the
-    finished steps are kept."""
+    """If cuInit hangs, the driver check is "broken". The diagnosis names every unfinished step and keeps the
+    results of the finished steps."""
     hanging = WORKING.replace("version=lambda: 91002", "version=lambda: __import__('time').sleep(600)")
     (tmp_path / "site/torch/__init__.py").write_text(hanging)
     hung = replace(environment, variables={**environment.variables, "FAKE_CUINIT": "hang"})

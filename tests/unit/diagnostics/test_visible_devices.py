@@ -1,5 +1,5 @@
-"""Tests of the parsing of CUDA_VISIBLE_DEVICES, of the choice of a torch build for a driver, and of version
-formats."""
+"""Tests of parsing CUDA_VISIBLE_DEVICES, of choosing a torch build for a driver, and of parsing and
+formatting versions."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ KNOWN = NameableDevices(GPUS, SLICES)
 def test_from_the_left_up_to_the_first_that_is_none(
     value: str, named: tuple[str, ...], bad: str | None, why: str | None
 ) -> None:
-    """CUDA_VISIBLE_DEVICES is read from the left up to the first invalid entry; that entry is returned with
-    the reason why it is invalid."""
+    """CUDA_VISIBLE_DEVICES is parsed from left to right up to the first invalid entry. That entry is returned
+    with the reason why it is invalid."""
     assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, bad, why)
 
 
@@ -72,8 +72,8 @@ def test_from_the_left_up_to_the_first_that_is_none(
     ],
 )
 def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
-    """A driver is too old if it is below NVIDIA's minimum for the CUDA version; for a CUDA version that is
-    not in the table, no driver is too old."""
+    """A driver is too old if its version is below NVIDIA's minimum for the CUDA version. If the minimum or
+    the driver's version is unknown, the driver does not count as too old."""
     assert cuda_versions.driver_too_old(driver, cuda) is old
 
 
@@ -107,8 +107,8 @@ def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
 def test_the_build_for_a_driver_and_its_gpus(
     driver: str | None, capabilities: list[str], wheel: str | None
 ) -> None:
-    """`torch_wheel()` returns a build that the driver supports and that has code for all GPUs, or else for
-    the newest; None if there is none."""
+    """`torch_wheel()` returns a build that the driver supports and that contains code for all GPUs. If no
+    build does, the result is a build with code for the newest GPU, or None."""
     assert cuda_versions.torch_wheel(driver, capabilities) == wheel
 
 
@@ -130,8 +130,8 @@ def test_the_build_for_arm(driver: str, capabilities: list[str], wheel: str | No
 
 
 def test_the_last_pytorch_of_a_build() -> None:
-    """`wheel_last_torch()` returns the last torch version with a build, or None if new versions still have
-    it."""
+    """`wheel_last_torch()` returns the last torch version that has the given build, or None if new torch
+    versions still have it."""
     last = {wheel: cuda_versions.wheel_last_torch(wheel) for wheel in ("cu130", "cu126", "cu128", "cu118")}
     assert last == {"cu130": None, "cu126": "2.14", "cu128": "2.11", "cu118": "2.7"}
 
