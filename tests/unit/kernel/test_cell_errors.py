@@ -1,4 +1,4 @@
-"""A cell's error is reported once, as IPython stores it, and the result object stays unchanged."""
+"""Tests of reporting a cell's error once, when IPython stores it, without changing the result object."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gpuwidget.kernel.cells.cell_errors import listen_for_error
 
 
 class Result:
-    """Stands in for IPython's result of a cell."""
+    """A fake of the object in which IPython stores the result of a cell."""
 
     error_in_exec: BaseException | None = None
 
 
 class Slotted:
-    """A result whose class accepts no further attributes."""
+    """A fake result whose class accepts no further attributes."""
 
     __slots__ = ("error_in_exec",)
 
 
 def run_cell_async(info: object, result: Any, code: Callable[[], object]) -> Any:
-    """Run ``code`` in place of ``pre_run_cell``, then store errors in the result, as IPython does."""
+    """Call ``code`` where IPython runs ``pre_run_cell``, then store errors in ``result`` as IPython does."""
     code()
     if result is not None:
         result.error_in_exec = None
@@ -33,7 +33,10 @@ def run_cell_async(info: object, result: Any, code: Callable[[], object]) -> Any
 
 
 def test_the_first_error() -> None:
-    """The callback receives the result with the first error, and the result gets its class back."""
+    """The callback is called once, for the first error that IPython stores in the result.
+
+    The result has its original class before the callback is called and afterwards.
+    """
     info, errors = object(), list[Any]()
 
     def listen() -> None:
@@ -45,7 +48,7 @@ def test_the_first_error() -> None:
 
 
 def test_a_cell_within_a_cell() -> None:
-    """If a cell runs another cell, each callback receives only the error of its cell."""
+    """If a cell runs another cell, the callback of each cell receives only the error of its own cell."""
     outer, inner, errors = object(), object(), list[str]()
 
     def listen() -> None:
@@ -60,7 +63,7 @@ def test_a_cell_within_a_cell() -> None:
 
 
 def test_stopped() -> None:
-    """After stop(), which may be called twice, no error is reported, and the result is unchanged."""
+    """After stop(), no error is reported, and the result is unchanged. stop() may be called twice."""
     info, errors = object(), list[Any]()
 
     def listen() -> None:
@@ -74,7 +77,10 @@ def test_stopped() -> None:
 
 @pytest.mark.parametrize("result", [None, Slotted()])
 def test_where_the_result_is_not_found(result: Any) -> None:
-    """If there is no usable result or no cell, no error is reported and no exception is raised."""
+    """If no cell runs, or the cell's result is missing or cannot be observed, no error is reported.
+
+    No exception is raised either.
+    """
     info, errors = object(), list[Any]()
     run_cell_async(info, result, lambda: listen_for_error(info, errors.append)())
     run_cell_async(info, result, lambda: listen_for_error(object(), errors.append)())

@@ -1,4 +1,4 @@
-"""The layout of the live chart."""
+"""Tests of the layout of the live chart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def test_panels_do_not_overlap() -> None:
 
 
 def test_three_lines_per_gpu() -> None:
-    """Each GPU's area, utilization line and memory line span 0 to 100 % of the panel's height."""
+    """In each GPU's panel, the filled area, the utilization line and the memory line use the whole height.
+
+    The bottom of the panel is 0 % and its top is 100 %.
+    """
     gpu = replace(gpu_progress(0), utilization=(0.0, 100.0, 50.0), device_memory=(0, TOTAL // 2, TOTAL))
     x, y = ChartLayout.for_gpus(1).series_lines((0.0, 5.0, 10.0), 10.0, (gpu,))
     assert x.tolist() == [[0.0, 0.0, 50.0, 100.0, 100.0]] * 3
@@ -42,7 +45,10 @@ def test_three_lines_per_gpu() -> None:
 
 
 def test_unknown_is_a_gap() -> None:
-    """An unknown value is a gap in its line, not 0; only the invisible last point always has a value."""
+    """An unknown value is a gap in its line, not 0.
+
+    Only the last point, which is invisible, always has a value.
+    """
     gpu = replace(gpu_progress(0), utilization=(50.0, None, None), device_memory=(None, None, None))
     _, y = ChartLayout.for_gpus(1).series_lines((0.0, 1.0, 2.0), 5.0, (gpu,))
     assert np.isnan(y[1]).tolist() == [True, False, True, True, False]
@@ -59,7 +65,7 @@ def test_area_ends_vertically_beside_a_gap() -> None:
 
 
 def test_unknown_total_is_a_gap() -> None:
-    """If the GPU's total memory is unknown, its memory line is empty."""
+    """If the total memory of a GPU is unknown, its memory line is not drawn."""
     gpu = gpu_progress(0)
     gpu = replace(gpu, gpu=replace(gpu.gpu, memory_total=None))
     _, y = ChartLayout.for_gpus(1).series_lines((0.0, 1.0, 2.0), 5.0, (gpu,))
@@ -81,7 +87,8 @@ def test_many_gpus_stay_small() -> None:
 
 
 def test_marks_stand_in_every_panel() -> None:
-    """In the panel of each GPU, a mark is a full-height stroke and a printed line is a short one."""
+    """In every GPU's panel, a mark is a full-height stroke, and text that the cell printed is a short
+    stroke."""
     marks = (Mark(1.0, "epoch 1", "mark"), Mark(2.0, "loss 0.5", "printed"))
     x, y = ChartLayout.for_gpus(2).mark_lines(marks, 5.0)
     assert x.tolist() == [20.0] * 3 + [40.0] * 3 + [20.0] * 3 + [40.0] * 3
@@ -97,7 +104,10 @@ def test_no_marks_are_drawable() -> None:
 
 
 def test_downsampling_by_block_mean() -> None:
-    """Too many points are replaced by block means; only the oldest block may be smaller."""
+    """If there are too many points, blocks of neighboring points are replaced by their means.
+
+    All blocks have the same size, except that the oldest block may be smaller.
+    """
     assert downsample([(1.0, 2.0, 4.0)], 3).tolist() == [[1.0, 2.0, 4.0]]
     assert downsample([(1.0, 2.0, 4.0, 6.0, 8.0), (0.0,) * 5], 3).tolist() == [
         [1.0, 3.0, 7.0],

@@ -1,4 +1,4 @@
-"""The times at which the inline dashboard samples, and its view of the last two minutes."""
+"""Tests of when the inline dashboard samples, and of its chart of the last two minutes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
 
 
 def test_it_samples_for_ten_minutes_after_the_last_action() -> None:
-    """The dashboard stops sampling ten minutes after the last action, even if the browser is gone."""
+    """The dashboard stops sampling ten minutes after the user's last action, even if the browser was
+    closed."""
     clock = FakeClock()
     activity = UserActivity(clock)
     clock.advance(599.0)
@@ -22,10 +23,10 @@ def test_it_samples_for_ten_minutes_after_the_last_action() -> None:
 
 
 def test_it_samples_while_a_cell_runs() -> None:
-    """The dashboard samples while a cell runs, however long, and for ten minutes after it."""
+    """The dashboard samples for as long as a cell runs, and for ten minutes after the cell has finished."""
     clock = FakeClock()
     activity = UserActivity(clock)
-    activity.cell_finished()  # the cell that displayed the dashboard
+    activity.cell_finished()  # the end of the cell that displayed the dashboard
     activity.cell_started()
     clock.advance(7200.0)
     assert activity.recent
@@ -37,7 +38,10 @@ def test_it_samples_while_a_cell_runs() -> None:
 
 
 def test_the_last_two_minutes_end_now() -> None:
-    """The newest value is at the right edge, each sample is drawn once, and unknown values are gaps."""
+    """The newest value is at the chart's right edge.
+
+    Each sample is drawn once, and unknown values are gaps.
+    """
     gpu = h200(0)
     samples = RecentSamples()
     for second, busy in ((0.0, 10.0), (60.0, None), (100.0, 30.0), (170.0, 40.0)):
@@ -50,7 +54,7 @@ def test_the_last_two_minutes_end_now() -> None:
 
 
 def test_its_axis_ends_now() -> None:
-    """The ticks of the dashboard's axis count back from 'now'."""
+    """The dashboard's time axis ends at 'now', and its other labels count the seconds before that."""
     labels = TimeAxis.last(10.0).labels
     assert [text for _, text in labels] == [
         "\N{MINUS SIGN}10 s",

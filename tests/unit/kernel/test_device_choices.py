@@ -1,4 +1,5 @@
-"""The devices that a user can choose and the GPU of each, before and after CUDA is initialized."""
+"""Tests of the devices that a user can choose and of each device's GPU, before and after CUDA is
+initialized."""
 
 from __future__ import annotations
 
@@ -46,12 +47,13 @@ def monitor(monkeypatch: pytest.MonkeyPatch) -> GpuMonitor:
 
 
 def of(choices: DeviceChoices) -> list[tuple[str, int | None]]:
-    """Return each device with the NVML index of its GPU."""
+    """Return the name of each device with the NVML index of its GPU."""
     return [(choice.device, choice.index) for choice in choices.devices]
 
 
 def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
-    """Each device is listed with its GPU's model, compute capability, free memory and memory holders."""
+    """Each device is listed with its GPU's model, compute capability, free memory and the holders of its
+    memory."""
     torch.cuda.init()
     held = (
         process(11, GIB, program="train.py", arguments="--lr 1"),
@@ -79,7 +81,7 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, another process of another user, "
         "another process: python x.py, another process (12)"
     )
-    # The panel's list is not saved in a notebook, so it contains user names and arguments.
+    # The list in the sidebar panel contains user names and arguments, because it is not saved in a notebook.
     assert monitor.device_choices(now, live=True).devices[2].holders == (
         "this notebook",
         "anna: train.py --lr 1",
@@ -89,7 +91,8 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
 
 
 def test_before_cuda_is_up(torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before CUDA is initialized, the GPU of each device is known, with CUDA_VISIBLE_DEVICES applied."""
+    """The GPU of each device is known before CUDA is initialized, with CUDA_VISIBLE_DEVICES taken into
+    account."""
     assert of(monitor.device_choices(NOW)) == [("cpu", None), ("cuda:0", 0), ("cuda:1", 1)]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert of(monitor.device_choices(NOW)) == [("cpu", None), ("cuda:0", 1)]
@@ -97,7 +100,10 @@ def test_before_cuda_is_up(torch: Any, monitor: GpuMonitor, monkeypatch: pytest.
 
 
 def test_gpus_that_differ(torch: Any, monitor: GpuMonitor) -> None:
-    """If GPUs of different models have an unknown CUDA order, devices are listed without their GPU."""
+    """If the GPUs are of different models, their CUDA order is unknown until CUDA is initialized.
+
+    Until then, the devices are listed without their GPU.
+    """
     mixed = sample((ONE, reading(ONE)), (h200(1, name="NVIDIA T4"), reading(TWO)))
     choices = monitor.device_choices(mixed)
     assert of(choices) == [("cpu", None), ("cuda:0", None), ("cuda:1", None)]
@@ -108,9 +114,9 @@ def test_gpus_that_differ(torch: Any, monitor: GpuMonitor) -> None:
 
 
 def test_gpus_of_a_recording_are_no_devices(torch: Any, monitor: GpuMonitor) -> None:
-    """The GPUs of a recording cannot be chosen.
+    """The GPUs of a recording are not listed as devices.
 
-    The real CUDA devices are unknown, so any cuda:N is accepted.
+    The CUDA devices of this machine are unknown in that case, so any cuda:N is accepted.
     """
     choices = monitor.device_choices(replace(NOW, origin=replace(LIVE, kind="replay")))
     assert (of(choices), choices.complete) == ([("cpu", None)], False)
@@ -118,7 +124,8 @@ def test_gpus_of_a_recording_are_no_devices(torch: Any, monitor: GpuMonitor) -> 
 
 
 def test_no_gpu(torch: Any, monitor: GpuMonitor) -> None:
-    """On a machine without a GPU, choosing one fails with the driver's reason."""
+    """On a machine without a GPU, choosing a CUDA device raises an error with the reason why there is no
+    GPU."""
     choices = monitor.device_choices(NOBODY)
     assert choices == DeviceChoices((CPU,), "No NVIDIA driver was found.", complete=True)
     with pytest.raises(OptionError, match=r"^cuda:0: No NVIDIA driver was found\.$"):
@@ -126,7 +133,7 @@ def test_no_gpu(torch: Any, monitor: GpuMonitor) -> None:
 
 
 def test_torch_is_not_installed(monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch is not installed, no device can be chosen, and the error says so."""
+    """If torch is not installed, no device can be chosen, and the error gives that reason."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     choices = monitor.device_choices(NOW)
@@ -138,7 +145,8 @@ def test_torch_is_not_installed(monitor: GpuMonitor, monkeypatch: pytest.MonkeyP
 
 
 def test_names_before_cuda_is_up(torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before CUDA is initialized, GPUs have the same device names on cards as in the device choices."""
+    """Before CUDA is initialized, each GPU has the same device name on cards as in the list of device
+    choices."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
     assert [gpu.torch_device for gpu in monitor.kernel_gpus(NOW)] == ["cuda:1", "cuda:0"]
 
@@ -150,7 +158,7 @@ def test_memory_reserved_by_the_driver_is_not_free(torch: Any, monitor: GpuMonit
 
 
 def test_contexts_of_this_kernel(torch: Any, monitor: GpuMonitor) -> None:
-    """After this kernel opens a CUDA context, the context is shown on its GPU only."""
+    """If this kernel has opened a CUDA context on a GPU, the context is reported for that GPU only."""
     torch.cuda.set_device(1)
     assert [(gpu.uuid, gpu.torch_device, gpu.context) for gpu in monitor.kernel_gpus(NOW)] == [
         (ONE.uuid, "cuda:0", False),
@@ -159,7 +167,7 @@ def test_contexts_of_this_kernel(torch: Any, monitor: GpuMonitor) -> None:
 
 
 def test_a_reading_is_new() -> None:
-    """A reading includes memory that was allocated just before it, and sampling stops after it."""
+    """A reading includes memory that was allocated just before the reading, and sampling stops afterwards."""
     source = FakeSource(2)
     sampler = Sampler(source)
     monitor = GpuMonitor(sampler)
@@ -173,7 +181,7 @@ def test_a_reading_is_new() -> None:
 
 
 def test_one_pending_reading_of_a_silent_driver() -> None:
-    """Repeated readings from a driver that does not answer leave only one subscription open."""
+    """If the driver does not answer, repeated attempts to read it leave only one subscription open."""
     source, answered = FakeSource(), threading.Event()
 
     def silent() -> Inventory:
@@ -191,6 +199,6 @@ def test_one_pending_reading_of_a_silent_driver() -> None:
 
 
 def test_another_module_named_torch(monkeypatch: pytest.MonkeyPatch, monitor: GpuMonitor) -> None:
-    """A user's module named torch that is not torch counts as no torch and raises no error."""
+    """If a user's own module is named torch, the device list reports that torch is not installed."""
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
     assert monitor.device_choices(NOW).unavailable == "torch is not installed in this kernel's environment."

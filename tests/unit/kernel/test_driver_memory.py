@@ -1,4 +1,7 @@
-"""The memory that a command freed, by the driver's value for this process, never from an old reading."""
+"""Tests of how much memory a command freed, by the driver's readings for this process.
+
+A reading from before the end of the command is never used.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ ONE, TWO = h200(0), h200(1)
 
 @pytest.fixture(autouse=True)
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Install a torch that uses the first of two GPUs."""
+    """Replace torch by a fake that uses the first of two GPUs; return the fake."""
     return torch_in_use(monkeypatch)
 
 
 def read(
     monkeypatch: pytest.MonkeyPatch, now: Sample | None, *, pids_match: bool = True, takes: float = 0.1
 ) -> Any:
-    """Return the used memory if the driver returns ``now`` after ``takes`` seconds."""
+    """Return the result of ``read_used_memory`` if the driver returns ``now`` after ``takes`` seconds."""
     clock = FakeClock()
 
     def answer(timeout_s: float) -> Sample | None:
@@ -38,21 +41,25 @@ def read(
 
 
 def moment(measured: float = EPOCH + 0.05, pid: int | None = None) -> Sample:
-    """Return a sample in which the process ``pid``, by default this one, holds 12 of 60 GiB."""
+    """Return a sample in which the process ``pid``, by default this one, holds 12 of the 60 GiB in use."""
     ours = process(os.getpid() if pid is None else pid, 12 * GIB)
     first = reading(ONE, processes=(ours, process(11, 48 * GIB)), memory_used=60 * GIB, measured=measured)
     return sample((ONE, first), (TWO, reading(TWO)))
 
 
 def test_this_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The used memory is this process's if the driver lists it, else that of all with ``own=False``."""
+    """If the driver lists this process, the used memory is this process's memory.
+
+    Otherwise it is the memory of all processes, marked with ``own=False``.
+    """
     assert read(monkeypatch, moment()) == {ONE.uuid: UsedMemory("GPU 0", 12 * GIB, own=True)}
     found = read(monkeypatch, moment(pid=2**22 + 1), pids_match=False)
     assert found == {ONE.uuid: UsedMemory("GPU 0", 60 * GIB, own=False)}
 
 
 def test_an_old_reading_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the driver is slow, its reading may be from before the command, so the used memory is unknown."""
+    """If the driver does not answer, or its reading may be from before the command, the used memory is
+    unknown."""
     assert read(monkeypatch, None) is None
     assert read(monkeypatch, moment(measured=EPOCH - 1)) is None
     assert read(monkeypatch, moment(), takes=1.0) is None
@@ -67,7 +74,7 @@ def of_all(size: int) -> dict[str, UsedMemory]:
 
 
 def test_in_words() -> None:
-    """The text has the freed memory by the driver's value for this process, or else by torch's count."""
+    """The text contains the freed memory: the driver's value for this process, or else torch's count."""
     assert (
         describe_freed(own(5 * GIB), own(2 * GIB), GIB)
         == "Given back: 3.0 GiB on GPU 0, as the driver sees it."

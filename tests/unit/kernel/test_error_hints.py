@@ -1,4 +1,4 @@
-"""The hints below the tracebacks of known errors."""
+"""Tests of the hints that are shown below the tracebacks of known errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_two_dtypes_are_not_two_devices(torch: Any) -> None:
-    """A layer whose input has another dtype on the same device is a different error and gets no hint."""
+    """An error about an input with another dtype on the same device gets no hint about devices."""
     for types in (
         "(torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor)",
         "(CUDAHalfType) and weight type (CUDAFloatType)",
@@ -30,7 +30,7 @@ def test_two_dtypes_are_not_two_devices(torch: Any) -> None:
 
 
 def test_a_layer_on_another_device(torch: Any) -> None:
-    """If a layer and its input are on different devices, the hint lists the variables' devices.
+    """If a layer and its input are on different devices, the hint lists the device of each variable involved.
 
     Both of torch's wordings are recognized.
     """
@@ -46,7 +46,8 @@ def test_a_layer_on_another_device(torch: Any) -> None:
 
 
 def test_a_generator_elsewhere_without_a_default_device(torch: Any) -> None:
-    """Without a default device, the hint about a generator on the wrong device does not mention one."""
+    """If no default device is set, the hint about a generator on the wrong device mentions no default
+    device."""
     error = RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
     assert hint(error, {}) == (
         "Random numbers were to be drawn on cuda with a generator that is on cpu.\n"
@@ -55,7 +56,7 @@ def test_a_generator_elsewhere_without_a_default_device(torch: Any) -> None:
 
 
 def test_shuffling_under_a_default_device(torch: Any) -> None:
-    """Under a default device, the hint names it, and the fix creates the DataLoader's generator on it."""
+    """If a default device is set, the hint names it, and the fix creates the DataLoader's generator on it."""
     torch.set_default_device("cuda:1")
     text = hint(RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'"), {}) or ""
     assert "The default torch device is cuda:1" in text

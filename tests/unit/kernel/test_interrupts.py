@@ -1,4 +1,5 @@
-"""Interrupts that arrive during work that must not be left unfinished."""
+"""Tests of deferring interrupts during work that must be completed, and of dropping frames from a
+traceback."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from gpuwidget.kernel.shell.interrupts import defer_interrupts, drop_frames_on_i
 
 
 def test_a_deferred_interrupt_arrives_afterwards() -> None:
-    """If the user clicks stop while the device is switched, the interrupt takes effect after the switch."""
+    """If the user clicks stop while the device is being switched, the interrupt takes effect after the
+    switch."""
     done: list[bool] = []
 
     def switch_device() -> None:
@@ -27,7 +29,8 @@ def test_a_deferred_interrupt_arrives_afterwards() -> None:
 
 
 def test_an_interrupt_keeps_no_objects_alive() -> None:
-    """An interrupt frees the local objects of the interrupted function: the traceback excludes its frames."""
+    """After an interrupt, the interrupted function's local objects are freed: the traceback omits its
+    frames."""
 
     class Tensor:
         pass

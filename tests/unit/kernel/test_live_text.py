@@ -1,4 +1,4 @@
-"""The text of the live chart."""
+"""Tests of the text of the live chart."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ NOW = 2000.0
 
 
 def visible(html: str) -> str:
-    """Return the visible text on one line."""
+    """Return the visible text of ``html`` on one line."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
 
 
 def with_reading(changed: Reading) -> Progress:
-    """Return the progress of one GPU with this reading."""
+    """Return the progress of a run whose only GPU has this reading."""
     return replace(progress(), gpus=(replace(gpu_progress(0), reading=changed),))
 
 
 def text(shown: Progress) -> str:
-    """Return all visible text of the readings."""
+    """Return all visible text of the chart's readings."""
     return visible(readings(shown, ChartLayout.for_gpus(len(shown.gpus)), NOW))
 
 
 def test_one_gpu() -> None:
-    """A GPU in use shows its name, utilization, memory, this notebook's part, power and temperature."""
+    """For a GPU in use, the chart shows its name, utilization, memory, power and temperature.
+
+    The chart also shows how much of the memory belongs to this notebook.
+    """
     assert text(progress()) == (
         "3.0 s busy memory, % of the GPU 0 H200 cuda:0 97 % 56.0 of 140.0 GiB · 42.0 GiB here "
         "612 of 700 W · 51 °C"
@@ -50,7 +53,7 @@ def test_tiles_have_the_same_readings() -> None:
 
 
 def test_unknown_has_its_reason() -> None:
-    """An unknown value is shown as n/a with its reason as tooltip, never as 0."""
+    """An unknown value is shown as n/a, with the reason as its tooltip, and never as 0."""
     missing = {"utilization": "not available for a MIG slice", "temperature_c": "not supported by this GPU"}
     html = readings(
         with_reading(replace(reading(0), utilization=None, temperature_c=None, missing=missing)),
@@ -63,7 +66,7 @@ def test_unknown_has_its_reason() -> None:
 
 @pytest.mark.parametrize("gpus", [1, 5])
 def test_lost_gpu(gpus: int) -> None:
-    """A lost GPU shows when it was lost, and none of its old values."""
+    """For a lost GPU, the chart shows when the GPU was lost, and none of the GPU's old values."""
     lost = replace(gpu_progress(0), reading=replace(reading(0), lost_since=NOW))
     shown = text(replace(progress(gpus), gpus=(lost,) * gpus))
     assert time.strftime("lost since %H:%M:%S", time.localtime(NOW)) in shown
@@ -72,34 +75,35 @@ def test_lost_gpu(gpus: int) -> None:
 
 
 def test_silent_gpu() -> None:
-    """If the driver does not answer for a GPU, the GPU shows for how long."""
+    """If the driver does not answer for a GPU, the chart shows how long it has not answered."""
     assert "no answer for 12 s" in text(with_reading(replace(reading(0), silent_since=NOW - 12.0)))
 
 
 def test_recording_is_labelled() -> None:
-    """A recording is labelled, so that it is not mistaken for this machine."""
+    """A recording is labelled so that users do not mistake it for readings of this machine."""
     assert "recorded on four H200s" in visible(run_header(replace(progress(), origin=REPLAY)))
 
 
 def test_not_attributed_says_so() -> None:
-    """If it is unknown which GPUs this notebook uses, all GPUs are shown with a note."""
+    """If it is unknown which GPUs this notebook uses, all GPUs are shown, with a note that explains why."""
     assert NOT_ATTRIBUTED in visible(run_header(replace(progress(4), attributed=False)))
 
 
 def test_no_gpu_in_use() -> None:
-    """If this notebook uses no GPU yet, a note next to the time says so."""
+    """If this notebook uses no GPU yet, a note beside the elapsed time tells the user."""
     assert text(progress(0)) == f"3.0 s {NO_GPU_IN_USE}"
 
 
 def test_newest_mark_is_named() -> None:
-    """The header shows the user's newest mark, but no printed lines, because the cell's output has them."""
+    """The header shows the newest mark that the user's code set, but no printed lines: the output shows
+    those."""
     marks = (Mark(1.0, "epoch 1", "mark"), Mark(2.0, "epoch 2", "mark"), Mark(2.5, "loss", "printed"))
     shown = visible(run_header(replace(progress(), marks=marks)))
     assert shown.endswith("epoch 2")
 
 
 def test_names_and_labels_are_escaped() -> None:
-    """Markup in names and labels is shown as text."""
+    """HTML markup in the names of GPUs and devices is shown as text."""
     evil = "<script>alert('x')</script>"
     gpu = gpu_progress(0)
     gpu = replace(gpu, gpu=replace(gpu.gpu, name=evil), torch_device=evil)
@@ -109,26 +113,26 @@ def test_names_and_labels_are_escaped() -> None:
 
 
 def test_bar_never_overflows() -> None:
-    """This notebook's part of the memory bar is at most the GPU's used memory."""
+    """In the memory bar, this notebook's part is never wider than the GPU's used memory."""
     gpu = replace(gpu_progress(0), process_memory=2**60)
     html = readings(replace(progress(), gpus=(gpu,)), ChartLayout.for_gpus(1), NOW)
     assert re.findall(r"width:([\d.]+)%", html) == ["40.0", "0.0"]
 
 
 def test_unknown_process_memory_is_omitted() -> None:
-    """If this notebook's memory is unknown, it is omitted."""
+    """If this notebook's memory on a GPU is unknown, the chart shows no value for it."""
     assert "here" not in text(replace(progress(), gpus=(replace(gpu_progress(0), process_memory=None),)))
 
 
 def test_number_of_a_mig_slice() -> None:
-    """A MIG slice is shown with its parent's index and its own, such as 3:1."""
+    """A MIG slice is labelled with the index of its GPU and the index of the slice, such as 3:1."""
     gpu = gpu_progress(3).gpu
     one = replace(progress(), gpus=(replace(gpu_progress(3), gpu=replace(gpu, mig_index=1)),))
     assert " 3:1 H200" in text(one)
 
 
 def test_axes_of_rows() -> None:
-    """Each row has percentages on the left and times below, with the unit after the last time."""
+    """A row has percentages on the left and times below. The last time is followed by the unit of time."""
     assert visible(axes(ChartLayout.for_gpus(1), TimeAxis.reaching(7.0))) == "0 2 4 6 8 10 s 0 50 100"
 
 
@@ -140,7 +144,7 @@ def test_axes_of_tiles() -> None:
 
 
 def test_the_line_of_advice_is_reserved() -> None:
-    """One line below the charts is reserved for advice, and its tooltip has the whole text."""
+    """One line below the charts is reserved for advice. The tooltip of that line contains the whole text."""
     one = Advice("copies", True, "GPU 0 <moved> 5 GiB/s.", "Keep it there.", {}, None)
     empty = readings(progress(), ChartLayout.for_gpus(1), NOW)
     assert empty.endswith('<div class="gpuwidget-advice"></div>')
@@ -153,6 +157,6 @@ def test_the_line_of_advice_is_reserved() -> None:
 
 
 def test_the_dashboard_has_no_advice() -> None:
-    """The dashboard, which shows no run, has no line for advice."""
+    """The dashboard has no line for advice, because it does not show a run."""
     assert "gpuwidget-advice" not in readings(progress(), ChartLayout.for_gpus(1), NOW, overview=True)
     assert "gpuwidget-advice" not in readings(replace(progress(), gpus=()), ChartLayout.for_gpus(0), NOW)

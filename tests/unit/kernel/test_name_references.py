@@ -1,4 +1,7 @@
-"""The variables that a failed cell reads, which the fix for an out-of-memory error never deletes."""
+"""Tests of finding the variables that a failed cell reads.
+
+The fix for an out-of-memory error never deletes these variables.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +37,17 @@ from gpuwidget.kernel.shell.user_code import UserCode
     ],
 )
 def test_names_read_before_they_are_assigned(cell: str, names: set[str]) -> None:
-    """A name counts as read unless the cell certainly assigns it first."""
+    """A variable counts as read unless the cell certainly assigns it before it reads it."""
     assert names_read(cell, None, UserCode(SimpleNamespace()), {}) == frozenset(names)
 
 
 def run_cell(source: str, scope: dict[str, Any], name: str = "/tmp/ipykernel_7/1.py") -> None:
-    """Run a cell's code under the given file name."""
+    """Run ``source`` as the code of a cell, compiled under the file name ``name``."""
     exec(compile(source, name, "exec"), scope)
 
 
 def names_read_by(source: str, scope: dict[str, Any]) -> frozenset[str]:
-    """Run a cell that fails, and return the variables of ``scope`` that it reads."""
+    """Run a cell that fails; return which of the variables big, model and other the cell reads."""
     shell = SimpleNamespace(compile=SimpleNamespace(_filename_map={"/tmp/ipykernel_7/2.py": 2}))
     with pytest.raises(ZeroDivisionError) as raised:
         run_cell(source, scope, "/tmp/ipykernel_7/2.py")
@@ -74,14 +77,17 @@ def names_read_by(source: str, scope: dict[str, Any]) -> frozenset[str]:
     ],
 )
 def test_names_in_called_functions(definition: str) -> None:
-    """A variable counts as read if any function that the cell reaches reads it, even a finished one."""
+    """A variable counts as read if a function that the cell refers to, directly or indirectly, reads it.
+
+    The function need not be on the traceback.
+    """
     scope: dict[str, Any] = {"__name__": "__main__", "big": [1], "model": 2, "other": 3}
     run_cell(f"{definition}\ndef unused(): return other", scope)
     assert names_read_by("result = train, 1 / 0", scope) == {"big"}
 
 
 def test_names_in_functions_passed_as_arguments() -> None:
-    """A variable counts as read if a local variable on the traceback refers to a function that reads it."""
+    """A variable counts as read if a local variable on the traceback holds a function that reads it."""
     scope: dict[str, Any] = {"__name__": "__main__", "big": 1, "model": 2, "other": 3}
     run_cell(
         "def make(): return lambda: big\n"
@@ -111,14 +117,18 @@ def test_names_in_functions_passed_as_arguments() -> None:
     ],
 )
 def test_names_in_strings(cell: str, names: set[str]) -> None:
-    """Names in strings count as read, because IPython puts the bodies of magics into strings."""
+    """Names in string literals count as read, because IPython turns the code below a cell magic into a
+    string."""
     found = names_read(cell, None, UserCode(SimpleNamespace()), {})
     assert found is not None
     assert found & {"big", "model", "other"} == names
 
 
 def test_too_many_objects_to_follow() -> None:
-    """With too many objects to follow, the names read are unknown; one large container is not too many."""
+    """If there are too many objects to follow, it is unknown which names the cell reads.
+
+    A single container with many items does not count as too many objects.
+    """
     chain: list[Any] = []
     for _ in range(30_000):
         chain = [chain]
@@ -128,7 +138,8 @@ def test_too_many_objects_to_follow() -> None:
 
 
 def test_user_code_never_runs() -> None:
-    """Following an object calls no special method of the object, of its class or of its metaclass."""
+    """Following an object's references calls no special method of the object, of its class or of its
+    metaclass."""
     scope: dict[str, Any] = {"__name__": "__main__", "big": 1}
     run_cell(
         "class Meta(type):\n"
@@ -150,7 +161,7 @@ def test_user_code_never_runs() -> None:
 
 
 def test_names_in_functions_on_the_traceback(tmp_path: Path) -> None:
-    """Names in user functions on the traceback count as read; names in library functions do not."""
+    """Names that user functions on the traceback read count as read. Names in library functions do not."""
     (tmp_path / "mine.py").write_text("def step():\n    return cache[big]\n")
     scope: dict[str, Any] = {}
     exec(compile((tmp_path / "mine.py").read_text(), str(tmp_path / "mine.py"), "exec"), scope)

@@ -1,4 +1,4 @@
-"""GPU memory outside torch: this process's CUDA context and libraries, and other processes by name."""
+"""Tests of GPU memory outside torch: this process's CUDA context and libraries, and other processes."""
 
 from __future__ import annotations
 
@@ -31,23 +31,26 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def find(monkeypatch: pytest.MonkeyPatch, now: Sample | None, *, pids_match: bool = True) -> Any:
-    """Return the memory outside torch, and a reason, for the sample ``now``."""
+    """Return the memory outside torch if the driver returns ``now``, and the reason if it is unknown."""
     fake_monitor(monkeypatch, lambda timeout_s: now, pids_match=pids_match, clock=FakeClock())
     return non_torch_memory.by_device(KNOWN)
 
 
 def moment(*held: Process, used: int = 60 * GIB) -> Sample:
-    """Return a sample with these processes on the first of two GPUs."""
+    """Return a sample with these processes on the first of two GPUs, which has ``used`` bytes in use."""
     return sample((ONE, reading(ONE, processes=held, memory_used=used)), (TWO, reading(TWO)))
 
 
 def outside(name: str, size: int) -> Holder:
-    """Return a holder of memory outside torch."""
+    """Return a holder of ``size`` bytes outside torch."""
     return Holder("outside torch", (name,), None, "cuda:0", size, None)
 
 
 def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another notebook's kernel is listed without its file name, and NCCL is named if it is in use."""
+    """The kernel of another notebook is listed without the notebook's file name.
+
+    NCCL's buffers are mentioned if NCCL is in use.
+    """
     torch.distributed = SimpleNamespace(is_initialized=lambda: True, get_backend=lambda: "nccl")
     notebooks = {11: "train.ipynb"}
     monkeypatch.setattr(device_choices, "notebook_of", notebooks.get)
@@ -60,9 +63,10 @@ def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CUDA context's size is the driver's value for this process minus torch's reserved memory.
+    """The size of the CUDA context is the driver's value for this process minus torch's reserved memory.
 
-    Other processes have names that may be saved: programs of the same user, but no program of another user.
+    Other processes are listed in a form that may be saved in a notebook: with their program if it belongs to
+    the same user, without it if it belongs to another user.
     """
     now = moment(
         process(OURS, 12 * GIB),
@@ -89,7 +93,10 @@ def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_cupy_pool_is_listed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CuPy's pool is a separate holder, and its size is read while its device is current."""
+    """CuPy's memory pool is listed as a separate holder.
+
+    Its size is read with the pool's device as the current one.
+    """
     entered: list[int] = []
 
     class Device:
@@ -114,7 +121,8 @@ def test_cupy_pool_is_listed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container with its own process ids, all memory outside torch is one holder, with a note."""
+    """If a container has its own process ids, all memory outside torch is one holder, with a note that
+    explains why."""
     found, _ = find(monkeypatch, moment(process(4711, 50 * GIB)), pids_match=False)
     assert found["cuda:0"].holders == (
         outside("CUDA context, other libraries and other processes", 50 * GIB),
@@ -127,8 +135,9 @@ def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch reserves more than the driver's older reading shows, the difference is omitted, with a
-    note.
+    """If the driver's reading is too old to be compared with torch's counters, no CUDA context is listed.
+
+    A note gives the reason.
     """
     found, _ = find(monkeypatch, moment(process(OURS, 9 * GIB)))
     assert found["cuda:0"] == NonTorchMemory(
@@ -137,7 +146,10 @@ def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.Mo
 
 
 def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the driver is silent or missing, or the GPUs are recorded, a reason replaces the memory."""
+    """If the memory outside torch cannot be read, a reason is returned in its place.
+
+    Reasons are a driver that does not answer or is missing, and GPUs of a recording.
+    """
     assert find(monkeypatch, None)[1] == (
         "What lies outside torch is not known: the driver did not answer in time."
     )

@@ -1,4 +1,5 @@
-"""The context of an out-of-memory error: exact values where possible, and the other holders."""
+"""Tests of collecting the context of an out-of-memory error: sizes, which are exact if possible, and
+holders."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ torch: Any = pytest.importorskip("torch")
 
 @pytest.fixture(autouse=True)
 def driver_memory(monkeypatch: pytest.MonkeyPatch) -> dict[str, NonTorchMemory]:
-    """Return a dict for the driver's memory per device; while it is empty, there is no driver."""
+    """Replace the driver's values of the memory outside torch by a dict; return the dict.
+
+    While the dict is empty, there is no driver.
+    """
     memory: dict[str, NonTorchMemory] = {}
     monkeypatch.setattr(
         non_torch_memory, "by_device", lambda known: (memory, None if memory else "no driver here.")
@@ -33,7 +37,8 @@ def driver_memory(monkeypatch: pytest.MonkeyPatch) -> dict[str, NonTorchMemory]:
 
 
 def failure(small_gpu: LimitedGpu, size: int, cell: FailedCell | None = None) -> OomContext:
-    """Return the context of an allocation that fails in a plain program."""
+    """Return the context of a failing allocation of ``size`` bytes in a script, which has no IPython
+    shell."""
     try:
         small_gpu.empty(size // 4)
     except torch.OutOfMemoryError as error:
@@ -42,7 +47,8 @@ def failure(small_gpu: LimitedGpu, size: int, cell: FailedCell | None = None) ->
 
 
 def test_figures_are_exact_where_counters_agree(small_gpu: LimitedGpu) -> None:
-    """If torch's exact counters agree with the rounded sizes in the message, the context has the counters."""
+    """If torch's exact counters agree with the rounded sizes in the error's message, the context has the
+    counters."""
     kept = small_gpu.empty(10_000_001)
     facts = failure(small_gpu, 60 * MIB, FailedCell(None, 3, {0: 512})).facts
     assert (facts.device, facts.allocated, facts.reserved) == ("cuda:0", 40_000_512, 20 * 2 * MIB)
@@ -53,9 +59,8 @@ def test_figures_are_exact_where_counters_agree(small_gpu: LimitedGpu) -> None:
 
 
 def test_memory_freed_since_the_error(small_gpu: LimitedGpu) -> None:
-    """If memory was freed after the error, the context has the message's allocated size and the freed
-    size.
-    """
+    """If memory was freed after the error, the context contains the allocated size from the error's message
+    and the size that was freed."""
 
     def fail() -> None:
         batch = small_gpu.empty(4 * MIB)
@@ -72,7 +77,10 @@ def test_memory_freed_since_the_error(small_gpu: LimitedGpu) -> None:
 
 
 def test_other_holders(small_gpu: LimitedGpu, driver_memory: dict[str, NonTorchMemory]) -> None:
-    """Other processes are listed, and so are this process's libraries, which cannot be shut down."""
+    """The context lists other processes, and it lists this process's libraries as memory of no other process.
+
+    Only other processes can be shut down.
+    """
     holders = tuple(
         Holder("outside torch", (name,), None, "cuda:0", size, None)
         for name, size in ((CONTEXT, 6 * MIB), ("bob: train.py", 20 * MIB))
@@ -88,7 +96,10 @@ def test_other_holders(small_gpu: LimitedGpu, driver_memory: dict[str, NonTorchM
 
 
 def test_without_a_driver(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver, the other processes are those in torch's message, and the reason is reported."""
+    """Without a driver, the context lists the other processes in torch's message.
+
+    It also contains the reason why the driver's values are missing.
+    """
     message = small_gpu.message(80 * MIB).replace(
         "Including",
         "Process 4123 has 12.00 MiB memory in use. Process 1 has 17179869184.00 GiB memory in use. Including",
@@ -112,7 +123,10 @@ def test_the_pool_of_cupy(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch has no counters, the context has the sizes in the message and the reason."""
+    """If torch has no counters, the context contains the sizes from the error's message.
+
+    It also contains the reason why the holders of the memory are unknown.
+    """
     error: Any = torch.OutOfMemoryError(
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 8.00 GiB of which "
         "1.00 GiB is free."
@@ -123,7 +137,7 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_if_the_search_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the search for holders fails, the context has no holders, and the reason is reported."""
+    """If the search for holders fails, the context contains no holders, and it contains the reason."""
 
     def fail(shell: object) -> None:
         raise TypeError("unhashable type")

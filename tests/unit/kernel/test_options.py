@@ -1,4 +1,4 @@
-"""The options of %%gpuwatch, and the cell without its %%gpuwatch line."""
+"""Tests of the options of %%gpuwatch, and of removing the %%gpuwatch line from a cell."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from gpuwidget.model.errors import OptionError
 
 
 def test_defaults() -> None:
-    """The defaults: all GPUs, five samples per second, a live chart, a card, and a wait for the GPU."""
+    """By default, a run watches all GPUs at five samples per second, and waits for the GPU's work at its end.
+
+    The cell shows a live chart and a card.
+    """
     options = parse("")
     assert (options.run.gpus, options.run.interval_s, options.run.sync) == ((), 0.2, True)
     assert (options.live, options.quiet, options.label) == (True, False, None)
 
 
 def test_every_option() -> None:
-    """GPUs may be separated by spaces or commas, and a name with spaces is quoted."""
+    """--gpu accepts GPUs separated by spaces or commas. A --name with spaces is given in quotes."""
     options = parse("--gpu 0,1 cuda:2 --gpu GPU-ab --interval 1.5 --no-live --no-sync --name 'my run'")
     assert options.run.gpus == ("0", "1", "cuda:2", "GPU-ab")
     assert (options.run.interval_s, options.run.sync) == (1.5, False)
@@ -36,7 +39,7 @@ def test_every_option() -> None:
     ],
 )
 def test_need_and_wait(line: str, need: int | None, wait_s: float | None) -> None:
-    """--need is a size with its unit, and --wait is a time with its unit."""
+    """--need accepts a size with a unit, and --wait accepts a duration with a unit."""
     options = parse(line)
     assert (options.need, options.wait_s) == (need, wait_s)
 
@@ -64,7 +67,8 @@ def test_need_and_wait(line: str, need: int | None, wait_s: float | None) -> Non
     ],
 )
 def test_bad_options_are_one_line(line: str) -> None:
-    """The error for an invalid option is one line that begins with %%gpuwatch and refers to its help."""
+    """The error for an invalid option is one line that begins with %%gpuwatch and refers to %%gpuwatch? for
+    help."""
     with pytest.raises(OptionError) as raised:
         parse(line)
     text = str(raised.value)
@@ -74,7 +78,7 @@ def test_bad_options_are_one_line(line: str) -> None:
 
 
 def test_exclusive_is_unknown() -> None:
-    """`--exclusive` is an unknown option, alone and with `--need`."""
+    """`--exclusive` is rejected as an unknown option, alone and together with `--need`."""
     message = "%%gpuwatch: unrecognized arguments: --exclusive. %%gpuwatch? shows the options."
     for line in ("--exclusive", "--exclusive --need 1GiB --wait 10m"):
         with pytest.raises(OptionError) as raised:
@@ -90,7 +94,7 @@ def test_an_unclosed_quote() -> None:
 
 
 def test_help_names_every_option() -> None:
-    """%%gpuwatch? shows every option."""
+    """The help text of %%gpuwatch? contains every option."""
     for option in ("--gpu", "--interval", "--no-live", "--no-sync", "--quiet", "--name", "--need", "--wait"):
         assert option in HELP
 
@@ -115,7 +119,10 @@ def test_help_names_every_option() -> None:
     ],
 )
 def test_which_cells_are_watched(cell: str, options: str | None) -> None:
-    """A cell is watched if %%gpuwatch is its first line, or follows %%time, %%timeit or %%prun."""
+    """A cell is watched if %%gpuwatch is its first line that is not blank.
+
+    %%time, %%timeit or %%prun may come before that line.
+    """
     assert find_in_cell(cell) == options
 
 
@@ -137,8 +144,9 @@ def test_which_cells_are_watched(cell: str, options: str | None) -> None:
     ],
 )
 def test_the_cell_without_its_line(cell: str, rest: str) -> None:
-    """Without its %%gpuwatch line, a cell keeps its line numbers and indentation.
+    """The %%gpuwatch line becomes a comment, so that the cell keeps its line numbers and indentation.
 
-    A cell magic below that line becomes the first line.
+    If a cell magic follows, the %%gpuwatch line is removed instead, and the cell magic becomes the first
+    line.
     """
     assert "".join(without_watch_line(cell.splitlines(keepends=True))) == rest

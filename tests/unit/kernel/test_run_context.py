@@ -1,4 +1,4 @@
-"""The context at the end of a run, on which its advice is based."""
+"""Tests of the context that is collected at the end of a run, and on which the run's advice is based."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _no_earlier_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ended(start: int, end: int, label: str | None = None, duration: float = 5.0) -> Report:
-    """Return the report of a run on one GPU with this torch memory at its start and end."""
+    """Return the report of a run on one GPU with this allocated torch memory at its start and end."""
     made = reports.gpu(0)
     assert made.torch is not None
     torch = replace(made.torch, allocated=Span(start, end, end))
@@ -34,7 +34,10 @@ UUID = reports.gpu(0).uuid
 
 
 def test_loaders_and_models_among_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loaders and models are found among the notebook's variables whose names have no leading underscore."""
+    """Data loaders and models are found among the notebook's variables.
+
+    Variables whose names begin with an underscore are skipped.
+    """
     torch = pytest.importorskip("torch")
     main = ModuleType("__main__")
     loader = torch.utils.data.DataLoader([1, 2], num_workers=1)
@@ -51,9 +54,9 @@ def test_loaders_and_models_among_the_variables(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_failing_query_loses_only_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The context is complete even if a variable's key is not a string (``globals()[1] = 2``).
+    """The context is complete even if the notebook's namespace has a key that is not a string.
 
-    If one query fails, only its value is missing.
+    ``globals()[1] = 2`` creates such a key. If one query fails, only the value of that query is missing.
     """
     torch = pytest.importorskip("torch")
     main = ModuleType("__main__")
@@ -73,7 +76,8 @@ def test_one_failing_query_loses_only_its_part(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_other_libraries_and_children_may_work_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this process has imported CuPy or has child processes, other GPU work is possible."""
+    """If this process has imported CuPy or has child processes, the context records that they may use
+    GPUs."""
     monkeypatch.setattr(processes, "has_children", lambda: False)
     assert RunContextBuilder("x")(ended(0, 1)).other_gpu_work is False
     monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
@@ -84,7 +88,8 @@ def test_other_libraries_and_children_may_work_on_gpus(monkeypatch: pytest.Monke
 
 
 def test_short_code_with_a_long_gpu_drain() -> None:
-    """A short cell with a long GPU drain has a full context, because its GPU readings cover the drain."""
+    """If a short cell leaves long GPU work, the context is complete, because the GPU readings cover that
+    work."""
     made = ended(0, 1, duration=0.5)
     assert RunContextBuilder("x")(made).process_cpu is None
     assert (
@@ -93,7 +98,8 @@ def test_short_code_with_a_long_gpu_drain() -> None:
 
 
 def test_a_short_run_queries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a very short run nothing is queried, so that it costs little; only its memory is remembered."""
+    """After a very short run, only its memory is remembered; nothing else is queried, because that takes
+    time."""
     monkeypatch.setattr(host_limits, "usable_cores", lambda: pytest.fail("queried"))
     found = RunContextBuilder("x = 1")(ended(1, 2, duration=0.01))
     assert (found.loaders, found.cores, found.process_cpu) == ((), None, None)
@@ -101,7 +107,7 @@ def test_a_short_run_queries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_runs_of_the_same_code() -> None:
-    """The context has the last four runs of the same source or, outside a cell, of the same label."""
+    """The context contains the last four runs of the same source or, outside a cell, with the same label."""
     for n in range(6):
         found = RunContextBuilder(" train()\n")(ended(n, n + 1))
     assert found.earlier_runs == {UUID: tuple(EarlierRun(n, n + 1) for n in range(2, 6))}
@@ -114,13 +120,13 @@ def test_runs_of_the_same_code() -> None:
 
 
 def test_unknown_memory_is_not_compared() -> None:
-    """A run whose memory at the start or end is unknown is not remembered."""
+    """A run is not remembered for comparison if its memory at the start or at the end is unknown."""
     made = reports.gpu(0, torch=None, process_memory=Span(None, 5, 5))
     assert RunContextBuilder("x")(reports.report(made)).earlier_runs == {}
 
 
 def test_the_number_of_remembered_sources() -> None:
-    """Only the hundred sources that ran most recently are remembered."""
+    """Earlier runs are remembered for the hundred sources that ran most recently."""
     for n in range(150):
         RunContextBuilder(f"cell {n}")(ended(0, 1, duration=0.1))
     assert len(run_context._earlier_runs) == 100
@@ -128,7 +134,10 @@ def test_the_number_of_remembered_sources() -> None:
 
 
 def test_the_line_of_a_frame_in_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The source line of a frame in another cell comes from the notebook's ``In``, or is empty."""
+    """The source line of a frame in another cell is taken from the notebook's ``In``.
+
+    It is empty if ``In`` does not contain the line.
+    """
     main = ModuleType("__main__")
     vars(main)["In"] = ["", "import torch", "def step():\n    return loss.item()"]
     monkeypatch.setitem(sys.modules, "__main__", main)

@@ -1,4 +1,5 @@
-"""The running cells are known exactly, even if IPython's start and end events do not come in pairs."""
+"""Tests that the running cells are tracked exactly, even if IPython's start and end events are not in
+pairs."""
 
 from __future__ import annotations
 
@@ -12,12 +13,15 @@ SHELL = SimpleNamespace(displayhook=SimpleNamespace(prompt_count=7))
 
 
 def info(code: str = "pass", *, stored: bool = False) -> SimpleNamespace:
-    """Return the info object that IPython passes to ``pre_run_cell``."""
+    """Return a fake of the info object that IPython passes to ``pre_run_cell``."""
     return SimpleNamespace(raw_cell=code, store_history=stored)
 
 
 def begin(cells: RunningCells, about: SimpleNamespace, lost: list[str] | None = None) -> None:
-    """Run ``pre_run_cell``. If the cell is later removed without an end event, add its code to ``lost``."""
+    """Record the start of a cell, as on IPython's event ``pre_run_cell``.
+
+    If the cell is later removed without an end event, its code is added to ``lost``.
+    """
     cells.before(about)
     if lost is not None:
         cell = cells.find(about)
@@ -26,7 +30,8 @@ def begin(cells: RunningCells, about: SimpleNamespace, lost: list[str] | None = 
 
 
 def end(cells: RunningCells, about: SimpleNamespace | None) -> str | None:
-    """Run ``post_run_cell`` and return the code of the cell that has ended."""
+    """Record the end of a cell, as on IPython's event ``post_run_cell``; return the code of the ended
+    cell."""
     result = None if about is None else SimpleNamespace(info=about)
     cells.ending(result)
     cell = cells.find(about)
@@ -42,7 +47,10 @@ def outermost(cells: RunningCells) -> str | None:
 def run_cell_async(
     cells: RunningCells, code: str, *inner: str, ends: bool = True, lost: list[str] | None = None
 ) -> None:
-    """Run a cell, with others inside it, in a function with the name of IPython's own."""
+    """Run a cell, which runs the cells ``inner``.
+
+    Running cells are recognized by the name of this function.
+    """
     about = info(code)
     begin(cells, about, lost)
     if inner:
@@ -52,7 +60,7 @@ def run_cell_async(
 
 
 def test_cells_within_cells() -> None:
-    """The outermost cell stays outermost until it has ended, whatever cells it runs."""
+    """The outermost cell stays the outermost until it ends, whatever cells it runs."""
     cells = RunningCells(SHELL)
     outer, inner = info("outer"), info("inner")
     begin(cells, outer)
@@ -64,11 +72,11 @@ def test_cells_within_cells() -> None:
     assert outermost(cells) == "outer"
     assert end(cells, outer) == "outer"
     assert (len(cells), cells.busy) == (0, False)
-    assert end(cells, info()) is None  # the cell that loads the extension has only an end event, too
+    assert end(cells, info()) is None  # the cell that loads the extension also has only an end event
 
 
 def test_the_number_of_a_cell() -> None:
-    """A cell has the N of its In[N]; a cell that is not stored in the history has no number."""
+    """The number of a cell is the N of its In[N]. A cell that is not stored in the history has no number."""
     cells = RunningCells(SHELL)
     numbered, inner = info("numbered", stored=True), info("inner")
     begin(cells, numbered)
@@ -77,7 +85,7 @@ def test_the_number_of_a_cell() -> None:
 
 
 def test_a_cancelled_cell() -> None:
-    """If an end event has no result, it ends the newest cell of its thread."""
+    """An end event without a result, as of a cancelled cell, ends the newest cell of its thread."""
     cells = RunningCells(SHELL)
     begin(cells, info("cancelled"))
     other = threading.Thread(target=begin, args=(cells, info("another thread's")))
@@ -89,9 +97,9 @@ def test_a_cancelled_cell() -> None:
 
 
 def test_a_cell_that_an_exception_leaves() -> None:
-    """The end event of a cell that an exception leaves may have another info object for the same code.
+    """If an exception ends a cell, its end event may have another info object with the same code.
 
-    It also ends the cells inside it.
+    Such an event ends the cell and the cells inside it.
     """
     cells = RunningCells(SHELL)
     for code in ("outer", "await forever()", "inner"):
@@ -101,9 +109,9 @@ def test_a_cell_that_an_exception_leaves() -> None:
 
 
 def test_a_cell_whose_end_has_no_event() -> None:
-    """A cell without an end event is removed when the next cell begins or the outer cell ends.
+    """A cell without an end event is removed when the next cell begins or the cell around it ends.
 
-    Its callbacks are called then.
+    Its ``on_lost`` callbacks are called when it is removed.
     """
     lost: list[str] = []
     cells = RunningCells(SHELL)
@@ -122,7 +130,10 @@ def test_a_cell_whose_end_has_no_event() -> None:
 
 
 def test_only_lost_cells_are_removed() -> None:
-    """A cell that runs other cells is not removed, nor are cells that IPython does not run."""
+    """A cell is not removed while it runs other cells.
+
+    Cells that IPython's ``run_cell_async`` does not run are not removed either.
+    """
     cells = RunningCells(SHELL)
     run_cell_async(cells, "outer", "middle", "inner")
     assert len(cells) == 0
@@ -132,7 +143,8 @@ def test_only_lost_cells_are_removed() -> None:
 
 
 def test_the_cell_that_loads_the_extension() -> None:
-    """While the cell that loads the extension runs, the kernel is busy, and cells inside it are nested."""
+    """While the cell that loads the extension runs, the kernel is busy, and the cells that it runs are
+    nested."""
 
     def run_cell_async(code: Callable[[], RunningCells]) -> RunningCells:
         return code()

@@ -1,4 +1,7 @@
-"""Requests to set torch's switches, applied immediately or before the next cell, never during one."""
+"""Tests of requests to change torch's switches.
+
+A request is applied immediately or, while a cell runs, before the next cell.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ BENCHMARK = "torch.backends.cudnn.benchmark = {}"
 
 
 class _Cudnn:
-    """Stands in for cuDNN's flags and records their assignments."""
+    """A fake of ``torch.backends.cudnn`` that records the assignments to its flags."""
 
     ran: list[str]
     flags: dict[str, bool]
@@ -40,7 +43,8 @@ class _Cudnn:
 
 @pytest.fixture
 def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Install a torch before 2.9 with these cuDNN flags, and return the flags."""
+    """Replace torch by a fake of a version before 2.9 with the flags of :class:`_Cudnn`; return these
+    flags."""
     made, torch = _Cudnn(), make_torch()
     torch._C = SimpleNamespace(
         **{f"_get_cudnn_{name}": lambda name=name: made.flags[name] for name in made.flags}
@@ -51,7 +55,7 @@ def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class Cells:
-    """Holds whether a cell is running."""
+    """Stores whether a cell is running."""
 
     def __init__(self) -> None:
         self.running = False
@@ -71,12 +75,15 @@ def switches(cells: Cells) -> Iterator[SwitchRequests]:
 
 
 def benchmark(switches: SwitchRequests) -> Switch:
-    """Return the state of ``cudnn.benchmark``."""
+    """Return the state of the switch ``cudnn.benchmark``."""
     return next(one for one in switches.state if one.name == "cudnn.benchmark")
 
 
 def test_a_request_between_cells_is_applied_at_once(cudnn: Any, switches: SwitchRequests) -> None:
-    """Between cells, a request is applied immediately; its statement is returned and stays in the state."""
+    """A request between cells is applied immediately.
+
+    The Python statement that applies the request is returned, and it stays in the state of the switch.
+    """
     assert switches.request("cudnn.benchmark", "on") == BENCHMARK.format(True)
     found = benchmark(switches)
     assert (found.value, found.pending, found.statement) == ("on", None, BENCHMARK.format(True))
@@ -84,7 +91,8 @@ def test_a_request_between_cells_is_applied_at_once(cudnn: Any, switches: Switch
 
 
 def test_a_request_during_a_cell_is_pending(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """During a cell, a request is pending: the cell keeps the values with which it started."""
+    """A request while a cell runs is pending until the next cell, so that the running cell keeps its
+    values."""
     cells.running = True
     assert switches.request("cudnn.benchmark", "on") == f"From the next cell: {BENCHMARK.format(True)}"
     found = benchmark(switches)
@@ -98,7 +106,7 @@ def test_a_request_during_a_cell_is_pending(cudnn: Any, switches: SwitchRequests
 
 
 def test_a_withdrawn_request_runs_nothing(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """If a switch is requested on and off again during a cell, it is not set."""
+    """If a switch is requested on and then off again while a cell runs, no value is set."""
     cells.running = True
     switches.request("cudnn.benchmark", "on")
     assert switches.request("cudnn.benchmark", "off") == "cudnn.benchmark is off: nothing is to be run."
@@ -108,7 +116,10 @@ def test_a_withdrawn_request_runs_nothing(cudnn: Any, switches: SwitchRequests, 
 
 
 def test_the_last_request_wins(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """A switch that is requested several times is set once, in the order of the last requests."""
+    """If a switch is requested several times while a cell runs, only the last request is applied.
+
+    Switches are set in the order of their last requests.
+    """
     cells.running = True
     switches.request("cudnn.benchmark", "on")
     switches.request("cudnn.enabled", "off")
@@ -119,7 +130,10 @@ def test_the_last_request_wins(cudnn: Any, switches: SwitchRequests, cells: Cell
 
 
 def test_the_magic_takes_effect_at_once(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """``%gpu switches`` is user code: it sets the switch immediately and replaces a pending request."""
+    """``%gpu switches`` in a cell sets the switch immediately, because it is user code.
+
+    It replaces a pending request for the same switch.
+    """
     cells.running = True
     switches.request("cudnn.benchmark", "on")
     assert switches.set_now("cudnn.benchmark", "off") == BENCHMARK.format(False)
@@ -129,7 +143,10 @@ def test_the_magic_takes_effect_at_once(cudnn: Any, switches: SwitchRequests, ce
 
 
 def test_a_pending_request_that_fails_has_a_note(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """If a pending request fails, the cell still runs, and a note has the reason until the next request."""
+    """If a pending request fails, the cell still runs.
+
+    The switch has a note with the reason until the next request.
+    """
     cells.running = True
     switches.request("cudnn.benchmark", "on")
     cudnn.frozen = True
@@ -145,7 +162,7 @@ def test_a_pending_request_that_fails_has_a_note(cudnn: Any, switches: SwitchReq
 
 
 def test_a_request_that_fails_raises(cudnn: Any, switches: SwitchRequests) -> None:
-    """If a request between cells fails, the error has torch's reason, and no statement is recorded."""
+    """If a request between cells fails, the error contains torch's reason, and no statement is recorded."""
     cudnn.frozen = True
     with pytest.raises(OptionError, match=r"RuntimeError: flags are frozen$"):
         switches.request("cudnn.benchmark", "on")
@@ -153,7 +170,8 @@ def test_a_request_that_fails_raises(cudnn: Any, switches: SwitchRequests) -> No
 
 
 def test_unloading_drops_pending_requests(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """Unloading drops pending requests and keeps the values that were set."""
+    """If the extension is unloaded, pending requests are dropped, and values that were already set stay
+    set."""
     switches.request("cudnn.deterministic", "on")
     cells.running = True
     switches.request("cudnn.benchmark", "on")
@@ -163,7 +181,7 @@ def test_unloading_drops_pending_requests(cudnn: Any, switches: SwitchRequests, 
 
 
 def test_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch, switches: SwitchRequests) -> None:
-    """Before torch is imported, switches have no value, and a request fails without importing torch."""
+    """Before the user imports torch, switches have no value, and a request fails without importing torch."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert {(one.value, one.note) for one in switches.state} == {(None, "torch is not imported yet.")}
     with pytest.raises(OptionError, match="torch is not imported yet: import it in a cell first"):
@@ -171,7 +189,7 @@ def test_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch, switches: Swi
 
 
 def shown(*words: str) -> str:
-    """Return the output of ``%gpu switches`` with these words."""
+    """Return the text that ``%gpu switches`` shows for these arguments."""
     published: list[str] = []
     publisher = SimpleNamespace(publish=lambda data, metadata: published.append(data["text/plain"]))
     command(SimpleNamespace(display_pub=publisher), words)
@@ -179,9 +197,9 @@ def shown(*words: str) -> str:
 
 
 def test_the_magic(cudnn: Any) -> None:
-    """``%gpu switches`` shows all switches or one, or sets one and shows the statement.
+    """``%gpu switches`` shows all switches, or one switch if a name is given.
 
-    An unknown name is an error.
+    With a name and a value, it sets the switch and shows the statement. An unknown name is an error.
     """
     assert shown("cudnn.benchmark").startswith(
         "cudnn.benchmark: off, or on\n  On: cuDNN tries its algorithms on each new shape"

@@ -1,4 +1,4 @@
-"""The time axis of the live chart."""
+"""Tests of the time axis of the live chart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
     ],
 )
 def test_reaching(elapsed_s: float, unit: str, end: float, step: float) -> None:
-    """The end of the axis grows in round steps, and its unit changes before the numbers get long."""
+    """The axis grows in round steps, and it changes to a larger unit before its numbers become long."""
     axis = TimeAxis.reaching(elapsed_s)
     assert (axis.unit, axis.end, axis.step) == (unit, end, step)
     assert axis.end_s >= elapsed_s
@@ -33,5 +33,5 @@ def test_ticks() -> None:
 
 
 def test_end_in_seconds() -> None:
-    """``end_s`` is in seconds, whatever the unit of the ticks."""
+    """``end_s`` is the end of the axis in seconds, even if the ticks are in minutes or hours."""
     assert TimeAxis.reaching(130.0).end_s == 300.0

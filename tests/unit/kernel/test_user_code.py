@@ -1,4 +1,5 @@
-"""The files that are user code, their names, and the source of their lines."""
+"""Tests of which files are user code, of the names shown for these files, and of the source of their
+lines."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from gpuwidget.kernel.shell.user_code import CHANGED, UserCode
 
 
 def test_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cell is named by its number and a user's module by a short path; a library has no name."""
+    """The file of a cell is shown as In[N] and a user's module as a short path.
+
+    A library's file has no name.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/ann")
     cell = "/tmp/ipykernel_7/123.py"
@@ -38,7 +42,7 @@ def test_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_source_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The source of a line has no indentation, and is empty if there is no such line."""
+    """The source of a line is returned without indentation. It is empty if there is no such line."""
     module = imported(tmp_path / "model.py", "def f():\n    return 1\n", monkeypatch)
     code = UserCode(SimpleNamespace())
     assert code.source(module, 2) == "return 1"
@@ -48,7 +52,7 @@ def test_the_source_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_source_of_wrapped_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a file changed after its import, changed functions have no source.
+    """If a file changed after its import, lines of changed functions have a note in place of their source.
 
     This includes functions inside decorators, classes and functions.
     """
@@ -73,7 +77,7 @@ def test_the_source_of_wrapped_functions(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def imported(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Import a module that is written after this process started, and return its path."""
+    """Write a module to ``path``, import it and return the path. The file is newer than this process."""
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None

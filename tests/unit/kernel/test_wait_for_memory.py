@@ -1,4 +1,7 @@
-"""A cell with --need waits for free memory on its GPU for a limited time, and shows why it waits."""
+"""Tests of %%gpuwatch --need: a cell runs only once its GPU has enough free memory.
+
+--wait limits how long gpuwidget waits for the memory, and a status line shows why it waits.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ TOTAL = 150_000_000_000
 
 
 class FakeStatusLine:
-    """Records the status line that a user sees during the wait."""
+    """A fake of the status line that a user sees during the wait; records its texts."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
@@ -46,7 +49,7 @@ class FakeStatusLine:
 
 
 class Bench:
-    """Two GPUs, a clock that advances while a cell waits, and cells that wait for memory."""
+    """Two fake GPUs, and a clock that advances while gpuwidget waits for memory."""
 
     def __init__(self, reason: str | None = None, reserved: int | None = 0) -> None:
         self.clock = FakeClock()
@@ -61,7 +64,8 @@ class Bench:
         self.line = FakeStatusLine()
 
     def wait(self, line: str) -> str | None:
-        """Wait like a cell with these options while the clock advances, and return the card's note."""
+        """Wait for memory with these options of a cell while the clock advances; return the note on the
+        card."""
         options = parse(line)
         assert options.need is not None
         made: list[str | OptionError | None] = []
@@ -70,7 +74,8 @@ class Bench:
         over = threading.Event()
 
         def tick() -> None:
-            # The clock stands still during a reading, which would otherwise time out on a slow machine.
+            # The clock does not advance during a reading. Otherwise, the reading could time out on a slow
+            # machine.
             fast = self.sampler._fast
             while not over.wait(0.001):
                 if fast.is_done(fast._requested):
@@ -91,7 +96,8 @@ class Bench:
         return outcome
 
     def error_of(self, options: str) -> str:
-        """Return the message with which the cell is skipped."""
+        """Wait for memory with these options, for a cell that must be skipped; return the message of the
+        error."""
         with pytest.raises(OptionError) as raised:
             self.wait(options)
         text = str(raised.value)
@@ -116,15 +122,15 @@ def other_process(memory: int | None, program: str = "python train.py", user: st
 
 
 def test_enough_free_memory(bench: Bench) -> None:
-    """A cell with enough free memory runs without waiting, and its card has no note."""
+    """If enough memory is free, the cell runs immediately, and its card has no note about waiting."""
     assert bench.wait("--need 20GiB --wait 10m") is None
     assert bench.line.shown == []
 
 
 def test_need_without_wait(bench: Bench) -> None:
-    """Without --wait, a cell without enough free memory is skipped.
+    """Without --wait, a cell is skipped if its GPU has too little free memory.
 
-    The message has the free memory and its holders.
+    The message contains the free memory and the holders of the rest.
     """
     bench.source.memory[0] = TOTAL - 12 * GIB
     mine = own_user()
@@ -146,9 +152,9 @@ def test_need_without_wait(bench: Bench) -> None:
 
 
 def test_waiting_until_memory_is_free(bench: Bench) -> None:
-    """With --wait, the cell runs once the memory is free.
+    """With --wait, the cell runs as soon as enough memory is free.
 
-    A status line shows the wait, and the card has a note.
+    A status line is shown during the wait, and the card contains a note about it.
     """
     bench.source.memory[1] = TOTAL - 12 * GIB
 
@@ -169,7 +175,10 @@ def test_waiting_until_memory_is_free(bench: Bench) -> None:
 
 
 def test_waiting_in_vain(bench: Bench) -> None:
-    """If the memory is not free in time, the cell is skipped, and the message has the last reading."""
+    """If the memory does not become free in time, the cell is skipped.
+
+    The message contains the last reading of the free memory.
+    """
     bench.source.memory[0] = TOTAL - 12 * GIB
     assert bench.error_of("--need 20GiB --wait 90s") == (
         "--need: the cell was not run. It waited 1 min 30 s for 20.0 GiB free on GPU 0 H200 "
@@ -184,7 +193,10 @@ def test_more_memory_than_the_gpu_has(bench: Bench) -> None:
 
 
 def test_memory_that_the_driver_reserves(bench: Bench) -> None:
-    """Memory that the driver reserves is not free. A cell that would need it is skipped without waiting."""
+    """Memory that the driver reserves does not count as free.
+
+    If a cell needs more than the total minus the reserved memory, it is skipped without waiting.
+    """
     keeps = Bench(reserved=GIB)
     keeps.source.memory[0] = TOTAL - 21 * GIB
     assert keeps.wait("--need 20GiB") is None
@@ -198,7 +210,10 @@ def test_memory_that_the_driver_reserves(bench: Bench) -> None:
 
 
 def test_unknown_reserved_memory(bench: Bench) -> None:
-    """If the reserved memory is unknown, so is the free memory, and the cell is skipped without waiting."""
+    """If it is unknown how much memory the driver reserves, the free memory is unknown too.
+
+    The cell is then skipped without waiting.
+    """
     unknown = Bench(reserved=None)
     assert unknown.error_of("--need 1GiB --wait 10m") == (
         "--need: the cell was not run. It asks for 1.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
@@ -210,15 +225,15 @@ def test_unknown_reserved_memory(bench: Bench) -> None:
 
 
 def test_a_gpu_that_is_lost(bench: Bench) -> None:
-    """The free memory of a lost GPU is unknown, whatever its last reading was."""
+    """The free memory of a lost GPU is unknown, even if it was read before the loss."""
     bench.source.failing[0] = GpuLostError("GPU 0 fell off the bus.")
     assert bench.error_of("--need 1GiB --wait 2s").endswith("; it has n/a (the GPU is lost).")
 
 
 def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory in this process's empty torch cache counts as free, and the card has a note.
+    """Unused memory in torch's cache in this process counts as free, and the card has a note about it.
 
-    If it is not enough, the message has its size.
+    If that is still not enough memory, the message contains the size of the unused cache.
     """
     cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, pending_free=0, private_pools=0)
     monkeypatch.setattr(allocator, "snapshot", lambda: {0: cache})
@@ -237,7 +252,7 @@ def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytes
 
 
 def test_a_failing_check_skips_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the memory check itself fails, the cell is skipped with a message of one line."""
+    """If the memory check itself fails, the cell is skipped with a one-line message."""
     monkeypatch.setattr(wait_for_memory, "process_sampler", lambda: 1 / 0)
     with pytest.raises(OptionError) as raised:
         wait_for_memory.wait_for_memory(parse("--need 1GiB"), None)
@@ -248,13 +263,14 @@ def test_a_failing_check_skips_the_cell(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_cell_without_need_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without --need, the driver is not queried before the cell."""
+    """Without --need, gpuwidget does not query the driver before the cell."""
     monkeypatch.setattr(wait_for_memory, "process_sampler", lambda: 1 / 0)
     assert wait_for_memory.wait_for_memory(parse(""), None) is None
 
 
 def test_unknown_free_memory(bench: Bench) -> None:
-    """If the driver does not report the used memory, the cell is skipped with the reason."""
+    """If the driver does not report the used memory, the cell is skipped, and the message contains the
+    reason."""
     bench.source.memory[0] = None
     bench.source.missing = {"memory_used": "not supported by this GPU"}
     text = bench.error_of("--need 1GiB --wait 2s")
@@ -273,7 +289,7 @@ def test_an_interrupt_ends_the_wait(bench: Bench) -> None:
 
 
 def test_several_gpus(bench: Bench) -> None:
-    """Each GPU in --gpu must have enough free memory; the message names those that do not."""
+    """Each GPU in --gpu must have enough free memory. The message names the GPUs that do not."""
     bench.source.memory[1] = TOTAL - 12 * GIB
     assert "; GPU 1 has 12.0 of 139.7 GiB free. With" in bench.error_of("--need 20GiB --gpu 0 1")
     assert bench.wait("--need 12GiB --gpu 0 1") is None
@@ -283,7 +299,8 @@ def test_several_gpus(bench: Bench) -> None:
 
 
 def chosen(bench: Bench, options: str = "") -> tuple[list[int], str]:
-    """Return the indices of the GPUs that a cell would use, and the reason for the choice."""
+    """Return the indices of the GPUs that --need applies to for these options, and the reason for the
+    choice."""
     sample = bench.sampler.read_now(1.0)
     found, chosen_as = find_target_gpus(parse(options), sample)
     return [target.gpu.index for target in found], chosen_as
@@ -311,7 +328,10 @@ def test_which_gpu(
     visible: str | None,
     expected: tuple[list[int], str],
 ) -> None:
-    """The GPU is that of the cell's options, else torch's, else CUDA's first; the message has the reason."""
+    """--need applies to the GPU in the cell's options, else to torch's GPU, else to CUDA's first GPU.
+
+    The reason for the choice is part of the message.
+    """
     monkeypatch.setattr(cuda_state, "default_device", lambda: default)
     monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: current)
     if visible is not None:
@@ -320,16 +340,16 @@ def test_which_gpu(
 
 
 def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `%gpu device cuda:1 --light` and before CUDA is initialized, the cell waits for cuda:1."""
+    """If `%gpu device cuda:1 --light` was run before CUDA is initialized, --need applies to cuda:1."""
     monkeypatch.setitem(sys.modules, "torch", make_torch())
     switch = DeviceSwitch()
     monkeypatch.setattr(target_gpus, "DEVICE_SWITCH", switch)
     switch.attach(threading.get_ident())
     switch.choose("cuda:1", new_tensors=False)
-    assert chosen(bench) == ([0], "the first that CUDA sees")  # the choice applies from the next cell
+    assert chosen(bench) == ([0], "the first that CUDA sees")  # the choice takes effect before the next cell
     switch.before_cell()
     assert chosen(bench) == ([1], "chosen as the current CUDA device, cuda:1")
-    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # changed by user code
+    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # changed by the user's code
     assert chosen(bench) == ([0], "the current CUDA device, cuda:0")
     switch.detach()
     monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: None)
@@ -347,7 +367,7 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
 def test_no_gpu_can_be_chosen(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, options: str, visible: str | None, message: str
 ) -> None:
-    """If the cell's GPU cannot be determined, the cell is skipped with the reason."""
+    """If it cannot be determined which GPU the cell uses, an error gives the reason."""
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with pytest.raises(OptionError, match=message):
@@ -355,7 +375,7 @@ def test_no_gpu_can_be_chosen(
 
 
 def test_a_machine_without_a_gpu(bench: Bench) -> None:
-    """On a machine without a GPU, the cell is skipped, and the message has the reason."""
+    """On a machine without a GPU, a cell with --need is skipped, and the message contains the reason."""
     without = Bench(reason="The driver is not installed.")
     assert (
         without.error_of("--need 1GiB --wait 10m") == "The cell asks for a GPU. The driver is not installed."

@@ -1,4 +1,4 @@
-"""Watching from Python works in scripts, nested, in threads, and on functions of every kind."""
+"""Tests of watching from Python: in scripts, in nested calls, in threads, and for all kinds of functions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def labels(report: Report | None) -> list[str]:
 
 
 def test_a_with_statement_gives_a_report() -> None:
-    """After its body, a watch has a report with label, marks and status, which reports() also returns."""
+    """After the body of a with statement, the watch has a report with the label, the marks and the status.
+
+    reports() also returns this report.
+    """
     with gpuwidget.watch("epoch 1") as w:
         assert w.report is None
         w.mark("half")
@@ -45,7 +48,7 @@ def test_a_with_statement_gives_a_report() -> None:
 
 
 def test_a_number_is_a_label_too() -> None:
-    """A label may be any object; reports show it as text."""
+    """A label may be any object. Reports contain the object's text."""
     for epoch in range(2):
         with gpuwidget.watch(epoch) as w:
             pass
@@ -60,7 +63,7 @@ def test_a_number_is_a_label_too() -> None:
 
 
 def test_an_error_passes_through() -> None:
-    """An exception in the body passes through unchanged, and the watch still has a report."""
+    """An exception in the body is raised unchanged, and the watch still has a report."""
     w = gpuwidget.watch()
     with pytest.raises(ZeroDivisionError), w:
         1 / 0  # noqa: B018
@@ -78,7 +81,7 @@ def test_an_interrupt_passes_through() -> None:
 
 
 def test_a_watch_is_reentrant() -> None:
-    """Each entry of a watch is a separate run, and the watch has the report of the run that ended last."""
+    """Each time a watch is entered, a new run starts. The watch has the report of the run that ended last."""
     w = gpuwidget.watch("again")
     with w, w:
         w.mark("inner")
@@ -98,7 +101,7 @@ def test_marks_go_to_the_innermost_watch() -> None:
 
 
 def test_marks_of_several_threads() -> None:
-    """gpuwidget.mark() adds a mark to the watch of the calling thread."""
+    """If several threads use watches, gpuwidget.mark() adds a mark to the watch of the calling thread."""
     both = threading.Barrier(2)
     found: dict[str, list[str]] = {}
 
@@ -118,7 +121,10 @@ def test_marks_of_several_threads() -> None:
 
 
 def test_a_decorated_function() -> None:
-    """A decorated function, with or without a label, keeps its result, name and docstring."""
+    """A decorated function keeps its return value, name and docstring.
+
+    A label may be given to the decorator.
+    """
 
     @gpuwidget.watch
     def double(x: int) -> int:
@@ -140,7 +146,7 @@ def test_a_decorated_function() -> None:
 
 
 def test_a_decorated_method() -> None:
-    """A decorated method receives its instance."""
+    """A decorated method receives its instance as ``self``."""
 
     class Model:
         size = 3
@@ -154,7 +160,7 @@ def test_a_decorated_method() -> None:
 
 
 def test_a_decorated_coroutine_is_measured_to_its_end() -> None:
-    """The run of a decorated coroutine lasts until the coroutine is done."""
+    """The run of a decorated coroutine function lasts until the coroutine has finished."""
 
     @gpuwidget.watch
     async def answer() -> int:
@@ -167,7 +173,8 @@ def test_a_decorated_coroutine_is_measured_to_its_end() -> None:
 
 
 def test_decorated_generators_are_measured_to_their_end() -> None:
-    """The run of a decorated generator, plain or asynchronous, lasts until it is exhausted."""
+    """The run of a decorated generator function, synchronous or asynchronous, lasts until the generator is
+    exhausted."""
 
     @gpuwidget.watch
     def count() -> Iterator[int]:
@@ -190,7 +197,7 @@ def test_decorated_generators_are_measured_to_their_end() -> None:
 
 
 def test_a_generator_that_is_closed_early() -> None:
-    """If a loop breaks out of a decorated generator, the report's status is "ok"."""
+    """If a loop breaks out of a decorated generator early, the report's status is "ok"."""
 
     @gpuwidget.watch
     def count() -> Iterator[int]:
@@ -204,7 +211,8 @@ def test_a_generator_that_is_closed_early() -> None:
 
 
 def test_a_generator_may_be_advanced_in_several_contexts() -> None:
-    """A decorated generator yields all items even if a framework advances it in several contexts."""
+    """A decorated generator yields all its items even if they are requested in different contextvars
+    contexts."""
 
     @gpuwidget.watch
     def count() -> Iterator[int]:
@@ -217,7 +225,7 @@ def test_a_generator_may_be_advanced_in_several_contexts() -> None:
 
 
 def test_one_watch_in_two_threads_at_once(sampler: Sampler) -> None:
-    """If two threads enter the same watch, each ends the run that it started."""
+    """If two threads enter the same watch at the same time, each thread ends the run that it started."""
     w = gpuwidget.watch("shared")
     both = threading.Barrier(2)
     failed: list[BaseException] = []
@@ -243,7 +251,7 @@ def test_one_watch_in_two_threads_at_once(sampler: Sampler) -> None:
 def test_an_interrupt_while_it_starts_leaves_nothing_running(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the user interrupts the start of a watch, sampling stops, and the body does not run."""
+    """If the user interrupts a watch while it starts, sampling stops, and the body does not run."""
 
     def interrupt(timeout_s: float) -> None:
         raise KeyboardInterrupt
@@ -256,7 +264,8 @@ def test_an_interrupt_while_it_starts_leaves_nothing_running(
 
 
 def test_a_decorated_coroutine_function_is_still_one() -> None:
-    """inspect.iscoroutinefunction() is true for a decorated coroutine function, if Python supports that."""
+    """inspect.iscoroutinefunction() is true for a decorated coroutine function if Python supports marking
+    it."""
 
     @gpuwidget.watch
     async def answer() -> int:
@@ -267,7 +276,7 @@ def test_a_decorated_coroutine_function_is_still_one() -> None:
 
 
 def test_the_last_200_reports_are_kept() -> None:
-    """reports() returns the last 200 reports; older ones are dropped."""
+    """reports() returns the last 200 reports. Older reports are dropped."""
     for number in range(205):
         with gpuwidget.watch(str(number)):
             pass
@@ -276,6 +285,6 @@ def test_the_last_200_reports_are_kept() -> None:
 
 
 def test_one_sample() -> None:
-    """gpuwidget.sample() reads each GPU once."""
+    """gpuwidget.sample() returns one reading of each GPU."""
     sample = gpuwidget.sample()
     assert [reading.memory_used for reading in sample.readings] == [1_000_000]

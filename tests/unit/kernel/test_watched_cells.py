@@ -1,4 +1,4 @@
-"""The card of a watched cell at its end."""
+"""Tests of the card that is shown when a watched cell ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from gpuwidget.views.card import CardReport
 
 @pytest.mark.parametrize("note", [None, "Waited 3.0 s for 20.0 GiB free on GPU 0 H200 (--gpu)."])
 def test_the_note_about_the_wait(monkeypatch: pytest.MonkeyPatch, note: str | None) -> None:
-    """If a cell waited for memory, its card and its entry in reports() have a note about the wait."""
+    """If gpuwidget waited for memory before the cell, the card and the report contain a note about the
+    wait."""
     made = reports.report(reports.gpu(0))
     card_report = CardReport(**{name: getattr(made, name) for name in made.__dataclass_fields__})
     run = SimpleNamespace(
