@@ -1,4 +1,7 @@
-"""Advice on a recording of four H200s: each phase gets the advice that its description names, no other."""
+"""Tests of advice on a recording of four H200s.
+
+For each phase of the recording, there is the advice that its description names, and no other advice.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ STEADY = {
     "leak": (124.5, 4.0),
     "idle at the end": (131.6, 3.4),
 }
-"""Start and length, in seconds, of the steady part of each phase, after its processes have started."""
+"""Start and length, in seconds, of the steady part of each phase, after the phase's processes have started
+up."""
 WHOLE = {
     "starved": (5.0, 19.2),
     "DDP bf16": (24.3, 24.4),
@@ -44,7 +48,7 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def player() -> Iterator[Player]:
-    """Play the recording unchanged."""
+    """Yield a player of the recording as it is shipped."""
     player = Player(SHIPPED)
     yield player
     player.close()
@@ -58,14 +62,14 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def older_player(older: Path) -> Iterator[Player]:
-    """Play the recording of GPUs without hardware counters."""
+    """Yield a player of the recording without hardware counters."""
     player = Player(older)
     yield player
     player.close()
 
 
 def rules(advice: tuple[Advice, ...]) -> list[tuple[str, bool]]:
-    """Return each piece of advice as its rule and whether it is certain."""
+    """Return the rule of each piece of advice, and whether the advice is certain."""
     return [(one.rule, one.sure) for one in advice]
 
 
@@ -86,9 +90,9 @@ def rules(advice: tuple[Advice, ...]) -> list[tuple[str, bool]]:
 def test_each_phase_gets_the_advice_that_its_description_names(
     player: Player, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
-    """Each phase gets exactly the advice that its description names; a healthy phase gets none.
+    """Each phase leads to exactly the advice that its description names; a healthy phase leads to none.
 
-    One run whose memory grows is no leak yet.
+    A single run whose memory grows does not count as a leak.
     """
     assert rules(player.measure(*STEADY[phase]).advice) == expected
 
@@ -98,7 +102,10 @@ def test_each_phase_gets_the_advice_that_its_description_names(
     [("0", ["copies"]), ("1", ["memory-bound"]), ("2", []), ("3", ["small-kernels"])],
 )
 def test_four_kinds_of_full_utilization(player: Player, gpu: str, expected: list[str]) -> None:
-    """For one GPU alone, the advice fits its kind of load; a GPU with busy tensor cores gets none."""
+    """If only one GPU is watched, the advice fits the load of that GPU.
+
+    There is no advice about the GPU with busy tensor cores.
+    """
     assert [one.rule for one in player.measure(*STEADY["four kinds"], gpu).advice] == expected
 
 
@@ -119,7 +126,10 @@ def test_four_kinds_of_full_utilization(player: Player, gpu: str, expected: list
 def test_without_hardware_counters_advice_is_weaker_or_absent(
     older_player: Player, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
-    """On GPUs older than Hopper, advice is given only if utilization and power are evidence enough for it."""
+    """Without hardware counters, as on GPUs before Hopper, advice is less certain.
+
+    There is none if utilization and power are not sufficient evidence.
+    """
     assert rules(older_player.measure(*STEADY[phase]).advice) == expected
 
 
@@ -130,7 +140,7 @@ def test_without_hardware_counters_advice_is_weaker_or_absent(
 def test_four_kinds_without_hardware_counters(
     older_player: Player, gpus: str, expected: list[str] | None
 ) -> None:
-    """For one GPU alone, the advice fits its kind of load.
+    """Without hardware counters, advice about a single GPU still fits the load of that GPU.
 
     Two GPUs with independent work are not mistaken for a GPU that waits for another.
     """
@@ -143,7 +153,7 @@ def test_four_kinds_without_hardware_counters(
 def test_a_phase_with_its_start_up_gets_no_wrong_advice(
     request: pytest.FixtureRequest, phase: str, counters: bool
 ) -> None:
-    """Ten seconds of imports and first steps may suppress advice, but they cause no wrong advice."""
+    """If a run includes ten seconds of imports and first steps, advice may be missing, but none is wrong."""
     player: Player = request.getfixturevalue("player" if counters else "older_player")
     named = {
         "starved": {"input-pipeline"},
@@ -155,7 +165,7 @@ def test_a_phase_with_its_start_up_gets_no_wrong_advice(
 
 
 def test_the_texts_have_the_figures_and_the_fix(player: Player) -> None:
-    """The text of advice contains the measured values, and its fix says what to change."""
+    """The text of advice contains the measured values, and its fix contains what to change."""
     fp32 = player.measure(*STEADY["DDP fp32"]).advice[0]
     assert fp32.text == (
         "GPUs 0, 1, 2 and 3 computed in float32 (66 % of those pipes) with the tensor cores at 2 %."
@@ -191,19 +201,23 @@ def test_pcie_and_nvlink_traffic_is_in_the_report(player: Player) -> None:
 
 
 def test_the_power_cap_is_reported_without_advice(player: Player) -> None:
-    """The power limit is expected at full load, so the report has the throttle reason but no advice."""
+    """If the power cap slows a GPU down, the report contains that throttle reason but no advice.
+
+    Full load is expected to reach the power limit.
+    """
     report = player.measure(*STEADY["two processes"], "1")
     assert report.gpus[0].throttled is not None
     assert set(report.gpus[0].throttled) == {"power cap"}
-    # The run lasts eight seconds; the first reading may be from before it.
+    # Throttling does not count in the first two of the run's eight seconds: its reason may be from before the
+    # run.
     assert report.gpus[0].throttled["power cap"] == pytest.approx(6.0, abs=0.3)
     assert report.advice == ()
 
 
 def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If four runs of the same code each leave more memory in use, the growth is reported.
+    """If each of four runs of the same code leaves more memory in use, the advice reports the growth.
 
-    The text says that the owner of the memory is unknown.
+    Its text states that the owner of the memory is unknown.
     """
     monkeypatch.setattr(run_context, "_earlier_runs", type(run_context._earlier_runs)())
     player.go_to(124.4)
@@ -222,7 +236,7 @@ def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch)
 def test_live_advice_after_half_a_minute(tmp_path: Path) -> None:
     """A run shows no live advice in its first half minute.
 
-    Later advice is about the recent past, not the start-up.
+    Later live advice is based on the recent past, not on the start-up.
     """
     path = repeated(tmp_path / "x.jsonl", *STEADY["straggler"], 6)
     player = Player(path)
@@ -242,7 +256,7 @@ def test_live_advice_after_half_a_minute(tmp_path: Path) -> None:
 
 
 class Onlooker:
-    """A collector whose line profile shows that the code waits for its loader."""
+    """A fake collector whose line profile shows that the code waits for its data loader."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -261,9 +275,9 @@ class Onlooker:
 def test_while_a_run_goes_on_its_lines_are_evidence_too(
     tmp_path: Path, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
-    """If bursts of GPU work are weak evidence, live advice also uses the line profile.
+    """If the line profile shows that the code waits for its data loader, the live advice about it is certain.
 
-    A GPU that is busy in the meantime gets no advice.
+    If the GPU is busy nevertheless, there is no advice.
     """
     path = repeated(tmp_path / "x.jsonl", *STEADY[phase], 6)
     player = Player(path)
@@ -282,7 +296,7 @@ def test_while_a_run_goes_on_its_lines_are_evidence_too(
 
 
 def test_live_advice_is_about_the_recent_past(player: Player) -> None:
-    """A run that was starved at first and is healthy now gets no live advice."""
+    """If the GPU had to wait for data at first but is busy now, the run shows no live advice."""
     player.go_to(14.0)
     run = player.start("0")
     player.play(34.0)

@@ -1,4 +1,4 @@
-"""The advice rules one by one: the evidence that each rule needs, and the text of its advice."""
+"""Tests of each advice rule: the evidence that the rule needs, and the text of its advice."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ NOTHING = Traffic(Level(0.0, 0.0), Level(0.0, 0.0))
 
 
 def level(value: float) -> Level:
-    """Return a level that is constant at this value."""
+    """Return a level whose mean and maximum are ``value``."""
     return Level(value, value)
 
 
 def busy(index: int = 0, **changes: Any) -> GpuReport:
-    """Return a GPU that trains in bfloat16 at full load."""
+    """Return the report of a GPU that trains in bfloat16 at full load."""
     made = gpu(
         index,
         utilization=level(99.0),
@@ -58,19 +58,19 @@ def busy(index: int = 0, **changes: Any) -> GpuReport:
 
 
 def half_idle(**changes: Any) -> GpuReport:
-    """Return a GPU with evenly spread gaps in its work."""
+    """Return the report of a GPU with evenly spread gaps in its work."""
     levels = {"utilization": Level(40.0, 48.0), "sm_activity": level(34.0), "tensor_activity": level(12.0)}
     return busy(**(levels | {"power_w": level(300.0)} | changes))
 
 
 def unused(index: int = 0, **changes: Any) -> GpuReport:
-    """Return a GPU that did nothing."""
+    """Return the report of a GPU that did nothing."""
     none = dict.fromkeys(("utilization", "sm_activity", "tensor_activity", "fp32_activity"), level(0.0))
     return busy(index, **({**none, "dram_activity": level(0.0), "power_w": level(120.0)} | changes))
 
 
 def evidence(*gpus: GpuReport, context: RunContext | None = None, **changes: Any) -> RunEvidence:
-    """Return the evidence of a run of 20 seconds."""
+    """Return the evidence of a run of 20 seconds on these GPUs."""
     made = RunEvidence(gpus, len(gpus), True, 20.0, 20.0, None, context or RunContext())
     return replace(made, **changes)
 
@@ -81,7 +81,10 @@ def time_of(*lines: LineTime, cpu: float | None = None) -> CodeTime:
 
 
 def starved(source: str, call: str | None = None, share: float = 50.0) -> CodeTime:
-    """Return the profile of a loop with ``share`` percent in one line with an idle GPU, the rest at work."""
+    """Return the line profile of a loop that spends ``share`` percent of its time in a line with an idle GPU.
+
+    It spends the rest of its time in a line with a busy GPU.
+    """
     return time_of(
         line(source, share, 0.0, call), line("step(x)", 100.0 - share, 95.0, "Tensor.backward", number=8)
     )
@@ -95,26 +98,27 @@ def line(
     frame: str | None = None,
     number: int | None = 7,
 ) -> LineTime:
-    """Return the time of one line of the cell."""
+    """Return the line profile's entry for one line of the cell."""
     within = share if call is not None else None
     frames = (FrameTime(frame, share, gpu_busy, call, within),) if frame is not None else ()
     return LineTime(number, source, share, gpu_busy, call, frame, None, frames, within)
 
 
 def only(given: RunEvidence) -> Advice:
-    """Return the one piece of advice."""
+    """Return the advice on this evidence, which must be a single piece."""
     found = advise(given)
     assert len(found) == 1, found
     return found[0]
 
 
 def rules(given: RunEvidence) -> list[str]:
-    """Return the names of the rules that give advice."""
+    """Return the names of the rules that give advice on this evidence."""
     return [one.rule for one in advise(given)]
 
 
 def test_a_healthy_run_gets_no_advice() -> None:
-    """A run at full load in bfloat16 gets no advice, even if its loaders, settings and models are known."""
+    """There is no advice about a run at full load in bfloat16, even if its loaders, settings and models are
+    known."""
     model = Model("model", "Net", 0, gib(1), True)
     context = RunContext(
         "train()", (LOADER,), (model,), ComputeSwitches(False, True, True), True, True, 8.0, None, 100.0
@@ -124,14 +128,18 @@ def test_a_healthy_run_gets_no_advice() -> None:
 
 
 def test_a_run_of_a_few_seconds_is_not_judged() -> None:
-    """A run of less than three seconds gets no advice, because it has too few windows of the driver."""
+    """There is no advice about a run of less than three seconds: it has too few of the driver's sampling
+    windows."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     assert rules(evidence(hungry, gpu_s=2.9)) == []
     assert rules(evidence(hungry, gpu_s=3.0)) == ["tensor-cores-idle"]
 
 
 def test_gpu_figures_cover_the_gpu_drain() -> None:
-    """Throttled time is compared with the code's duration plus the GPU drain, here 4 + 60 s."""
+    """GPU readings cover the code's duration plus the GPU drain, here 4 + 60 s.
+
+    Seconds of throttling and bursts per second are compared with that whole time.
+    """
     slowed = busy(throttled={"too hot": 60.0})
     assert only(evidence(slowed, duration_s=4.0, gpu_s=64.0)).text == (
         "GPU 0 ran at a lower clock for 60 of 64 s: too hot."
@@ -143,7 +151,10 @@ def test_gpu_figures_cover_the_gpu_drain() -> None:
 
 
 def test_lines_of_short_code_are_not_judged() -> None:
-    """The lines of code that ran for less than three seconds are not judged, however long the GPU drain."""
+    """If the code ran for less than three seconds, there is no advice about its lines.
+
+    The length of the GPU drain after the code does not matter.
+    """
     waits = time_of(line("loss.item()", 90.0, 90.0))
     assert rules(evidence(half_idle(), time=waits, duration_s=2.9, gpu_s=64.0)) == []
     assert rules(evidence(half_idle(), time=waits, duration_s=3.0, gpu_s=64.0)) == ["sync-points"]
@@ -165,14 +176,20 @@ def test_a_rule_that_fails_disables_no_other(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_advice_on_work_that_is_not_attributed() -> None:
-    """If GPU work is not attributed to this process, it gets no advice: the work may be another process's."""
+    """There is no advice about GPU work that cannot be attributed: another process may have done it.
+
+    The GPU work of a recording counts as the run's work.
+    """
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0), throttled={"too hot": 20.0})
     assert rules(evidence(hungry, attributed=False)) == []
     assert rules(evidence(hungry, attributed=False, recorded=True)) == ["tensor-cores-idle", "throttled"]
 
 
 def test_unattributed_work_that_may_be_the_runs() -> None:
-    """If another GPU library or child processes may have done the work, the advice is not certain."""
+    """Advice about unattributed GPU work is uncertain.
+
+    It is given if another GPU library or a child process of this process may have done the work.
+    """
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     said = only(evidence(hungry, attributed=False, context=RunContext(other_gpu_work=True)))
     assert (said.rule, said.sure) == ("tensor-cores-idle", False)
@@ -183,7 +200,7 @@ def test_unattributed_work_that_may_be_the_runs() -> None:
 
 
 def test_a_selected_gpu_that_the_process_does_not_use() -> None:
-    """``--gpu 1`` shows a GPU that this process does not use, but another process's work gets no advice."""
+    """If ``--gpu 1`` selects a GPU that only other processes use, there is no advice about their work."""
     nothing = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0, 0)
     hungry = {"tensor_activity": level(2.0), "fp32_activity": level(66.0)}
     theirs = busy(1, **hungry, process_memory=Span(0, 0, 0), torch=nothing)
@@ -196,7 +213,10 @@ def test_a_selected_gpu_that_the_process_does_not_use() -> None:
 
 
 def test_a_starved_gpu_by_its_line() -> None:
-    """The advice contains the line, its call and share, the GPU's activity, and better loader settings."""
+    """The advice contains the line that loads data, its call and share of the time, and how busy the GPU was.
+
+    The fix contains better settings for the loader.
+    """
     given = evidence(
         half_idle(),
         time=time_of(
@@ -255,15 +275,19 @@ def test_a_starved_gpu_by_its_line() -> None:
     ],
 )
 def test_which_lines_load(seen: LineTime, found: bool) -> None:
-    """A line counts as loading, by its call or the loader's name, if it takes long with an idle GPU."""
+    """A line loads data if its call or the loader's name in it shows that.
+
+    There is advice about such a line if it takes much of the time while the GPU is idle.
+    """
     given = evidence(half_idle(), time=time_of(seen), context=RunContext(loaders=(LOADER,)))
     assert rules(given) == (["input-pipeline"] if found else [])
 
 
 def test_an_unused_gpu_does_not_wait_for_data() -> None:
-    """A GPU without work is not starved.
+    """A GPU that did no work does not count as waiting for data.
 
-    The process may prepare data or train on the CPU, or another user may be working.
+    The process may prepare data or train on the CPU. The same applies if the GPU's work may be another
+    process's.
     """
     waiting = starved("for x in loader:", "DataLoader._next_data")
     context = RunContext(loaders=(LOADER,))
@@ -279,7 +303,8 @@ def test_an_unused_gpu_does_not_wait_for_data() -> None:
 
 
 def test_a_function_that_may_be_a_datasets_is_not_sure() -> None:
-    """Advice based on ``__getitem__`` is uncertain without a known loader: any class may define it."""
+    """If no loader is known, advice based on ``__getitem__`` is uncertain, because any class may define
+    it."""
     seen = line("train()", 61.0, 4.0, "sleep", "In[2]:9 Images.__getitem__")
     said = only(evidence(half_idle(), time=time_of(seen)))
     assert (said.rule, said.sure) == ("input-pipeline", False)
@@ -290,7 +315,8 @@ def test_a_function_that_may_be_a_datasets_is_not_sure() -> None:
 
 
 def test_loading_in_several_places_names_the_largest() -> None:
-    """If several lines or functions load data, the text has their total share and names the largest."""
+    """If several lines or functions load data, the text contains their total share and names the largest
+    one."""
     within = (
         FrameTime("data.py:9 Images.__getitem__", 40.0, 2.0, "sleep", 40.0),
         FrameTime("data.py:30 my_collate", 20.0, 8.0, None, None),
@@ -304,7 +330,7 @@ def test_loading_in_several_places_names_the_largest() -> None:
 
 
 def test_bursts_count_only_without_a_line_profile() -> None:
-    """Bursts of GPU work indicate slow loading, unless the line profile shows another cause."""
+    """Bursts of GPU work count as a sign of slow loading, unless the line profile shows another cause."""
     bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30)
     assert [(one.rule, one.sure) for one in advise(evidence(bursts))] == [("input-pipeline", False)]
     assert rules(evidence(bursts, time=time_of(line("parse(text)", 80.0, 0.0, "parse")))) == []
@@ -337,7 +363,10 @@ def test_bursts_count_only_without_a_line_profile() -> None:
     ],
 )
 def test_loader_settings_are_bounded_by_the_host(loader: Loader, context: RunContext, fix: str) -> None:
-    """The fix suggests no more workers than there are cores, and warns if shared memory is scarce."""
+    """The fix suggests no more workers than the process has cores for.
+
+    It contains a warning if too little shared memory is free.
+    """
     given = evidence(
         half_idle(),
         time=starved("for x in loader:"),
@@ -347,9 +376,9 @@ def test_loader_settings_are_bounded_by_the_host(loader: Loader, context: RunCon
 
 
 def test_of_two_loaders_the_one_that_the_line_names() -> None:
-    """With two loaders, the fix is for the one that the line names.
+    """If there are two loaders, the fix applies to the loader that the line names.
 
-    If the line names neither, no settings are suggested.
+    If the line names neither loader, the fix suggests no settings.
     """
     two = RunContext(loaders=(LOADER, replace(LOADER, name="valid", num_workers=4)))
     named = evidence(half_idle(), time=starved("for x in valid:"), context=two)
@@ -359,7 +388,7 @@ def test_of_two_loaders_the_one_that_the_line_names() -> None:
 
 
 def test_idle_gpus_do_not_count_as_gaps() -> None:
-    """The busiest GPU decides whether there were gaps in GPU work; idle GPUs are ignored."""
+    """The busiest GPU decides whether there were gaps in the GPU work. Idle GPUs are ignored."""
     waiting = time_of(line("loss.item()", 34.0, 99.0), line("for x in loader:", 60.0, None))
     context = RunContext(loaders=(LOADER,))
     four = (busy(0), unused(1), unused(2), unused(3))
@@ -384,7 +413,8 @@ def test_a_model_left_on_the_cpu() -> None:
 
 
 def test_a_model_on_the_cpu_without_attribution() -> None:
-    """Without attribution, a busy GPU may be this process's, unless it never initialized CUDA."""
+    """A busy GPU does not prevent the advice if GPU work is not attributed and this process never initialized
+    CUDA."""
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext(
         "model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0, cuda_initialized=False
@@ -394,7 +424,7 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
         "model (Net, 512 MiB of parameters and buffers) is on the CPU, which was 350 % of a core busy, and "
         "CUDA was not even started."
     )
-    assert rules(evidence(busy(), context=context)) == []  # a child process may use the GPU
+    assert rules(evidence(busy(), context=context)) == []  # a child process of this one may use the GPU
 
 
 @pytest.mark.parametrize(
@@ -413,9 +443,9 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
     ],
 )
 def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
-    """A model on the CPU gets no advice if it is tiny or the cell does not compute with it on the CPU.
+    """There is no advice about a model on the CPU if it is tiny or the cell does not compute with it there.
 
-    It gets none either if no GPU is idle.
+    There is none either if no GPU is known to be idle, or if torch cannot use CUDA.
     """
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext("model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0)
@@ -439,7 +469,8 @@ def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
     ],
 )
 def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> None:
-    """The advice names the line that waits for the GPU while gaps appear in the GPU's work."""
+    """If there are gaps in the GPU's work, the advice names the line that waits for the GPU and the call that
+    waits."""
     context = RunContext(source_of=lambda frame: "total += loss.item()" if "In[2]:4" in frame else "")
     said = only(evidence(half_idle(), time=time_of(seen), context=context))
     assert (said.rule, said.evidence["call"], said.evidence["line"]) == ("sync-points", call, 7)
@@ -463,17 +494,17 @@ def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> N
     ],
 )
 def test_waiting_that_costs_nothing_gets_no_advice(gpu_report: GpuReport, seen: LineTime) -> None:
-    """A wait gets no advice if the GPU is busy, the wait is short, or the GPU is idle during the wait.
+    """There is no advice about a wait if the GPU is busy throughout, or if the wait is short.
 
-    Time in other code is no wait.
+    There is none if the GPU is idle during the wait. Time in other code does not count as a wait.
     """
     assert rules(evidence(gpu_report, time=time_of(seen))) == []
 
 
 def test_without_cuda_nothing_waits_for_the_gpu() -> None:
-    """If this process never initialized CUDA, ``float(v)`` of plain numbers gets no advice.
+    """If this process never initialized CUDA, a line with ``float(v)`` does not count as waiting for the GPU.
 
-    Another process's work on the GPU does not change that.
+    This is so even if another process keeps the GPU busy.
     """
     seen = time_of(line("x = sum([float(v) for v in rows])", 98.0, 90.0))
     assert [(one.rule, one.sure) for one in advise(evidence(half_idle(), time=seen))] == [
@@ -483,7 +514,7 @@ def test_without_cuda_nothing_waits_for_the_gpu() -> None:
 
 
 def test_a_call_has_only_its_share_of_its_line() -> None:
-    """The share in the text is that of the call, not of the whole line."""
+    """The share in the text is the share of the call that waits, not the share of the whole line."""
     seen = replace(
         line("for x in xs: a(x); b(x); torch.cuda.synchronize()", 98.0, 80.0, "torch.cuda.synchronize"),
         call_share=60.0,
@@ -495,9 +526,9 @@ def test_a_call_has_only_its_share_of_its_line() -> None:
 
 
 def test_the_rest_of_a_line_beside_its_frames_has_no_call() -> None:
-    """Time of a line outside the functions that it calls has no known call.
+    """A call that was sampled in a function explains only the time that a line spends in that function.
 
-    The line's call was sampled in one of those functions.
+    For the rest of the line's time no call is known, so there is no advice about it.
     """
     frame = FrameTime("In[2]:4 step", 50.0, 90.0, "Tensor.__repr__", 50.0)
     seen = LineTime(7, "log(step())", 90.0, 90.0, "Tensor.__repr__", frame.frame, None, (frame,), 50.0)
@@ -509,7 +540,7 @@ def test_the_rest_of_a_line_beside_its_frames_has_no_call() -> None:
 
 
 def test_a_long_line_is_shortened() -> None:
-    """The text shows at most sixty characters of a line, like the rest of the card."""
+    """The text shows at most sixty characters of a source line, as the rest of the card does."""
     seen = line(f"total += ({'x + ' * 100}loss).item()", 34.0, 90.0)
     assert only(evidence(half_idle(), time=time_of(seen))).text == (
         "Line 7 `total += (x + x + x + x + x + x + x + x + x + x + x + x + x…` waits for the GPU (item, 34 % "
@@ -521,7 +552,10 @@ def test_a_long_line_is_shortened() -> None:
 
 
 def test_tf32_that_is_off_is_named() -> None:
-    """If TF32 is off, the text says so and the fix offers it; if TF32 is on, neither mentions it."""
+    """If TF32 is off, the text contains this and the fix suggests TF32.
+
+    If TF32 is on, neither mentions it.
+    """
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     off = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(False, True, True))))
     assert off.text == (
@@ -539,7 +573,7 @@ def test_tf32_that_is_off_is_named() -> None:
 
 
 def test_copies_name_their_line() -> None:
-    """The text names the line that copies if the line's share of the time is large enough."""
+    """If a line that copies data takes enough of the time, the text of the advice about copies names it."""
     copying = busy(
         utilization=level(95.0),
         sm_activity=level(1.0),
@@ -560,7 +594,10 @@ def test_copies_name_their_line() -> None:
 
 
 def test_gpus_that_hold_memory_but_do_nothing() -> None:
-    """GPUs that did nothing get advice if this process holds memory on them and GPU use is attributed."""
+    """There is advice about GPUs that did nothing if this process holds memory on them.
+
+    GPU work must be attributed to processes for this advice.
+    """
     said = only(evidence(busy(0), unused(1), unused(2)))
     assert said.rule == "idle-gpus"
     assert said.text == (
@@ -572,7 +609,8 @@ def test_gpus_that_hold_memory_but_do_nothing() -> None:
 
 
 def test_two_gpus_one_of_which_waits() -> None:
-    """With hardware counters, one GPU that waits for another is enough, if the two exchange data."""
+    """With hardware counters, two GPUs that exchange data are enough for advice that one waits for the
+    other."""
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = busy(
         0,
@@ -594,7 +632,7 @@ def test_two_gpus_one_of_which_waits() -> None:
 
 
 def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
-    """A GPU without gaps can be the straggler, if the other GPUs wait while it works harder."""
+    """A GPU without gaps in its work can be the straggler if the other GPUs wait while it is more active."""
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = [
         busy(n, sm_activity=level(25.0), tensor_activity=level(9.0), power_w=level(250.0), nvlink=links)
@@ -616,16 +654,16 @@ def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
     ],
 )
 def test_which_throttle_reasons_get_advice(held: dict[str, float] | None, expected: str | None) -> None:
-    """Throttling by heat or the power supply gets advice if it lasts a tenth of the time.
+    """Throttling by heat or the power supply leads to advice if it lasts for 4 s and a tenth of the time.
 
-    The power cap gets none, because full load is expected to reach it.
+    Throttling by the power cap does not, because full load is expected to reach it.
     """
     found = advise(evidence(busy(throttled=held)))
     assert [one.text for one in found] == ([] if expected is None else [expected])
 
 
 def test_cudnn_off() -> None:
-    """Disabled cuDNN gets advice only if the run had convolutions on a GPU that worked."""
+    """Disabled cuDNN leads to advice only if a model uses cuDNN and a GPU worked."""
     model = Model("model", "ResNet", 0, gib(0.1), True)
     context = RunContext(models=(model,), switches=ComputeSwitches(False, False, False))
     assert rules(evidence(busy(), context=context)) == ["cudnn-off"]
@@ -635,7 +673,10 @@ def test_cudnn_off() -> None:
 
 
 def benchmark_mode(*, drops: int = 8, late: bool = True, share: float = 30.0, **changes: Any) -> RunEvidence:
-    """Return a loop of convolutions; torch returns its cache after each of ``drops`` cuDNN searches."""
+    """Return the evidence of a loop of convolutions in cuDNN's benchmark mode.
+
+    torch frees its cache ``drops`` times, as after a search by cuDNN for the fastest algorithm.
+    """
     one = half_idle()
     assert one.torch is not None
     one = replace(one, torch=replace(one.torch, alloc_retries=0), **changes)
@@ -655,7 +696,10 @@ def benchmark_mode(*, drops: int = 8, late: bool = True, share: float = 30.0, **
 
 
 def test_cudnn_that_searches_for_each_new_shape() -> None:
-    """Repeated cuDNN searches show as benchmark mode, slow convolutions, and memory returned to the end."""
+    """The advice is that cuDNN searches again for each new shape, if three things are observed.
+
+    They are benchmark mode, slow convolutions, and memory that is returned repeatedly until late in the run.
+    """
     said = only(benchmark_mode())
     assert (said.rule, said.sure) == ("cudnn-benchmark", False)
     assert said.text == (
@@ -667,9 +711,9 @@ def test_cudnn_that_searches_for_each_new_shape() -> None:
 
 
 def test_cudnn_that_searches_once_gets_no_advice() -> None:
-    """Advice needs several searches late in the run, slow convolutions, and benchmark mode.
+    """The advice requires several late searches, slow convolutions, a GPU with gaps, and benchmark mode.
 
-    A cell that empties the cache itself gets none.
+    There is no advice if the cell itself empties the cache.
     """
     found = benchmark_mode()
     assert rules(benchmark_mode(late=False)) == []
@@ -687,9 +731,9 @@ def test_cudnn_that_searches_once_gets_no_advice() -> None:
 
 
 def test_fragmentation_in_runs_of_any_length() -> None:
-    """Fragmentation is reported if much memory stays reserved but unused after cache flushes.
+    """Fragmentation is reported if much reserved memory is unused although torch has flushed its cache.
 
-    This holds for short runs too, because torch's counters are exact.
+    This includes short runs, because torch's counters are exact.
     """
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     said = only(evidence(busy(torch=pieces), duration_s=0.5))
@@ -703,14 +747,14 @@ def test_fragmentation_in_runs_of_any_length() -> None:
 
 
 def test_memory_that_a_flush_returns_is_not_fragmented() -> None:
-    """If a flush returned the memory that ``del`` had freed, no fragmentation is reported."""
+    """If a cache flush returned the memory that ``del`` had freed, no fragmentation is reported."""
     freed = TorchMemory(Span(gib(10), 0, gib(10)), Span(gib(10), 0, gib(22)), 1, 1, 0)
     assert rules(evidence(busy(torch=freed), duration_s=0.5)) == []
     assert rules(evidence(busy(torch=replace(freed, inactive_split=None)), duration_s=0.5)) == []
 
 
 def ends(*sizes: float) -> tuple[EarlierRun, ...]:
-    """Return one run for each size, each starting with the memory that the previous run left in use."""
+    """Return one run per size. Each run starts with the memory that the previous run left in use."""
     return tuple(
         EarlierRun(gib(before), gib(after)) for before, after in zip((0.0, *sizes), sizes, strict=False)
     )
@@ -729,14 +773,17 @@ def ends(*sizes: float) -> tuple[EarlierRun, ...]:
     ],
 )
 def test_memory_that_grows_from_run_to_run(runs: tuple[EarlierRun, ...], grows: bool) -> None:
-    """Memory grows if every run adds about as much and none is freed. A cache that fills up is no leak."""
+    """Growing memory is reported if each of four runs leaves about as much more memory in use.
+
+    It is not reported if memory is freed between the runs. A cache that fills up is not reported either.
+    """
     one = busy()
     found = rules(evidence(one, context=RunContext(earlier_runs={one.uuid: runs})))
     assert found == (["growing-memory"] if grows else [])
 
 
 def test_growing_memory_has_the_number_of_runs_left() -> None:
-    """The number of runs that still fit is computed from the GPU's total memory and its memory in use."""
+    """The number of further runs that fit is computed from the GPU's total, used and reserved memory."""
     one = busy(device_memory=Span(gib(100), gib(120), gib(120)))
     past = RunContext(earlier_runs={one.uuid: ends(1.0, 6.0, 11.0, 16.0)})
     said = only(evidence(one, context=past))
@@ -754,14 +801,14 @@ def test_growing_memory_has_the_number_of_runs_left() -> None:
 
 
 def test_sure_advice_comes_first() -> None:
-    """Uncertain advice comes after certain advice."""
+    """Certain advice comes before uncertain advice."""
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     bursts = half_idle(utilization=Level(20.0, 90.0), bursts=30, torch=pieces)
     assert rules(evidence(bursts)) == ["fragmentation", "input-pipeline"]
 
 
 def test_every_rule_has_its_section_in_the_docs() -> None:
-    """Each rule name is a heading of docs/advice.md, to which its advice links."""
+    """The name of each rule is a heading in docs/advice.md. The rule's advice links to that heading."""
     import re
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The cell that allocated each block still in use: either certain or unknown."""
+"""Tests of which cell allocated each block that is still in use. The cell is either certain or unknown."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ torch: Any = pytest.importorskip("torch")
 
 
 class Notebook:
-    """Runs cells and updates the block owners after each of them."""
+    """A fake notebook, which records the cell of each memory block."""
 
     def __init__(self) -> None:
         self.blocks = CellBlocks()
         self.variables: dict[str, Any] = {}
 
     def after(self, cell: int, *, watched: bool = True) -> bool:
-        """Update the blocks after a cell, and its storages if ``watched``.
+        """Record new blocks as allocated by this cell; also track the variables' storages if ``watched``.
 
         Return whether any block is new.
         """
@@ -35,12 +35,12 @@ class Notebook:
         return new
 
     def origin(self, tensor: Any) -> int:
-        """Return the cell that is recorded as the owner of a tensor's block."""
+        """Return the cell that is recorded as having allocated a tensor's block."""
         return self.blocks.origin(0, tensor.data_ptr())
 
 
 def test_each_cell_has_its_own(gpu: StandInGpu) -> None:
-    """Blocks at new addresses belong to the cell that has just run."""
+    """Blocks at new addresses are recorded as allocated by the cell that has just run."""
     notebook, early = Notebook(), gpu.empty(1)
     notebook.after(BEFORE_LOAD)
     first = gpu.empty(100)
@@ -53,7 +53,8 @@ def test_each_cell_has_its_own(gpu: StandInGpu) -> None:
 
 
 def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
-    """If torch's two allocation counters are unchanged after a cell, the known blocks are up to date."""
+    """If torch's two allocation counters have not changed since the last update, the recorded blocks are
+    current."""
     notebook = Notebook()
     kept = gpu.empty(1)
     assert notebook.blocks.is_current(allocator.allocation_counts()) is False
@@ -64,7 +65,8 @@ def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
 
 
 def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
-    """A tensor that a variable holds keeps its cell, however many temporary tensors later cells create."""
+    """The block of a tensor in a variable keeps its cell, however many temporary tensors later cells
+    create."""
     notebook = Notebook()
     notebook.variables["model"] = gpu.empty(100)
     notebook.after(1)
@@ -76,7 +78,7 @@ def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
 
 
 def test_an_address_used_again(gpu: StandInGpu) -> None:
-    """A tensor of the same size at a reused address belongs to the later cell."""
+    """A tensor of the same size at a reused address is recorded for the later cell."""
     notebook = Notebook()
     notebook.variables["x"] = gpu.empty(100)
     notebook.after(1)
@@ -88,13 +90,14 @@ def test_an_address_used_again(gpu: StandInGpu) -> None:
 
 
 def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
-    """A storage resized to zero, as FSDP does, is not mistaken for a new storage at its old address."""
+    """A storage that was resized to zero, as FSDP does, is not mistaken for a new storage at its old
+    address."""
     notebook = Notebook()
     notebook.variables["shard"] = shard = gpu.empty(100)
     notebook.after(1)
     before, storage = shard.data_ptr(), shard.untyped_storage()
     gone = torch.UntypedStorage(0)
-    storage._swap_data_ptr_(gone)  # this device's storages cannot be resized
+    storage._swap_data_ptr_(gone)  # in place of resizing the storage, which this device does not support
     del gone
     assert (gpu.allocated, shard.data_ptr()) == (0, 0)
     notebook.variables["x"] = x = gpu.empty(100)
@@ -104,7 +107,7 @@ def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
 
 
 def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
-    """A block of another size at a reused address is new, even if no storage was tracked."""
+    """A block of another size at a reused address counts as new, even if no storage was tracked."""
     notebook = Notebook()
     x = gpu.empty(100)
     notebook.after(1, watched=False)
@@ -115,14 +118,14 @@ def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
 
 
 def test_what_nobody_saw_is_known_while_all_is_accounted_for(gpu: StandInGpu) -> None:
-    """A block that no variable holds keeps its cell only while later allocations have new addresses."""
+    """The cell of a block that no variable holds is known only while later allocations have new addresses."""
     notebook = Notebook()
     hidden = gpu.empty(100)
     notebook.after(1, watched=False)
     other = gpu.empty(100)
     notebook.after(2, watched=False)
     assert [notebook.origin(x) for x in (hidden, other)] == [1, 2]
-    gpu.empty(5)  # freed at once: its address may be that of an earlier block
+    gpu.empty(5)  # freed immediately, so its address may be that of an earlier block
     notebook.after(3, watched=False)
     assert [notebook.origin(x) for x in (hidden, other)] == [UNKNOWN_CELL, UNKNOWN_CELL]
     assert notebook.blocks.cell(0, hidden.data_ptr()) is None

@@ -1,4 +1,4 @@
-"""The GPUs that a user's selection names."""
+"""Tests of which GPUs the words of a selection such as ``--gpu 0`` refer to."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_selection_names_gpus(words: list[str], places: list[int]) -> None:
-    """An nvidia-smi index, a UUID or its prefix, and cuda:N each select a GPU. Duplicates are merged."""
+    """A GPU is selected by its nvidia-smi index, by its UUID or a prefix of that, or as cuda:N.
+
+    A GPU that is selected twice is returned once.
+    """
     assert select_gpus(words, GPUS, {}) == tuple(UUIDS[place] for place in places)
 
 
@@ -46,21 +49,24 @@ def test_a_selection_names_gpus(words: list[str], places: list[int]) -> None:
     ],
 )
 def test_an_unknown_gpu_is_an_error_with_the_gpus_that_exist(word: str, says: str) -> None:
-    """Selecting a GPU that does not exist is an error whose message lists the existing GPUs."""
+    """A selection that no GPU matches is an error whose message lists the existing GPUs.
+
+    A prefix that several GPUs match is an error too.
+    """
     with pytest.raises(OptionError) as raised:
         select_gpus([word], GPUS, {})
     assert str(raised.value).startswith(says)
 
 
 def test_a_mig_slice_is_selected_by_parent_and_index() -> None:
-    """``--gpu 0:1`` selects MIG slice 1 of GPU 0, which has the same name on cards."""
+    """``--gpu 0:1`` selects MIG slice 1 of GPU 0. Cards use the same name for this slice."""
     piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])
     assert select_gpus(["0:1"], (GPUS[0], piece, GPUS[1]), {}) == ("MIG-1",)
     assert select_gpus(["0"], (GPUS[0], piece, GPUS[1]), {}) == (UUIDS[0],)
 
 
 def test_a_selection_without_any_gpu() -> None:
-    """On a machine without a GPU, ``--gpu`` is an error whose message says that no GPU is visible."""
+    """On a machine without a GPU, ``--gpu`` is an error with the message that no GPU is visible."""
     with pytest.raises(OptionError, match="--gpu 0: no GPU is visible here"):
         select_gpus(["0"], (), {})
 
@@ -77,14 +83,15 @@ def test_a_selection_without_any_gpu() -> None:
     ],
 )
 def test_cuda_visible_devices_limits_and_reorders(visible: str, places: list[int]) -> None:
-    """Before CUDA is initialized, cuda:N follows CUDA_VISIBLE_DEVICES, up to its first invalid item."""
+    """Before CUDA is initialized, cuda:N is entry N of CUDA_VISIBLE_DEVICES, which ends at its first invalid
+    entry."""
     assert cuda_order(GPUS, {"CUDA_VISIBLE_DEVICES": visible}) == tuple(UUIDS[place] for place in places)
 
 
 def test_cuda_order_of_different_models_is_not_guessed() -> None:
-    """By default CUDA puts the fastest GPU first, which the model names do not reveal.
+    """The CUDA order of different models is unknown, because CUDA puts the fastest GPU first by default.
 
-    With CUDA_DEVICE_ORDER=PCI_BUS_ID the order is known.
+    If CUDA_DEVICE_ORDER is PCI_BUS_ID, the order is known.
     """
     mixed = (GPUS[0], replace(GPUS[1], name="NVIDIA A2"))
     assert cuda_order(mixed, {}) is None
@@ -94,7 +101,7 @@ def test_cuda_order_of_different_models_is_not_guessed() -> None:
 
 
 def test_with_cuda_initialized_the_order_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once CUDA is initialized, cuda:N is torch's device N, matched to its GPU by UUID."""
+    """After CUDA is initialized, cuda:N is torch's device N. Its GPU is found by UUID."""
     fake = FakeTorch(devices=2)
     torch_uuids = [UUIDS[2][4:], UUIDS[0][4:]]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": torch_uuids[index]})
@@ -104,7 +111,7 @@ def test_with_cuda_initialized_the_order_is_torchs(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_mig_slice_that_cuda_uses_is_unknown() -> None:
-    """If a GPU is in MIG mode, cuda:0 is known only if CUDA_VISIBLE_DEVICES names MIG slices."""
+    """If a GPU is in MIG mode, the GPU of cuda:0 is known only if CUDA_VISIBLE_DEVICES names MIG slices."""
     piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])
     machine = (GPUS[0], piece, GPUS[1])
     assert cuda_order(machine, {}) is None

@@ -1,4 +1,4 @@
-"""Allocations per line, from hand-written snapshots in torch's format."""
+"""Tests of memory allocations per source line, with hand-written snapshots in torch's format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GIB = 1024**3
 
 
 class Code:
-    """Stands in for the user's code: only the cell and one module are user files."""
+    """A fake of the user's code, in which only the cell and one module are user files."""
 
     def name(self, filename: str) -> str | None:
         return {CELL: "In[5]", MODEL: "model.py"}.get(filename)
@@ -36,12 +36,12 @@ class Code:
 
 
 def frames(*places: tuple[str, int, str]) -> list[dict[str, Any]]:
-    """Return a stack on the main thread, the innermost frame first."""
+    """Return a stack of the main thread with these frames, the innermost frame first."""
     return [{"filename": f, "line": n, "name": name} for f, n, name in (*places, (LAUNCHER, 18, "<module>"))]
 
 
 def cell(line: int) -> list[dict[str, Any]]:
-    """Return the stack of a line of the cell that calls into torch."""
+    """Return the stack of a call into torch from this line of the cell."""
     return frames((LINEAR, 134, "forward"), (CELL, line, "<module>"))
 
 
@@ -55,7 +55,7 @@ def alloc(address: int, size: int, at: float, stack: list[Any] | None = None) ->
 
 
 def free(address: int, size: int, at: float) -> list[dict[str, Any]]:
-    """Return the two events of a free: requested and completed."""
+    """Return the two events that torch records for a free: requested and completed."""
     return [event("free_requested", address, size, at), event("free_completed", address, size, at)]
 
 
@@ -64,12 +64,15 @@ def read(*traces: list[dict[str, Any]], segments: tuple[Any, ...] = (), **option
 
 
 def short(lines: LineAllocations) -> list[tuple[str | None, int | None, str, int, int, int | None]]:
-    """Return file, line, device, and bytes allocated, held at the end and held at the peak."""
+    """Return each line's file, number, device, and bytes allocated, held at the end and held at the peak."""
     return [(x.file, x.line, x.device, x.allocated, x.held, x.at_peak) for x in lines.lines]
 
 
 def test_a_line_and_all_it_says() -> None:
-    """Each line has its file, number, function and source, and the line of the cell that called it."""
+    """Each line is reported with its file, number, function and source.
+
+    It is also reported with the line of the cell that called it.
+    """
     trace = [alloc(1, 512, 1.0, frames((LINEAR, 9, "forward"), (MODEL, 31, "step"), (CELL, 7, "<module>")))]
     assert read(trace).lines == (
         LineMemory("model.py", 31, "step", "source of 31", "In[5] line 7", "cuda:0", 512, 512, 512),
@@ -88,9 +91,9 @@ def test_lines_below_a_time_magic() -> None:
 
 
 def test_the_cells_own_lines_have_no_function() -> None:
-    """Code at the top level of a cell has no function and no caller.
+    """Code at the top level of a cell is reported without a function and without a caller.
 
-    Older IPython names its frame ``<cell line: 3>``.
+    Older versions of IPython name the frame of such code ``<cell line: 3>``.
     """
     trace = [alloc(1, 512, 1.0, frames((CELL, 3, "<cell line: 3>")))]
     (line,) = read(trace).lines
@@ -98,7 +101,7 @@ def test_the_cells_own_lines_have_no_function() -> None:
 
 
 def test_a_peak_inside() -> None:
-    """A line's memory at the peak includes only blocks in use at the peak, even if they are freed later."""
+    """A line's memory at the peak is that of its blocks in use at the peak, even if they are freed later."""
     trace = [
         alloc(1, 100, 1.0, cell(1)),
         alloc(2, 5000, 2.0, cell(2)),
@@ -116,11 +119,12 @@ def test_a_peak_inside() -> None:
 
 
 def test_blocks_from_before_make_room() -> None:
-    """A block from before the run that is freed during the run belongs to no line, but affects the peak."""
+    """If a block from before the run is freed during the run, it belongs to no line, but it affects the
+    peak."""
     trace = [
-        alloc(1, 1000, 1.0, cell(1)),  # the peak: 1000 above the start
+        alloc(1, 1000, 1.0, cell(1)),  # the peak: 1000 bytes more than at the start
         *free(77, 4000, 2.0),
-        alloc(2, 3000, 3.0, cell(2)),  # 0 above the start
+        alloc(2, 3000, 3.0, cell(2)),  # as many bytes as at the start
     ]
     assert short(read(trace)) == [
         ("In[5]", 1, "cuda:0", 1000, 1000, 1000),
@@ -129,14 +133,14 @@ def test_blocks_from_before_make_room() -> None:
 
 
 def test_never_above_the_start() -> None:
-    """If memory use was highest at the start of the run, every line held 0 bytes at the peak."""
+    """If the most memory was in use at the start of the run, every line held 0 bytes at the peak."""
     assert short(read([*free(77, 4000, 1.0), alloc(1, 3000, 2.0, cell(1))])) == [
         ("In[5]", 1, "cuda:0", 3000, 3000, 0)
     ]
 
 
 def test_an_address_that_comes_again() -> None:
-    """If the allocator reuses an address, each allocation counts for the line that made it."""
+    """If the allocator reuses an address, each allocation counts for the line that caused it."""
     trace = [
         alloc(1, 100, 1.0, cell(1)),
         *free(1, 100, 2.0),
@@ -164,7 +168,7 @@ def test_only_allocations_count() -> None:
 
 
 def test_each_device_has_its_own_peak() -> None:
-    """Each device has its peak at its own time, and a line has one row per device."""
+    """The time of the peak is determined separately for each device. A line has one row per device."""
     first = [alloc(1, 100, 1.0, cell(1)), *free(1, 100, 2.0), alloc(2, 60, 5.0, cell(2))]
     second = [alloc(3, 40, 1.5, cell(1)), alloc(4, 50, 6.0, cell(2))]
     assert short(read(first, [], second)) == [
@@ -176,14 +180,15 @@ def test_each_device_has_its_own_peak() -> None:
 
 
 def test_what_backward_allocates() -> None:
-    """Gradients that torch's threads allocate without Python frames belong to the line of backward()."""
+    """Memory that torch's backward threads allocate without Python frames belongs to the line of
+    backward()."""
     root = frames((AUTOGRAD, 90, "_make_grads"), (AUTOGRAD, 340, "backward"), (CELL, 4, "<module>"))
     hook = [{"filename": LINEAR, "line": 8, "name": "hook"}, {"filename": LINEAR, "line": 1, "name": "run"}]
     trace = [
         alloc(1, 10, 1.0, []),
         alloc(2, 512, 2.0, root),
         alloc(3, 1000, 3.0, []),
-        alloc(4, 40, 4.0, hook),  # a library's hook on autograd's thread
+        alloc(4, 40, 4.0, hook),  # a hook of a library on autograd's thread
         alloc(5, 2000, 5.0),
         alloc(6, 70, 6.0, cell(5)),
         alloc(7, 80, 7.0, []),
@@ -200,21 +205,21 @@ def test_what_backward_allocates() -> None:
 
 
 def test_a_run_within_a_longer_recording() -> None:
-    """If the recording began before the run and ended after it, only events during the run count."""
+    """If the allocation history covers more than the run, only events during the run count."""
     trace = [alloc(1, 100, 9.0, cell(1)), alloc(2, 20, 10.0, cell(2)), *free(1, 100, 11.0), alloc(3, 5, 21.0)]
     assert short(read(trace, since_us=10.0, until_us=20.0)) == [("In[5]", 2, "cuda:0", 20, 20, 20)]
 
 
 def test_all_is_seen() -> None:
-    """If the lines add up to torch's counter, no memory is reported as missing."""
+    """If the allocations of the lines add up to torch's counter, no memory is reported as missing."""
     lines = read([alloc(1, 100, 1.0, cell(1))], requests={0: RunRequests(100, 100, 100)})
     assert (lines.missing, lines.peak_unknown) == ({}, ())
 
 
 def test_a_history_that_has_lost_its_beginning() -> None:
-    """If the history has lost its oldest events, blocks still in use count for their line.
+    """If the history has lost its oldest events, blocks that are still in use count for their lines.
 
-    The lost bytes are reported as missing and the memory at the peak as unknown.
+    The lost bytes are reported as missing, and the memory at the peak is reported as unknown.
     """
     trace = [alloc(3, 50, 8.0, cell(3)), *free(3, 50, 9.0)]
     block = {"state": "active_allocated", "frames": cell(1)}
@@ -223,7 +228,7 @@ def test_a_history_that_has_lost_its_beginning() -> None:
         "address": 1,
         "blocks": [
             {**block, "size": 512, "requested_size": 400, "address": 1},
-            {**block, "size": 512, "requested_size": 500, "address": 513},  # in an earlier recording
+            {**block, "size": 512, "requested_size": 500, "address": 513},  # from an earlier recording
             {"state": "active_allocated", "size": 512, "requested_size": 9, "address": 1025, "frames": []},
             {"state": "inactive", "size": 512, "requested_size": 0, "address": 1537, "frames": cell(2)},
         ],
@@ -239,14 +244,14 @@ def test_a_history_that_has_lost_its_beginning() -> None:
 
 
 def test_a_device_without_any_history() -> None:
-    """Memory that torch counted as allocated but did not record is reported as missing."""
+    """If torch counted allocated memory but recorded no event for it, the memory is reported as missing."""
     assert read([], requests={1: RunRequests(100, 0, 100)}).missing == {1: 100}
 
 
 def test_versions_of_torch_differ() -> None:
-    """Snapshots without times, frames or block addresses are read too, as older versions of torch write them.
+    """Snapshots of older torch versions, which have no times, frames or block addresses, are read too.
 
-    An empty snapshot gives no lines.
+    An empty snapshot contains no lines.
     """
     bare = [{"action": "alloc", "addr": 1, "size": 100}, {"action": "free_completed", "addr": 1, "size": 100}]
     assert short(read(bare)) == [(None, None, "cuda:0", 100, 0, 100)]

@@ -1,4 +1,4 @@
-"""The names that hold torch's memory, with sums that are exact to the byte."""
+"""Tests of the names that hold torch's memory, with sums that are exact to the byte."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_bytes_are_the_allocators_blocks(gpu: StandInGpu) -> None:
-    """A tensor of one byte counts as its block of 512 bytes, so the holders add up to torch's counter."""
+    """A tensor of one byte counts as its block of 512 bytes, so that the holders add up to torch's
+    counter."""
     x = gpu.empty(1, dtype=torch.uint8)
     big = gpu.empty(1000)
     assert holders_of(gpu, {"x": x, "big": big}) == [
@@ -24,7 +25,8 @@ def test_bytes_are_the_allocators_blocks(gpu: StandInGpu) -> None:
 
 
 def test_views_and_shared_storages_count_once(gpu: StandInGpu) -> None:
-    """A tensor, its views, its storage and the containers of them are one holder with all their names."""
+    """A tensor, its views and its storage are one holder, with the names of all variables that lead to
+    them."""
     x = gpu.empty(256)
     names = {
         "batch": {"a": [x[5:]]},
@@ -37,9 +39,9 @@ def test_views_and_shared_storages_count_once(gpu: StandInGpu) -> None:
 
 
 def test_a_model_and_its_optimizer(gpu: StandInGpu) -> None:
-    """The model owns its parameters and gradients, the optimizer its state.
+    """The model owns its parameters and gradients, and the optimizer owns its state.
 
-    The first holder has both names, because the optimizer also refers to the parameters.
+    The model's holder also has the optimizer's name, because the optimizer refers to the parameters.
     """
     model = gpu.move(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64)))
     model[1].num_batches_tracked.data = gpu.empty(1, dtype=torch.int64)
@@ -47,7 +49,7 @@ def test_a_model_and_its_optimizer(gpu: StandInGpu) -> None:
     for parameter in model.parameters():
         parameter.grad = gpu.like(parameter)
         optimizer.state[parameter] = {
-            "step": torch.tensor(1.0),  # torch also keeps it on the CPU
+            "step": torch.tensor(1.0),  # on the CPU, as torch keeps it
             "exp_avg": gpu.like(parameter),
             "exp_avg_sq": gpu.like(parameter),
         }
@@ -62,7 +64,7 @@ def test_a_model_and_its_optimizer(gpu: StandInGpu) -> None:
 
 
 def test_the_rest_is_unknown(gpu: StandInGpu) -> None:
-    """Memory that no name leads to is listed as one holder of kind unknown, so the sum stays complete."""
+    """Memory that no name leads to is listed as one holder of kind "unknown", so that the sum is complete."""
     x = gpu.empty(1000)
     hidden = gpu.empty(5000)
     assert [(holder.kind, holder.names, holder.bytes) for holder in holders_of(gpu, {"x": x})] == [

@@ -1,4 +1,4 @@
-"""Out-of-memory errors: messages of each version of torch, and the fixes that are offered."""
+"""Tests of out-of-memory errors: the message formats of all versions of torch, and the fixes offered."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ REPLICA = f"Caught OutOfMemoryError in replica 0 on device 0.\nOriginal Tracebac
 
 
 def parsed(message: str) -> dict[str, Any]:
-    """Return the index, sizes in MiB and other processes parsed from a message."""
+    """Return the GPU index, the sizes in MiB and the other processes that are parsed from a message."""
     found = parse_message(message)
     sizes = {
         name: getattr(found, name)
@@ -73,12 +73,12 @@ def parsed(message: str) -> dict[str, Any]:
 
 
 def mib(gib: float) -> float:
-    """Convert GiB to MiB, rounded as ``parsed`` rounds it."""
+    """Convert GiB to MiB, with the same rounding as in ``parsed``."""
     return round(gib * 1024, 2)
 
 
 def test_messages_before_torch_2() -> None:
-    """The oldest message format, with the sizes in parentheses, is parsed."""
+    """The oldest message format, which has the sizes in parentheses, is parsed."""
     assert parsed(TORCH_1) == {
         "index": 1,
         "requested": 20.0,
@@ -92,7 +92,7 @@ def test_messages_before_torch_2() -> None:
 
 @pytest.mark.parametrize("message", [TORCH_2_3, REPLICA, TORCH_2_3.replace("CUDA out", "HIP out")])
 def test_messages_since_torch_2(message: str) -> None:
-    """The message format since torch 2 is parsed, also inside another error's message and for AMD GPUs."""
+    """The message format since torch 2 is parsed, also for AMD GPUs and inside another error's message."""
     assert is_out_of_memory(message)
     assert parsed(message) == {
         "index": 0,
@@ -107,9 +107,9 @@ def test_messages_since_torch_2(message: str) -> None:
 
 
 def test_optional_figures_of_a_message() -> None:
-    """Other processes, a process limit and private pools are parsed.
+    """The sizes of other processes, of a process limit and of private pools are parsed.
 
-    Processes of unknown size are omitted.
+    A process whose size is unknown is omitted.
     """
     assert parsed(TORCH_2_10) == {
         "index": 0,
@@ -126,7 +126,7 @@ def test_optional_figures_of_a_message() -> None:
 
 
 def test_the_asynchronous_allocator() -> None:
-    """The message of the cudaMallocAsync allocator is parsed. A limit that is not set is omitted."""
+    """The message of the cudaMallocAsync allocator is parsed. If no limit is set, the result has none."""
     assert is_out_of_memory(ASYNC)
     assert parsed(ASYNC) == {
         "index": 2,
@@ -139,7 +139,7 @@ def test_the_asynchronous_allocator() -> None:
 
 
 def test_other_errors() -> None:
-    """Only messages about a GPU that is out of memory count as out-of-memory errors."""
+    """Only messages of a GPU that has run out of memory count as out-of-memory errors."""
     assert is_out_of_memory("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported")
     assert is_out_of_memory("RuntimeError: CUDA out of memory.")
     for message in (
@@ -154,9 +154,9 @@ def test_other_errors() -> None:
 
 
 def test_rounding_is_a_range() -> None:
-    """A rounded size stands for the range of values that round to it.
+    """A rounded size is parsed as the range of values that round to it.
 
-    An exact counter replaces it if it lies in that range.
+    If an exact counter lies in that range, the counter is used instead.
     """
     free = parse_message("of which 7.50 GiB is free").free
     assert free is not None
@@ -172,7 +172,7 @@ def test_rounding_is_a_range() -> None:
 
 
 def segment(*blocks: tuple[int, int, bool], size: int = 0, expandable: bool = False) -> Segment:
-    """Return a segment from the address, size and use of each of its blocks."""
+    """Return a segment with these blocks, each given as address, size and whether it is in use."""
     return Segment(size or sum(block[1] for block in blocks), expandable, True, blocks)
 
 
@@ -186,14 +186,17 @@ def oom_holder(
     needed: bool = False,
     is_error: bool = False,
 ) -> OomHolder:
-    """Return a holder of these blocks. ``needed`` means that the failing code reads the variable."""
+    """Return a holder of these blocks.
+
+    ``before``: the blocks are from before the failing cell. ``needed``: the failing code reads the variable.
+    """
     holder = Holder(kind, (name,), "Tensor", "cuda:0", size, None)
     variables = None if needed or kind != "variable" else (name,)
     return OomHolder(holder, frozenset(blocks), frozenset(blocks if before else ()), variables, is_error)
 
 
 def facts(**changes: Any) -> OomFacts:
-    """Return the facts of an error on an H200 of 140 GiB: 8 GiB requested, 2 GiB free."""
+    """Return the facts of an error on an H200 with 140 GiB: 8 GiB were requested and 2 GiB were free."""
     defaults = OomFacts(
         device="cuda:0",
         requested=8 * GIB,
@@ -223,18 +226,21 @@ def facts(**changes: Any) -> OomFacts:
 
 
 def kinds(**changes: Any) -> list[str]:
-    """Return the kinds of the offered fixes in their order."""
+    """Return the kinds of the offered fixes in the order in which they are offered."""
     return [fix.kind for fix in fixes(facts(**changes))]
 
 
 def only(kind: str, **changes: Any) -> Fix:
-    """Return the only fix of this kind."""
+    """Return the offered fix of this kind, which must be the only one."""
     (fix,) = [fix for fix in fixes(facts(**changes)) if fix.kind == kind]
     return fix
 
 
 def test_a_batch_that_fits() -> None:
-    """The batch is split until it fits: 10 GiB above the start and 8 GiB requested into 12 GiB available."""
+    """The fix makes the batch so small that the cell's memory fits.
+
+    The cell used 10 GiB and requested 8 GiB more, but only 12 GiB are available, so the batch is halved.
+    """
     fix = only("batch")
     assert fix.text == (
         "Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell had "
@@ -245,14 +251,18 @@ def test_a_batch_that_fits() -> None:
 
 
 def test_no_batch_is_small_enough() -> None:
-    """No smaller batch is offered if the memory at the start is unknown or too little was free then."""
+    """No smaller batch is offered if the memory at the start is unknown or if too little was free at the
+    start."""
     assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=0) == []
     assert kinds(at_start=None) == []
     assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=100 * MIB) == []
 
 
 def test_variables_to_delete() -> None:
-    """The fewest, largest variables that free enough are offered, but none that the failing code reads."""
+    """The fix deletes as few variables as possible, the largest ones first.
+
+    It does not delete variables that the failing code reads.
+    """
     model = oom_holder("variable", "model", (100,), 30 * GIB, needed=True)
     cache, old, small = (
         oom_holder("variable", "cache", (300,), 6 * GIB),
@@ -271,9 +281,9 @@ def test_variables_to_delete() -> None:
 
 
 def test_notebook_references() -> None:
-    """Freeing old results is offered if they are large enough.
+    """If old cell results are large enough, a fix frees them.
 
-    Freeing the error's frames is a separate first step.
+    The frames of the error are freed by a separate first step.
     """
     out = oom_holder("notebook", "Out[3]", (200,), 10 * GIB)
     error = oom_holder("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
@@ -295,7 +305,7 @@ def test_notebook_references() -> None:
 
 
 def test_notebook_references_and_a_variable() -> None:
-    """If neither notebook references nor a variable is enough alone, both are offered together."""
+    """If neither old results nor a variable alone frees enough memory, the fix frees both."""
     out = oom_holder("notebook", "Out[3]", (400,), 5 * GIB)
     cache = oom_holder("variable", "cache", (300,), 6 * GIB)
     assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
@@ -306,7 +316,10 @@ def test_notebook_references_and_a_variable() -> None:
 
 
 def test_tensors_in_a_shared_segment() -> None:
-    """Deleting a tensor that shares its segment helps only if the request fits into the tensor's block."""
+    """Deleting a tensor that shares its segment helps only if the request fits into the tensor's block.
+
+    In an expandable segment, deleting the tensor helps larger requests too.
+    """
     shared = (segment((200, 10 * GIB, True), (201, 1 * MIB, True)),)
     cache = oom_holder("variable", "cache", (200,), 10 * GIB)
     assert "delete" in kinds(segments=shared, held=(cache,))
@@ -316,7 +329,7 @@ def test_tensors_in_a_shared_segment() -> None:
 
 
 def test_adjacent_blocks_join() -> None:
-    """Deleting two tensors helps a request that fits into both blocks and the gap between them."""
+    """Deleting two tensors is offered if the request fits into their blocks and the free gap between them."""
     row = (segment((1, 3 * GIB, True), (2, 3 * GIB, False), (3, 3 * GIB, True), (4, 1 * GIB, True)),)
     one, two = oom_holder("variable", "one", (1,), 3 * GIB), oom_holder("variable", "two", (3,), 3 * GIB)
     assert only("delete", segments=row, held=(one, two)).code == "%gpu free one two --yes"
@@ -331,7 +344,10 @@ def test_private_pools() -> None:
 
 
 def test_segments_for_small_tensors() -> None:
-    """A segment for small tensors serves no large request, but an expandable one can release whole pages."""
+    """Freeing a tensor in a segment for small tensors does not help a large request.
+
+    It helps if the segment is expandable, because whole pages of it can be released.
+    """
     row = Segment(12 * GIB, True, True, ((1, 10 * GIB, True), (2, 2 * GIB, True)), small=True)
     one = oom_holder("variable", "x", (1,), 10 * GIB)
     assert "delete" not in kinds(segments=(replace(row, expandable=False),), held=(one,))
@@ -339,8 +355,9 @@ def test_segments_for_small_tensors() -> None:
 
 
 def test_memory_freed_since_the_error() -> None:
-    """Running again is offered if enough memory was freed after the error, such as an older error's
-    frames.
+    """Running the cell again is offered if enough memory was freed after the error.
+
+    For example, the frames of an older error may have been freed.
     """
     assert only("again", older_now=40 * GIB).text == (
         "Run it again: 10.0 GiB from before this cell, such as an earlier error's frames, were let go of "
@@ -352,7 +369,8 @@ def test_memory_freed_since_the_error() -> None:
 
 
 def test_expandable_segments() -> None:
-    """Expandable segments are offered if they are off and the whole free pages add up to the request."""
+    """Expandable segments are offered if they are off and the request fits into the whole pages that are
+    free."""
     pieces = tuple(segment((n, 300 * MIB, True), (n + 1, 1700 * MIB, False)) for n in range(0, 12, 2))
     fix = only("expandable", fragmented=9 * GIB, segments=pieces)
     assert fix.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
@@ -366,7 +384,8 @@ def test_expandable_segments() -> None:
 
 
 def test_a_process_limit() -> None:
-    """If the limit of this process is too low, raising it is offered, and ending other processes is not."""
+    """If this process's memory limit is too low, raising it is offered; ending other processes is not
+    offered."""
     limited: dict[str, Any] = {"limit": 64 * GIB, "free": 70 * GIB}
     other = OtherMemory("ann: train.py", 50 * GIB, True)
     assert kinds(**limited, others=(other,)) == ["limit", "batch"]
@@ -379,9 +398,9 @@ def test_a_process_limit() -> None:
 
 
 def test_other_processes() -> None:
-    """Of the processes that would free enough, the smallest and the largest are offered for shutdown.
+    """Of the other processes that hold enough memory, ending the smallest or the largest one is offered.
 
-    The CUDA context is not offered.
+    The CUDA context of this process is not offered.
     """
     others = (
         OtherMemory("notebook a.ipynb", 40 * GIB, True),
@@ -398,20 +417,20 @@ def test_other_processes() -> None:
 
 
 def test_the_pool_of_a_library() -> None:
-    """Flushing a library's memory pool is offered only if its free memory is large enough."""
+    """Flushing a library's memory pool is offered only if enough of the pool's memory is free."""
     pool = LibraryPool("CuPy's pool", 7 * GIB, "cupy.get_default_memory_pool().free_all_blocks()")
     assert only("pool", pools=(pool,)).code == pool.flush
     assert "pool" not in kinds(pools=(replace(pool, free=6 * GIB),))
 
 
 def test_no_fix_without_figures() -> None:
-    """No fix is offered if the requested or the free memory is unknown."""
+    """No fix is offered if the requested memory or the free memory is unknown."""
     assert kinds(needed=None, requested=None) == []
     assert kinds(free=None, segments=()) == []
 
 
 def test_contradictory_figures() -> None:
-    """If the reported memory shows that the request fits, no fix is offered."""
+    """If the request would fit according to the reported sizes, no fix is offered."""
     assert contradicts_itself(facts(free=9 * GIB))
     assert kinds(free=9 * GIB) == []
     assert not contradicts_itself(facts())

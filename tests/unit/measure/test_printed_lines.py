@@ -1,4 +1,4 @@
-"""Printed lines are read without changing a cell's output."""
+"""Tests that the lines which a cell prints are read without changing the cell's output."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from gpuwidget.measure.printed_lines import PrintedLines
 
 
 class Stream(io.StringIO):
-    """Has a ``__dict__``, like the streams of a kernel and a terminal."""
+    """A stream with a ``__dict__``, as the streams of a kernel and of a terminal have."""
 
 
 def test_complete_lines_are_read_and_the_output_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The subscriber receives each line when it is complete, and the stream receives every character."""
+    """The subscriber receives each line as soon as it is complete, and the stream receives every
+    character."""
     monkeypatch.setattr(sys, "stdout", out := Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -32,7 +33,7 @@ def test_complete_lines_are_read_and_the_output_is_unchanged(monkeypatch: pytest
 
 
 def test_a_progress_bar_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that is rewritten with carriage returns reaches the subscriber once, with its last text."""
+    """If a line is rewritten with carriage returns, the subscriber receives it once, with its last text."""
     monkeypatch.setattr(sys, "stdout", Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -45,7 +46,8 @@ def test_a_progress_bar_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_long_progress_bar_counts_with_its_last_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a progress bar's output is, the text after its last carriage return is passed on."""
+    """However long a progress bar's output is, the subscriber receives the text after the last carriage
+    return."""
     monkeypatch.setattr(sys, "stdout", Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -58,7 +60,7 @@ def test_a_long_progress_bar_counts_with_its_last_text(monkeypatch: pytest.Monke
 
 
 def test_pieces_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``whole_lines=False``, the subscriber receives each text as it is written."""
+    """With ``whole_lines=False``, the subscriber receives each piece of text as it is written."""
     monkeypatch.setattr(sys, "stdout", Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -69,9 +71,9 @@ def test_pieces_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_stream_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last unsubscribe removes the hook from the stream.
+    """The hook is removed from the stream when the last subscriber unsubscribes.
 
-    Until then each subscriber receives each line once.
+    Until then, each subscriber receives each line once.
     """
     monkeypatch.setattr(sys, "stdout", out := Stream())
     one: list[str] = []
@@ -90,7 +92,10 @@ def test_the_stream_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_kernels_stream_is_read_through_its_echo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The write method of a kernel's stream is not replaced, so that tracebacks through it are unchanged."""
+    """The lines of a kernel's stream are read through its ``echo`` attribute.
+
+    Its write method is not replaced, so that tracebacks which contain the method are unchanged.
+    """
 
     class KernelStream(Stream):
         echo: object = None
@@ -112,7 +117,7 @@ def test_a_kernels_stream_is_read_through_its_echo(monkeypatch: pytest.MonkeyPat
 
 
 def test_another_replacement_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If other code replaces the stream's write method during the run, that replacement stays."""
+    """If other code replaces the stream's write method during the run, that replacement is kept."""
     monkeypatch.setattr(sys, "stdout", out := Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
@@ -124,7 +129,8 @@ def test_another_replacement_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_interrupt_in_the_hook_shows_no_frame_of_gpuwidget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If Ctrl-C arrives in the hook, the traceback has one frame of gpuwidget, which IPython hides."""
+    """If Ctrl-C arrives in the hook, the traceback has only one frame of gpuwidget, and IPython hides that
+    frame."""
 
     class KernelStream:
         echo = None

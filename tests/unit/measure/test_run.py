@@ -1,4 +1,4 @@
-"""The report of one measured run, from fake GPUs."""
+"""Tests of the report of one measured run on fake GPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make process ids match those of the host, as outside a container."""
+    """Make process ids match those of the host, as they do outside a container."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
 
@@ -36,7 +36,7 @@ DEFAULTS = RunOptions()
 
 
 class Bench:
-    """Combines a fake clock and source, a sampler, and runs on them."""
+    """A fake clock, a fake source, a sampler of that source, and the runs that use the sampler."""
 
     def __init__(self, source: FakeSource, clock: FakeClock) -> None:
         self.source, self.clock = source, clock
@@ -54,7 +54,7 @@ class Bench:
         return run
 
     def pass_time(self, seconds: float, step: float = 0.1) -> None:
-        """Advance the clock in steps and wait for the sample that is due after each step."""
+        """Advance the clock in steps, and after each step wait until the GPUs have been read."""
         for _ in range(round(seconds / step)):
             reads = self.source.calls["fast"] + self.source.calls["memory"]
             self.clock.advance(step)
@@ -89,7 +89,7 @@ def me(memory: int | None) -> tuple[Process, ...]:
 
 
 def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
-    """The report contains the start, end and peak of each GPU's memory and of this process's share of it."""
+    """The report contains the start, end and peak of each GPU's memory and of this process's part of it."""
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
     bench.source.memory[0], bench.source.processes[0] = 9_000_000, me(8_000)
@@ -104,7 +104,7 @@ def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
 
 
 def test_times_and_label(bench: Bench) -> None:
-    """The report has the run's duration, label, start and status."""
+    """The report contains the run's duration, label, start and status."""
     run = bench.run(label="epoch 1")
     started = bench.clock.time()
     bench.pass_time(2.0)
@@ -116,7 +116,10 @@ def test_times_and_label(bench: Bench) -> None:
 
 
 def test_energy_while_idle(bench: Bench) -> None:
-    """The report has the energy drawn in windows without a kernel, or None if too few windows are known."""
+    """The report contains the energy that was used in sampling windows in which no kernel ran.
+
+    It contains None if too few windows are known.
+    """
     bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
@@ -125,7 +128,7 @@ def test_energy_while_idle(bench: Bench) -> None:
     bench.pass_time(4.0)
     report = bench.report(run)
     assert report.energy_idle_j is not None
-    # The first two windows may be from before the run; they count like the others.
+    # The first two windows may have begun before the run. They count like the others.
     assert report.energy_idle_j == pytest.approx(100.0 * 6, abs=100.0 * 0.4)
     assert report.gpus[0].energy_j == pytest.approx(100.0 * 6 + 300.0 * 4, abs=40.0)
     assert "energy_idle_j" not in report.gpus[0].missing
@@ -139,7 +142,8 @@ def test_energy_while_idle(bench: Bench) -> None:
 
 
 def test_an_idle_run_draws_all_its_energy_while_idle(bench: Bench) -> None:
-    """If no kernel runs, the idle energy equals the run's energy, including that of its first windows."""
+    """If no kernel runs, the idle energy equals the run's whole energy, including that of its first
+    windows."""
     bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
@@ -149,7 +153,7 @@ def test_an_idle_run_draws_all_its_energy_while_idle(bench: Bench) -> None:
 
 
 def test_utilization_and_energy_over_the_run(bench: Bench) -> None:
-    """Mean utilization is weighted by time, starting with the first window inside the run.
+    """Mean utilization is weighted by time, beginning with the first window that lies inside the run.
 
     Energy is the integral of power over time.
     """
@@ -166,7 +170,7 @@ def test_utilization_and_energy_over_the_run(bench: Bench) -> None:
 
 
 def test_memory_reserved_by_the_driver(bench: Bench) -> None:
-    """The report has the memory that the driver reserves, or None with a reason."""
+    """The report contains the memory that the driver reserves, or None with a reason."""
     one = bench.source.gpus[0]
     for kept in (644_939_776, None):
         source = FakeSource(gpus=1, clock=bench.clock)
@@ -179,7 +183,7 @@ def test_memory_reserved_by_the_driver(bench: Bench) -> None:
 
 
 def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) -> None:
-    """Values that a short run cannot have are None with a reason, never 0."""
+    """If a run is too short to measure a value, the value is None with a reason, never 0."""
     gpu = bench.report(bench.run()).gpus[0]
     assert (gpu.utilization, gpu.power_w, gpu.energy_j, gpu.sm_activity) == (None, None, None, None)
     assert gpu.missing["utilization"] == "the run was shorter than two of the driver's windows of 0.2 s"
@@ -202,7 +206,10 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
 def test_counters_count_only_inside_the_run(
     bench: Bench, after: float, level: Level | None, reason: str | None
 ) -> None:
-    """A counter window that began before the run is ignored; the others must cover six tenths of the run."""
+    """A window of the hardware counters is ignored if it began before the run.
+
+    The other windows must cover six tenths of the run.
+    """
     bench.source.activity[0] = _window(bench.clock.time() - 0.5, 90.0)
     run = bench.run()
     bench.pass_time(0.2)
@@ -224,8 +231,9 @@ def _window(since: float, sm: float) -> Activity:
 def test_where_process_ids_do_not_match_all_gpus_are_shown(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a container's process ids differ from the host's, memory is not attributed, and all GPUs are
-    shown.
+    """If a container's process ids differ from the host's, memory is not attributed to this process.
+
+    All GPUs are shown in that case.
     """
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     bench.source.processes[0] = me(5_000)
@@ -240,7 +248,8 @@ def test_where_process_ids_do_not_match_all_gpus_are_shown(
 
 
 def test_a_recording_is_labelled_and_attributed_to_nobody(host: None) -> None:
-    """Processes in a recording are never taken for this process, even if an id matches."""
+    """A process in a recording is never mistaken for this process, even if the two have the same process
+    id."""
     clock = FakeClock()
     source = FakeSource(gpus=1, kind="replay")
     source.processes[0] = me(5_000)
@@ -252,7 +261,7 @@ def test_a_recording_is_labelled_and_attributed_to_nobody(host: None) -> None:
 
 
 def test_without_a_gpu_the_report_has_the_reason() -> None:
-    """Without a GPU, the report has the duration, the host memory, and the reason why there are no GPUs."""
+    """Without a GPU, the report contains the duration, the host memory and the reason why there is no GPU."""
     clock = FakeClock()
     source = FakeSource(gpus=0, kind="none")
     source.reason = "There is no NVIDIA driver on this machine."
@@ -268,13 +277,13 @@ def test_without_a_gpu_the_report_has_the_reason() -> None:
 
 
 def test_only_the_selected_gpus(bench: Bench) -> None:
-    """--gpu 1 reports GPU 1 and no other, whichever GPUs this process uses."""
+    """With --gpu 1, the report contains GPU 1 and no other GPU, whichever GPUs this process uses."""
     report = bench.report(bench.run(RunOptions(gpus=("1",))))
     assert [(gpu.index, gpu.shown) for gpu in report.gpus] == [(1, True)]
 
 
 def test_a_gpu_that_does_not_exist(bench: Bench) -> None:
-    """Selecting a GPU that does not exist is an error before the run starts."""
+    """Selecting a GPU that does not exist raises an error before the run starts."""
     with pytest.raises(OptionError, match="--gpu 5: no such GPU"):
         bench.run(RunOptions(gpus=("5",)))
 
@@ -311,7 +320,10 @@ def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
 
 
 def test_the_gpu_drain_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
-    """GPU work that continues after the Python code counts for energy and timeline, not for the duration."""
+    """GPU work that continues after the Python code counts for the run's energy and timeline.
+
+    It does not count for the run's duration.
+    """
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
     run = bench.run()
@@ -331,7 +343,7 @@ def test_the_gpu_drain_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_long_interval_shows_nothing_of_the_time_before(bench: Bench) -> None:
-    """With a long interval, a reading from before the run is not used for the run."""
+    """If the sampling interval is long, a reading from before the run does not count for the run."""
     bench.source.utilization[0], bench.source.power[0] = 100.0, 700.0
     bench.pass_time(0.4, step=0.2)
     run = bench.run(RunOptions(interval_s=4.0))
@@ -344,7 +356,7 @@ def test_a_long_interval_shows_nothing_of_the_time_before(bench: Bench) -> None:
 
 
 def test_the_timeline_begins_with_the_run(bench: Bench) -> None:
-    """Utilization that was read just before the run is not on its timeline."""
+    """Utilization from a sampling window before the run is not on the run's timeline."""
     bench.source.utilization[0] = 99.0
     run = bench.run(RunOptions(gpus=("0",)))
     bench.source.utilization[0] = 40.0
@@ -356,7 +368,8 @@ def test_the_timeline_begins_with_the_run(bench: Bench) -> None:
 
 
 def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
-    """If nothing can be read for seconds, the timeline is None for that time, and the energy is unknown."""
+    """If no sample is taken for several seconds, the timeline is None for that time, and the energy is
+    unknown."""
     run = bench.run(RunOptions(gpus=("0",)))
     bench.pass_time(1.0)
     bench.clock.advance(6.0)
@@ -370,7 +383,10 @@ def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
 
 
 def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
-    """A GPU that is lost for part of the run and returns is not reported as lost, but has a note."""
+    """If a GPU is lost during the run and comes back, it is not reported as lost.
+
+    The report has a note about it.
+    """
     run = bench.run()
     bench.source.failing[0] = GpuLostError("lost")
     bench.pass_time(1.0)
@@ -382,7 +398,10 @@ def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
 
 
 def test_a_gpu_that_appears_late_counts_from_then_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU that appears during the run is unknown before that; other GPUs' time series are complete."""
+    """If a GPU appears during the run, its earlier values are unknown.
+
+    Other GPUs' time series are complete.
+    """
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     late = bench.source.present.pop()
     bench.sampler.stop()
@@ -407,7 +426,8 @@ def test_a_gpu_that_appears_late_counts_from_then_on(bench: Bench, monkeypatch: 
 
 
 def test_counters_that_user_code_reset_are_unknown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If user code resets torch's counters during the run, their counts are None, never negative."""
+    """If user code resets a counter of torch during the run, the counter is None in the report, never
+    negative."""
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
@@ -422,9 +442,10 @@ def test_counters_that_user_code_reset_are_unknown(bench: Bench, monkeypatch: py
 
 
 def test_a_gpu_lost_in_the_run(bench: Bench) -> None:
-    """If a GPU is lost during the run, the report has the time of the loss and the earlier readings.
+    """If a GPU is lost during the run, the report contains the time of the loss and the GPU's earlier
+    readings.
 
-    Its memory at the end and its energy are unknown.
+    The GPU's memory at the end and its energy are unknown.
     """
     run = bench.run()
     bench.pass_time(1.0)
@@ -462,7 +483,8 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
 
 
 def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the driver lists this process on a GPU where torch has a context, process ids match the host's."""
+    """In a container, process ids count as the host's if the driver lists this process on a GPU that torch
+    uses."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
@@ -474,7 +496,8 @@ def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: py
 
 
 def test_no_gpu_drain_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an error or an interrupt, and with --no-sync, the run does not wait for the GPU."""
+    """After an error or an interrupt, or with --no-sync, the run does not wait for the GPU's remaining
+    work."""
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
     for options, status in (
@@ -487,9 +510,9 @@ def test_no_gpu_drain_after_an_error(bench: Bench, monkeypatch: pytest.MonkeyPat
 
 
 def test_waiting_for_a_failed_kernel_does_not_raise(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run suppresses a CUDA error while it waits for the GPU.
+    """If waiting for the GPU raises a CUDA error, the run suppresses the error.
 
-    The user's next CUDA call raises the error, as without gpuwidget.
+    The user's next CUDA call raises the error, as it would without gpuwidget.
     """
     fake = FakeTorch()
 
@@ -523,7 +546,10 @@ def test_the_first_context_is_no_leak(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_resets_of_the_peak_are_in_the_notes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report has a note about each reset of torch's peak counter."""
+    """The report contains a note about each reset of torch's peak counter.
+
+    Both gpuwidget and user code may reset the counter.
+    """
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
     fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuid})
@@ -541,7 +567,8 @@ def test_resets_of_the_peak_are_in_the_notes(bench: Bench, monkeypatch: pytest.M
 
 
 def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:
-    """Live progress has the time series of the GPUs in use; a GPU is added when its use begins."""
+    """Live progress contains the time series of each GPU in use, as soon as this process begins to use the
+    GPU."""
     run = bench.run()
     assert run.progress().gpus == ()
     bench.source.processes[1], bench.source.memory[1] = me(7_000), 2_000_000
@@ -556,7 +583,7 @@ def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:
 
 
 def test_a_forked_child_has_no_report(bench: Bench) -> None:
-    """A run has no report in a child that is forked during it; in the parent it still has one."""
+    """If the process is forked during a run, the run has a report in the parent but none in the child."""
     run = bench.run()
     assert bench.report(run).cell.status == "ok"
     run = bench.run()

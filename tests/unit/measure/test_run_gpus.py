@@ -1,4 +1,4 @@
-"""The GPUs that a run reports, and those of them that it shows."""
+"""Tests of which GPUs a run reports, and which of the reported GPUs it shows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ REPLAY = Origin(kind="replay", reason=None, recording="a recording", driver=None
 
 @pytest.fixture(autouse=True)
 def _host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove torch and make process ids match those of the host, as outside a container."""
+    """Remove torch, and make process ids match those of the host, as they do outside a container."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
 
 def at(index: int, *holding: Process, measured: float = 0.0) -> tuple[Gpu, Reading]:
-    """Return a GPU and a reading of it with these processes."""
+    """Return a GPU and a reading of the GPU in which these processes hold its memory."""
     return h200(index), reading(h200(index), processes=holding, measured=EPOCH + measured)
 
 
@@ -36,7 +36,7 @@ def shown_indices(gpus: RunGpus) -> list[int]:
 
 
 def test_gpus_in_use_are_shown() -> None:
-    """A GPU is shown once this process holds memory on it. Before the first sample, no GPU is known."""
+    """A GPU is shown as soon as this process holds memory on it. Before the first sample, no GPU is known."""
     gpus = RunGpus(1.0)
     assert (gpus.all, gpus.origin, gpus.attributed, gpus.time_series()) == ([], None, False, ((), {}))
     gpus.begin(sample(at(0), at(1)), EPOCH, ())
@@ -47,9 +47,9 @@ def test_gpus_in_use_are_shown() -> None:
 
 
 def test_selected_gpus_are_shown() -> None:
-    """Selected GPUs are shown whether they are in use or not.
+    """Selected GPUs are shown, whether this process uses them or not.
 
-    No other GPU is reported, and selecting a missing GPU is an error.
+    Other GPUs are not reported. Selecting a GPU that does not exist is an error.
     """
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1)), EPOCH, ("1",))
@@ -59,7 +59,7 @@ def test_selected_gpus_are_shown() -> None:
 
 
 def test_all_gpus_of_a_recording_are_shown() -> None:
-    """All GPUs of a recording are shown, and torch's memory in this process is not attached to them."""
+    """All GPUs of a recording are shown, but this process's torch memory is not assigned to them."""
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1), origin=REPLAY), EPOCH, ())
     assert (gpus.recorded, gpus.attributed, shown_indices(gpus)) == (True, False, [0, 1])
@@ -67,7 +67,8 @@ def test_all_gpus_of_a_recording_are_shown() -> None:
 
 
 def test_a_reading_from_before_the_start_is_not_the_start() -> None:
-    """If a GPU does not answer in time, its older reading is neither the start nor the end of the run."""
+    """If a GPU does not answer in time, its older reading is not used as its reading at the run's start or
+    end."""
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1, measured=0.5)), EPOCH + 0.5, ())
     gpus.started = EPOCH + 0.5
@@ -77,9 +78,9 @@ def test_a_reading_from_before_the_start_is_not_the_start() -> None:
 
 
 def test_recent_totals() -> None:
-    """The recent totals list each shown GPU with the seconds that they cover.
+    """``recent`` returns the totals of each shown GPU, with the number of seconds that they cover.
 
-    Before the first sample of the run the list is empty.
+    Before the first sample of the run, the list is empty.
     """
     gpus = RunGpus(1.0)
     mine = process(os.getpid(), GIB)
@@ -91,7 +92,7 @@ def test_recent_totals() -> None:
 
 
 def test_time_series_are_by_uuid() -> None:
-    """Time series are keyed by GPU UUID and include the GPUs that are not shown."""
+    """Time series are keyed by the UUID of the GPU. They include the GPUs that are not shown."""
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1)), EPOCH, ())
     t, series = gpus.time_series()

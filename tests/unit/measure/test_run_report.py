@@ -1,4 +1,4 @@
-"""The report of one GPU, with the reasons for unknown values."""
+"""Tests of the report of one GPU and of its reasons for unknown values."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def totals() -> GpuTotals:
-    """Return the totals of a GPU with one reading."""
+    """Return the totals of a GPU that was read once."""
     return GpuTotals(GPU, reading(GPU), 1.0)
 
 
 def test_torchs_memory_counters() -> None:
-    """The report has the torch device of this GPU and the changes of torch's memory counters on it."""
+    """The report contains the GPU's torch device and the changes of torch's memory counters on that
+    device."""
     report = GpuReportBuilder([DEVICE], {1: ACCOUNT}, {1: GIB}, recorded=False).build(
         totals(), 1.0, shown=True
     )
@@ -57,7 +58,7 @@ def test_torchs_memory_counters() -> None:
 
 
 def test_unknown_counters_have_a_reason() -> None:
-    """If counters were reset, or there is no list of segments, the values are None with a reason."""
+    """If counters were reset, or no list of segments is usable, the values are None with a reason."""
     account = replace(ACCOUNT, before=replace(BEFORE, ooms=9))
     report = GpuReportBuilder([DEVICE], {1: account}, {1: None}, recorded=False).build(
         totals(), 1.0, shown=True
@@ -71,7 +72,10 @@ def test_unknown_counters_have_a_reason() -> None:
 
 
 def test_why_torchs_memory_is_missing() -> None:
-    """The report has a reason for missing torch memory: torch is not loaded, or the GPU is recorded."""
+    """If torch's memory is missing, the report contains the reason.
+
+    Either torch is not loaded, or the GPU is from a recording.
+    """
     reasons = [
         GpuReportBuilder([], {}, {}, recorded=recorded).build(totals(), 1.0, shown=False).missing["torch"]
         for recorded in (False, True)
@@ -80,7 +84,7 @@ def test_why_torchs_memory_is_missing() -> None:
 
 
 def test_reserved_memory_may_be_unknown() -> None:
-    """If the driver does not report its reserved memory, the value is missing with a reason."""
+    """If the driver does not report the memory that it reserves, the value is missing with a reason."""
     one = replace(GPU, memory_reserved=None)
     found = [
         GpuReportBuilder([], {}, {}, recorded=False).build(GpuTotals(gpu, reading(gpu), 1.0), 1.0, shown=True)

@@ -1,4 +1,7 @@
-"""The steady state of a run begins at the user's mark, or at one clear step of its time series."""
+"""Tests of finding the steady state of a run.
+
+It begins at the user's mark, or at the one clear step in the run's utilization or power.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from gpuwidget.model.report import GpuTimeline, Mark, Report, SourceInfo, Timeli
 
 
 def run(utilization: Sequence[float | None], *marks: Mark, step: float = 0.5, power: Any = None) -> Report:
-    """Return the report of a run of one GPU with this utilization."""
+    """Return the report of a run on one GPU with this utilization, one value every ``step`` seconds."""
     duration = step * len(utilization)
     series = GpuTimeline(
         uuid="GPU-0",
@@ -44,20 +47,21 @@ def test_one_clear_step_up() -> None:
 
 
 def test_power_counts_where_utilization_is_unknown() -> None:
-    """A MIG slice has no utilization, so one clear step in its power ends the warm-up."""
+    """If utilization is unknown, as for a MIG slice, one clear step in power ends the warm-up."""
     unknown: list[float | None] = [None] * 40
     assert find_warm_up(run(unknown, power=[120.0] * 8 + [610.0, 590.0] * 16)) == 4.0
 
 
 def test_power_does_not_count_where_utilization_is_known() -> None:
-    """If utilization is known, a step in power ends no warm-up: a larger batch also draws more power."""
+    """If utilization is known, a step in power does not end a warm-up: a larger batch also draws more
+    power."""
     assert find_warm_up(run([96.0] * 40, power=[320.0] * 12 + [610.0, 590.0] * 14)) is None
 
 
 def test_other_processes_work_is_not_a_warm_up() -> None:
-    """Without attribution, only the user's mark ends the warm-up.
+    """If GPU work is not attributed to this process, only the user's mark ends the warm-up.
 
-    The GPUs of a recording are treated as the run's own.
+    The GPU work of a recording counts as the run's work.
     """
     series = [1.0] * 12 + [95.0] * 28
     strangers = replace(run(series), attributed=False)
@@ -79,11 +83,11 @@ def test_other_processes_work_is_not_a_warm_up() -> None:
     ],
 )
 def test_an_unclear_step_is_ignored(series: list[float | None]) -> None:
-    """Utilization without exactly one clear step up has no warm-up."""
+    """If utilization does not rise in exactly one clear step, the run has no warm-up."""
     made = run(series)
     assert find_warm_up(made) is None
 
 
 def test_a_run_without_a_timeline() -> None:
-    """A report without a timeline has no warm-up."""
+    """If a report has no timeline, the run has no warm-up."""
     assert find_warm_up(replace(reports.starved(), timeline=None)) is None

@@ -1,4 +1,4 @@
-"""The timeline of a run: time series of bounded length, and marks."""
+"""Tests of a run's timeline, which consists of marks and of time series of limited length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwidget.model.report import Mark
 
 
 def totals(index: int, measured: float, **values: float | int | None) -> GpuTotals:
-    """Return the totals of a GPU with this reading, ``measured`` seconds into the run."""
+    """Return the totals of a GPU with these values, read ``measured`` seconds into the run."""
     gpu = h200(index)
     return GpuTotals(gpu, reading(gpu, measured=EPOCH + measured, **values), 1.0)
 
@@ -27,7 +27,7 @@ def test_a_short_time_series_is_kept_as_it_is() -> None:
 
 
 def test_metrics_may_be_added_late() -> None:
-    """A metric that is added late is None before that time; the earlier metrics keep their values."""
+    """A metric that is added later is None for the earlier points. The other metrics keep their values."""
     series = TimeSeries((False,))
     series.add(0.0, (10.0,))
     series.add_metrics((True,))
@@ -36,7 +36,7 @@ def test_metrics_may_be_added_late() -> None:
 
 
 def test_a_long_time_series_keeps_peaks_and_means() -> None:
-    """An hour at ten samples per second becomes at most 240 points, which keep a single memory spike."""
+    """An hour of ten samples per second is reduced to at most 240 points. A single memory spike is kept."""
     series = TimeSeries((False, True))
     for number in range(36_000):
         spike = 9.0 if number == 12_345 else 1.0
@@ -66,7 +66,10 @@ def test_without_a_gpu_the_timeline_is_empty() -> None:
 
 
 def test_each_gpu_has_a_time_series() -> None:
-    """GPUs stay in order, and driver windows from before the run are left out."""
+    """Each GPU has a time series, in the order of the GPUs.
+
+    Utilization from a sampling window that began before the run is None.
+    """
     series = RunTimeSeries(1.0)
     series.add_gpus(2)
     early = totals(0, 0.1, utilization=90.0, memory_used=GIB, power_w=300.0)
@@ -81,7 +84,7 @@ def test_each_gpu_has_a_time_series() -> None:
 
 
 def test_a_gpu_that_appears_late() -> None:
-    """The time series of a GPU that appears late starts with None; those of the other GPUs continue."""
+    """If a GPU appears late, its time series begins with None. The time series of the other GPUs continue."""
     series = RunTimeSeries(1.0)
     series.add_gpus(1)
     series.add(0.5, [totals(0, 0.5, utilization=1.0)], EPOCH)
@@ -102,7 +105,7 @@ def test_a_gap_is_none() -> None:
 
 
 def test_printing_from_a_signal_handler_does_not_deadlock() -> None:
-    """A signal handler or a finalizer can print while a mark is being added, without a deadlock."""
+    """A signal handler or a finalizer can print while a mark is being added, without causing a deadlock."""
     marks = TimelineMarks()
     with marks._lock:
         marks.add_printed(1.0, "from a handler")
@@ -110,7 +113,7 @@ def test_printing_from_a_signal_handler_does_not_deadlock() -> None:
 
 
 def test_marks_are_in_the_order_of_time() -> None:
-    """Marks and printed lines are sorted by time on one timeline."""
+    """Marks and printed lines are on one timeline, in the order of time."""
     marks = TimelineMarks()
     marks.add_printed(2.0, "epoch 2")
     marks.add_mark(1.0, "warm")
@@ -119,7 +122,8 @@ def test_marks_are_in_the_order_of_time() -> None:
 
 
 def test_a_cell_that_prints_many_lines() -> None:
-    """If a cell prints many lines, the timeline keeps every Nth line, and a note has the total number."""
+    """If a cell prints many lines, the timeline contains every Nth line, and a note contains their total
+    number."""
     marks = TimelineMarks()
     for number in range(1_000):
         marks.add_printed(float(number), str(number))
@@ -132,7 +136,7 @@ def test_a_cell_that_prints_many_lines() -> None:
 
 
 def test_too_many_marks_are_counted() -> None:
-    """The first 200 marks are kept, and a note gives the total number."""
+    """The first 200 marks are kept. If there are more, a note contains their total number."""
     marks = TimelineMarks()
     for number in range(300):
         marks.add_mark(float(number), "x")

@@ -1,4 +1,7 @@
-"""torch's cache at the end of a run, and the conditions for reading its segments."""
+"""Tests of how much memory of torch's cache is returnable at the end of a run.
+
+They also test when torch's segments are read to find this out.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ def segment(size: int, *blocks: tuple[int, str]) -> dict[str, Any]:
 
 @pytest.fixture
 def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count the snapshots. torch has reserved 140 MiB: 100 MiB in tensors, 30 and 10 MiB in free blocks."""
+    """Replace torch's snapshot; return a list with one item per snapshot that is taken.
+
+    torch has reserved 140 MiB: 100 MiB in tensors, and free blocks of 30 and 10 MiB.
+    """
     asked: list[int] = []
     segments = (
         segment(110, (100, "active_allocated"), (10, "inactive")),
@@ -55,7 +61,7 @@ def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_what_could_be_given_back(snapshots: list[int]) -> None:
-    """Segments that are completely free are returnable. A free block in a segment with a tensor is not."""
+    """A segment that is completely free is returnable. A free block in a segment with a tensor is not."""
     accounts = {0: account(alloc_retries=3)}
     assert returnable(accounts) == {0: 30 * MIB}
     made = torch_memory(accounts[0], 30 * MIB)
@@ -63,11 +69,12 @@ def test_what_could_be_given_back(snapshots: list[int]) -> None:
 
 
 def test_a_run_that_changed_nothing_does_not_wait_for_torch(snapshots: list[int]) -> None:
-    """If a run left torch's memory counters unchanged, the possibly long list of segments is not read."""
+    """If a run left torch's memory counters unchanged, the list of segments, which may be long, is not
+    read."""
     assert returnable({0: account()}) == {}
     assert returnable({0: account(None, 0, allocated=0, reserved=0)}) == {}
     assert snapshots == []
-    # Memory that was allocated and freed again has raised the peak.
+    # Allocating and freeing memory raised the peak, so the segments are read.
     assert returnable({0: account(peak=130 * MIB)}) == {0: 30 * MIB}
 
 
@@ -86,5 +93,5 @@ def test_a_list_that_disagrees_with_the_counters_is_not_used(
 
 
 def test_an_emptied_cache_has_nothing_to_give_back(snapshots: list[int]) -> None:
-    """If torch has nothing reserved any more, the returnable memory is 0, not unknown."""
+    """If torch no longer has any memory reserved, the returnable memory is 0, not unknown."""
     assert returnable({1: account(allocated=0, reserved=0)}) == {1: 0}
