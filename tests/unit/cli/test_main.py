@@ -238,8 +238,8 @@ def test_repeated_json_is_one_object_per_line(replay: Path) -> None:
 
 
 def test_in_a_terminal_it_repeats_in_place(replay: Path) -> None:
-    """In a terminal, `gpuwidget -i SECONDS` prints each table over the previous one and clears the characters
-    that are left of the previous one."""
+    """In a terminal, `gpuwidget -i SECONDS` prints each table over the previous one and clears what is left
+    of the previous one."""
     controller, terminal = pty.openpty()
     with subprocess.Popen([*GPUWIDGET, "-i", "0.05"], stdout=terminal, stderr=subprocess.PIPE) as process:
         os.close(terminal)
