@@ -120,7 +120,7 @@ def test_how_the_administrator_has_gpuwidget_installed() -> None:
 
 def test_a_recording_is_not_this_machine() -> None:
     """If GPUWIDGET_SOURCE selects a recording, the package check warns that charts do not show this machine's
-    GPUs, which are the ones that the doctor checked."""
+    GPUs. The doctor checks this machine's GPUs nevertheless."""
     assert told(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
         "warning",
         "GPUWIDGET_SOURCE is 'replay': charts do not show this machine's GPUs. The doctor looked at those.",

@@ -118,15 +118,15 @@ def test_the_installed_build_works_here() -> None:
 
 
 def test_a_driver_supports_all_minor_versions_of_its_cuda() -> None:
-    """A driver 525 is accepted for a torch built with CUDA 12.9, although nvidia-smi shows 12.0 as the
-    driver's newest CUDA."""
+    """The driver check accepts driver 525 for a torch built with CUDA 12.9, although nvidia-smi shows 12.0 as
+    the driver's newest CUDA."""
     one = results(torch={"cuda": "12.9"}, nvml=nvml(h200(), driver="525.60.13", cuda_driver="12.0"))
     assert told(check_of("driver", one)) == ("ok", None, None)
 
 
 def test_issues_that_cuda_works_with_are_warnings() -> None:
-    """If CUDA works, NVML failures and missing device files are only warnings. An old driver is accepted
-    then, because a forward-compatibility package may have replaced its libcuda."""
+    """If CUDA works, NVML failures and missing device files are only warnings. In that case, an old driver is
+    accepted too, because a forward-compatibility package may have replaced its libcuda."""
     odd: dict[str, Any] = {
         "nvml": no_driver(999, nvml_messages.start_error(999, "")),
         "machine": {"devices": ()},
@@ -158,8 +158,8 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("code", [4, 9, 12, 15, 17, 999, 77])
 def test_every_other_error_of_nvml_has_its_fix(code: int) -> None:
-    """For every other NVML error, the reason and the fix of the driver check together are the message that
-    gpuwidget also shows elsewhere for that error."""
+    """If nvmlInit fails with another error code, the reason and the fix of the driver check together are the
+    message that gpuwidget also shows elsewhere for that code."""
     one = check_of(
         "driver", results(torch=NO_CUDA, nvml=no_driver(code, nvml_messages.start_error(code, "odd")))
     )
@@ -294,8 +294,8 @@ def test_device_files_without_permission() -> None:
 
 
 def test_device_files_that_are_missing() -> None:
-    """The device file check has a different reason for each of these cases: control files are missing, GPU
-    files are missing, all files are missing with a driver loaded, all files are missing without one."""
+    """The device file check distinguishes four cases: control files missing, GPU files missing, no device
+    files although the driver is loaded, and no device files and no driver."""
     uvm = results(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
     assert told(check_of("device_files", uvm)) == (
         "broken",

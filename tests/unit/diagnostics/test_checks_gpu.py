@@ -306,8 +306,8 @@ def test_errors_in_the_kernels_log() -> None:
 
 
 def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
-    """A GPU that uses fewer PCIe lanes than it has is a warning. A lower PCIe generation is not, because an
-    idle GPU switches to one."""
+    """If a GPU uses only some of its PCIe lanes, the PCIe check is a warning. A low PCIe generation is no
+    issue, because an idle GPU switches to one."""
     assert told(check_of("pcie", results(nvml=nvml(h200(pcie_width=8)))))[:2] == (
         "warning",
         "GPU 0 has 8 of its 16 PCIe lanes: copies to and from it are slower.",

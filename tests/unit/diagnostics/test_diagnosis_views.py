@@ -181,8 +181,8 @@ def test_a_check_that_only_one_of_them_has() -> None:
 
 @pytest.fixture
 def examined(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
-    """Replace the run of the checks; return a list whose first item is the diagnosis that `gpuwidget doctor`
-    then uses."""
+    """Make `gpuwidget doctor` use the first diagnosis of a list instead of running checks; return the
+    list."""
     found = [WELL]
 
     def run_in_shell(place: str, version: str, environment: ProbeEnvironment) -> Diagnosis:
@@ -328,8 +328,8 @@ def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_notebooks_torch_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a notebook, the doctor takes into account whether cuDNN is off and which CUDA devices torch has,
-    because a probe process can't read these."""
+    """In a notebook, the cuDNN setting and the CUDA devices of the notebook's torch are passed to the
+    diagnosis, because a probe process can't read them."""
     asked: list[NotebookState] = []
 
     def run(place: str, version: str, environment: object, *, notebook: NotebookState) -> Diagnosis:

@@ -30,8 +30,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def examine(tmp_path: Path, folder: Path) -> Examine:
-    """Return a function that runs the PyTorch check. The check's path contains the working directory,
-    followed by a folder with a working torch."""
+    """Return a function that runs the PyTorch check. On the module search path, the working directory comes
+    before a folder with a working torch."""
     fake_torch(tmp_path / "site", WORKING)
 
     def run(place: EnvironmentKind = "kernel", first: str = "", **variables: str) -> Check:

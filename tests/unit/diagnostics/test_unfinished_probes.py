@@ -162,8 +162,8 @@ def environment(tmp_path: Path, library: Path) -> ProbeEnvironment:
 
 @pytest.mark.parametrize("probe", [torch_probe, cuda_probe])
 def test_each_step_is_announced_before_it_begins(probe: Any, environment: ProbeEnvironment) -> None:
-    """A probe sends the names of its steps in the order of its table STEPS, and then "end" as the last
-    one."""
+    """A probe sends the names of its steps in the order of its table STEPS, followed by "end" at the end of
+    the probe."""
     child = ProbeProcess(probe.__name__, environment)
     assert child.wait(time.monotonic() + 60.0).unfinished is None
     result = [json.loads(line.removeprefix(probe_process._MARK)) for line in child._messages]

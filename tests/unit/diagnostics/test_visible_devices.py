@@ -107,8 +107,8 @@ def test_the_table_of_drivers(driver: str, cuda: str, old: bool) -> None:
 def test_the_build_for_a_driver_and_its_gpus(
     driver: str | None, capabilities: list[str], wheel: str | None
 ) -> None:
-    """`torch_wheel()` returns a build that the driver supports and that contains code for all GPUs. If no
-    build does, the result is a build with code for the newest GPU, or None."""
+    """`torch_wheel()` returns a build that the driver supports and that contains code for all GPUs. If there
+    is none, it returns a build with code for the newest GPU, or None if there is no such build either."""
     assert cuda_versions.torch_wheel(driver, capabilities) == wheel
 
 
