@@ -1,4 +1,5 @@
-"""Tests of the walk from variables to memory blocks: what it finds, who owns a block, and where it stops."""
+"""Tests of the walk from variables to memory blocks: what it finds, which name owns a block, where it
+stops."""
 
 from __future__ import annotations
 
@@ -311,8 +312,10 @@ def test_a_large_data_set_costs_no_more_than_the_limit(
 
 
 def test_unreadable_graphs(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch cannot list the tensors that autograd saved, the search returns the variables that have a
-    graph."""
+    """If torch cannot list the tensors that autograd saved, the search returns the variables with a graph.
+
+    The graph is the autograd graph that keeps such tensors.
+    """
     monkeypatch.setattr(heap_walk, "can_read_saved_tensors", lambda torch: False)
     x = torch.zeros(3, requires_grad=True)
     loss = (x * 2).sum()
@@ -372,8 +375,8 @@ def test_the_first_root_owns_a_block() -> None:
 
 
 def test_addresses_outside_all_blocks() -> None:
-    """An address outside all blocks, such as a CPU address, has no device, and no block gets an owner from
-    it."""
+    """An address outside all blocks, such as a CPU address, belongs to no device and gives no block an
+    owner."""
     owners = BlockOwners({0: device(0, (1000, 512), (2000, 512)), 1: device(1)})
     assert [owners.claim(1, 0, address) for address in (0, 999, 1512, 2512)] == [None] * 4
     assert (owners.by_device, owners.references) == ({0: [None, None], 1: []}, [])

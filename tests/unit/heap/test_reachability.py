@@ -21,7 +21,8 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_names_of_parts(gpu: StandInGpu) -> None:
-    """Each further name of a tensor is the Python expression that reaches it, such as ``slots.part[1]``."""
+    """If several variables lead to a tensor, its further names are Python expressions like
+    ``slots.part[1]``."""
     x = gpu.empty(1)
     layer = torch.nn.Linear(2, 2, bias=False)
     layer.weight.data = x
@@ -126,7 +127,8 @@ def test_chains_of_any_length() -> None:
 
 @pytest.mark.parametrize("steps", [4, 0])
 def test_the_same_as_a_plain_search(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """In random graphs, both algorithms return the same result as a simple search from each object."""
+    """In random graphs, both algorithms of ``reachable`` find the same as a simple search from each
+    object."""
     monkeypatch.setattr(reachability, "_STEPS_PER_OBJECT", steps)
     chance = random.Random(7)
     for _ in range(200):

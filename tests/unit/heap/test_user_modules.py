@@ -35,15 +35,17 @@ def module(name: str, file: str | None) -> ModuleType:
     ],
 )
 def test_user_modules(what: Any, expected: bool) -> None:
-    """A module is the user's if its file is not part of an installation and it is not torch, IPython or
-    gpuwidget."""
+    """A module is the user's if its file is neither in an installed package nor in Python's own library.
+
+    Modules of torch, IPython and gpuwidget are never the user's.
+    """
     assert user_modules.is_user_module(what) is expected
 
 
 def test_user_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Classes defined in the notebook or in a user's module are the user's.
 
-    A class without ``__module__`` is not.
+    A class without ``__module__`` does not count as the user's.
     """
     monkeypatch.setitem(sys.modules, "train", module("train", "/home/ada/work/train.py"))
     named = {
