@@ -35,7 +35,7 @@ def run_cell_async(info: object, result: Any, code: Callable[[], object]) -> Any
 def test_the_first_error() -> None:
     """The callback is called once, for the first error that IPython stores in the result.
 
-    The result has its original class before the callback is called and afterwards.
+    The original class of the result is restored before the callback is called.
     """
     info, errors = object(), list[Any]()
 

@@ -81,7 +81,8 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, another process of another user, "
         "another process: python x.py, another process (12)"
     )
-    # The list in the sidebar panel contains user names and arguments, because it is not saved in a notebook.
+    # Unlike an output, the panel's list is not saved in the notebook, so it may contain user names and
+    # arguments.
     assert monitor.device_choices(now, live=True).devices[2].holders == (
         "this notebook",
         "anna: train.py --lr 1",

@@ -1,4 +1,4 @@
-"""Tests of how much memory a command freed, by the driver's readings for this process.
+"""Tests of how much memory a command freed, according to the driver's readings for this process.
 
 A reading from before the end of the command is never used.
 """

@@ -90,13 +90,15 @@ def test_not_attributed_says_so() -> None:
 
 
 def test_no_gpu_in_use() -> None:
-    """If this notebook uses no GPU yet, a note beside the elapsed time tells the user."""
+    """If this notebook uses no GPU yet, a note beside the elapsed time states this."""
     assert text(progress(0)) == f"3.0 s {NO_GPU_IN_USE}"
 
 
 def test_newest_mark_is_named() -> None:
-    """The header shows the newest mark that the user's code set, but no printed lines: the output shows
-    those."""
+    """The header shows the newest mark that the user set.
+
+    It shows no printed lines: they are in the output.
+    """
     marks = (Mark(1.0, "epoch 1", "mark"), Mark(2.0, "epoch 2", "mark"), Mark(2.5, "loss", "printed"))
     shown = visible(run_header(replace(progress(), marks=marks)))
     assert shown.endswith("epoch 2")
@@ -144,7 +146,10 @@ def test_axes_of_tiles() -> None:
 
 
 def test_the_line_of_advice_is_reserved() -> None:
-    """One line below the charts is reserved for advice. The tooltip of that line contains the whole text."""
+    """One line below the charts is reserved for advice.
+
+    The tooltip of that line contains the whole advice.
+    """
     one = Advice("copies", True, "GPU 0 <moved> 5 GiB/s.", "Keep it there.", {}, None)
     empty = readings(progress(), ChartLayout.for_gpus(1), NOW)
     assert empty.endswith('<div class="gpuwidget-advice"></div>')

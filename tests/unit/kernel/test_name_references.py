@@ -138,8 +138,7 @@ def test_too_many_objects_to_follow() -> None:
 
 
 def test_user_code_never_runs() -> None:
-    """Following an object's references calls no special method of the object, of its class or of its
-    metaclass."""
+    """Traversing an object's references calls no special method of the object, its class or its metaclass."""
     scope: dict[str, Any] = {"__name__": "__main__", "big": 1}
     run_cell(
         "class Meta(type):\n"

@@ -65,8 +65,8 @@ def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch)
 def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The size of the CUDA context is the driver's value for this process minus torch's reserved memory.
 
-    Other processes are listed in a form that may be saved in a notebook: with their program if it belongs to
-    the same user, without it if it belongs to another user.
+    Other processes are listed in a form that may be saved in a notebook: the program of a process is named
+    only if the process belongs to the same user.
     """
     now = moment(
         process(OURS, 12 * GIB),

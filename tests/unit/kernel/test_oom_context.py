@@ -1,5 +1,4 @@
-"""Tests of collecting the context of an out-of-memory error: sizes, which are exact if possible, and
-holders."""
+"""Tests of collecting the context of an out-of-memory error: exact sizes if possible, and memory holders."""
 
 from __future__ import annotations
 
@@ -77,10 +76,8 @@ def test_memory_freed_since_the_error(small_gpu: LimitedGpu) -> None:
 
 
 def test_other_holders(small_gpu: LimitedGpu, driver_memory: dict[str, NonTorchMemory]) -> None:
-    """The context lists other processes, and it lists this process's libraries as memory of no other process.
-
-    Only other processes can be shut down.
-    """
+    """The context lists other processes, which can be shut down, and this process's libraries, which
+    cannot."""
     holders = tuple(
         Holder("outside torch", (name,), None, "cuda:0", size, None)
         for name, size in ((CONTEXT, 6 * MIB), ("bob: train.py", 20 * MIB))
@@ -137,7 +134,7 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_if_the_search_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the search for holders fails, the context contains no holders, and it contains the reason."""
+    """If the search for holders fails, the context contains the reason in place of the holders."""
 
     def fail(shell: object) -> None:
         raise TypeError("unhashable type")

@@ -88,8 +88,10 @@ def test_other_libraries_and_children_may_work_on_gpus(monkeypatch: pytest.Monke
 
 
 def test_short_code_with_a_long_gpu_drain() -> None:
-    """If a short cell leaves long GPU work, the context is complete, because the GPU readings cover that
-    work."""
+    """If a short cell starts GPU work that lasts longer, the context is complete.
+
+    The GPU readings of the run cover that work, too.
+    """
     made = ended(0, 1, duration=0.5)
     assert RunContextBuilder("x")(made).process_cpu is None
     assert (

@@ -18,7 +18,7 @@ def info(code: str = "pass", *, stored: bool = False) -> SimpleNamespace:
 
 
 def begin(cells: RunningCells, about: SimpleNamespace, lost: list[str] | None = None) -> None:
-    """Record the start of a cell, as on IPython's event ``pre_run_cell``.
+    """Record the start of a cell, as IPython's event ``pre_run_cell`` does.
 
     If the cell is later removed without an end event, its code is added to ``lost``.
     """
@@ -30,8 +30,7 @@ def begin(cells: RunningCells, about: SimpleNamespace, lost: list[str] | None = 
 
 
 def end(cells: RunningCells, about: SimpleNamespace | None) -> str | None:
-    """Record the end of a cell, as on IPython's event ``post_run_cell``; return the code of the ended
-    cell."""
+    """Record the end of a cell, as IPython's event ``post_run_cell`` does; return the code of the cell."""
     result = None if about is None else SimpleNamespace(info=about)
     cells.ending(result)
     cell = cells.find(about)
@@ -49,7 +48,7 @@ def run_cell_async(
 ) -> None:
     """Run a cell, which runs the cells ``inner``.
 
-    Running cells are recognized by the name of this function.
+    This function has the name of IPython's function, by which running cells are recognized.
     """
     about = info(code)
     begin(cells, about, lost)
@@ -85,7 +84,7 @@ def test_the_number_of_a_cell() -> None:
 
 
 def test_a_cancelled_cell() -> None:
-    """An end event without a result, as of a cancelled cell, ends the newest cell of its thread."""
+    """An end event without a result, such as after a cancellation, ends the newest cell of its thread."""
     cells = RunningCells(SHELL)
     begin(cells, info("cancelled"))
     other = threading.Thread(target=begin, args=(cells, info("another thread's")))

@@ -43,8 +43,7 @@ class _Cudnn:
 
 @pytest.fixture
 def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Replace torch by a fake of a version before 2.9 with the flags of :class:`_Cudnn`; return these
-    flags."""
+    """Replace torch by a fake of torch < 2.9 with the flags of :class:`_Cudnn`; return these flags."""
     made, torch = _Cudnn(), make_torch()
     torch._C = SimpleNamespace(
         **{f"_get_cudnn_{name}": lambda name=name: made.flags[name] for name in made.flags}

@@ -130,7 +130,7 @@ def test_enough_free_memory(bench: Bench) -> None:
 def test_need_without_wait(bench: Bench) -> None:
     """Without --wait, a cell is skipped if its GPU has too little free memory.
 
-    The message contains the free memory and the holders of the rest.
+    The message contains the free memory and the processes that hold the rest.
     """
     bench.source.memory[0] = TOTAL - 12 * GIB
     mine = own_user()

@@ -35,9 +35,9 @@ def labels(report: Report | None) -> list[str]:
 
 
 def test_a_with_statement_gives_a_report() -> None:
-    """After the body of a with statement, the watch has a report with the label, the marks and the status.
+    """When the with block ends, the watch has a report with its label, marks and status.
 
-    reports() also returns this report.
+    reports() returns the same report, too.
     """
     with gpuwidget.watch("epoch 1") as w:
         assert w.report is None
@@ -264,7 +264,7 @@ def test_an_interrupt_while_it_starts_leaves_nothing_running(
 
 
 def test_a_decorated_coroutine_function_is_still_one() -> None:
-    """inspect.iscoroutinefunction() is true for a decorated coroutine function if Python supports marking
+    """inspect.iscoroutinefunction() is true for a decorated coroutine function, if this Python version allows
     it."""
 
     @gpuwidget.watch
