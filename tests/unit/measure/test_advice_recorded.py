@@ -203,7 +203,7 @@ def test_pcie_and_nvlink_traffic_is_in_the_report(player: Player) -> None:
 def test_the_power_cap_is_reported_without_advice(player: Player) -> None:
     """If the power cap slows a GPU down, the report contains that throttle reason but no advice.
 
-    Full load is expected to reach the power limit.
+    There is no advice because full load is expected to reach the power limit.
     """
     report = player.measure(*STEADY["two processes"], "1")
     assert report.gpus[0].throttled is not None

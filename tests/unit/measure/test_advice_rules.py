@@ -138,7 +138,7 @@ def test_a_run_of_a_few_seconds_is_not_judged() -> None:
 def test_gpu_figures_cover_the_gpu_drain() -> None:
     """GPU readings cover the code's duration plus the GPU drain, here 4 + 60 s.
 
-    Seconds of throttling and bursts per second are compared with that whole time.
+    The seconds of throttling and the number of bursts are compared with that whole time.
     """
     slowed = busy(throttled={"too hot": 60.0})
     assert only(evidence(slowed, duration_s=4.0, gpu_s=64.0)).text == (
@@ -275,7 +275,7 @@ def test_a_starved_gpu_by_its_line() -> None:
     ],
 )
 def test_which_lines_load(seen: LineTime, found: bool) -> None:
-    """A line loads data if its call or the loader's name in it shows that.
+    """A line is recognized as loading data by the function that it calls or by the loader's name.
 
     There is advice about such a line if it takes much of the time while the GPU is idle.
     """
@@ -413,8 +413,10 @@ def test_a_model_left_on_the_cpu() -> None:
 
 
 def test_a_model_on_the_cpu_without_attribution() -> None:
-    """A busy GPU does not prevent the advice if GPU work is not attributed and this process never initialized
-    CUDA."""
+    """Without attribution, a busy GPU does not prevent advice about a model on the CPU.
+
+    This holds only if the process never initialized CUDA, so that the GPU work cannot be its own.
+    """
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext(
         "model(x)", models=(model,), can_use_cuda=True, process_cpu=350.0, cuda_initialized=False
@@ -443,7 +445,7 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
     ],
 )
 def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
-    """There is no advice about a model on the CPU if it is tiny or the cell does not compute with it there.
+    """There is no advice about a model on the CPU if it is tiny or is not used to compute on the CPU.
 
     There is none either if no GPU is known to be idle, or if torch cannot use CUDA.
     """
@@ -573,7 +575,7 @@ def test_tf32_that_is_off_is_named() -> None:
 
 
 def test_copies_name_their_line() -> None:
-    """If a line that copies data takes enough of the time, the text of the advice about copies names it."""
+    """If a line that copies data takes enough of the time, the advice about copies names that line."""
     copying = busy(
         utilization=level(95.0),
         sm_activity=level(1.0),
@@ -609,8 +611,10 @@ def test_gpus_that_hold_memory_but_do_nothing() -> None:
 
 
 def test_two_gpus_one_of_which_waits() -> None:
-    """With hardware counters, two GPUs that exchange data are enough for advice that one waits for the
-    other."""
+    """With hardware counters, two GPUs that exchange data are enough for the straggler advice.
+
+    One of the two GPUs waits for the other.
+    """
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = busy(
         0,
@@ -654,16 +658,17 @@ def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
     ],
 )
 def test_which_throttle_reasons_get_advice(held: dict[str, float] | None, expected: str | None) -> None:
-    """Throttling by heat or the power supply leads to advice if it lasts for 4 s and a tenth of the time.
+    """Throttling by heat or by the power supply leads to advice if it lasts long enough.
 
-    Throttling by the power cap does not, because full load is expected to reach it.
+    It must last for at least 4 s and a tenth of the time. Throttling by the power cap leads to no advice,
+    because full load is expected to reach the cap.
     """
     found = advise(evidence(busy(throttled=held)))
     assert [one.text for one in found] == ([] if expected is None else [expected])
 
 
 def test_cudnn_off() -> None:
-    """Disabled cuDNN leads to advice only if a model uses cuDNN and a GPU worked."""
+    """Disabled cuDNN leads to advice only if a model uses cuDNN and a GPU did work."""
     model = Model("model", "ResNet", 0, gib(0.1), True)
     context = RunContext(models=(model,), switches=ComputeSwitches(False, False, False))
     assert rules(evidence(busy(), context=context)) == ["cudnn-off"]
@@ -696,10 +701,8 @@ def benchmark_mode(*, drops: int = 8, late: bool = True, share: float = 30.0, **
 
 
 def test_cudnn_that_searches_for_each_new_shape() -> None:
-    """The advice is that cuDNN searches again for each new shape, if three things are observed.
-
-    They are benchmark mode, slow convolutions, and memory that is returned repeatedly until late in the run.
-    """
+    """If cuDNN's benchmark mode is on, convolutions are slow, and torch repeatedly returns memory late in the
+    run, the advice is that cuDNN searches again for each new input shape."""
     said = only(benchmark_mode())
     assert (said.rule, said.sure) == ("cudnn-benchmark", False)
     assert said.text == (
@@ -754,7 +757,10 @@ def test_memory_that_a_flush_returns_is_not_fragmented() -> None:
 
 
 def ends(*sizes: float) -> tuple[EarlierRun, ...]:
-    """Return one run per size. Each run starts with the memory that the previous run left in use."""
+    """Return one run per size, which is the memory in GiB at the end of the run.
+
+    Each run starts with the memory that the previous run left in use.
+    """
     return tuple(
         EarlierRun(gib(before), gib(after)) for before, after in zip((0.0, *sizes), sizes, strict=False)
     )
@@ -773,7 +779,7 @@ def ends(*sizes: float) -> tuple[EarlierRun, ...]:
     ],
 )
 def test_memory_that_grows_from_run_to_run(runs: tuple[EarlierRun, ...], grows: bool) -> None:
-    """Growing memory is reported if each of four runs leaves about as much more memory in use.
+    """Growing memory is reported if each of four runs adds about the same amount of memory.
 
     It is not reported if memory is freed between the runs. A cache that fills up is not reported either.
     """

@@ -65,7 +65,7 @@ def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
 
 
 def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
-    """The block of a tensor in a variable keeps its cell, however many temporary tensors later cells
+    """A tensor in a variable stays attributed to its cell, however many temporary tensors later cells
     create."""
     notebook = Notebook()
     notebook.variables["model"] = gpu.empty(100)
@@ -78,7 +78,7 @@ def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
 
 
 def test_an_address_used_again(gpu: StandInGpu) -> None:
-    """A tensor of the same size at a reused address is recorded for the later cell."""
+    """A tensor of the same size at a reused address is recorded as allocated by the later cell."""
     notebook = Notebook()
     notebook.variables["x"] = gpu.empty(100)
     notebook.after(1)

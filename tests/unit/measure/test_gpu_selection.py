@@ -1,4 +1,4 @@
-"""Tests of which GPUs the words of a selection such as ``--gpu 0`` refer to."""
+"""Tests of which GPUs a selection such as ``--gpu 0`` refers to."""
 
 from __future__ import annotations
 
@@ -83,13 +83,16 @@ def test_a_selection_without_any_gpu() -> None:
     ],
 )
 def test_cuda_visible_devices_limits_and_reorders(visible: str, places: list[int]) -> None:
-    """Before CUDA is initialized, cuda:N is entry N of CUDA_VISIBLE_DEVICES, which ends at its first invalid
-    entry."""
+    """Before CUDA is initialized, cuda:N is the GPU in entry N of CUDA_VISIBLE_DEVICES.
+
+    The list ends at its first invalid entry.
+    """
     assert cuda_order(GPUS, {"CUDA_VISIBLE_DEVICES": visible}) == tuple(UUIDS[place] for place in places)
 
 
 def test_cuda_order_of_different_models_is_not_guessed() -> None:
-    """The CUDA order of different models is unknown, because CUDA puts the fastest GPU first by default.
+    """If GPUs are of different models, their CUDA order is unknown: CUDA puts the fastest GPU first by
+    default.
 
     If CUDA_DEVICE_ORDER is PCI_BUS_ID, the order is known.
     """

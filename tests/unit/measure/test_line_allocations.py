@@ -217,7 +217,7 @@ def test_all_is_seen() -> None:
 
 
 def test_a_history_that_has_lost_its_beginning() -> None:
-    """If the history has lost its oldest events, blocks that are still in use count for their lines.
+    """If the history has lost its oldest events, blocks that are still in use are attributed to their lines.
 
     The lost bytes are reported as missing, and the memory at the peak is reported as unknown.
     """

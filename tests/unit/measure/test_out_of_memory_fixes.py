@@ -126,7 +126,10 @@ def test_optional_figures_of_a_message() -> None:
 
 
 def test_the_asynchronous_allocator() -> None:
-    """The message of the cudaMallocAsync allocator is parsed. If no limit is set, the result has none."""
+    """The message of the cudaMallocAsync allocator is parsed.
+
+    If no limit is set, the result contains no limit.
+    """
     assert is_out_of_memory(ASYNC)
     assert parsed(ASYNC) == {
         "index": 2,
@@ -369,8 +372,8 @@ def test_memory_freed_since_the_error() -> None:
 
 
 def test_expandable_segments() -> None:
-    """Expandable segments are offered if they are off and the request fits into the whole pages that are
-    free."""
+    """Turning on expandable segments is offered if they are off and the request fits into the whole free
+    pages."""
     pieces = tuple(segment((n, 300 * MIB, True), (n + 1, 1700 * MIB, False)) for n in range(0, 12, 2))
     fix = only("expandable", fragmented=9 * GIB, segments=pieces)
     assert fix.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
@@ -398,7 +401,7 @@ def test_a_process_limit() -> None:
 
 
 def test_other_processes() -> None:
-    """Of the other processes that hold enough memory, ending the smallest or the largest one is offered.
+    """Shutting down the smallest or the largest of the other processes that hold enough memory is offered.
 
     The CUDA context of this process is not offered.
     """

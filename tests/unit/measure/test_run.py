@@ -118,7 +118,7 @@ def test_times_and_label(bench: Bench) -> None:
 def test_energy_while_idle(bench: Bench) -> None:
     """The report contains the energy that was used in sampling windows in which no kernel ran.
 
-    It contains None if too few windows are known.
+    If too few windows are known, the energy is None.
     """
     bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
@@ -385,7 +385,7 @@ def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
 def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
     """If a GPU is lost during the run and comes back, it is not reported as lost.
 
-    The report has a note about it.
+    The report contains a note about the loss.
     """
     run = bench.run()
     bench.source.failing[0] = GpuLostError("lost")
@@ -442,8 +442,7 @@ def test_counters_that_user_code_reset_are_unknown(bench: Bench, monkeypatch: py
 
 
 def test_a_gpu_lost_in_the_run(bench: Bench) -> None:
-    """If a GPU is lost during the run, the report contains the time of the loss and the GPU's earlier
-    readings.
+    """If a GPU is lost during the run, the report contains the time of the loss and the earlier readings.
 
     The GPU's memory at the end and its energy are unknown.
     """
@@ -483,8 +482,8 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
 
 
 def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container, process ids count as the host's if the driver lists this process on a GPU that torch
-    uses."""
+    """In a container, process ids are taken for the host's if the driver lists this process on torch's
+    GPU."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]

@@ -58,7 +58,7 @@ def test_torchs_memory_counters() -> None:
 
 
 def test_unknown_counters_have_a_reason() -> None:
-    """If counters were reset, or no list of segments is usable, the values are None with a reason."""
+    """If counters were reset, or there is no usable list of segments, the values are None with a reason."""
     account = replace(ACCOUNT, before=replace(BEFORE, ooms=9))
     report = GpuReportBuilder([DEVICE], {1: account}, {1: None}, recorded=False).build(
         totals(), 1.0, shown=True

@@ -1,6 +1,6 @@
 """Tests of finding the steady state of a run.
 
-It begins at the user's mark, or at the one clear step in the run's utilization or power.
+The steady state begins at the user's mark, or at the one clear step in the run's utilization or power.
 """
 
 from __future__ import annotations

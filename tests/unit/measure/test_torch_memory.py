@@ -1,6 +1,6 @@
-"""Tests of how much memory of torch's cache is returnable at the end of a run.
+"""Tests of how much memory torch's cache can return to the driver at the end of a run.
 
-They also test when torch's segments are read to find this out.
+Some tests check in which cases torch's list of segments is read to find this out.
 """
 
 from __future__ import annotations
