@@ -312,10 +312,8 @@ def test_a_large_data_set_costs_no_more_than_the_limit(
 
 
 def test_unreadable_graphs(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If torch cannot list the tensors that autograd saved, the search returns the variables with a graph.
-
-    The graph is the autograd graph that keeps such tensors.
-    """
+    """If torch cannot list the tensors saved by autograd, the search returns the names of the variables that
+    have an autograd graph."""
     monkeypatch.setattr(heap_walk, "can_read_saved_tensors", lambda torch: False)
     x = torch.zeros(3, requires_grad=True)
     loss = (x * 2).sum()

@@ -118,10 +118,8 @@ def test_a_huge_container_is_followed_in_part(gpu: StandInGpu, kind: Any) -> Non
 
 
 def test_container_subclasses() -> None:
-    """The items of a container of a user's class are read without calling the methods of the class.
-
-    Such methods are ``__len__``, ``__iter__`` and ``values``.
-    """
+    """The items of a user's container are read without calling its ``__len__``, ``__iter__`` or ``values``
+    method."""
     body = {"__len__": forbidden, "__iter__": forbidden, "values": forbidden}
     part = [1]
     derived = type("List", (list,), body)()

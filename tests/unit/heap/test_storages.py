@@ -28,7 +28,8 @@ def test_a_storage_is_not_kept_alive(gpu: StandInGpu) -> None:
 
 
 def test_a_storage_whose_memory_moved(gpu: StandInGpu) -> None:
-    """If a storage's memory was released, as FSDP releases it, a weak reference to the storage is expired."""
+    """If the memory of a storage was released, which FSDP does, a weak reference to the storage counts as
+    expired."""
     storage = gpu.empty(100).untyped_storage()
     reference = StorageWeakRef(torch, storage)
     gone = torch.UntypedStorage(0)
