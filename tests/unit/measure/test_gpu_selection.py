@@ -91,10 +91,9 @@ def test_cuda_visible_devices_limits_and_reorders(visible: str, places: list[int
 
 
 def test_cuda_order_of_different_models_is_not_guessed() -> None:
-    """If GPUs are of different models, their CUDA order is unknown: CUDA puts the fastest GPU first by
-    default.
+    """The CUDA order of GPUs of different models is unknown.
 
-    If CUDA_DEVICE_ORDER is PCI_BUS_ID, the order is known.
+    By default, CUDA puts the fastest GPU first. If CUDA_DEVICE_ORDER is PCI_BUS_ID, the order is known.
     """
     mixed = (GPUS[0], replace(GPUS[1], name="NVIDIA A2"))
     assert cuda_order(mixed, {}) is None

@@ -482,8 +482,8 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
 
 
 def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container, process ids are taken for the host's if the driver lists this process on torch's
-    GPU."""
+    """In a container, process ids count as the host's if the driver lists this process on a GPU with a CUDA
+    context of torch."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
