@@ -26,8 +26,8 @@ from gpuwidget.heap.storages import (
     sparse_components,
     storage_address_function,
 )
-from gpuwidget.heap.user_modules import is_user_class
 from gpuwidget.model.raw_attributes import class_dict, module_dict
+from gpuwidget.model.user_files import is_user_class
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
 MAX_OBJECTS = 300_000

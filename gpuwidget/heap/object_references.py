@@ -18,8 +18,8 @@ from types import (
 from typing import Any
 from weakref import ReferenceType
 
-from gpuwidget.heap.user_modules import class_module_name
 from gpuwidget.model.raw_attributes import class_dict, class_mro, class_name
+from gpuwidget.model.user_files import class_module_name
 
 MAX_ITEMS = 100_000
 """Most items of one container that a search follows."""

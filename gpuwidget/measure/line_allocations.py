@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from gpuwidget.model.cell_source import TIMED_FILES
 from gpuwidget.model.report import LineMemory
+from gpuwidget.model.user_files import TIMED_FILES
 from gpuwidget.pytorch.allocation_history import blocks_in_use
 
 BACKWARD = "allocated on torch's own threads, as in backward()"

@@ -1,4 +1,4 @@
-"""The source of a cell, and the file names that IPython gives to the code that its magics compile."""
+"""The source of a cell, and the parts of it that IPython compiles separately for its magics."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 
-TIMED_FILES = ("<timed exec>", "<timed eval>")
-"""File names of the code that ``%time`` and ``%%time`` compile."""
-MAGIC_FILES = frozenset({*TIMED_FILES, "<magic-timeit>"})
-"""File names of the code that a magic compiles from the text that follows it."""
+from gpuwidget.model.user_files import TIMED_FILES
 
 _CELL_MAGIC = re.compile(r"\s*%%(?P<name>[\w.]+)")
 # %%timeit is missing, because IPython wraps its body in a function, so that line numbers differ.

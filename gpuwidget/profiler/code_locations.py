@@ -8,16 +8,15 @@ code is called: a cell may await any object, but only Python's built-in awaitabl
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
-import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any, NamedTuple
 
-from gpuwidget.model.cell_source import MAGIC_FILES, UNKNOWN_SOURCE, CellSource, MagicBody
+from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource, MagicBody
 from gpuwidget.model.report import WAITING_FOR_CHILD
+from gpuwidget.model.user_files import MAGIC_FILES, is_compiled_by_torch, is_user_file
 from gpuwidget.profiler import preemption
 
 _MAX_CODES = 4096
@@ -30,9 +29,6 @@ the stack when the cell began. ``_LINE_MAGIC``: the code that a magic compiles f
 ``%time f(x)``, whose time counts for the line of the magic. ``_WAITING``: a call that waits for a child
 process. Frames that it calls never count as the user's, whatever their files."""
 
-_PACKAGE_PATHS = ("site-packages", "dist-packages", f"{os.sep}ipywidgets{os.sep}")
-"""Parts of paths that identify installed packages. ipywidgets has an entry of its own because its finalizers
-can run during any line, and it may be installed in another folder."""
 _WAIT_FUNCTIONS: Mapping[str, Sequence[str]] = {
     "IPython/core/interactiveshell.py": ("getoutput", "system_piped", "system_raw"),
     "IPython/core/magics/script.py": ("in_thread",),
@@ -56,8 +52,6 @@ _CALL_NAMES = {
 }
 """Public names of library calls, by the end of the path of the function's file and the function's name."""
 _COMPILED = "code compiled by torch"
-_COMPILE_CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-_COMPILE_CACHE_PATHS = ("torchinductor_", "/.triton/cache/")
 _MODULE_NAMES = ("<module", "<cell line")
 _WRAPPER_NAMES = frozenset(
     {"_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "_fn", "decorate_context"}
@@ -96,7 +90,6 @@ class CodeLocator:
         self._is_cell = is_cell
         self._cell_name = cell_name
         self._source = source
-        self._libraries = _library_folders()
         self._codes: dict[int, CodeType] = {}
         """Code objects by id. Keeping them alive ensures that their ids stay unique."""
         self._kinds: dict[int, int] = {}
@@ -252,11 +245,11 @@ class CodeLocator:
             return _USER
         if file in MAGIC_FILES and code.co_name in ("<module>", "inner"):
             return _LINE_MAGIC
-        if _is_compiled(code):
+        if is_compiled_by_torch(file):
             return _NAMED_CALL
         if _call_name(code) == WAITING_FOR_CHILD:
             return _WAITING
-        if not file.startswith(("<", *self._libraries)) and not any(path in file for path in _PACKAGE_PATHS):
+        if is_user_file(file):
             return _USER
         if _call_name(code) is not None:
             return _NAMED_CALL
@@ -330,7 +323,7 @@ class CodeLocator:
         code = self._codes.get(key)
         if code is None:
             return None
-        if _is_compiled(code):
+        if is_compiled_by_torch(code.co_filename):
             return _COMPILED
         known = _call_name(code)
         if known is not None:
@@ -349,15 +342,6 @@ def _qualified_name(code: CodeType) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def _is_compiled(code: CodeType) -> bool:
-    """Return whether torch.compile generated the code, that is, whether its file is in a compile cache."""
-    file = code.co_filename.replace(os.sep, "/")
-    if any(path in file for path in _COMPILE_CACHE_PATHS):
-        return True
-    folders = (os.environ.get(name) for name in _COMPILE_CACHE_VARIABLES)
-    return any(folder and file.startswith(os.path.join(folder, "")) for folder in folders)
-
-
 def _call_name(code: CodeType) -> str | None:
     parts = code.co_filename.replace(os.sep, "/").rsplit("/", 4)
     for count in range(1, len(parts)):
@@ -365,15 +349,3 @@ def _call_name(code: CodeType) -> str | None:
         if found is not None:
             return found
     return None
-
-
-@functools.cache  # finding the folders takes longer than all other work for a short cell
-def _library_folders() -> tuple[str, ...]:
-    """Return the folders of the standard library, of gpuwidget and of IPython and ipykernel."""
-    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
-    folders.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    for name in ("IPython", "ipykernel"):
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if file:
-            folders.append(os.path.dirname(file))
-    return tuple(sorted({folder.rstrip(os.sep) + os.sep for folder in folders if folder}))

@@ -27,8 +27,8 @@ from types import (
 from typing import Any
 
 from gpuwidget.kernel.shell.user_code import UserCode
-from gpuwidget.model.cell_source import TIMED_FILES
 from gpuwidget.model.raw_attributes import class_dict, class_module, class_mro, module_dict
+from gpuwidget.model.user_files import TIMED_FILES
 
 _MAX_FRAMES = 200
 _MAX_OBJECTS = 20_000

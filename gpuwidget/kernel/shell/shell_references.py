@@ -16,9 +16,9 @@ from typing import Any
 
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.heap.object_references import instance_dict
-from gpuwidget.heap.user_modules import is_user_module
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model.raw_attributes import module_dict
+from gpuwidget.model.user_files import is_user_module
 
 _LAST_ERROR_NAMES = ("last_exc", "last_value", "last_traceback", "last_type")
 _RECENT_RESULTS = ("_", "__", "___")

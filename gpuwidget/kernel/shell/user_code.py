@@ -1,4 +1,4 @@
-"""Identify the user's files and cells, give them readable names, and look up the source of their lines."""
+"""Name the user's cells and files, and look up the source of their lines."""
 
 from __future__ import annotations
 
@@ -6,32 +6,20 @@ import ast
 import gc
 import linecache
 import os
-import re
 import sys
-import sysconfig
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from gpuwidget import version
 from gpuwidget.model.raw_attributes import class_dict, module_dict
+from gpuwidget.model.user_files import CELL_FILE, is_user_file
 from gpuwidget.system import processes
 
 CHANGED = "(the file may have changed since it was imported)"
 """Shown instead of a source line that may differ from the line that ran."""
 
-_LIBRARIES = tuple(
-    os.path.join(path, "")
-    for path in (
-        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        os.path.dirname(version.__file__),
-    )
-)
-_PACKAGES = ("torch", "IPython", "ipykernel")
-"""Packages that count as libraries even outside site-packages, as in a developer's checkout."""
-_LIBRARY_FOLDERS = re.compile(r"[/\\](site-packages|dist-packages|torchinductor_[^/\\]*)[/\\]")
 _MAX_SOURCE_LENGTH = 200
 
 
@@ -63,17 +51,7 @@ class UserCode:
         number = cell_number(self._shell, filename)
         if number is not None:
             return f"In[{number}]"
-        # Code from exec() and compile() has no file; the line that runs it is shown in its place.
-        if filename.startswith("<") or not os.path.isabs(filename):
-            return None
-        if filename.startswith((*_LIBRARIES, *_package_folders())) or _LIBRARY_FOLDERS.search(filename):
-            return None
-        return _short_path(filename)
-
-
-def _package_folders() -> list[str]:
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in _PACKAGES)
-    return [os.path.join(os.path.dirname(file), "") for file in files if file]
+        return _short_path(filename) if is_user_file(filename) else None
 
 
 def _short_path(path: str) -> str:
@@ -87,7 +65,6 @@ def _short_path(path: str) -> str:
 
 # -- file names of cells ---------------------------------------------------------------------------------
 
-_NUMBERED_FILE = re.compile(r"<ipython-input-(\d+)-")
 _MAX_CELLS_SEARCHED = 300
 """If IPython does not keep file names of cells, they are computed for this many of the newest cells."""
 
@@ -96,7 +73,7 @@ def is_cell_file(shell: Any, filename: str) -> bool:
     """Return whether ``filename`` is the file name of a cell's code. Takes constant time."""
     return (
         filename in getattr(getattr(shell, "compile", None), "_filename_map", {})
-        or _NUMBERED_FILE.match(filename) is not None
+        or CELL_FILE.match(filename) is not None
         or filename in getattr(linecache, "_ipython_cache", {})
     )
 
@@ -115,7 +92,7 @@ def cell_number(shell: Any, filename: str) -> int | None:
     numbers = getattr(compiler, "_filename_map", None)  # since IPython 8
     if numbers is not None and type(numbers.get(filename)) is int:
         return int(numbers[filename])
-    numbered = _NUMBERED_FILE.match(filename)
+    numbered = CELL_FILE.match(filename)
     if numbered is not None:
         return int(numbered[1])
     if numbers is not None or filename not in getattr(linecache, "_ipython_cache", {}):

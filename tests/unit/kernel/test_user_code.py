@@ -1,5 +1,4 @@
-"""Tests of which files are user code, of the names shown for these files, and of the source of their
-lines."""
+"""Tests of the names shown for cells and for the user's files, and of the source of their lines."""
 
 from __future__ import annotations
 
@@ -30,12 +29,8 @@ def test_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert code.name("/srv/shared/model.py") == "/srv/shared/model.py"
     for library in (
         linecache.__file__,
-        "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py",
-        "/usr/lib/python3/dist-packages/thing.py",
-        "/tmp/torchinductor_ann/ab/cab.py",
-        sys.modules["gpuwidget"].__file__ or "",
+        "/env/lib/python3.11/site-packages/torch/nn/linear.py",
         "<string>",
-        "<frozen runpy>",
         "",
     ):
         assert code.name(library) is None
