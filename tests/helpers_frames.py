@@ -93,8 +93,8 @@ class FakeWindows:
         self.counted: dict[int, list[WindowMean]] = {}
         self.closed = 0
 
-    def open(self) -> bool:
-        return True
+    def open(self) -> None:
+        pass
 
     def read(self) -> Sequence[UtilizationWindow]:
         return self.windows

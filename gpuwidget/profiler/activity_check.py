@@ -9,11 +9,12 @@ activity only if the GPU time that the queries missed could change it by at most
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gpuwidget.model.report import CodeTime, FrameTime, GpuReport, LineTime, Report
 from gpuwidget.profiler import messages
 from gpuwidget.profiler.counter_windows import MatchedMeans
+from gpuwidget.profiler.regression import WindowMixture, activity_by_line
 from gpuwidget.profiler.sample_counts import SampleCounts
 
 AGREE_WITHIN = 5.0
@@ -22,126 +23,122 @@ _NOISE = 2.0
 """Percentage points by which the means of queries and counters may differ although both are right. On an
 H200, the largest difference over the tested loops was 1.6."""
 _MIN_COMPARED = 0.6
-"""Fraction of the queried time that the counters' windows must cover to represent all of it."""
+"""Fraction of the queried time that the counters' windows must cover to represent all of it, and fraction of
+the run in which the streams must have been queried to compare them with the run's mean utilization."""
 _EDGES_S = 0.3
 """Seconds at a run's start and end that the driver's mean may leave out, or in which it may include work from
 before the run."""
-_MIN_QUERIED = 0.5
-"""Fraction of the run in which the streams must have been queried to compare them with the run's mean
-utilization."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityCheck:
-    """Result of comparing a run's stream queries with the GPU's counters."""
-
-    hidden_s: float
-    """Upper limit of the seconds of GPU work that the queries missed."""
-    checked: bool
-    """Whether every device that was queried could be compared."""
-    contradiction: str | None
-    """A sentence that explains why queries and counters disagree, or None if they agree."""
-
-
-def compare_with_counters(
+def check_activity(
+    time: CodeTime,
     report: Report,
     counts: SampleCounts,
-    devices: Sequence[int],
     windows: Mapping[int, MatchedMeans | None],
-    cpu: float | None,
-) -> ActivityCheck:
-    """Compare the stream queries of a run with the GPUs' counters.
+    mixtures: Sequence[WindowMixture],
+) -> CodeTime:
+    """Return ``time`` with the activities that the counters confirm, else with those from the regression.
 
     Args:
+        time: The line profile, whose activities come from stream queries.
         report: The run's report, for the driver's mean utilization and the names of the GPUs.
         counts: The stack samples with their stream queries.
-        devices: The N of every ``cuda:N`` that was queried.
-        windows: By the same N, the means over matching windows of GPM's graphics activity or of the driver's
-            utilization. Devices without an entry are compared by the means of the whole run.
-        cpu: CPU time of this process over the run in percent of one core, or None if unknown.
+        windows: By the N of every ``cuda:N`` that was queried, the means over matching windows of queries and
+            counters. Where they are None, the means of the whole run are compared.
+        mixtures: The driver's windows, for the regression.
+    """
+    if not time.lines:
+        return time
+    contradiction, hidden = _compare(report, counts, windows, time.cpu)
+    if counts.known_s and contradiction is None:
+        if hidden is not None:
+            return _without_uncertain_lines(time, hidden)
+        has_activity = any(line.gpu_busy is not None for line in time.lines)
+        return _with_activity(time, {}, messages.UNCHECKED) if has_activity else time
+    activity = activity_by_line(mixtures)
+    if activity is None:
+        return _with_activity(time, {}, contradiction)
+    return _with_activity(time, activity, messages.joined(contradiction, messages.BY_WINDOWS))
+
+
+def _compare(
+    report: Report, counts: SampleCounts, windows: Mapping[int, MatchedMeans | None], cpu: float | None
+) -> tuple[str | None, float | None]:
+    """Compare the stream queries of a run with the GPUs' counters.
+
+    Return a sentence if they contradict each other, and the greatest percentage of the run in which the
+    queries can have missed work, or None if a device could not be compared.
     """
     duration = report.cell.duration_s
-    hidden, checked = 0.0, bool(devices)
-    for device in devices:
+    hidden: float | None = 0.0 if windows else None
+    for device, means in windows.items():
         gpu = next((one for one in report.gpus if one.torch_device == f"cuda:{device}"), None)
-        means, edges = windows.get(device), 0.0
-        if means is None or means.seconds < _MIN_COMPARED * counts.known_s:
-            means = None if gpu is None else _whole_run(gpu, report, counts, device, alone=len(devices) == 1)
+        edges = 0.0
+        if gpu is not None and (means is None or means.seconds < _MIN_COMPARED * counts.known_s):
+            means = _whole_run(gpu, report, counts, device, alone=len(windows) == 1)
             edges = 100 * _EDGES_S / duration
         if gpu is None or means is None:
-            checked = False
+            hidden = None
             continue
         excess = means.counters - means.stream
         if abs(excess) > AGREE_WITHIN + edges:
-            return ActivityCheck(duration, checked, messages.contradiction(gpu, means, cpu))
+            return messages.contradiction(gpu, means, cpu), None
         # A difference that the edges of a short run can explain neither contradicts nor confirms the queries.
-        checked = checked and abs(excess) <= AGREE_WITHIN
-        hidden += max(0.0, excess - _NOISE) / 100 * duration
-    return ActivityCheck(hidden, checked, None)
+        if abs(excess) > AGREE_WITHIN:
+            hidden = None
+        elif hidden is not None:
+            hidden += max(0.0, excess - _NOISE)
+    return None, hidden
 
 
 def _whole_run(
     gpu: GpuReport, report: Report, counts: SampleCounts, device: int, *, alone: bool
 ) -> MatchedMeans | None:
     """Compare the driver's mean utilization over the run with the nearest mean that the queries allow."""
-    total, known = counts.total_s, counts.known_s
-    if gpu.utilization is None or not known or known < _MIN_QUERIED * total:
+    known, unknown = counts.known_s, counts.total_s - counts.known_s
+    if gpu.utilization is None or not known or known < _MIN_COMPARED * counts.total_s:
         return None
     busy = sum(seconds for bits, seconds in dict(counts.busy_s).items() if bits & 1 << device)
-    low, high = 100 * busy / total, 100 * (busy + total - known) / total
+    queried = 100 * busy / known
     # The driver's mean includes the GPU drain, during which at least one of the devices was busy.
-    duration, drain = report.cell.duration_s, report.cell.gpu_tail_s or 0.0
-    low = (low * duration + 100 * drain * alone) / (duration + drain)
-    high = (high * duration + 100 * drain) / (duration + drain)
+    drain = report.cell.gpu_tail_s or 0.0
+    low, high = busy + drain * alone, busy + unknown + drain
+    percent = 100 / (counts.total_s + drain)
     utilization = gpu.utilization.mean
-    return MatchedMeans(duration, min(max(utilization, low), high), utilization, 100 * busy / known)
+    nearest = min(max(utilization, low * percent), high * percent)
+    return MatchedMeans(report.cell.duration_s, nearest, utilization, queried)
 
 
-def withhold_uncertain(time: CodeTime, hidden_s: float, duration_s: float) -> CodeTime:
-    """Return ``time`` without the activity of lines that could change too much due to the hidden GPU work.
+def _without_uncertain_lines(time: CodeTime, hidden: float) -> CodeTime:
+    """Return ``time`` without the activities that work in ``hidden`` percent of the run could change."""
 
-    ``hidden_s`` is the number of seconds of GPU work that the stream queries missed.
-    """
-    if hidden_s <= 0:
-        return time
-    hidden = 100 * hidden_s / duration_s
-    lines = tuple(_without_uncertain(line, hidden) for line in time.lines)
-    if _lines_with_activity(lines) == _lines_with_activity(time.lines):
+    def activity(one: LineTime | FrameTime) -> float | None:
+        if one.gpu_busy is None:
+            return None
+        could_hide = min(100 - one.gpu_busy, 100 * hidden / max(one.share, 1e-9))
+        return one.gpu_busy if could_hide <= AGREE_WITHIN else None
+
+    lines = tuple(
+        replace(
+            line,
+            gpu_busy=activity(line),
+            frames=tuple(replace(frame, gpu_busy=activity(frame)) for frame in line.frames),
+        )
+        for line in time.lines
+    )
+    if lines == time.lines:
         return time
     return replace(time, lines=lines, reason=messages.joined(time.reason, messages.hidden_work(hidden)))
 
 
-def _lines_with_activity(lines: Sequence[LineTime]) -> int:
-    return sum(line.gpu_busy is not None for line in lines)
-
-
-def _without_uncertain(line: LineTime, hidden: float) -> LineTime:
-    """Remove activities of ``line`` and its frames that ``hidden`` percent of the run could change."""
-
-    def activity(one: LineTime | FrameTime) -> float | None:
-        if one.gpu_busy is None or not one.share:
-            return None
-        could_hide = min(100 - one.gpu_busy, 100 * hidden / one.share)
-        return one.gpu_busy if could_hide <= AGREE_WITHIN else None
-
-    frames = tuple(replace(frame, gpu_busy=activity(frame)) for frame in line.frames)
-    return replace(line, gpu_busy=activity(line), frames=frames)
-
-
-def replace_activity(time: CodeTime, activity: Mapping[int | None, float], reason: str | None) -> CodeTime:
-    """Return ``time`` with its activities replaced by those of another measurement, and ``reason`` added.
-
-    ``activity`` is by line number. A line that it does not contain gets no activity.
-    """
-    return replace(
-        time,
-        lines=tuple(
-            replace(
-                line,
-                gpu_busy=activity.get(line.line) if line.until is None else None,
-                frames=tuple(replace(frame, gpu_busy=None) for frame in line.frames),
-            )
-            for line in time.lines
-        ),
-        reason=messages.joined(time.reason, reason),
+def _with_activity(time: CodeTime, activity: Mapping[int | None, float], reason: str | None) -> CodeTime:
+    """Return ``time`` with its activities replaced by those by line number, and ``reason`` added."""
+    lines = tuple(
+        replace(
+            line,
+            gpu_busy=activity.get(line.line) if line.until is None else None,
+            frames=tuple(replace(frame, gpu_busy=None) for frame in line.frames),
+        )
+        for line in time.lines
     )
+    return replace(time, lines=lines, reason=messages.joined(time.reason, reason))

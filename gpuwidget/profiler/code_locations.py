@@ -73,6 +73,9 @@ class CodeLocation(NamedTuple):
     stack when the cell began."""
 
 
+OUTSIDE = CodeLocation(0, 0, 0, 0, 0)
+
+
 class CodeLocator:
     """Locates one thread during one cell.
 
@@ -293,6 +296,10 @@ class CodeLocator:
             if start <= offset < end:
                 found = line
         return (found if found is not None else code.co_firstlineno) + self._line_offsets.get(key, 0)
+
+    def cell_line(self, location: CodeLocation) -> int | None:
+        """Return the cell's line at ``location``, or None outside the cell's code."""
+        return self.line(location.cell, location.cell_offset)
 
     def candidate_lines(self, location: CodeLocation) -> frozenset[int]:
         """Return the cell's lines that may have held the GIL just before ``location`` was sampled."""

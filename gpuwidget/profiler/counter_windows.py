@@ -1,19 +1,15 @@
-"""Estimate the GPU activity per line from the means of the GPU's counters over windows of a run.
-
-Each window is matched with the stack samples taken in it. The window's mean is modelled as a sum over lines:
-the line's share of the window times the GPU's activity on that line. A least-squares regression over all
-windows yields each line's activity. It works only if the lines' shares differ enough between windows.
-"""
+"""Match stack samples with the windows over which the GPU's counters are averaged."""
 
 from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from gpuwidget.model.samples import Gpu
+from gpuwidget.profiler.regression import WindowMixture
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.sampler import MAX_INTERVAL_S, Sampler, Subscription
 from gpuwidget.sources import UtilizationWindow
@@ -21,29 +17,12 @@ from gpuwidget.sources import UtilizationWindow
 _MAX_SAMPLES = 8000
 _MAX_WINDOWS = 1500
 _MAX_WINDOW_S = 1.2
-_MIN_SAMPLES = 4
-"""Minimum number of stack samples in a window."""
 _MIN_COVERED = 0.8
 """Fraction of a window that its samples must cover. A window at the edge of the run covers less."""
 _MIN_KNOWN = 0.9
 """Fraction of the time covered by samples in which the stream must have been queried."""
 _OTHER_LIBRARIES = ("cupy", "jax", "tensorflow", "numba.cuda")
 """Libraries other than torch that compute on a GPU."""
-
-_MIN_WINDOWS = 10
-_MIN_WINDOWS_PER_LINE = 3
-_MIN_LINE_SHARE = 0.05
-"""Share of the total time of all windows below which a line is grouped with the other rare lines."""
-_MAX_REST = 0.1
-"""Share of the total time of all windows above which the rare lines get a common activity."""
-_MIN_SPREAD = 0.15
-"""Minimum standard deviation of a line's share over the windows."""
-_MAX_CONDITION = 50.0
-"""Maximum condition number of the matrix of shares. The normal equations have its square."""
-_MAX_ERROR = 6.0
-"""Maximum standard error of an activity, in percentage points."""
-_MAX_OVERSHOOT = 12.0
-"""Percentage points by which noise may move an activity below 0 or above 100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +35,6 @@ class WindowMean:
     """End of the window in epoch seconds."""
     percent: float
     """Percent of the window in which the GPU worked."""
-
-
-@dataclass(frozen=True, slots=True)
-class WindowMixture:
-    """One window: each line's share of its time, and the mean of the GPU's counter."""
-
-    shares: Mapping[int | None, float]
-    """Each line's share of the window, from 0 to 1. The shares add up to 1."""
-    mean: float
-    """Mean of the counter over the window, in percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +54,7 @@ class MatchedMeans:
 class CounterWindows(Protocol):
     """Interface to the counters' windows of the GPUs that this process uses."""
 
-    def open(self) -> bool: ...  # noqa: D102 - see SamplerWindows
+    def open(self) -> None: ...  # noqa: D102 - see SamplerWindows
     def read(self) -> Sequence[UtilizationWindow]: ...  # noqa: D102
     def activity(self) -> Mapping[int, Sequence[WindowMean]]: ...  # noqa: D102
     def close(self) -> None: ...  # noqa: D102
@@ -99,8 +68,8 @@ class SamplerWindows:
         self._uuid: str | None = None
         self._subscription: Subscription | None = None
 
-    def open(self) -> bool:
-        """Subscribe if this process can have work on only one GPU. Return whether a GPU has been found.
+    def open(self) -> None:
+        """Subscribe if this process can have work on only one GPU.
 
         Call this method repeatedly, because the process may start to use a GPU at any time.
         """
@@ -109,7 +78,6 @@ class SamplerWindows:
             if self._uuid is not None:
                 self._subscription = self._sampler.subscribe(interval_s=MAX_INTERVAL_S)
                 self._subscription.windows = frozenset({self._uuid})
-        return self._uuid is not None
 
     def _only_gpu(self) -> str | None:
         devices = cuda_state.devices_with_context()
@@ -181,11 +149,10 @@ class WindowLog:
         self._samples.append(_Sample(t, line, seconds, busy))
 
     def add_utilization(self, windows: Sequence[UtilizationWindow]) -> None:
-        """Add the driver's new windows. The first one is left out, because its start is unknown."""
+        """Add the driver's new windows. Each begins at the end of the one before, unless some are missing."""
         for window in windows:
-            since = self._until
-            if window.until - since > _MAX_WINDOW_S:
-                since = float("inf")
+            missing = window.until - self._until > _MAX_WINDOW_S
+            since = float("-inf") if missing else self._until
             self.add_window(WindowMean(since, window.until, window.utilization))
 
     def add_window(self, window: WindowMean) -> None:
@@ -199,13 +166,10 @@ class WindowLog:
             if sample.t > window.since:
                 inside.append(sample)
         total = sum(sample.seconds for sample in inside)
+        length = window.until - window.since
         # A window that began before the first sample or ends after the last one is only partly known.
-        if (
-            len(inside) < _MIN_SAMPLES
-            or self._began > window.since
-            or total < _MIN_COVERED * (window.until - window.since)
-            or len(self.mixtures) >= _MAX_WINDOWS
-        ):
+        known_whole = self._began <= window.since and total >= _MIN_COVERED * length
+        if not known_whole or len(self.mixtures) >= _MAX_WINDOWS:
             return
         shares: dict[int | None, float] = {}
         for sample in inside:
@@ -213,10 +177,8 @@ class WindowLog:
         self.mixtures.append(WindowMixture(shares, window.percent))
         known = sum(sample.seconds for sample in inside if sample.busy is not None)
         if known >= _MIN_KNOWN * total:
-            length = window.until - window.since
-            busy = sum(sample.seconds for sample in inside if sample.busy)
             self._seconds += length
-            self._stream_s += length * busy / known
+            self._stream_s += length * sum(sample.seconds for sample in inside if sample.busy) / known
             self._counters_s += length * window.percent / 100
 
     @property
@@ -226,86 +188,3 @@ class WindowLog:
             return None
         stream = 100 * self._stream_s / self._seconds
         return MatchedMeans(self._seconds, stream, 100 * self._counters_s / self._seconds, stream)
-
-
-def activity_by_line(windows: Sequence[WindowMixture]) -> dict[int | None, float] | None:
-    """Return the percent of GPU activity by line, from a regression over the windows.
-
-    The result contains the lines that take at least a twentieth of the time. Return None if the windows do
-    not determine their activities.
-    """
-    if len(windows) < _MIN_WINDOWS:
-        return None
-    total: dict[int | None, float] = {}
-    for window in windows:
-        for line, share in window.shares.items():
-            total[line] = total.get(line, 0.0) + share
-    lines = [line for line, share in total.items() if share >= _MIN_LINE_SHARE * len(windows)]
-    if not lines or len(windows) < _MIN_WINDOWS_PER_LINE * len(lines):
-        return None
-    rows = [[window.shares.get(line, 0.0) for line in lines] for window in windows]
-    rest = [max(0.0, 1.0 - sum(row)) for row in rows]
-    if sum(rest) > _MAX_REST * len(windows):
-        rows = [[*row, left] for row, left in zip(rows, rest, strict=True)]
-    if len(rows[0]) > 1 and any(
-        _standard_deviation(row[column] for row in rows) < _MIN_SPREAD for column in range(len(lines))
-    ):
-        return None
-    found = _least_squares(rows, [window.mean for window in windows])
-    if found is None:
-        return None
-    activity, errors = found
-    for value, error in zip(activity[: len(lines)], errors, strict=False):
-        if not -_MAX_OVERSHOOT <= value <= 100 + _MAX_OVERSHOOT or error > _MAX_ERROR:
-            return None
-    return {line: min(100.0, max(0.0, value)) for line, value in zip(lines, activity, strict=False)}
-
-
-def _standard_deviation(values: Iterable[float]) -> float:
-    known = list(values)
-    mean = sum(known) / len(known)
-    return float((sum((value - mean) ** 2 for value in known) / len(known)) ** 0.5)
-
-
-def _least_squares(
-    rows: Sequence[Sequence[float]], means: Sequence[float]
-) -> tuple[list[float], list[float]] | None:
-    """Return the activities and their standard errors, or None if the shares hardly differ between windows.
-
-    This is plain Python, because gpuwidget imports numpy only for the live chart.
-    """
-    size = len(rows[0])
-    squares = [[sum(row[i] * row[j] for row in rows) for j in range(size)] for i in range(size)]
-    right = [sum(row[i] * mean for row, mean in zip(rows, means, strict=True)) for i in range(size)]
-    inverse = _inverse(squares)
-    if inverse is None or _norm(squares) * _norm(inverse) > _MAX_CONDITION**2:
-        return None
-    activity = [sum(inverse[i][j] * right[j] for j in range(size)) for i in range(size)]
-    residual = sum(
-        (mean - sum(a * share for a, share in zip(activity, row, strict=True))) ** 2
-        for row, mean in zip(rows, means, strict=True)
-    )
-    variance = residual / max(1, len(rows) - size)
-    return activity, [(variance * max(0.0, inverse[i][i])) ** 0.5 for i in range(size)]
-
-
-def _norm(matrix: Sequence[Sequence[float]]) -> float:
-    return max(sum(abs(value) for value in row) for row in matrix)
-
-
-def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]] | None:
-    """Return the inverse of a matrix by Gauss-Jordan elimination, or None if the matrix is singular."""
-    size = len(matrix)
-    rows = [[*row, *(float(i == j) for j in range(size))] for i, row in enumerate(matrix)]
-    for column in range(size):
-        pivot = max(range(column, size), key=lambda row: abs(rows[row][column]))
-        if abs(rows[pivot][column]) < 1e-12:
-            return None
-        rows[column], rows[pivot] = rows[pivot], rows[column]
-        scale = rows[column][column]
-        rows[column] = [value / scale for value in rows[column]]
-        for row in range(size):
-            factor = rows[row][column]
-            if row != column and factor:
-                rows[row] = [a - factor * b for a, b in zip(rows[row], rows[column], strict=True)]
-    return [row[size:] for row in rows]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -88,12 +87,9 @@ def line_profile(
 
     ``not_queried`` is the reason why the GPU's streams were not queried, or None if they were.
     """
-    # Copied, because the sampling thread may still add samples.
-    counted = [copy.copy(one) for one in list(counts.by_location.values())]
-    for one in counted:
-        one.counts = copy.copy(one.counts)
+    counted = counts.counted()
     total = sum(one.counts.seconds for one in counted)
-    samples = counts.counted
+    samples = sum(one.counts.samples for one in counted)
     reasons: list[str] = []
     lines: tuple[LineTime, ...] = ()
     contended = total > 0 and 100 * counts.delayed_s / counts.total_s >= _CONTENDED

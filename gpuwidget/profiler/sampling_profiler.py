@@ -1,7 +1,7 @@
 """Sampling profiler for the thread that runs a cell. Another thread takes the stack samples.
 
 A sample locates the profiled thread in the user's code and queries whether the GPU is busy, which takes
-microseconds in all. The sampling rate depends on the measured cost of a sample.
+microseconds in all.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,43 +23,15 @@ from gpuwidget.measure.steady_state import find_warm_up
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.report import CodeTime, Report
-from gpuwidget.profiler import messages
-from gpuwidget.profiler.activity_check import (
-    ActivityCheck,
-    compare_with_counters,
-    replace_activity,
-    withhold_uncertain,
-)
+from gpuwidget.profiler.activity_check import check_activity
 from gpuwidget.profiler.code_locations import CodeLocator
-from gpuwidget.profiler.counter_windows import CounterWindows, WindowLog, activity_by_line
+from gpuwidget.profiler.counter_windows import CounterWindows, WindowLog
 from gpuwidget.profiler.line_profile import SourceLine, check_coverage, line_profile
 from gpuwidget.profiler.preemption import is_at_function_entry, is_at_preemption_point
 from gpuwidget.profiler.sample_counts import PROMPT_S, SampleCounts, StackSample
+from gpuwidget.profiler.sampling_rate import MAX_PERIOD_S, PERIOD_S, sampling_period
 from gpuwidget.system import processes
 
-_PERIOD_S = 0.005
-"""Mean seconds between samples when samples query the GPU, as long as samples are cheap."""
-_PERIOD_WITHOUT_GPU_S = 0.02
-"""Mean seconds between samples when there is no GPU to query, as long as samples are cheap."""
-_MAX_PERIOD_S = 0.05
-_MAX_CPU = 0.02
-"""Maximum fraction of one CPU core that sampling may use in a longer run. Waking the thread takes most of
-it."""
-_MAX_GIL_SHARE = 0.005
-"""Maximum fraction of the run by which sampling may slow down code that holds the GIL all the time."""
-_HANDOVER_S = 1e-4
-"""Seconds that a preempted thread loses until it has the GIL again."""
-_FULL_RATE_S = 1.0
-_MAX_EXPOSED_SHARE = 0.008
-"""Maximum fraction of the run by which sampling may slow down code for which the GPU waits."""
-_WAKING_S = 2e-4
-"""Seconds that a thread loses in addition if it releases the GIL for a moment, as torch's operations do, and
-a sample takes the GIL: the thread then sleeps and must be woken. On an H200 machine, a launch-bound loop
-whose thread ran for half of the time lost 0.13 ms to each sample of 0.07 ms."""
-_FULL_RATE_EXPOSED_S = 0.25
-_ENOUGH_SAMPLES = 10_000
-"""Number of samples at which a share is uncertain by at most one percentage point. The sampling rate of a
-longer run is lowered to take no more than these."""
 _ADJUST_EVERY_S = 0.5
 _ADJUST_FIRST_S = 0.25
 """Seconds until the sampling rate is first adjusted. The time is short because short cells end soon."""
@@ -87,6 +60,13 @@ class _CpuTimes:
     own: float
     children: processes.ChildrenTime
 
+    def percent_since(self, start: _CpuTimes) -> tuple[float, float]:
+        """Return the CPU times of this process and of its children since ``start``, in percent of a core."""
+        seconds = self.t - start.t
+        ended = self.children.ended - start.children.ended
+        children = max(0.0, ended + self.children.alive - start.children.alive)
+        return 100 * (self.own - start.own) / seconds, 100 * children / seconds
+
 
 class SamplingProfiler:
     """Profiles one run (see :class:`gpuwidget.measure.collector.Collector`)."""
@@ -105,32 +85,27 @@ class SamplingProfiler:
         self._source = source
         self._streams = streams
         self._windows = windows
-        self._utilization_log = WindowLog()
-        """Matches samples with the driver's utilization windows."""
-        self._has_utilization = False
-        self._activity_logs: dict[int, WindowLog] = {}
-        """Match samples with the hardware counters' windows, by the N of ``cuda:N``."""
         self._clock = clock
         self._frames = frames
         self._counts = SampleCounts()
+        self._utilization_log = WindowLog()
+        """Matches samples with the driver's utilization windows."""
+        self._activity_logs: dict[int, WindowLog] = defaultdict(WindowLog)
+        """Match samples with the hardware counters' windows, by the N of ``cuda:N``."""
         self._thread_id = 0
-        reset_after_fork(self._reset_in_child)
         self._thread_cpu: Callable[[], float] | None = None
         """Returns the CPU seconds of the sampled thread. None if the system has no clock for that thread."""
         self._last_thread_cpu = 0.0
-        self._ending = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._random = random.Random()
-        self._stopped_at: float | None = None
-        self._period = _PERIOD_S
-        self._sampling_s = 0.0
-        """Seconds for which samples have held the GIL."""
         self._queries_streams = False
         self._epoch = 0.0
         """Seconds to add to the monotonic clock to get epoch seconds."""
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Lock()
+        self._stopped_at: float | None = None
         self._cpu_start: _CpuTimes | None = None
         self._cpu_end: _CpuTimes | None = None
-        self._counting: threading.Thread | None = None
+        self._children_thread: threading.Thread | None = None
+        reset_after_fork(self._reset_in_child)
 
     # -- the collector -------------------------------------------------------------------------------
 
@@ -184,13 +159,9 @@ class SamplingProfiler:
     # -- the result ----------------------------------------------------------------------------------
 
     def _line_profile(self) -> CodeTime:
-        cpu = children = None
-        start, end = self._cpu_start, self._cpu_end
+        start, end, cpu, children = self._cpu_start, self._cpu_end, None, None
         if start is not None and end is not None and end.t > start.t:
-            wall = end.t - start.t
-            cpu = 100 * (end.own - start.own) / wall
-            ended = end.children.ended - start.children.ended
-            children = 100 * max(0.0, ended + end.children.alive - start.children.alive) / wall
+            cpu, children = end.percent_since(start)
         return line_profile(
             self._counts,
             self._locator,
@@ -201,26 +172,11 @@ class SamplingProfiler:
         )
 
     def _checked(self, time: CodeTime, report: Report) -> CodeTime:
-        """Return ``time`` with the activities that the counters confirm, else those from the regression."""
-        if not time.lines:
-            return time
-        check = self._check(time, report)
-        if self._counts.known_s and check.contradiction is None:
-            if check.checked:
-                return withhold_uncertain(time, check.hidden_s, report.cell.duration_s)
-            has_activity = any(line.gpu_busy is not None for line in time.lines)
-            return replace_activity(time, {}, messages.UNCHECKED) if has_activity else time
-        activity = activity_by_line(self._utilization_log.mixtures)
-        if activity is None:
-            return replace_activity(time, {}, check.contradiction)
-        return replace_activity(time, activity, messages.joined(check.contradiction, messages.BY_WINDOWS))
-
-    def _check(self, time: CodeTime, report: Report) -> ActivityCheck:
         devices = self._streams.devices
-        windows = {device: log.matched_means for device, log in self._activity_logs.items()}
-        if len(devices) == 1 and windows.get(devices[0]) is None:
-            windows = {devices[0]: self._utilization_log.matched_means}
-        return compare_with_counters(report, self._counts, devices, windows, time.cpu)
+        windows = {device: self._activity_logs[device].matched_means for device in devices}
+        if list(windows.values()) == [None]:
+            windows[devices[0]] = self._utilization_log.matched_means
+        return check_activity(time, report, self._counts, windows, self._utilization_log.mixtures)
 
     # -- the sampling thread -------------------------------------------------------------------------
 
@@ -234,75 +190,63 @@ class SamplingProfiler:
             self._windows.close()
 
     def _sample_until_stopped(self) -> None:
-        monotonic, ending, draw = self._clock.monotonic, self._ending, self._random.random
-        began = accounted = free = monotonic()
-        adjust_at = began
+        monotonic, ending, draw = self._clock.monotonic, self._ending, random.Random().random
+        began = accounted = free = adjust_at = monotonic()
+        period, sampling_s = PERIOD_S, 0.0
         spent_cpu, spent_samples = time.thread_time(), 0
         while True:
             # Other work of this thread, before ``free``, does not count as a delay of the sample.
-            due = max(accounted, free) + self._period * (0.1 + 1.8 * draw())
+            due = max(accounted, free) + period * (0.1 + 1.8 * draw())
             ended = ending.acquire(timeout=max(0.0, due - monotonic()))
             if ended or self._stopped_at is not None:
                 end = self._stopped_at if self._stopped_at is not None else due
                 self._counts.end(StackSample(end, end - due, end - accounted, self._thread_cpu_s()))
                 return
             t = monotonic()
-            # After a long delay, the sample stands for the time until the last moment when a sample was due.
-            stands_for = due
-            while t - stands_for > _MAX_PERIOD_S * 10:
-                stands_for += _MAX_PERIOD_S * 5
-            after = stands_for + self._period * (0.1 + 1.8 * draw())
-            while after <= t:
-                stands_for, after = after, after + self._period * (0.1 + 1.8 * draw())
+            # A late sample stands for the time until the last moment at which a sample was due.
+            stands_for = max(due, t - 10 * MAX_PERIOD_S)
+            while (after := stands_for + period * (0.1 + 1.8 * draw())) <= t:
+                stands_for = after
             try:
                 self.take_sample(t, t - due, stands_for - accounted)
             except Exception:
-                self._counts.add_missed(stands_for - accounted)
+                self._counts.missed_s += stands_for - accounted
             accounted = stands_for
-            if t >= adjust_at:
-                adjust_at = t + min(_ADJUST_EVERY_S, _ADJUST_FIRST_S + t - began)
-                self.open()
-                self._begin_cpu_times()
-                cpu, samples = time.thread_time(), self._counts.samples
-                self._period = sampling_period(
-                    self._counts,
-                    t - began,
-                    queries_streams=self._queries_streams,
-                    cpu_s=(cpu - spent_cpu) / max(1, samples - spent_samples),
-                    gil_s=self._sampling_s / max(1, samples),
-                )
-                spent_cpu, spent_samples = cpu, samples
-                free = monotonic()
-            else:
-                self._sampling_s += monotonic() - t
+            if t < adjust_at:
+                sampling_s += monotonic() - t
+                continue
+            adjust_at = t + min(_ADJUST_EVERY_S, _ADJUST_FIRST_S + t - began)
+            self.open()
+            self._begin_cpu_times()
+            cpu, samples = time.thread_time(), self._counts.samples
+            period = sampling_period(
+                self._counts,
+                t - began,
+                queries_streams=self._queries_streams,
+                cpu_s=(cpu - spent_cpu) / max(1, samples - spent_samples),
+                gil_s=sampling_s / max(1, samples),
+            )
+            spent_cpu, spent_samples = cpu, samples
+            free = monotonic()
 
     def take_sample(self, t: float, late: float, seconds: float) -> None:
         """Take a sample at ``t`` that was due ``late`` seconds earlier and stands for ``seconds``."""
-        counts = self._counts
         frame = self._frames().get(self._thread_id)
         at_preemption_point = late > PROMPT_S and frame is not None and is_at_preemption_point(frame)
         sample = StackSample(t, late, seconds, self._thread_cpu_s(), at_preemption_point)
-        if frame is not None and counts.was_preempted(sample) and is_at_function_entry(frame):
+        if frame is not None and self._counts.was_preempted(sample) and is_at_function_entry(frame):
             frame = frame.f_back
         location = self._locator.locate(frame)
         del frame
         bits = self._streams.busy() if self._queries_streams else None
-        here = counts.find(location) or counts.add_location(
-            location, self._locator.line(location.cell, location.cell_offset)
-        )
-        counts.add(sample, here, bits)
+        here = self._counts.at(location, self._locator.cell_line)
+        self._counts.add(sample, here, bits)
         if self._windows is not None:
-            self._log_sample(t + self._epoch, here.line, seconds, bits)
-
-    def _log_sample(self, t: float, line: int | None, seconds: float, bits: int | None) -> None:
-        if self._has_utilization:
-            self._utilization_log.add(t, line, seconds, None if bits is None else bool(bits))
-        if bits is not None:
-            for device in self._streams.devices:
-                log = self._activity_logs.get(device)
-                if log is None:
-                    log = self._activity_logs[device] = WindowLog()
-                log.add(t, line, seconds, bool(bits & 1 << device))
+            t += self._epoch
+            self._utilization_log.add(t, here.line, seconds, None if bits is None else bool(bits))
+            if bits is not None:
+                for device in self._streams.devices:
+                    self._activity_logs[device].add(t, here.line, seconds, bool(bits & 1 << device))
 
     def _thread_cpu_s(self) -> float | None:
         """Return the CPU seconds that the sampled thread has used since the last call."""
@@ -319,23 +263,25 @@ class SamplingProfiler:
     def _read_windows(self) -> None:
         if self._windows is not None:
             self._epoch = self._clock.time() - self._clock.monotonic()
-            self._has_utilization = self._windows.open()
+            self._windows.open()
             self._utilization_log.add_utilization(self._windows.read())
             for device, windows in self._windows.activity().items():
-                for window in windows if device in self._activity_logs else ():
+                for window in windows:
                     self._activity_logs[device].add_window(window)
 
     def _begin_cpu_times(self) -> None:
         """Read the CPU times near the run's start, but after a sample, to spare short cells the cost."""
-        if self._cpu_start is not None or self._counting is not None:
+        if self._cpu_start is not None or self._children_thread is not None:
             return
         if not processes.has_children():
-            self._cpu_start = self._cpu_times()
+            self._read_cpu_start()
             return
-        # Reading the children's CPU times takes many system calls. While the cell runs pure Python, this
-        # thread would have to wait for the GIL after each of them, so another thread reads them.
-        self._counting = threading.Thread(target=self._read_cpu_start, name="gpuwidget-children", daemon=True)
-        self._counting.start()
+        # Reading the children's CPU times takes several system calls per thread. While the cell runs pure
+        # Python, this thread would have to wait for the GIL after each of them, so another thread reads them.
+        self._children_thread = threading.Thread(
+            target=self._read_cpu_start, name="gpuwidget-children", daemon=True
+        )
+        self._children_thread.start()
 
     def _read_cpu_start(self) -> None:
         with suppress(Exception):
@@ -343,33 +289,6 @@ class SamplingProfiler:
 
     def _cpu_times(self) -> _CpuTimes:
         return _CpuTimes(self._clock.monotonic(), time.process_time(), processes.children_cpu_time())
-
-
-def sampling_period(
-    counts: SampleCounts, elapsed_s: float, *, queries_streams: bool, cpu_s: float, gil_s: float
-) -> float:
-    """Return the mean seconds between further samples: the shortest period within the overhead limits.
-
-    Args:
-        counts: The samples so far.
-        elapsed_s: Seconds since sampling began. Short runs are sampled at the full rate.
-        queries_streams: Whether samples query the GPU.
-        cpu_s: CPU seconds per sample, including the time to wake the sampling thread.
-        gil_s: Seconds per sample for which the sampling thread holds the GIL.
-    """
-    period = _PERIOD_S if queries_streams else _PERIOD_WITHOUT_GPU_S
-    if not counts.total_s:
-        return period
-    if elapsed_s >= _FULL_RATE_EXPOSED_S:
-        period = max(period, counts.exposed_s / counts.total_s * (gil_s + _WAKING_S) / _MAX_EXPOSED_SHARE)
-    if elapsed_s >= _FULL_RATE_S:
-        period = max(
-            period,
-            cpu_s / _MAX_CPU,
-            counts.delayed_s / counts.total_s * (gil_s + _HANDOVER_S) / _MAX_GIL_SHARE,
-            elapsed_s / _ENOUGH_SAMPLES,
-        )
-    return min(_MAX_PERIOD_S, period)
 
 
 def _thread_cpu(ident: int) -> Callable[[], float] | None:

@@ -23,7 +23,7 @@ from helpers_frames import (
     time_of,
 )
 
-from gpuwidget.profiler.code_locations import CodeLocation
+from gpuwidget.profiler.code_locations import OUTSIDE, CodeLocation
 from gpuwidget.profiler.preemption import is_at_preemption_point
 from gpuwidget.profiler.sample_counts import SampleCounts, StackSample
 
@@ -107,13 +107,13 @@ def test_an_operation_that_blocked_the_gil_to_the_runs_end() -> None:
     for number in range(30):
         counts.add(
             StackSample(0.01 * number, 0.0, 0.01, None),
-            counts.find(location) or counts.add_location(location, 3),
+            counts.at(location, lambda _: 3),
             0,
         )
     counts.end(StackSample(1.0, 0.7, 0.7, 0.7))
     assert counts.gil_blocked_at_end == (3, 0.7)
-    assert counts.by_location[location].counts.seconds == pytest.approx(1.0)
-    counts.add(StackSample(1.1, 0.0, 0.1, None), counts.add_location(CodeLocation(0, 0, 0, 0, 9), None), 0)
+    assert counts.at(location, lambda _: 3).counts.seconds == pytest.approx(1.0)
+    counts.add(StackSample(1.1, 0.0, 0.1, None), counts.at(CodeLocation(0, 0, 0, 0, 9), lambda _: None), 0)
     counts.end(StackSample(1.8, 0.7, 0.7, 0.7))  # ignored: the cell's code had already ended
     assert counts.gil_blocked_at_end == (3, 0.7)
 
@@ -127,15 +127,13 @@ def test_a_last_statement_after_a_sample_between_statements() -> None:
     for number in range(30):
         counts.add(
             StackSample(0.01 * number, 0.0, 0.01, None),
-            counts.find(location) or counts.add_location(location, 3),
+            counts.at(location, lambda _: 3),
             0,
         )
-    counts.add(
-        StackSample(0.31, 0.002, 0.01, 0.002), counts.add_location(CodeLocation(0, 0, 0, 0, 0), None), 0
-    )
+    counts.add(StackSample(0.31, 0.002, 0.01, 0.002), counts.at(OUTSIDE, lambda _: None), 0)
     counts.end(StackSample(0.9, 0.59, 0.59, 0.59))
     assert counts.gil_blocked_at_end == (3, 0.59)
-    assert counts.by_location[location].counts.seconds == pytest.approx(0.89)
+    assert counts.at(location, lambda _: 3).counts.seconds == pytest.approx(0.89)
 
 
 def test_a_first_statement_that_blocked_the_gil() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gpuwidget.profiler.code_locations import CodeLocation
 from gpuwidget.profiler.sample_counts import LocationCounts, SampleCounts, StackSample
-from gpuwidget.profiler.sampling_profiler import sampling_period
+from gpuwidget.profiler.sampling_rate import sampling_period
 
 SOMEWHERE = LocationCounts(CodeLocation(1, 0, 0, 0, 0), 1)
 

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from gpuwidget.profiler.counter_windows import WindowMixture, activity_by_line
+from gpuwidget.profiler.regression import WindowMixture, activity_by_line
 
 TRUTH = {1: 4.0, 2: 97.0}
 
