@@ -9,53 +9,39 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any, NamedTuple
 
 from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource, MagicBody
 from gpuwidget.model.report import WAITING_FOR_CHILD
-from gpuwidget.model.user_files import MAGIC_FILES, is_compiled_by_torch, is_user_file
+from gpuwidget.model.user_files import MAGIC_FILES, is_user_file
 from gpuwidget.profiler import preemption
+from gpuwidget.profiler.code_names import MODULE_NAMES, frame_name, function_name, known_name
 
 _MAX_CODES = 4096
 _MAX_DEPTH = 2000
-_MAX_AWAIT_DEPTH = 200
 _WRAPPER, _LIBRARY, _NAMED_CALL, _USER, _CELL, _RUNNER, _LINE_MAGIC, _WAITING = range(8)
 """The kinds of frames. ``_WRAPPER``: a function that only forwards a call. ``_NAMED_CALL``: a library
-function with an entry in ``_CALL_NAMES``, or code compiled by torch. ``_RUNNER``: library code that was on
+function or compiled code that ``code_names.known_name`` knows. ``_RUNNER``: library code that was on
 the stack when the cell began. ``_LINE_MAGIC``: the code that a magic compiles from its argument, as in
 ``%time f(x)``, whose time counts for the line of the magic. ``_WAITING``: a call that waits for a child
 process. Frames that it calls never count as the user's, whatever their files."""
 
-_WAIT_FUNCTIONS: Mapping[str, Sequence[str]] = {
-    "IPython/core/interactiveshell.py": ("getoutput", "system_piped", "system_raw"),
-    "IPython/core/magics/script.py": ("in_thread",),
-    "IPython/utils/_process_common.py": ("process_handler",),
-    "IPython/utils/_process_posix.py": ("system",),
-    "asyncio/subprocess.py": ("communicate", "wait"),
-    "ipykernel/zmqshell.py": ("system_piped",),
-    "multiprocessing/process.py": ("join",),
-    "pexpect/utils.py": ("poll_ignore_interrupts", "select_ignore_interrupts"),
-    "torch/multiprocessing/spawn.py": ("join",),
-    f"{os.path.basename(sysconfig.get_path('stdlib'))}/subprocess.py": ("communicate", "wait"),
-}
-"""Names of functions that wait for a child process, by the end of the path of their file."""
-_CALL_NAMES = {
-    **{(file, name): WAITING_FOR_CHILD for file, names in _WAIT_FUNCTIONS.items() for name in names},
-    ("torch/utils/data/dataloader.py", "_next_data"): "DataLoader._next_data",
-    ("torch/utils/data/dataloader.py", "_get_iterator"): "DataLoader.__iter__",
-    ("torch/_tensor.py", "backward"): "Tensor.backward",
-    ("torch/cuda/__init__.py", "synchronize"): "torch.cuda.synchronize",
-    ("torch/cuda/streams.py", "synchronize"): "torch.cuda.Event.synchronize",
-}
-"""Public names of library calls, by the end of the path of the function's file and the function's name."""
-_COMPILED = "code compiled by torch"
-_MODULE_NAMES = ("<module", "<cell line")
 _WRAPPER_NAMES = frozenset(
     {"_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "_fn", "decorate_context"}
 )
+
+
+class _Code(NamedTuple):
+    """What is known of a code object."""
+
+    code: CodeType
+    """Kept alive, so that the object's id stays unique."""
+    kind: int
+    module: str
+    lines_above: int
+    """Number to add to the line numbers of a cell's code."""
 
 
 class CodeLocation(NamedTuple):
@@ -93,12 +79,8 @@ class CodeLocator:
         self._is_cell = is_cell
         self._cell_name = cell_name
         self._source = source
-        self._codes: dict[int, CodeType] = {}
-        """Code objects by id. Keeping them alive ensures that their ids stay unique."""
-        self._kinds: dict[int, int] = {}
-        self._modules: dict[int, str] = {}
-        self._line_offsets: dict[int, int] = {}
-        """For each code object of the cell, the number to add to its line numbers."""
+        self._codes: dict[int, _Code] = {}
+        """The code objects by id."""
         self._cell_file: str | None = None
         self._files_before: frozenset[str] = frozenset()
         self._task: Any = None
@@ -124,15 +106,12 @@ class CodeLocator:
             self._find_cell_file(top)
         cell = cell_offset = user = user_offset = named = call = outside = 0
         in_line_magic = False
-        kinds = self._kinds
+        codes = self._codes
         frame, remaining = top, _MAX_DEPTH
         while frame is not None and remaining:
             remaining -= 1
-            code = frame.f_code
-            key = id(code)
-            kind = kinds.get(key)
-            if kind is None:
-                kind = self._register(frame)
+            key = id(frame.f_code)
+            kind = (codes.get(key) or self._register(frame)).kind
             if kind == _CELL:
                 cell, cell_offset = key, frame.f_lasti
                 break
@@ -167,11 +146,10 @@ class CodeLocator:
             found = next((f.f_code for f in self._await_chain() if self._is_cell_module(f.f_code)), None)
         if found is not None:
             self._cell_file = found.co_filename
-            self._kinds.clear()
 
     def _is_cell_module(self, code: CodeType) -> bool:
         return (
-            code.co_name.startswith(_MODULE_NAMES)
+            code.co_name.startswith(MODULE_NAMES)
             and code.co_filename not in self._files_before
             and self._is_cell(code.co_filename)
         )
@@ -181,7 +159,7 @@ class CodeLocator:
         frames: list[FrameType] = []
         task = self._task
         awaitable: object = asyncio.Task.get_coro(task) if issubclass(type(task), asyncio.Task) else None
-        while len(frames) < _MAX_AWAIT_DEPTH:
+        while len(frames) < _MAX_DEPTH:
             frame: FrameType | None
             awaited: object
             if type(awaitable) is CoroutineType:
@@ -203,58 +181,50 @@ class CodeLocator:
         cell = cell_offset = deepest = deepest_offset = awaited = 0
         for frame in self._await_chain():
             key = id(frame.f_code)
-            kind = self._kinds.get(key)
-            if kind is None:
-                kind = self._register(frame)
+            kind = (self._codes.get(key) or self._register(frame)).kind
             if kind == _CELL:
                 cell, cell_offset, deepest, awaited = key, frame.f_lasti, 0, 0
             elif kind == _USER:
                 deepest, deepest_offset, awaited = key, frame.f_lasti, 0
             elif cell and not awaited and kind not in (_WRAPPER, _LINE_MAGIC):
                 awaited = key
-        if user and self._codes[user].co_filename not in self._files_before:
+        if user and self._codes[user].code.co_filename not in self._files_before:
             # Another of the user's tasks is running, so the time counts for its code.
             return CodeLocation(cell, cell_offset, user, user_offset, call)
         if cell:
             return CodeLocation(cell, cell_offset, deepest, deepest_offset, awaited)
         return CodeLocation(0, 0, 0, 0, outside)
 
-    def _register(self, frame: FrameType) -> int:
-        """Return the kind of the frame's code, and cache it."""
-        code = frame.f_code
-        key = id(code)
-        if len(self._codes) >= _MAX_CODES and key not in self._codes:
-            return _LIBRARY
-        kind = self._classify(frame)
-        self._codes[key] = code
-        self._kinds[key] = kind
-        module = dict.get(frame.f_globals, "__name__")
-        self._modules[key] = module if type(module) is str else ""
-        return kind
+    def _register(self, frame: FrameType) -> _Code:
+        """Return what is known of the frame's code, and keep it."""
+        code, module = frame.f_code, dict.get(frame.f_globals, "__name__")
+        if len(self._codes) >= _MAX_CODES:
+            return _Code(code, _LIBRARY, "", 0)
+        body = self._cell_body(frame)
+        kind = self._kind_outside(code) if body is None else _CELL
+        known = _Code(code, kind, module if type(module) is str else "", body.lines_above if body else 0)
+        self._codes[id(code)] = known
+        return known
 
-    def _classify(self, frame: FrameType) -> int:
-        code = frame.f_code
-        file = code.co_filename
-        if self._cell_file is not None and file == self._cell_file:
-            self._line_offsets[id(code)] = self._source.bodies[0].lines_above
-            return _CELL
-        in_some_cell = self._is_cell(file)
-        if in_some_cell or file.startswith("<"):
-            body = self._magic_body(frame)
-            if body is not None:
-                self._line_offsets[id(code)] = body.lines_above
-                return _CELL
-        if in_some_cell:
+    def _cell_body(self, frame: FrameType) -> MagicBody | None:
+        """Return the part of the cell that the frame's code belongs to, or None."""
+        file = frame.f_code.co_filename
+        if file == self._cell_file:
+            return self._source.bodies[0]
+        return self._magic_body(frame) if file.startswith("<") or self._is_cell(file) else None
+
+    def _kind_outside(self, code: CodeType) -> int:
+        """Return the kind of code outside the cell."""
+        file, name = code.co_filename, known_name(code)
+        if self._is_cell(file):
             return _USER
         if file in MAGIC_FILES and code.co_name in ("<module>", "inner"):
             return _LINE_MAGIC
-        if is_compiled_by_torch(file):
-            return _NAMED_CALL
-        if _call_name(code) == WAITING_FOR_CHILD:
+        if name == WAITING_FOR_CHILD:
             return _WAITING
         if is_user_file(file):
             return _USER
-        if _call_name(code) is not None:
+        if name is not None:
             return _NAMED_CALL
         if code.co_name in _WRAPPER_NAMES:
             return _WRAPPER
@@ -269,7 +239,7 @@ class CodeLocator:
         while current is not None and remaining and len(roots) < len(bodies):
             remaining -= 1
             file = current.f_code.co_filename
-            if current.f_code.co_name.startswith(_MODULE_NAMES) and (
+            if current.f_code.co_name.startswith(MODULE_NAMES) and (
                 file.startswith("<") or self._is_cell(file)
             ):
                 roots.append(current.f_code)
@@ -284,75 +254,45 @@ class CodeLocator:
             return None
         return body if code is root or self._source.defines(body, code) else None
 
-    # -- names ---------------------------------------------------------------------------------------
-
-    def line(self, key: int, offset: int) -> int | None:
-        """Return the line of the instruction at ``offset``, for code of the cell as a line of the cell."""
-        code = self._codes.get(key)
-        if code is None:
-            return None
-        found = None
-        for start, end, line in code.co_lines():
-            if start <= offset < end:
-                found = line
-        return (found if found is not None else code.co_firstlineno) + self._line_offsets.get(key, 0)
+    # -- lines and names -----------------------------------------------------------------------------
 
     def cell_line(self, location: CodeLocation) -> int | None:
         """Return the cell's line at ``location``, or None outside the cell's code."""
-        return self.line(location.cell, location.cell_offset)
+        return self._line(location.cell, location.cell_offset)
+
+    def _line(self, key: int, offset: int) -> int | None:
+        known = self._codes.get(key)
+        if known is None:
+            return None
+        found = None
+        for start, end, line in known.code.co_lines():
+            if start <= offset < end:
+                found = line
+        return (found if found is not None else known.code.co_firstlineno) + known.lines_above
 
     def candidate_lines(self, location: CodeLocation) -> frozenset[int]:
         """Return the cell's lines that may have held the GIL just before ``location`` was sampled."""
-        code = self._codes.get(location.cell)
-        if code is None or location.user or location.call:
+        known = self._codes.get(location.cell)
+        if known is None or location.user or location.call:
             return frozenset()
-        line_offset = self._line_offsets.get(location.cell, 0)
-        return frozenset(
-            line + line_offset for line in preemption.candidate_lines(code, location.cell_offset)
-        )
+        lines = preemption.candidate_lines(known.code, location.cell_offset)
+        return frozenset(line + known.lines_above for line in lines)
 
-    def file(self, key: int) -> str | None:
-        """Return the file name of a code object, or None if it is unknown."""
-        code = self._codes.get(key)
-        return None if code is None else code.co_filename
+    def cell_file(self, location: CodeLocation) -> str | None:
+        """Return the file name of the cell's code at ``location``, or None outside the cell's code."""
+        known = self._codes.get(location.cell)
+        return None if known is None else known.code.co_filename
 
-    def frame(self, key: int, line: int | None) -> str | None:
-        """Return a frame's name for users, such as ``train.py:31 step`` or ``In[2]:4 step``."""
-        code = self._codes.get(key)
-        if code is None:
+    def frame(self, location: CodeLocation) -> str | None:
+        """Return the name of the user's frame at ``location``, such as ``train.py:31 step``."""
+        known = self._codes.get(location.user)
+        if known is None:
             return None
-        name = self._cell_name(code.co_filename) or os.path.basename(code.co_filename)
-        position = f"{name}:{line}"
-        return position if code.co_name.startswith(_MODULE_NAMES) else f"{position} {_qualified_name(code)}"
+        file = known.code.co_filename
+        line = self._line(location.user, location.user_offset)
+        return frame_name(known.code, self._cell_name(file) or os.path.basename(file), line)
 
-    def call(self, key: int) -> str | None:
-        """Return a call's public name, such as ``DataLoader._next_data``, or :data:`WAITING_FOR_CHILD`."""
-        code = self._codes.get(key)
-        if code is None:
-            return None
-        if is_compiled_by_torch(code.co_filename):
-            return _COMPILED
-        known = _call_name(code)
-        if known is not None:
-            return known
-        name = _qualified_name(code)
-        if name.startswith("<"):
-            return None
-        module = self._modules.get(key, "")
-        if "." in name or not module:
-            return name
-        return f"{module if module.count('.') <= 1 else module.partition('.')[0]}.{name}"
-
-
-def _qualified_name(code: CodeType) -> str:
-    name: str = getattr(code, "co_qualname", code.co_name)  # since Python 3.11
-    return name.rpartition("<locals>.")[2]
-
-
-def _call_name(code: CodeType) -> str | None:
-    parts = code.co_filename.replace(os.sep, "/").rsplit("/", 4)
-    for count in range(1, len(parts)):
-        found = _CALL_NAMES.get(("/".join(parts[-count:]), code.co_name))
-        if found is not None:
-            return found
-    return None
+    def call(self, location: CodeLocation) -> str | None:
+        """Return the name of the call at ``location``, or :data:`WAITING_FOR_CHILD`."""
+        known = self._codes.get(location.call)
+        return None if known is None else function_name(known.code, known.module)

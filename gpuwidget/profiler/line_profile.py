@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gpuwidget.model.report import CodeTime, FrameTime, LineTime
@@ -43,35 +43,58 @@ SourceLine = Callable[[str, int], str]
 
 
 @dataclass(slots=True)
-class _LineGroup:
-    """Lines of the cell that cannot be distinguished from each other; usually a single line."""
+class _Entry:
+    """The time of a user's frame, or of lines of the cell."""
 
     counts: Counts = field(default_factory=Counts)
+    calls: dict[str | None, float] = field(default_factory=dict)
+
+    def add(self, counts: Counts, call: str | None) -> None:
+        self.counts.add(counts)
+        self.calls[call] = self.calls.get(call, 0.0) + counts.seconds
+
+    def share(self, total: float) -> float:
+        return 100 * self.counts.seconds / total
+
+    @property
+    def activity(self) -> float | None:
+        counts = self.counts
+        if counts.seconds <= 0 or 100 * counts.known < _MIN_KNOWN * counts.seconds:
+            return None
+        return 100 * counts.busy / counts.known
+
+    def longest_call(self, total: float) -> tuple[str | None, float | None]:
+        """Return the call that took most of the time, and its percent of the total time.
+
+        Both are None if most of the time was spent outside any call.
+        """
+        call, seconds = max(self.calls.items(), key=lambda item: item[1])
+        return call, None if call is None else 100 * seconds / total
+
+
+@dataclass(slots=True)
+class _LineGroup(_Entry):
+    """Lines of the cell that cannot be distinguished from each other; usually a single line."""
+
     ambiguous_busy: float = 0.0
     lines: set[int] = field(default_factory=set)
     file: str | None = None
-    calls: dict[str | None, float] = field(default_factory=dict)
-    frames: dict[str, list[LocationCounts]] = field(default_factory=dict)
+    frames: dict[str, _Entry] = field(default_factory=dict)
 
-    def add(self, counted: LocationCounts, locator: CodeLocator) -> None:
-        self.counts.add(counted.counts)
+    def add_location(self, counted: LocationCounts, locator: CodeLocator) -> None:
+        call, frame = locator.call(counted.location), locator.frame(counted.location)
+        self.add(counted.counts, call)
         self.ambiguous_busy += counted.ambiguous_busy
         if counted.line is not None:
             self.lines.add(counted.line)
-        self.file = self.file or locator.file(counted.location.cell)
-        call = locator.call(counted.location.call)
-        self.calls[call] = self.calls.get(call, 0.0) + counted.counts.seconds
-        user = counted.location.user
-        if user:
-            name = locator.frame(user, locator.line(user, counted.location.user_offset))
-            if name is not None:
-                self.frames.setdefault(name, []).append(counted)
+        self.file = self.file or locator.cell_file(counted.location)
+        if frame is not None:
+            self.frames.setdefault(frame, _Entry()).add(counted.counts, call)
 
     @property
     def flickers(self) -> bool:
         """Whether the GPU's state changed too often during delayed samples for an activity to be reported."""
-        known = self.counts.known
-        return known > 0 and 100 * self.ambiguous_busy > _MAX_AMBIGUOUS_BUSY * known
+        return 0 < _MAX_AMBIGUOUS_BUSY * self.counts.known < 100 * self.ambiguous_busy
 
 
 def line_profile(
@@ -99,15 +122,13 @@ def line_profile(
         merged = _merged_lines(counts, total, counted, locator, source)
         groups: dict[int | None, _LineGroup] = {}
         for one in counted:
-            groups.setdefault(merged.get(one.line, one.line), _LineGroup()).add(one, locator)
+            groups.setdefault(merged.get(one.line, one.line), _LineGroup()).add_location(one, locator)
         for line, representative in merged.items():
             if representative in groups and line is not None:
                 groups[representative].lines.add(line)
         ordered = sorted(groups.values(), key=lambda group: -group.counts.seconds)[:_MAX_LINES]
         lines = tuple(
-            _line_time(group, total, locator, source)
-            for group in ordered
-            if 100 * group.counts.seconds / total >= _MIN_SHARE
+            _line_time(group, total, source) for group in ordered if group.share(total) >= _MIN_SHARE
         )
         gil_blocked = 100 * sum(one.counts.gil_blocked for one in counted) / total
         if gil_blocked >= _MIN_GIL_BLOCKED:
@@ -185,7 +206,7 @@ def _gil_blocked_between(
         yield frozenset((1 if since is None else since, until)), seconds
     last, seconds = counts.gil_blocked_at_end
     if last is not None and seconds:
-        file = next((locator.file(one.location.cell) for one in counted if one.location.cell), None)
+        file = next((locator.cell_file(one.location) for one in counted if one.location.cell), None)
         end = last
         while file is not None and end < _MAX_SOURCE_LINES and source(file, end + 1):
             end += 1
@@ -197,55 +218,26 @@ def _gil_blocked_between(
             yield frozenset((one.line, line)), preempted / len(others)
 
 
-def _activity(counts: Counts) -> float | None:
-    if counts.seconds <= 0 or 100 * counts.known < _MIN_KNOWN * counts.seconds:
-        return None
-    return 100 * counts.busy / counts.known
-
-
-def _line_time(group: _LineGroup, total: float, locator: CodeLocator, source: SourceLine) -> LineTime:
+def _line_time(group: _LineGroup, total: float, source: SourceLine) -> LineTime:
     numbers = sorted(group.lines)
     line = numbers[0] if numbers else None
-    text = source(group.file, line).strip() if group.file is not None and line is not None else ""
-    call, call_share = _longest(group.calls, total)
-    share = 100 * group.counts.seconds / total
-    frames = sorted(
-        (
-            _frame_time(name, counted, total, locator, group.flickers)
-            for name, counted in group.frames.items()
-        ),
-        key=lambda frame: -frame.share,
+    share = group.share(total)
+    call, call_share = group.longest_call(total)
+    ordered = sorted(group.frames.items(), key=lambda item: -item[1].counts.seconds)
+    frames = tuple(
+        FrameTime(
+            name, frame.share(total), None if group.flickers else frame.activity, *frame.longest_call(total)
+        )
+        for name, frame in ordered[:_MAX_FRAMES]
     )
     return LineTime(
         line=line,
-        source=text,
+        source=source(group.file, line).strip() if group.file is not None and line is not None else "",
         share=share,
-        gpu_busy=None if group.flickers else _activity(group.counts),
+        gpu_busy=None if group.flickers else group.activity,
         call=call,
         frame=frames[0].frame if frames and frames[0].share >= _MIN_FRAME_SHARE * share else None,
         until=numbers[-1] if len(numbers) > 1 else None,
-        frames=tuple(frames[:_MAX_FRAMES]),
+        frames=frames,
         call_share=call_share,
     )
-
-
-def _frame_time(
-    name: str, counted: Iterable[LocationCounts], total: float, locator: CodeLocator, flickers: bool
-) -> FrameTime:
-    counts = Counts()
-    calls: dict[str | None, float] = {}
-    for one in counted:
-        counts.add(one.counts)
-        call = locator.call(one.location.call)
-        calls[call] = calls.get(call, 0.0) + one.counts.seconds
-    activity = None if flickers else _activity(counts)
-    return FrameTime(name, 100 * counts.seconds / total, activity, *_longest(calls, total))
-
-
-def _longest(calls: Mapping[str | None, float], total: float) -> tuple[str | None, float | None]:
-    """Return the call that took most of the time, and its percent of the total time.
-
-    Both are None if most of the time was spent outside any call.
-    """
-    call, seconds = max(calls.items(), key=lambda item: item[1])
-    return call, None if call is None else 100 * seconds / total

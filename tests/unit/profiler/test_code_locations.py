@@ -30,12 +30,7 @@ def locate(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | 
     locator = CodeLocator(NAMES.__contains__, NAMES.get, CellSource.parse(text))
     locator.begin(stack(KERNEL), None)
     location = locator.locate(stack(KERNEL, *frames))
-    user = (
-        locator.frame(location.user, locator.line(location.user, location.user_offset))
-        if location.user
-        else None
-    )
-    return locator.line(location.cell, location.cell_offset), user, locator.call(location.call)
+    return locator.cell_line(location), locator.frame(location), locator.call(location)
 
 
 @pytest.mark.parametrize("above", ["", "%%gpuwatch\n", "\n\n%%gpuwatch --no-live\n\n"])
