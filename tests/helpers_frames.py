@@ -15,7 +15,8 @@ from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource
 from gpuwidget.model.report import CodeTime, Level
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import WindowMean
-from gpuwidget.profiler.sampling_profiler import SamplingProfiler, _CpuTimes
+from gpuwidget.profiler.cpu_times import CpuReading
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler
 from gpuwidget.sources import UtilizationWindow
 from gpuwidget.system.processes import ChildrenTime
 
@@ -137,8 +138,8 @@ class ProfiledRun:
         """Set this process's CPU time since the run began, in percent of one core."""
         children = ChildrenTime(0.0, 0.0)
         seconds = self.clock.monotonic() - self.began
-        self.profiler._cpu_start = _CpuTimes(0.0, 0.0, children)
-        self.profiler._cpu_end = _CpuTimes(seconds, percent / 100 * seconds, children)
+        self.profiler._cpu_times._start = CpuReading(0.0, 0.0, children)
+        self.profiler._cpu_times._end = CpuReading(seconds, percent / 100 * seconds, children)
 
     def sample(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
         """Advance the clock by ``seconds``, and then take a sample with the innermost frame ``top``."""

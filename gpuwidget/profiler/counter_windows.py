@@ -141,7 +141,7 @@ class WindowLog:
         self._began = float("inf")
         self._until = float("-inf")
         self._seconds = self._stream_s = self._counters_s = 0.0
-        self.mixtures: list[WindowMixture] = []
+        self.mixtures: deque[WindowMixture] = deque(maxlen=_MAX_WINDOWS)
 
     def add(self, t: float, line: int | None, seconds: float, busy: bool | None) -> None:
         """Add a sample taken at ``t`` (epoch seconds) that stands for ``seconds``."""
@@ -168,8 +168,7 @@ class WindowLog:
         total = sum(sample.seconds for sample in inside)
         length = window.until - window.since
         # A window that began before the first sample or ends after the last one is only partly known.
-        known_whole = self._began <= window.since and total >= _MIN_COVERED * length
-        if not known_whole or len(self.mixtures) >= _MAX_WINDOWS:
+        if self._began > window.since or total < _MIN_COVERED * length:
             return
         shares: dict[int | None, float] = {}
         for sample in inside:

@@ -76,7 +76,6 @@ class _Entry:
 class _LineGroup(_Entry):
     """Lines of the cell that cannot be distinguished from each other; usually a single line."""
 
-    ambiguous_busy: float = 0.0
     lines: set[int] = field(default_factory=set)
     file: str | None = None
     frames: dict[str, _Entry] = field(default_factory=dict)
@@ -84,7 +83,6 @@ class _LineGroup(_Entry):
     def add_location(self, counted: LocationCounts, locator: CodeLocator) -> None:
         call, frame = locator.call(counted.location), locator.frame(counted.location)
         self.add(counted.counts, call)
-        self.ambiguous_busy += counted.ambiguous_busy
         if counted.line is not None:
             self.lines.add(counted.line)
         self.file = self.file or locator.cell_file(counted.location)
@@ -94,7 +92,7 @@ class _LineGroup(_Entry):
     @property
     def flickers(self) -> bool:
         """Whether the GPU's state changed too often during delayed samples for an activity to be reported."""
-        return 0 < _MAX_AMBIGUOUS_BUSY * self.counts.known < 100 * self.ambiguous_busy
+        return 0 < _MAX_AMBIGUOUS_BUSY * self.counts.known < 100 * self.counts.ambiguous_busy
 
 
 def line_profile(
@@ -202,8 +200,7 @@ def _gil_blocked_between(
     counts: SampleCounts, counted: Iterable[LocationCounts], locator: CodeLocator, source: SourceLine
 ) -> Iterator[tuple[frozenset[int | None], float]]:
     """Yield pairs of lines between which an operation blocked the GIL, and the seconds that it took."""
-    for (since, until), seconds in dict(counts.gil_blocked_s).items():
-        yield frozenset((1 if since is None else since, until)), seconds
+    yield from dict(counts.gil_blocked_s).items()
     last, seconds = counts.gil_blocked_at_end
     if last is not None and seconds:
         file = next((locator.cell_file(one.location) for one in counted if one.location.cell), None)

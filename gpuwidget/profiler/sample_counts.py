@@ -60,6 +60,8 @@ class Counts:
     known: float = 0.0
     """Seconds for which it is known whether the GPU was busy."""
     busy: float = 0.0
+    ambiguous_busy: float = 0.0
+    """Seconds of samples during whose delay the GPU's state changed."""
     preempted: float = 0.0
     """Seconds of samples for which the thread was preempted here. The time was spent in this operation, or in
     one that ran after Python's previous check for preemption."""
@@ -72,6 +74,7 @@ class Counts:
         self.seconds += other.seconds
         self.known += other.known
         self.busy += other.busy
+        self.ambiguous_busy += other.ambiguous_busy
         self.preempted += other.preempted
         self.gil_blocked += other.gil_blocked
 
@@ -84,8 +87,6 @@ class LocationCounts:
     line: int | None
     """Line of the cell, or None outside the cell's code."""
     counts: Counts = field(default_factory=Counts)
-    ambiguous_busy: float = 0.0
-    """Seconds of samples during whose delay the GPU's state changed."""
 
 
 class SampleCounts:
@@ -112,10 +113,9 @@ class SampleCounts:
         """For each pair of lines, how often a sample in one followed a sample in the other."""
         self.ambiguous_s: dict[frozenset[int | None], float] = {}
         """For each pair of lines, the seconds that belong to either of them."""
-        self.gil_blocked_s: dict[tuple[int | None, int | None], float] = {}
-        """Seconds for which an operation blocked the GIL, by the lines of the cell between which it is. The
-        first line was sampled before (None for the cell's first line), the second after; both are
-        included."""
+        self.gil_blocked_s: dict[frozenset[int | None], float] = {}
+        """Seconds for which an operation blocked the GIL, by the first and the last line of the cell that may
+        contain it: the lines that were sampled before and after."""
         self._machine_delay_s = 0.0
         """Seconds of samples that were late because the machine was busy."""
         self._last: LocationCounts | None = None
@@ -179,7 +179,7 @@ class SampleCounts:
             self._count_ambiguous(t, there.line, here.line, doubt * seconds)
             changed = self._last_bits != bits_there
             if changed and self._last_bits is not None:
-                there.ambiguous_busy += doubt * seconds
+                counts.ambiguous_busy = doubt * seconds
             if preempted and self._is_long(sample):
                 counts.gil_blocked = seconds
                 if changed:
@@ -250,8 +250,8 @@ class SampleCounts:
         if self._gil_blocked.seconds:
             if last is None:
                 here.counts.add(self._gil_blocked)
-            between = (None if last is None else last.line), here.line
-            self.gil_blocked_s[between] = self.gil_blocked_s.get(between, 0.0) + self._gil_blocked.seconds
+            pair = frozenset((1 if last is None else last.line, here.line))
+            self.gil_blocked_s[pair] = self.gil_blocked_s.get(pair, 0.0) + self._gil_blocked.seconds
             self._gil_blocked = Counts()
 
     def _count_outside_as_cell(self) -> None:

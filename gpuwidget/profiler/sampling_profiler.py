@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any, Protocol
@@ -26,11 +26,11 @@ from gpuwidget.model.report import CodeTime, Report
 from gpuwidget.profiler.activity_check import check_activity
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import CounterWindows, WindowLog
+from gpuwidget.profiler.cpu_times import CpuTimes
 from gpuwidget.profiler.line_profile import SourceLine, check_coverage, line_profile
 from gpuwidget.profiler.preemption import is_at_function_entry, is_at_preemption_point
 from gpuwidget.profiler.sample_counts import PROMPT_S, SampleCounts, StackSample
 from gpuwidget.profiler.sampling_rate import MAX_PERIOD_S, PERIOD_S, sampling_period
-from gpuwidget.system import processes
 
 _ADJUST_EVERY_S = 0.5
 _ADJUST_FIRST_S = 0.25
@@ -50,22 +50,6 @@ class Streams(Protocol):
     def reason(self) -> str | None: ...  # noqa: D102
     def open(self) -> bool: ...  # noqa: D102
     def busy(self) -> int | None: ...  # noqa: D102
-
-
-@dataclass(slots=True)
-class _CpuTimes:
-    """CPU seconds that this process and its children have used up to the moment ``t``."""
-
-    t: float
-    own: float
-    children: processes.ChildrenTime
-
-    def percent_since(self, start: _CpuTimes) -> tuple[float, float]:
-        """Return the CPU times of this process and of its children since ``start``, in percent of a core."""
-        seconds = self.t - start.t
-        ended = self.children.ended - start.children.ended
-        children = max(0.0, ended + self.children.alive - start.children.alive)
-        return 100 * (self.own - start.own) / seconds, 100 * children / seconds
 
 
 class SamplingProfiler:
@@ -102,9 +86,7 @@ class SamplingProfiler:
         self._thread: threading.Thread | None = None
         self._ending = threading.Lock()
         self._stopped_at: float | None = None
-        self._cpu_start: _CpuTimes | None = None
-        self._cpu_end: _CpuTimes | None = None
-        self._children_thread: threading.Thread | None = None
+        self._cpu_times = CpuTimes(clock)
         reset_after_fork(self._reset_in_child)
 
     # -- the collector -------------------------------------------------------------------------------
@@ -159,9 +141,7 @@ class SamplingProfiler:
     # -- the result ----------------------------------------------------------------------------------
 
     def _line_profile(self) -> CodeTime:
-        start, end, cpu, children = self._cpu_start, self._cpu_end, None, None
-        if start is not None and end is not None and end.t > start.t:
-            cpu, children = end.percent_since(start)
+        cpu, children = self._cpu_times.percent
         return line_profile(
             self._counts,
             self._locator,
@@ -183,8 +163,8 @@ class SamplingProfiler:
     def _run(self) -> None:
         with suppress(Exception):
             self._sample_until_stopped()
-            if self._cpu_start is not None:
-                self._cpu_end = self._cpu_times()
+            if self._counts.samples:
+                self._cpu_times.end()
                 self._read_windows()
         if self._windows is not None:
             self._windows.close()
@@ -217,7 +197,7 @@ class SamplingProfiler:
                 continue
             adjust_at = t + min(_ADJUST_EVERY_S, _ADJUST_FIRST_S + t - began)
             self.open()
-            self._begin_cpu_times()
+            self._cpu_times.begin()  # after the first sample, to spare short cells the cost
             cpu, samples = time.thread_time(), self._counts.samples
             period = sampling_period(
                 self._counts,
@@ -268,27 +248,6 @@ class SamplingProfiler:
             for device, windows in self._windows.activity().items():
                 for window in windows:
                     self._activity_logs[device].add_window(window)
-
-    def _begin_cpu_times(self) -> None:
-        """Read the CPU times near the run's start, but after a sample, to spare short cells the cost."""
-        if self._cpu_start is not None or self._children_thread is not None:
-            return
-        if not processes.has_children():
-            self._read_cpu_start()
-            return
-        # Reading the children's CPU times takes several system calls per thread. While the cell runs pure
-        # Python, this thread would have to wait for the GIL after each of them, so another thread reads them.
-        self._children_thread = threading.Thread(
-            target=self._read_cpu_start, name="gpuwidget-children", daemon=True
-        )
-        self._children_thread.start()
-
-    def _read_cpu_start(self) -> None:
-        with suppress(Exception):
-            self._cpu_start = self._cpu_times()
-
-    def _cpu_times(self) -> _CpuTimes:
-        return _CpuTimes(self._clock.monotonic(), time.process_time(), processes.children_cpu_time())
 
 
 def _thread_cpu(ident: int) -> Callable[[], float] | None:

@@ -14,6 +14,7 @@ from helpers_frames import (
     KERNEL,
     PRINTING,
     STEPPING,
+    TRAIN,
     WAITING,
     Frame,
     ProfiledRun,
@@ -177,6 +178,28 @@ def test_lines_that_alternate_too_fast_are_merged() -> None:
     assert time.resolution_s == 0.07
 
 
+def test_lines_that_run_one_after_the_other_stay_apart() -> None:
+    """Samples that wait for the GIL do not merge two lines if the second one only follows the first one."""
+    run = ProfiledRun()
+    for _ in range(30):
+        run.sample(WAITING)
+    for _ in range(30):
+        run.sample(STEPPING, late=0.003)
+    assert line_ranges(time_of(run)) == [(1, None, 50.0), (2, None, 50.0)]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
+def test_a_function_that_has_not_begun_counts_for_its_caller() -> None:
+    """A thread that is preempted at a function's entry has spent the time in the line that calls it."""
+    step = stack((CELL, "<module>", 2), (TRAIN, "step", 31)).f_code
+    entry = next(one.offset for one in dis.get_instructions(step) if one.opname == "RESUME")
+    run = ProfiledRun()
+    for _ in range(30):
+        run.sample(Frame(step, entry, stack(KERNEL, (CELL, "<module>", 2)), {}), late=0.0051)
+    (line,) = time_of(run).lines
+    assert (line.line, line.share, line.frame) == (2, 100.0, None)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_a_sample_at_a_preemption_point_is_not_ambiguous() -> None:
     """A thread at a backward jump was preempted there, so its line is certain even if the sample was late."""
@@ -245,3 +268,22 @@ def test_a_busy_machine_makes_nothing_ambiguous() -> None:
         run.sample(STEPPING)
         run.sample(WAITING, late=0.003)
     assert lines(time_of(run)) == [(2, 50.0, 0.0), (1, 50.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("delay", "expected"),
+    [(0.0, [(2, None, 50.0), (3, None, 25.0), (1, None, 25.0)]), (0.002, [(1, 2, 75.0), (3, None, 25.0)])],
+)
+def test_a_busy_machine_makes_preemptions_doubtful(
+    delay: float, expected: list[tuple[int | None, int | None, float]]
+) -> None:
+    """If the machine delays many samples, a long delay does not prove that the line held the GIL."""
+    run = ProfiledRun()
+    used = 0.0
+    run.profiler._thread_cpu = lambda: used
+    for _ in range(30):
+        run.sample(PRINTING, late=delay)
+        run.sample(WAITING)
+        used += 0.02
+        run.sample(STEPPING, 0.02, late=0.0051)
+    assert line_ranges(time_of(run)) == expected

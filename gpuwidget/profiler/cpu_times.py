@@ -1,0 +1,64 @@
+"""Measure the CPU time that this process and its child processes use during a run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gpuwidget.model.clock import Clock
+from gpuwidget.system import processes
+
+
+@dataclass(slots=True)
+class CpuReading:
+    """CPU seconds that this process and its children have used up to the moment ``t``."""
+
+    t: float
+    own: float
+    children: processes.ChildrenTime
+
+
+class CpuTimes:
+    """CPU times between :meth:`begin` and :meth:`end`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._start: CpuReading | None = None
+        self._end: CpuReading | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Read the CPU times. Further calls do nothing."""
+        if self._start is not None or self._thread is not None:
+            return
+        if not processes.has_children():
+            self._read_start()
+            return
+        # Reading the children's CPU times takes several system calls per thread. While the cell runs pure
+        # Python, the calling thread would have to wait for the GIL after each of them.
+        self._thread = threading.Thread(target=self._read_start, name="gpuwidget-children", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Read the CPU times again."""
+        if self._start is not None:
+            self._end = self._read()
+
+    @property
+    def percent(self) -> tuple[float | None, float | None]:
+        """CPU times of this process and of its children in percent of one core, or None if unknown."""
+        start, end = self._start, self._end
+        if start is None or end is None or end.t <= start.t:
+            return None, None
+        children = end.children.ended + end.children.alive - start.children.ended - start.children.alive
+        scale = 100 / (end.t - start.t)
+        return scale * (end.own - start.own), scale * max(0.0, children)
+
+    def _read_start(self) -> None:
+        with suppress(Exception):
+            self._start = self._read()
+
+    def _read(self) -> CpuReading:
+        return CpuReading(self._clock.monotonic(), time.process_time(), processes.children_cpu_time())
