@@ -1,4 +1,5 @@
 """The dataclasses that sources, sampler, reports and views share. Imports no other package of gpuwidget.
 
 Start with ``samples.py`` (the readings of the GPUs) and ``report.py`` (the report of one run).
+``user_files.py`` decides which code is the user's.
 """

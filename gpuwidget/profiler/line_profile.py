@@ -19,8 +19,6 @@ _MAX_AMBIGUOUS = 6.0
 """Percent of the time that may be ambiguous between lines before lines are merged."""
 _MIN_FRAME_SHARE = 0.1
 """Fraction of a line's time that a frame below the line must take to be named with it."""
-_MIN_TRANSITIONS = 2
-"""Minimum number of times that samples switch between two lines for the lines to count as alternating."""
 _MAX_AMBIGUOUS_BUSY = 5.0
 _MIN_KNOWN = 90.0
 """Percent of a line's time in which the GPU's state must be known to report the line's GPU activity."""
@@ -174,18 +172,12 @@ def _merged_lines(
     source: SourceLine,
 ) -> dict[int | None, int | None]:
     """Map each line that cannot be distinguished from others to the line that represents its group."""
-    transitions = dict(counts.transitions)
-    ambiguous = {
-        pair: seconds
-        for pair, seconds in dict(counts.ambiguous_s).items()
-        if transitions.get(pair, 0) >= _MIN_TRANSITIONS
-    }
-    for pair, seconds in _gil_blocked_between(counts, counted, locator, source):
-        if len(pair) > 1:
-            ambiguous[pair] = ambiguous.get(pair, 0.0) + seconds
+    shared = dict(counts.shared_s)
+    for pair, seconds in _gil_blocked(counts, counted, locator, source):
+        shared[pair] = shared.get(pair, 0.0) + seconds
     merged: dict[int | None, int | None] = {}
-    remaining = sum(ambiguous.values())
-    for pair, seconds in sorted(ambiguous.items(), key=lambda item: -item[1]):
+    remaining = sum(shared.values())
+    for pair, seconds in sorted(shared.items(), key=lambda item: -item[1]):
         if 100 * remaining <= _MAX_AMBIGUOUS * total:
             break
         remaining -= seconds
@@ -196,18 +188,18 @@ def _merged_lines(
     return merged
 
 
-def _gil_blocked_between(
+def _gil_blocked(
     counts: SampleCounts, counted: Iterable[LocationCounts], locator: CodeLocator, source: SourceLine
 ) -> Iterator[tuple[frozenset[int | None], float]]:
-    """Yield pairs of lines between which an operation blocked the GIL, and the seconds that it took."""
-    yield from dict(counts.gil_blocked_s).items()
+    """Yield pairs of lines that may contain an operation that blocked the GIL, and its seconds."""
     last, seconds = counts.gil_blocked_at_end
     if last is not None and seconds:
         file = next((locator.cell_file(one.location) for one in counted if one.location.cell), None)
         end = last
         while file is not None and end < _MAX_SOURCE_LINES and source(file, end + 1):
             end += 1
-        yield frozenset((last, end)), seconds
+        if end > last:
+            yield frozenset((last, end)), seconds
     for one in counted:
         preempted = one.counts.preempted
         others = (locator.candidate_lines(one.location) if preempted else frozenset()) - {one.line}

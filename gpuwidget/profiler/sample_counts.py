@@ -31,6 +31,8 @@ _RECENT_S = 0.06
 """Seconds for which the location of the last preemption is used for samples after a voluntary release."""
 _ALTERNATING_S = 1.0
 """Two lines may alternate if they were sampled within this number of seconds of each other."""
+_MIN_SWITCHES = 2
+"""Number of times that samples must have switched between two lines for the lines to count as alternating."""
 _STEADILY_BUSY = 3
 """Number of successive samples that must find the GPU busy for it to count as having queued work."""
 _MAX_LOCATIONS = 4000
@@ -109,13 +111,11 @@ class SampleCounts:
         """The part of :attr:`total_s` for which it is known whether a GPU was busy."""
         self.busy_s: dict[int, float] = {}
         """Seconds by bit mask of the devices that were busy."""
-        self.transitions: dict[frozenset[int | None], int] = {}
+        self.shared_s: dict[frozenset[int | None], float] = {}
+        """Seconds that belong to one of two lines of the cell, or to one between them. Either the sample was
+        ambiguous, or an operation blocked the GIL from the first line to the second one."""
+        self._switches: dict[frozenset[int | None], int] = {}
         """For each pair of lines, how often a sample in one followed a sample in the other."""
-        self.ambiguous_s: dict[frozenset[int | None], float] = {}
-        """For each pair of lines, the seconds that belong to either of them."""
-        self.gil_blocked_s: dict[frozenset[int | None], float] = {}
-        """Seconds for which an operation blocked the GIL, by the first and the last line of the cell that may
-        contain it: the lines that were sampled before and after."""
         self._machine_delay_s = 0.0
         """Seconds of samples that were late because the machine was busy."""
         self._last: LocationCounts | None = None
@@ -162,7 +162,7 @@ class SampleCounts:
         if self._last is not None and self._last.line != here.line:
             self._line_changed = t, self._last.line
             pair = frozenset((self._last.line, here.line))
-            self.transitions[pair] = self.transitions.get(pair, 0) + 1
+            self._switches[pair] = self._switches.get(pair, 0) + 1
         counts = Counts(1, seconds)
         there, bits_there = here, bits
         if late:
@@ -176,7 +176,7 @@ class SampleCounts:
                 # Use the GPU's state there too, as the current line may already have launched work.
                 _, there, bits_there = self._preempted
                 doubt /= 2
-            self._count_ambiguous(t, there.line, here.line, doubt * seconds)
+            self._share_ambiguous(t, there.line, here.line, doubt * seconds)
             changed = self._last_bits != bits_there
             if changed and self._last_bits is not None:
                 counts.ambiguous_busy = doubt * seconds
@@ -225,12 +225,16 @@ class SampleCounts:
     def _is_long(self, sample: StackSample) -> bool:
         return sample.late > _GIL_BLOCKED_FROM * self._switch_interval
 
-    def _count_ambiguous(self, t: float, there: int | None, here: int | None, seconds: float) -> None:
+    def _share_ambiguous(self, t: float, there: int | None, here: int | None, seconds: float) -> None:
         if there == here and self._line_changed is not None and t - self._line_changed[0] <= _ALTERNATING_S:
             there = self._line_changed[1]
-        if seconds and there != here:
-            pair = frozenset((there, here))
-            self.ambiguous_s[pair] = self.ambiguous_s.get(pair, 0.0) + seconds
+        if self._switches.get(frozenset((there, here)), 0) >= _MIN_SWITCHES:
+            self._share(there, here, seconds)
+
+    def _share(self, first: int | None, second: int | None, seconds: float) -> None:
+        pair = frozenset((first, second))
+        if seconds and len(pair) > 1:
+            self.shared_s[pair] = self.shared_s.get(pair, 0.0) + seconds
 
     def _count_outside(self, location: CodeLocation, counts: Counts, sample: StackSample) -> None:
         """Add the counts of a sample outside the cell's code."""
@@ -250,8 +254,7 @@ class SampleCounts:
         if self._gil_blocked.seconds:
             if last is None:
                 here.counts.add(self._gil_blocked)
-            pair = frozenset((1 if last is None else last.line, here.line))
-            self.gil_blocked_s[pair] = self.gil_blocked_s.get(pair, 0.0) + self._gil_blocked.seconds
+            self._share(1 if last is None else last.line, here.line, self._gil_blocked.seconds)
             self._gil_blocked = Counts()
 
     def _count_outside_as_cell(self) -> None:
