@@ -1,4 +1,4 @@
-"""The files, modules and classes that belong to the user."""
+"""Tests of which files, modules and classes are the user's."""
 
 from __future__ import annotations
 
