@@ -6,8 +6,9 @@ import { diagnostics } from './plugins/diagnostics';
 import { memory } from './plugins/memory';
 import { monitor } from './plugins/monitor';
 import { panel } from './plugins/panel';
+import { settings } from './plugins/settings';
 import { statusBar } from './plugins/statusBar';
 
 export * from './tokens';
 
-export default [monitor, cells, memory, panel, commands, dashboard, statusBar, alerts, diagnostics];
+export default [settings, monitor, cells, memory, panel, commands, dashboard, statusBar, alerts, diagnostics];

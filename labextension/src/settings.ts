@@ -1,7 +1,8 @@
-import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import type { AlertSettings } from './alerts/alertRules';
 import type { Thresholds } from './memory/hints';
+import { withBundledDefaults } from './settingsSchema';
 import type { Units } from './ui/units';
 
 /** The id of the settings, which is the id of the plugin that the schema belongs to. */
@@ -58,11 +59,14 @@ interface RawSettings {
   };
 }
 
-/** Return the current settings. */
-export function readSettings(settings: ISettingRegistry.ISettings): Settings {
-  const { chartSeconds, sampleSeconds, units, show, hints, alerts } =
-    settings.composite as unknown as RawSettings;
-  return {
+/**
+ * Return the settings that JupyterLab composed from the user's and the server's schema, and the names of those
+ * that have the bundled schema's default because the server's schema lacks them or declares them differently.
+ */
+export function readSettings(composite: ReadonlyPartialJSONObject): [Settings, string[]] {
+  const [values, replaced] = withBundledDefaults(composite);
+  const { chartSeconds, sampleSeconds, units, show, hints, alerts } = values as unknown as RawSettings;
+  const settings = {
     chartSeconds,
     sampleSeconds,
     units,
@@ -82,30 +86,5 @@ export function readSettings(settings: ISettingRegistry.ISettings): Settings {
       temperature: alerts.temperature ? alerts.temperatureCelsius : null
     }
   };
-}
-
-/** The part of JupyterLab's schema validator that is used here. */
-export type SettingsValidator = Pick<ISettingRegistry['validator'], 'validateData'>;
-
-/**
- * Return the plugin with the user's settings if the schema allows them, otherwise without them.
- *
- * JupyterLab rejects `load()` for settings that its schema does not allow, such as those of an older version;
- * every plugin that loads them would then fail to activate. `warn` receives the validator's messages.
- * Jupyter's own server already replaces such settings by `{}` without a message to the page; other servers
- * may not.
- */
-export function withValidSettings(
-  plugin: ISettingRegistry.IPlugin,
-  validator: SettingsValidator,
-  warn: (problems: string) => void
-): ISettingRegistry.IPlugin {
-  const problems = validator.validateData(plugin, false);
-  if (problems === null) {
-    return plugin;
-  }
-  warn(
-    problems.map(({ instancePath, message }) => [instancePath, message].filter(Boolean).join(' ')).join('; ')
-  );
-  return { ...plugin, raw: '{}', data: { composite: {}, user: {} } };
+  return [settings, replaced];
 }

@@ -1,8 +1,12 @@
-import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { PartialJSONObject, PartialJSONValue } from '@lumino/coreutils';
+import type {
+  PartialJSONObject,
+  PartialJSONValue,
+  ReadonlyPartialJSONObject,
+  ReadonlyPartialJSONValue
+} from '@lumino/coreutils';
 
-import { SETTINGS_ID, withValidSettings } from './settings';
+import bundled from '../schema/panel.json';
 
 const TRANSLATED_KEYS: ReadonlySet<string> = new Set([
   'title',
@@ -21,50 +25,10 @@ interface Property {
   readonly type?: string;
   readonly minimum?: number;
   readonly maximum?: number;
-  readonly enum?: readonly PartialJSONValue[];
-  readonly oneOf?: readonly { readonly const: PartialJSONValue }[];
+  readonly enum?: readonly ReadonlyPartialJSONValue[];
+  readonly oneOf?: readonly { readonly const: ReadonlyPartialJSONValue }[];
   readonly properties?: Readonly<Record<string, Property>>;
   readonly default?: PartialJSONValue;
-}
-
-/**
- * Translate the settings' texts and replace invalid defaults and settings whenever they are fetched. Call
- * this function before any plugin loads the settings. `warn` receives a sentence about what was replaced.
- *
- * JupyterLab's server translates only the settings of language packs.
- */
-export function transformSettingsSchema(
-  registry: ISettingRegistry,
-  trans: TranslationBundle,
-  warn: (sentence: string) => void
-): void {
-  const warned = new Set<string>();
-  const warnOnce = (sentence: string): void => {
-    if (!warned.has(sentence)) {
-      warned.add(sentence);
-      warn(sentence);
-    }
-  };
-  registry.transform(SETTINGS_ID, {
-    fetch: plugin => {
-      const [schema, invalid] = withValidDefaults(plugin.schema);
-      for (const { name, value } of invalid) {
-        warnOnce(
-          trans.__(
-            'overrides.json on the server sets %1 to %2, which cannot be. Another value is used; the settings of the GPUs say which.',
-            name,
-            JSON.stringify(value)
-          )
-        );
-      }
-      const readable = { ...plugin, schema: translatedSchema(trans, schema) as ISettingRegistry.ISchema };
-      return withValidSettings(readable, registry.validator, problems => {
-        warnOnce(
-          trans.__('Your GPU settings are not valid in this version, so the defaults are used: %1', problems)
-        );
-      });
-    }
-  });
 }
 
 /** Return a schema with its texts translated, in the contexts that JupyterLab uses for them. */
@@ -132,7 +96,7 @@ function withValidDefault(name: string, property: Property, invalid: InvalidDefa
   return { ...property, default: Object.fromEntries<PartialJSONValue | undefined>(kept) };
 }
 
-function isValid(property: Property, value: PartialJSONValue | undefined): boolean {
+function isValid(property: Property, value: ReadonlyPartialJSONValue | undefined): boolean {
   if (value === undefined || typeof value !== property.type) {
     return false;
   }
@@ -142,4 +106,43 @@ function isValid(property: Property, value: PartialJSONValue | undefined): boole
   }
   const choices = property.enum ?? property.oneOf?.map(choice => choice.const);
   return choices === undefined || choices.includes(value);
+}
+
+/**
+ * Return the value of each setting that the bundled schema declares, and the names of the settings that have
+ * the bundled default because `values` has no valid value for them.
+ */
+export function withBundledDefaults(
+  values: ReadonlyPartialJSONObject
+): [ReadonlyPartialJSONObject, string[]] {
+  const replaced: string[] = [];
+  return [groupValues(bundled, values, '', replaced), replaced];
+}
+
+function groupValues(
+  { properties = {} }: Property,
+  values: ReadonlyPartialJSONObject,
+  prefix: string,
+  replaced: string[]
+): ReadonlyPartialJSONObject {
+  const valueOf = (key: string, property: Property): ReadonlyPartialJSONValue | undefined => {
+    const value = values[key];
+    if (property.properties !== undefined) {
+      const isGroup = typeof value === 'object' && value !== null && !Array.isArray(value);
+      return groupValues(
+        property,
+        isGroup ? (value as ReadonlyPartialJSONObject) : {},
+        `${prefix}${key}.`,
+        replaced
+      );
+    }
+    if (isValid(property, value)) {
+      return value;
+    }
+    replaced.push(prefix + key);
+    return property.default;
+  };
+  return Object.fromEntries(
+    Object.entries(properties).map(([key, property]) => [key, valueOf(key, property)])
+  );
 }

@@ -9,6 +9,7 @@ import type { ActiveKernel } from './kernel/activeKernel';
 import type { ActionTarget } from './memory/holders';
 import type { StatusMessage } from './memory/statusMessage';
 import type { PanelState } from './panel/panelState';
+import type { Settings } from './settings';
 import type { ConnectionState } from './stream/connection';
 import type { StreamModel } from './stream/streamModel';
 import type { Band } from './ui/chartBands';
@@ -16,6 +17,18 @@ import type { ReceivedMessage } from './wire';
 
 /** The domain of this extension's translations. */
 export const DOMAIN = 'jupyterlab_gpuwidget';
+
+/** The user's settings. */
+export interface IGpuSettings {
+  readonly current: Settings;
+  /** Emitted after `current` has changed. */
+  readonly changed: ISignal<this, void>;
+}
+
+export const IGpuSettings = new Token<IGpuSettings>(
+  'jupyterlab-gpuwidget:IGpuSettings',
+  'The settings of the GPU views.'
+);
 
 /** The server's samples and the kernel of the active notebook. */
 export interface IMonitor {

@@ -2,16 +2,16 @@ import { strict as assert } from 'node:assert';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import type { PartialJSONObject, PartialJSONValue } from '@lumino/coreutils';
 
-import { readSettings, withValidSettings, type SettingsValidator } from '../src/settings';
+import { readSettings } from '../src/settings';
 import { withValidDefaults } from '../src/settingsSchema';
 import { CommandIds, HolderCommandIds } from '../src/tokens';
 
 interface Property {
   readonly title?: string;
   readonly type: string;
-  readonly default: unknown;
+  readonly default: PartialJSONValue;
   readonly minimum?: number;
   readonly maximum?: number;
   readonly properties?: Record<string, Property>;
@@ -28,17 +28,13 @@ interface Schema {
 
 const schema = JSON.parse(readFileSync('labextension/schema/panel.json', 'utf-8')) as Schema;
 
-function defaults(properties: Record<string, Property>): Record<string, unknown> {
+function defaults(properties: Record<string, Property>): PartialJSONObject {
   return Object.fromEntries(
     Object.entries(properties).map(([name, { properties: inner, default: value }]) => [
       name,
       inner === undefined ? value : defaults(inner)
     ])
   );
-}
-
-function settings(composite: unknown): ISettingRegistry.ISettings {
-  return { composite } as unknown as ISettingRegistry.ISettings;
 }
 
 test('every shortcut is unique, belongs to a command and works everywhere', () => {
@@ -58,12 +54,46 @@ test('every shortcut is unique, belongs to a command and works everywhere', () =
   );
 });
 
-test('the default settings', () => {
-  const { sampleSeconds, units, show, alerts } = readSettings(settings(defaults(schema.properties)));
-  assert.equal(sampleSeconds, 0);
-  assert.deepEqual(units, { memory: 'GiB', temperature: 'C' });
-  assert.deepEqual([...new Set(Object.values(show))], [true]);
-  assert.equal(alerts.temperature, null);
+test('settings that the server’s schema lacks or declares differently have the bundled defaults', () => {
+  const complete = defaults(schema.properties);
+  const [byDefault, none] = readSettings(complete);
+  assert.deepEqual(none, []);
+  assert.equal(byDefault.sampleSeconds, 0);
+  assert.deepEqual(byDefault.units, { memory: 'GiB', temperature: 'C' });
+  assert.deepEqual([...new Set(Object.values(byDefault.show))], [true]);
+  assert.deepEqual(byDefault.hints, { idle: 7200, memory: 1024 ** 3, utilization: 30, window: 1800 });
+  assert.equal(byDefault.alerts.temperature, null);
+
+  const [nothing, all] = readSettings({});
+  assert.deepEqual(nothing, byDefault);
+  assert.equal(all.length, 23);
+
+  const { show, alerts } = complete as Record<string, PartialJSONObject>;
+  const [settings, replaced] = readSettings({
+    ...complete,
+    hints: undefined,
+    show: { ...show, cells: false, health: 'no' },
+    units: 'GB',
+    chartSeconds: 300,
+    sampleSeconds: 60,
+    alerts: { ...alerts, temperature: true, temperatureCelsius: 90 }
+  });
+  assert.deepEqual(replaced, [
+    'sampleSeconds',
+    'units.memory',
+    'units.temperature',
+    'show.health',
+    'hints.idleHours',
+    'hints.idleGib',
+    'hints.busyPercent',
+    'hints.busyMinutes'
+  ]);
+  assert.deepEqual(settings, {
+    ...byDefault,
+    chartSeconds: 300,
+    show: { ...byDefault.show, cells: false },
+    alerts: { ...byDefault.alerts, temperature: 90 }
+  });
 });
 
 test('every setting has a title and every number has limits', () => {
@@ -133,28 +163,4 @@ test('a preset that cannot be is told and left out, and the others hold', () => 
 test('a setting outside a group is a number: only of those a neighbour can stand in', () => {
   const alone = Object.values(schema.properties).filter(({ properties }) => properties === undefined);
   assert.deepEqual([...new Set(alone.map(({ type }) => type))], ['number']);
-});
-
-/** A validator that allows only `{}`. */
-const STRICT: SettingsValidator = {
-  validateData: ({ raw }) =>
-    raw === '{}'
-      ? null
-      : [{ instancePath: '/units', keyword: 'enum', schemaPath: '', message: 'must be equal to a constant' }]
-};
-
-function plugin(raw: string): ISettingRegistry.IPlugin {
-  return { id: 'p', raw, schema: { type: 'object' }, version: '1', data: { composite: {}, user: {} } };
-}
-
-test('settings that the schema does not allow are replaced by defaults with a warning', () => {
-  const warnings: string[] = [];
-  const warn = (problems: string): void => {
-    warnings.push(problems);
-  };
-  const valid = plugin('{}');
-  assert.equal(withValidSettings(valid, STRICT, warn), valid);
-  assert.deepEqual(warnings, []);
-  assert.equal(withValidSettings(plugin('{"units": 7}'), STRICT, warn).raw, '{}');
-  assert.deepEqual(warnings, ['/units must be equal to a constant']);
 });

@@ -92,6 +92,7 @@ class Lab:
             **{name: str(root / folder) for name, folder in home.items()},
             "JUPYTER_PREFER_ENV_PATH": "1",
             "JUPYTER_TOKEN": self.token,
+            "JUPYTERLAB_SETTINGS_DIR": str(settings),
             "GPUWIDGET_SOURCE": source,
             **(variables or {}),
         }
@@ -103,7 +104,6 @@ class Lab:
             "--ServerApp.port_retries=0",
             f"--ServerApp.root_dir={self.notebooks}",
             f"--LabApp.workspaces_dir={root / 'workspaces'}",
-            f"--LabApp.user_settings_dir={settings}",
             "--LabApp.expose_app_in_browser=True",
             "--JupyterNotebookApp.expose_app_in_browser=True",
             "--LabApp.extension_manager=readonly",

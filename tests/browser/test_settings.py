@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,8 @@ DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
 RATE = f"{PANEL} .jp-gpuwidget-panel-rate"
 STATUS = ".jp-gpuwidget-status"
 SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
-SHORTCUTS = json.loads((Path(__file__).parents[2] / "labextension" / "schema" / "panel.json").read_text())[
-    "jupyter.lab.shortcuts"
-]
+ROOT = Path(__file__).parents[2]
+SHORTCUTS = json.loads((ROOT / "labextension" / "schema" / "panel.json").read_text())["jupyter.lab.shortcuts"]
 SETTINGS = "jupyterlab-gpuwidget:panel"
 POSITIONS = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')].filter(node => node.checkVisibility())
@@ -152,37 +152,107 @@ def test_rate(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_invalid_values(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    """Invalid settings are not saved; if presets or saved settings are invalid,
-    the panel works with valid ones."""
+def test_invalid_values(lab: Lab, browser: Browser) -> None:
+    """Invalid settings are not saved."""
     notebook = lab.open(browser, lab.write("bad.ipynb", ["1"]), kernel=False)
     for bad in ({"sampleSeconds": -1}, {"units": {"memory": "bits"}}, {"show": {"sun": True}}):
         with pytest.raises(Error, match="failed to validate"):
             set_settings(notebook, **bad)
     notebook.close()
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Path]]:
+    """Start a JupyterLab with invalid presets and the settings schema of another version, which lacks some
+    settings; yield it with the path of the user's settings file."""
+    folder = tmp_path_factory.mktemp("mixed")
     presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "F"}}}
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "overrides.json").write_text(json.dumps(presets))
-    # An older version may have allowed these saved settings; Jupyter's server logs the error and sends none
-    # of them.
-    saved = tmp_path / "lab" / "settings" / "jupyterlab-gpuwidget" / "panel.jupyterlab-settings"
-    saved.parent.mkdir(parents=True)
-    saved.write_text(json.dumps({"units": {"temperature": "K"}, "removed": 1}))
-    preset = Lab(tmp_path / "lab", "replay", options=[f"--LabApp.app_settings_dir={tmp_path / 'app'}"])
+    (folder / "app").mkdir()
+    (folder / "app" / "overrides.json").write_text(json.dumps(presets))
+    extension = folder / "extensions" / "jupyterlab-gpuwidget"
+    shutil.copytree(ROOT / "gpuwidget" / "labextension", extension)
+    served = extension / "schemas" / "jupyterlab-gpuwidget" / "panel.json"
+    schema = json.loads(served.read_text())
+    del schema["properties"]["hints"]["properties"]["idleHours"]
+    del schema["properties"]["alerts"]
+    served.write_text(json.dumps(schema))
+    options = [
+        f"--LabApp.app_settings_dir={folder / 'app'}",
+        f"--LabApp.extra_labextensions_path={extension.parent}",
+    ]
+    file = folder / "lab" / "settings" / "jupyterlab-gpuwidget" / "panel.jupyterlab-settings"
+    file.parent.mkdir(parents=True)
+    started = Lab(folder / "lab", "replay", options=options)
     try:
-        preset.wait_until_ready()
-        notebook = preset.open(browser, preset.write("preset.ipynb", ["1"]), kernel=False)
-        show(notebook, 300)
-        wait_for_text(notebook, CARD, "°F")
-        wait_for_text(notebook, CARD, "GiB")
-        notebook.script("await app.commands.execute('apputils:display-notifications');")
-        center = ".jp-Notification-List"
-        wait_for_text(notebook, center, 'sets chartSeconds to "long", which cannot be')
-        wait_for_text(notebook, center, 'sets units.memory to "bits", which cannot be')
-        screenshot(notebook.page, "presets")
-        notebook.close()
+        started.wait_until_ready()
+        yield started, file
     finally:
-        preset.stop()
+        started.stop()
+
+
+def test_replaced_settings(mixed: tuple[Lab, Path], browser: Browser) -> None:
+    """If presets or saved settings are invalid, or the server's schema lacks settings, the panel works with
+    the valid ones and defaults, and one notification per cause names what was replaced."""
+    lab, file = mixed
+    # An older version may have allowed these saved settings; Jupyter's server sends none of them.
+    file.write_text(json.dumps({"units": {"temperature": "K"}, "removed": 1}))
+    notebook = lab.open(browser, lab.write("preset.ipynb", ["1"]), kernel=False)
+    page = notebook.page
+    show(notebook, 300)
+    wait_for_text(notebook, CARD, "°F")
+    wait_for_text(notebook, CARD, "GiB")
+    page.wait_for_selector(DIAGNOSTICS)
+    notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
+    page.wait_for_selector(f"{DASHBOARD} canvas")
+    notebook.script("await app.commands.execute('apputils:display-notifications');")
+    center = ".jp-Notification-List"
+    for sentence in (
+        'sets chartSeconds to "long", which cannot be',
+        'sets units.memory to "bits", which cannot be',
+        "so these have their defaults: hints.idleHours, alerts.when",
+        "Your GPU settings are not valid in this version, so the defaults are used.",
+    ):
+        wait_for_text(notebook, center, sentence)
+    assert page.locator(f"{center} > li").count() == 4
+    screenshot(page, "replaced-settings")
+    page.locator(f"{center} > li", has_text="not valid in this version").get_by_text("Show All").click()
+    wait_for_text(notebook, ".jp-Dialog", f"Correct or delete the file {file} and reload this page.")
+    screenshot(page, "replaced-settings-dialog")
+    notebook.close()
+
+
+def test_valid_settings_beside_missing_ones(mixed: tuple[Lab, Path], browser: Browser) -> None:
+    """If the server's schema lacks some settings, the user's valid settings apply, and later changes too."""
+    lab, file = mixed
+    file.write_text(json.dumps({"units": {"memory": "GB"}}))
+    notebook = lab.open(browser, lab.write("valid.ipynb", ["1"]), kernel=False)
+    show(notebook, 300)
+    wait_for_text(notebook, CARD, "GB")
+    set_settings(notebook, units={"memory": "GiB"})
+    wait_for_text(notebook, CARD, "GiB")
+    notebook.close()
+
+
+@pytest.mark.parametrize("app", ["notebooks", "lab/tree"])
+def test_a_settings_file_with_a_syntax_error(mixed: tuple[Lab, Path], browser: Browser, app: str) -> None:
+    """If the settings file has a syntax error, a dialog names the file and the error. Notebook 7 has the
+    panel with default settings; JupyterLab itself does not start."""
+    lab, file = mixed
+    file.write_text('{"units": ')
+    path = lab.write(f"broken-{app.partition('/')[0]}.ipynb", ["1"])
+    page = browser.new_page(viewport={"width": 1200, "height": 800})
+    page.goto(f"{lab.url}/{app}/{path.name}?token={lab.token}")
+    notebook = Notebook(page, path)
+    wait_for_text(notebook, ".jp-Dialog", f"correct or delete the file {file} and reload this page.")
+    wait_for_text(notebook, ".jp-Dialog", "Failed loading settings (jupyterlab-gpuwidget:panel)")
+    assert page.locator(".jp-Dialog").count() == 1
+    page.click(".jp-Dialog button")
+    if app == "notebooks":
+        show(notebook)
+        wait_for_text(notebook, CARD, "GiB")
+        wait_for_text(notebook, CARD, "°C")
+    screenshot(page, f"syntax-error-{path.stem}")
+    page.close(run_before_unload=False)
 
 
 def test_shortcuts(lab: Lab, browser: Browser) -> None:

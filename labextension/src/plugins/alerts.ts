@@ -1,13 +1,11 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
-import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { alertText } from '../alerts/alertMessages';
 import type { AlertKind } from '../alerts/alertRules';
 import { AlertTracker, type AlertStore } from '../alerts/alertTracker';
-import { readSettings, SETTINGS_ID } from '../settings';
-import { CommandIds, DOMAIN, IMonitor } from '../tokens';
+import { CommandIds, DOMAIN, IGpuSettings, IMonitor } from '../tokens';
 
 const KEY = 'gpuwidget:alerts';
 /** Kinds of alerts that need action soon. They are shown as errors instead of warnings. */
@@ -36,26 +34,25 @@ export const alerts: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:alerts',
   description: 'Notifications of lost GPUs, errors and limits, once each.',
   autoStart: true,
-  requires: [IMonitor, ISettingRegistry],
+  requires: [IMonitor, IGpuSettings],
   optional: [ITranslator],
-  activate: async (
+  activate: (
     app: JupyterFrontEnd,
     monitor: IMonitor,
-    registry: ISettingRegistry,
+    settings: IGpuSettings,
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const settings = await registry.load(SETTINGS_ID);
-    let wanted = readSettings(settings).alerts;
-    const tracker = new AlertTracker(SESSION_STORE, wanted);
+    const tracker = new AlertTracker(SESSION_STORE, settings.current.alerts);
     const updateMonitor = (): void => {
       // A hidden page needs no samples. Alerts for events that happen meanwhile are raised when it is visible
       // again.
-      monitor.setBackground(wanted.when === 'always' && document.visibilityState === 'visible');
+      monitor.setBackground(
+        settings.current.alerts.when === 'always' && document.visibilityState === 'visible'
+      );
     };
-    settings.changed.connect(changed => {
-      wanted = readSettings(changed).alerts;
-      tracker.configure(wanted);
+    settings.changed.connect(() => {
+      tracker.configure(settings.current.alerts);
       updateMonitor();
     });
     document.addEventListener('visibilitychange', updateMonitor);

@@ -1,26 +1,24 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Clipboard, ICommandPalette } from '@jupyterlab/apputils';
-import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { DiagnosticsModel } from '../diagnostics/diagnosticsModel';
 import { DiagnosticsSection } from '../diagnostics/diagnosticsSection';
 import { JupyterServerDoctor } from '../diagnostics/serverDoctor';
-import { readSettings, SETTINGS_ID } from '../settings';
-import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
+import { CommandIds, DOMAIN, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
 
 /** The doctor's section in the panel: the checks from PyTorch to the GPU in the kernel and in the server. */
 export const diagnostics: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:diagnostics',
   description: 'Checks of everything between PyTorch and the GPU, on request.',
   autoStart: true,
-  requires: [IMonitor, IGpuPanel, ISettingRegistry],
+  requires: [IMonitor, IGpuPanel, IGpuSettings],
   optional: [ICommandPalette, ITranslator],
-  activate: async (
+  activate: (
     { commands, serviceManager, shell }: JupyterFrontEnd,
     { kernels }: IMonitor,
     panel: IGpuPanel,
-    registry: ISettingRegistry,
+    settings: IGpuSettings,
     palette: ICommandPalette | null,
     translator: ITranslator | null
   ) => {
@@ -38,10 +36,9 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
         Clipboard.copyToSystem(text);
       }
     });
-    const settings = await registry.load(SETTINGS_ID);
-    section.node.hidden = !readSettings(settings).show.health;
-    settings.changed.connect(changed => {
-      section.node.hidden = !readSettings(changed).show.health;
+    section.node.hidden = !settings.current.show.health;
+    settings.changed.connect(() => {
+      section.node.hidden = !settings.current.show.health;
     });
     panel.addSection(section);
     commands.addCommand(CommandIds.doctor, {

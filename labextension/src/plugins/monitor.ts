@@ -1,13 +1,10 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
-import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { BROWSER_CLOCK } from '../clock';
 import { ActiveKernel } from '../kernel/activeKernel';
 import { ActiveNotebookTracker } from '../kernel/activeNotebook';
-import { transformSettingsSchema } from '../settingsSchema';
 import { Connection } from '../stream/connection';
 import { GpuMonitor } from '../stream/gpuMonitor';
 import { ServerApi } from '../stream/serverApi';
@@ -21,21 +18,10 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
   description: 'Live GPU samples of the server and the default torch device of the notebook in front.',
   autoStart: true,
   provides: IMonitor,
-  optional: [INotebookTracker, ISettingRegistry, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    tracker: INotebookTracker | null,
-    registry: ISettingRegistry | null,
-    translator: ITranslator | null
-  ) => {
-    // Every view requires this plugin, so no view has created a text or loaded the settings yet.
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
-    translateUnknown(trans);
-    if (registry !== null) {
-      transformSettingsSchema(registry, trans, sentence => {
-        Notification.warning(sentence, { autoClose: false });
-      });
-    }
+  optional: [INotebookTracker, ITranslator],
+  activate: (app: JupyterFrontEnd, tracker: INotebookTracker | null, translator: ITranslator | null) => {
+    // Every view requires this plugin, so no view has created a text yet.
+    translateUnknown((translator ?? nullTranslator).load(DOMAIN));
     const model = new StreamModel();
     const server = new ServerApi(app.serviceManager.serverSettings, () => model.seconds);
     const connection = new Connection(server, BROWSER_CLOCK, Math.random);

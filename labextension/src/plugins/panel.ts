@@ -1,14 +1,13 @@
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IThemeManager } from '@jupyterlab/apputils';
-import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { GpuPanel } from '../panel/gpuPanel';
 import { PanelState } from '../panel/panelState';
-import { readSettings, SETTINGS_ID, type Settings } from '../settings';
+import { SETTINGS_ID } from '../settings';
 import { stateStore } from '../stateStore';
-import { DOMAIN, ICellRuns, IGpuPanel, IHolderActions, IMonitor } from '../tokens';
+import { DOMAIN, ICellRuns, IGpuPanel, IGpuSettings, IHolderActions, IMonitor } from '../tokens';
 import { setUnits } from '../ui/units';
 
 const RANK = 700;
@@ -19,38 +18,36 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
   description: 'The GPU panel of the right sidebar.',
   autoStart: true,
   provides: IGpuPanel,
-  requires: [IMonitor, ICellRuns, IHolderActions, ISettingRegistry],
+  requires: [IMonitor, ICellRuns, IHolderActions, IGpuSettings],
   optional: [ILayoutRestorer, IThemeManager, ITranslator, IStateDB],
-  activate: async (
+  activate: (
     { shell }: JupyterFrontEnd,
     monitor: IMonitor,
     cells: ICellRuns,
     holders: IHolderActions,
-    registry: ISettingRegistry,
+    settings: IGpuSettings,
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
     translator: ITranslator | null,
     database: IStateDB | null
   ) => {
-    const settings = await registry.load(SETTINGS_ID);
-    const initial = readSettings(settings);
-    const apply = ({ chartSeconds, sampleSeconds, units }: Settings): void => {
+    const apply = (): void => {
+      const { chartSeconds, sampleSeconds, units } = settings.current;
       monitor.setHistorySeconds(chartSeconds);
       monitor.setSampleInterval(sampleSeconds);
       setUnits(units);
     };
-    apply(initial);
+    apply();
     const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), monitor, {
       cells,
       panelState: new PanelState(stateStore(database, SETTINGS_ID)),
       holders,
-      thresholds: initial.hints,
-      shown: initial.show
+      thresholds: settings.current.hints,
+      shown: settings.current.show
     });
     settings.changed.connect(() => {
-      const current = readSettings(settings);
-      apply(current);
-      widget.configure(current.hints, current.show);
+      apply();
+      widget.configure(settings.current.hints, settings.current.show);
     });
     // Open the panel to show the result of an action that was started elsewhere, such as in the command
     // palette.

@@ -1,13 +1,11 @@
 import { ILabShell, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { BROWSER_CLOCK } from '../clock';
-import { readSettings, SETTINGS_ID } from '../settings';
 import { StatusItem } from '../status/statusItem';
 import { StatusModel } from '../status/statusModel';
-import { CommandIds, DOMAIN, IMonitor } from '../tokens';
+import { CommandIds, DOMAIN, IGpuSettings, IMonitor } from '../tokens';
 
 const RANK = 40;
 /** The rank of the item in Notebook 7's menu bar: left of the kernel status, which is at the end. */
@@ -21,12 +19,12 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:status-bar',
   description: 'The GPU and the memory of the notebook in front in the status bar.',
   autoStart: true,
-  requires: [IMonitor, ISettingRegistry],
+  requires: [IMonitor, IGpuSettings],
   optional: [ILabShell, IStatusBar, ITranslator],
-  activate: async (
+  activate: (
     app: JupyterFrontEnd,
     monitor: IMonitor,
-    registry: ISettingRegistry,
+    settings: IGpuSettings,
     labShell: ILabShell | null,
     bar: IStatusBar | null,
     translator: ITranslator | null
@@ -34,7 +32,6 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
     if (bar === null && labShell !== null) {
       return; // The user has disabled JupyterLab's status bar.
     }
-    const settings = await registry.load(SETTINGS_ID);
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const model = new StatusModel(trans, monitor.kernels, BROWSER_CLOCK);
     const item = new StatusItem(trans, model, () => {
@@ -56,7 +53,7 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
       });
     }
     const update = (): void => {
-      model.setWanted(readSettings(settings).show.statusBar, document.visibilityState === 'visible');
+      model.setWanted(settings.current.show.statusBar, document.visibilityState === 'visible');
     };
     update();
     settings.changed.connect(update);

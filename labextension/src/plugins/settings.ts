@@ -1,0 +1,42 @@
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Notification, showErrorMessage } from '@jupyterlab/apputils';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { loadSettings } from '../settingsLoader';
+import { DOMAIN, IGpuSettings } from '../tokens';
+
+/** Number of characters after which JupyterLab cuts a notification off. */
+const NOTIFICATION_LENGTH = 140;
+
+/** The user's settings. */
+export const settings: JupyterFrontEndPlugin<IGpuSettings> = {
+  id: 'jupyterlab-gpuwidget:settings',
+  description: 'The settings of the GPU views; invalid ones are replaced by their defaults.',
+  autoStart: true,
+  provides: IGpuSettings,
+  optional: [ISettingRegistry, ITranslator],
+  activate: (
+    { serviceManager }: JupyterFrontEnd,
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const show = (sentence: string): void => {
+      void showErrorMessage(trans.__('GPU Settings'), sentence);
+    };
+    const notify = (sentence: string): void => {
+      const showAll = {
+        label: trans.__('Show All'),
+        callback: () => {
+          show(sentence);
+        }
+      };
+      const actions = sentence.length > NOTIFICATION_LENGTH ? [showAll] : [];
+      Notification.warning(sentence, { autoClose: false, actions });
+    };
+    // Without a registry, JupyterLab has no theme, and a notification's text is white on white.
+    const warn = registry === null ? show : notify;
+    return loadSettings({ registry, manager: serviceManager.settings, trans, warn });
+  }
+};
