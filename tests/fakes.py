@@ -54,6 +54,11 @@ class FakeClock:
             with condition:
                 condition.notify_all()
 
+    def is_awaited(self, seconds: float) -> bool:
+        """Return whether a thread waits for the time that is ``seconds`` from now."""
+        with self._lock:
+            return any(until == self._now + seconds for _, until in self._waiting)
+
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
         """Let other threads run until the condition holds,
         advancing the clock by ``step`` before each check."""

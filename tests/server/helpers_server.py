@@ -100,6 +100,10 @@ class Server:
         self.hub = hub
         self.clock = clock
 
+    def with_still_clock(self) -> Server:
+        """Return the same server, but waiting for it does not advance the fake clock."""
+        return Server(self.app, self.fetch, self.ws_fetch, self.hub, None)
+
     async def get(self, *path: str, **query: object) -> tuple[int, Any]:
         """Return the status and the decoded reply of a GET request to ``gpuwidget/api/…``."""
         try:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
-from helpers_server import Server
+from fakes import EPOCH, FakeClock
+from helpers_server import Server, Stream
 
 from gpuwidget.server.rate_limit import RateLimit
 
@@ -57,9 +56,11 @@ def test_each_client_has_its_own_limit() -> None:
     assert [rate_limit.due("slow", 1.4), rate_limit.due("slow", 1.6)] == [True, True]
 
 
-async def test_a_client_may_have_fewer_samples(server: Server) -> None:
-    """A client that requests one sample per second gets every fifth one, another client gets all,
+@pytest.mark.parametrize("configuration", [{"interval": 0.5}])
+async def test_a_client_may_have_fewer_samples(server: Server, clock: FakeClock) -> None:
+    """A client that requests one sample per two seconds gets every fourth one, another client gets all,
     and invalid requests are ignored."""
+    server = server.with_still_clock()
     slow, quick = await server.stream(), await server.stream()
     for stream in (slow, quick):
         await stream.next()
@@ -67,16 +68,21 @@ async def test_a_client_may_have_fewer_samples(server: Server) -> None:
         await slow.say(nonsense)
     await slow.say('{"type":"rate","interval_s":true}')
     await slow.say('{"type":"rate","interval_s":NaN}')
-    await slow.say('{"type":"rate","interval_s":1.0}')
+    await slow.say('{"type":"rate","interval_s":2.0}')
     await server.until(lambda: bool(server.hub._rate_limit._intervals))
-    assert list(server.hub._rate_limit._intervals.values()) == [1.0]
-    few = [(await slow.next())["sample"]["time"] for _ in range(12)]
-    all_of_them = [(await quick.next())["sample"]["time"]]
-    while all_of_them[-1] < few[-1]:
-        all_of_them.append((await quick.next())["sample"]["time"])
-    # The first samples are not compared, since they may have been sent before the server received the
-    # request.
-    assert [round(later - sooner, 1) for sooner, later in pairwise(few[-4:])] == [1.0, 1.0, 1.0]
-    assert {time for time in few if time >= all_of_them[0]} <= set(all_of_them)
+    assert list(server.hub._rate_limit._intervals.values()) == [2.0]
+    for _ in range(9):
+        await server.until(lambda: clock.is_awaited(0.5))
+        clock.advance(0.5)
+        assert await sample_times(quick, clock.time()) == [clock.time()]
+    assert await sample_times(slow, EPOCH + 4.5) == [EPOCH + 0.5, EPOCH + 2.5, EPOCH + 4.5]
     slow.close()
     await server.until(lambda: not server.hub._rate_limit._intervals)
+
+
+async def sample_times(stream: Stream, last: float) -> list[float]:
+    """Return the times of the stream's next samples, up to ``last``, except the one at the start."""
+    times: list[float] = []
+    while not times or times[-1] < last:
+        times.append((await stream.next())["sample"]["time"])
+    return [time for time in times if time > EPOCH]
