@@ -131,7 +131,8 @@ class Lab:
         """Stop the server, which also stops its kernels."""
         self._process.terminate()
         try:
-            self._process.wait(timeout=20)
+            # A server waits long for a kernel that is just starting. Without a server, kernels exit.
+            self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -119,6 +119,12 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
+def saved_workspace(request: Request) -> str:
+    """Return the workspace that the request saves, as JSON; empty for other requests."""
+    is_save = request.method == "PUT" and "/api/workspaces/" in request.url
+    return (request.post_data or "").replace(" ", "") if is_save else ""
+
+
 def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
     """The dashboard's metrics, GPUs, time range and zoom are the same after a reload."""
     with lab_with(tmp_path, *busy(4)) as (lab, _):
@@ -128,21 +134,21 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
         choose(page, "power_w", "utilization")
         page.click(f"{CHIP} >> nth=1")
         page.click(f"{CHIP} >> nth=3")
-        page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button:text-is('15 min')")
+        with page.expect_request(lambda request: '"range":900' in saved_workspace(request)):
+            page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button:text-is('15 min')")
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
         assert shown(page) == ["utilization", "power_w"]
         workspace = page.url.partition("/workspaces/")[2].partition("/")[0].partition("?")[0]
-        page.wait_for_timeout(3000)  # JupyterLab saves a workspace with a delay.
         page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
         page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
         assert shown(page) == ["utilization", "power_w"]
         assert pressed(page, f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button") == ["15 min"]
         assert pressed(page, CHIP) == ["0 H200", "2 H200"]
-        drag(page, "utilization", 0.5, 0.9)
+        with page.expect_request(lambda request: '"zoom":{' in saved_workspace(request)):
+            drag(page, "utilization", 0.5, 0.9)
         page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
         zoomed = page.inner_text(TIME_RANGE)
-        page.wait_for_timeout(3000)
         page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
         page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
         assert page.inner_text(TIME_RANGE) == zoomed

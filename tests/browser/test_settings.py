@@ -143,7 +143,6 @@ def test_rate(lab: Lab, browser: Browser) -> None:
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     wait_for_text(notebook, RATE, "5 Hz")
     set_settings(notebook, sampleSeconds=0.1)
-    page.wait_for_timeout(300)
     notebook.script("[...app.shell.widgets('main')].find(w => w.id.includes('dashboard')).close();")
     page.wait_for_function(
         "selector => document.querySelector(selector).title.includes('no more often')", arg=RATE
