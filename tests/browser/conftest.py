@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers_lab import CHROMIUM_ARGUMENTS, Lab, Notebook
+from helpers_panel import lab_with, machine
 from helpers_programs import skip
 from playwright.sync_api import Browser, sync_playwright
 
@@ -42,6 +43,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def two_gpu_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Start a JupyterLab on a machine with two GPUs, for tests that change no settings and no GPU."""
+    with lab_with(tmp_path_factory.mktemp("two"), *machine(2)) as (made, _):
+        yield made
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import helpers_kernel_state
 import nbformat
 from helpers_lab import Lab, Notebook
-from helpers_panel import DEVICE, GIB, PANEL, hide, lab_with, machine, show, uuids, wait_for_text
+from helpers_panel import DEVICE, GIB, PANEL, show, uuids, wait_for_text
 from playwright.sync_api import Browser
 
 Open = Callable[..., Notebook]
@@ -224,90 +224,76 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
     notebook.page.wait_for_selector(ROW)
 
 
-def test_bands_on_the_charts(browser: Browser, tmp_path: Path) -> None:
+def test_bands_on_the_charts(two_gpu_lab: Lab, browser: Browser) -> None:
     """The title of a GPU's chart names the cell that used that GPU at the pointer's time;
     other GPUs' charts have none."""
-    with lab_with(tmp_path, *machine(2)) as (lab, _):
-        first, second = uuids(lab)
-        long_ago = report(7, 4, 60.0, first, time.time() - 7000 - 80)
-        notebook = lab.open(browser, saved(lab, "bands.ipynb", [long_ago]))
-        show(notebook, 300)
-        for uuid, title in ((first, "[7] · 1 min 00 s"), (second, "")):
-            chart = notebook.page.locator(f"[data-gpu-uuid='{uuid}'] .jp-gpuwidget-gpu-chart")
-            chart.locator("canvas").wait_for()
-            box = chart.bounding_box()
-            assert box is not None
-            notebook.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
-            assert (chart.get_attribute("title") or "") == title
-        notebook.close()
+    first, second = uuids(two_gpu_lab)
+    long_ago = report(7, 4, 60.0, first, time.time() - 7000 - 80)
+    notebook = two_gpu_lab.open(browser, saved(two_gpu_lab, "bands.ipynb", [long_ago]))
+    show(notebook, 300)
+    for uuid, title in ((first, "[7] · 1 min 00 s"), (second, "")):
+        chart = notebook.page.locator(f"[data-gpu-uuid='{uuid}'] .jp-gpuwidget-gpu-chart")
+        chart.locator("canvas").wait_for()
+        box = chart.bounding_box()
+        assert box is not None
+        notebook.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
+        assert (chart.get_attribute("title") or "") == title
+    notebook.close()
 
 
-def test_status_item(browser: Browser, tmp_path: Path) -> None:
-    """The status bar shows the notebook's GPU and memory without a stream; a click opens the panel,
-    a setting hides it."""
-    with lab_with(tmp_path, *machine(2)) as (lab, _):
-        state = helpers_kernel_state.state(uuids(lab))
-        path = lab.write("status.ipynb", [helpers_kernel_state.cell(state), "1"])
-        notebook = lab.open(browser, path)
-        streams: list[str] = []
-        notebook.page.on("websocket", lambda socket: streams.append(socket.url))
-        assert not notebook.page.is_visible(STATUS)
-        run(notebook, 0)
-        wait_for_text(notebook, STATUS, "cuda:0 · 14.0 GiB")
-        assert not [url for url in streams if "gpuwidget" in url]
-        notebook.page.click(f"{STATUS} button")
-        notebook.page.wait_for_selector(DEVICE)
-        hide(notebook)
-        save = (
-            "await app.serviceManager.settings.save('jupyterlab-gpuwidget:panel', argument);"
-            "await new Promise(done => setTimeout(done, 300));"
-        )
-        notebook.script(save, json.dumps({"show": {"statusBar": False}}))
-        notebook.page.reload()
-        notebook.wait_until_open(kernel=True)
-        run(notebook, 1)
-        notebook.page.wait_for_timeout(1000)
-        assert not notebook.page.is_visible(STATUS)
-        notebook.close()
+def test_status_item(two_gpu_lab: Lab, browser: Browser) -> None:
+    """The status bar shows the notebook's GPU and memory without a stream; a click opens the panel."""
+    state = helpers_kernel_state.state(uuids(two_gpu_lab))
+    path = two_gpu_lab.write("status.ipynb", [helpers_kernel_state.cell(state)])
+    notebook = two_gpu_lab.open(browser, path)
+    streams: list[str] = []
+    notebook.page.on("websocket", lambda socket: streams.append(socket.url))
+    assert not notebook.page.is_visible(STATUS)
+    run(notebook, 0)
+    wait_for_text(notebook, STATUS, "cuda:0 · 14.0 GiB")
+    assert not [url for url in streams if "gpuwidget" in url]
+    notebook.page.click(f"{STATUS} button")
+    notebook.page.wait_for_selector(DEVICE)
+    notebook.close()
 
 
-def test_impossible_numbers_in_a_kernels_reply(browser: Browser, tmp_path: Path) -> None:
+def test_impossible_numbers_in_a_kernels_reply(two_gpu_lab: Lab, browser: Browser) -> None:
     """If a kernel reports impossible sizes,
     the status bar and the panel show them as unknown and keep working."""
-    with lab_with(tmp_path, *machine(2)) as (lab, _):
-        state = helpers_kernel_state.state(uuids(lab))
-        for gpu in state["gpus"]:
-            gpu |= {"process_memory": -5 * 2**30, "torch_reserved": 10**400}
-        for choice in state["choices"]:
-            choice |= {"memory_total": True, "memory_free": 10**400}
-        notebook = lab.open(browser, lab.write("impossible.ipynb", [helpers_kernel_state.cell(state)]))
-        run(notebook, 0)
-        wait_for_text(notebook, STATUS, "cuda:0 · n/a")
-        notebook.page.click(f"{STATUS} button")
-        notebook.page.wait_for_selector(DEVICE)
-        options = notebook.page.locator(f"{DEVICE} option").all_inner_texts()
-        assert {"cuda:0", "cuda:1"} <= {text.partition(" · ")[0] for text in options}
-        shown = [*options, notebook.page.inner_text(PANEL)]
-        assert [text for text in shown if re.search(r"Infinity|NaN|-\d|\u2212|e\+", text)] == []
-        notebook.close()
+    state = helpers_kernel_state.state(uuids(two_gpu_lab))
+    for gpu in state["gpus"]:
+        gpu |= {"process_memory": -5 * 2**30, "torch_reserved": 10**400}
+    for choice in state["choices"]:
+        choice |= {"memory_total": True, "memory_free": 10**400}
+    notebook = two_gpu_lab.open(
+        browser, two_gpu_lab.write("impossible.ipynb", [helpers_kernel_state.cell(state)])
+    )
+    run(notebook, 0)
+    wait_for_text(notebook, STATUS, "cuda:0 · n/a")
+    notebook.page.click(f"{STATUS} button")
+    notebook.page.wait_for_selector(DEVICE)
+    options = notebook.page.locator(f"{DEVICE} option").all_inner_texts()
+    assert {"cuda:0", "cuda:1"} <= {text.partition(" · ")[0] for text in options}
+    shown = [*options, notebook.page.inner_text(PANEL)]
+    assert [text for text in shown if re.search(r"Infinity|NaN|-\d|\u2212|e\+", text)] == []
+    notebook.close()
 
 
-def test_status_item_in_notebook_7(browser: Browser, tmp_path: Path) -> None:
+def test_status_item_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
     """In Notebook 7, which has no status bar, the menu bar shows the notebook's GPU and memory."""
-    with lab_with(tmp_path, *machine(2)) as (lab, _):
-        state = helpers_kernel_state.state(uuids(lab))
-        path = lab.write("seven.ipynb", [helpers_kernel_state.cell(state)])
-        page = browser.new_page(viewport={"width": 1200, "height": 800})
-        page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
-        page.wait_for_selector(".jp-Notebook .jp-Cell")
-        page.wait_for_function(
-            "() => [...(window.jupyterapp?.shell.widgets('main') ?? [])]"
-            ".some(w => w.sessionContext?.session?.kernel?.status === 'idle')"
-        )
-        notebook = Notebook(page, path)
-        assert not page.is_visible(STATUS)
-        run(notebook, 0)
-        wait_for_text(notebook, STATUS, "cuda:0 · 14.0 GiB")
-        page.click(f"{STATUS} button")
-        page.wait_for_selector(DEVICE)
-        notebook.close()
+    state = helpers_kernel_state.state(uuids(two_gpu_lab))
+    path = two_gpu_lab.write("seven.ipynb", [helpers_kernel_state.cell(state)])
+    page = browser.new_page(viewport={"width": 1200, "height": 800})
+    page.goto(f"{two_gpu_lab.url}/notebooks/{path.name}?token={two_gpu_lab.token}")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.wait_for_function(
+        "() => [...(window.jupyterapp?.shell.widgets('main') ?? [])]"
+        ".some(w => w.sessionContext?.session?.kernel?.status === 'idle')"
+    )
+    notebook = Notebook(page, path)
+    assert not page.is_visible(STATUS)
+    run(notebook, 0)
+    wait_for_text(notebook, STATUS, "cuda:0 · 14.0 GiB")
+    page.click(f"{STATUS} button")
+    page.wait_for_selector(DEVICE)
+    notebook.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from helpers_axe import violations
+from helpers_lab import Lab
 from helpers_panel import lab_with, machine, wait_for_text
 from playwright.sync_api import Browser, Route
 from test_dashboard_view import CHART, CHARTED, CHIP, DASHBOARD, choose, open_dashboard, shown
@@ -40,58 +41,56 @@ def test_without_a_gpu(browser: Browser, tmp_path: Path) -> None:
         page.close(run_before_unload=False)
 
 
-def test_nothing_chosen(browser: Browser, tmp_path: Path) -> None:
+def test_nothing_chosen(two_gpu_lab: Lab, browser: Browser) -> None:
     """If no metric or no GPU is selected,
     a button in the dashboard selects all of them and focuses the charts."""
-    with lab_with(tmp_path, *machine(2)) as (lab, _):
-        notebook = lab.open(browser, lab.write("nothing.ipynb", ["1"]), kernel=False)
-        page = notebook.page
-        open_dashboard(notebook)
-        page.wait_for_function(ON_THE_CHARTS)
-        choose(page)
-        wait_for_text(notebook, EMPTY, "No metric is chosen.")
-        assert shown(page) == []
-        assert page.is_disabled(CSV)
-        assert violations(notebook, DASHBOARD) == []
-        page.click(f"{BUTTON}:has-text('Show all metrics')")
-        page.wait_for_selector(f"{CHART} canvas", state="visible")
-        assert len(shown(page)) == CHARTED
-        assert page.is_hidden(EMPTY)
-        page.wait_for_function(ON_THE_CHARTS)
-        for chip in (0, 1):
-            page.locator(CHIP).nth(chip).click()
-        wait_for_text(notebook, EMPTY, "No GPU is chosen.")
-        assert page.locator(CHIP).first.is_visible()
-        assert not page.locator(CHART).first.is_visible()
-        assert page.is_disabled(CSV)
-        page.click(f"{BUTTON}:has-text('Show all GPUs')")
-        page.wait_for_selector(f"{CHART} canvas", state="visible")
-        assert page.get_attribute(f"{CHIP} >> nth=1", "aria-pressed") == "true"
-        page.wait_for_function(ON_THE_CHARTS)
-        assert page.is_enabled(CSV)
-        notebook.close()
+    notebook = two_gpu_lab.open(browser, two_gpu_lab.write("nothing.ipynb", ["1"]), kernel=False)
+    page = notebook.page
+    open_dashboard(notebook)
+    page.wait_for_function(ON_THE_CHARTS)
+    choose(page)
+    wait_for_text(notebook, EMPTY, "No metric is chosen.")
+    assert shown(page) == []
+    assert page.is_disabled(CSV)
+    assert violations(notebook, DASHBOARD) == []
+    page.click(f"{BUTTON}:has-text('Show all metrics')")
+    page.wait_for_selector(f"{CHART} canvas", state="visible")
+    assert len(shown(page)) == CHARTED
+    assert page.is_hidden(EMPTY)
+    page.wait_for_function(ON_THE_CHARTS)
+    for chip in (0, 1):
+        page.locator(CHIP).nth(chip).click()
+    wait_for_text(notebook, EMPTY, "No GPU is chosen.")
+    assert page.locator(CHIP).first.is_visible()
+    assert not page.locator(CHART).first.is_visible()
+    assert page.is_disabled(CSV)
+    page.click(f"{BUTTON}:has-text('Show all GPUs')")
+    page.wait_for_selector(f"{CHART} canvas", state="visible")
+    assert page.get_attribute(f"{CHIP} >> nth=1", "aria-pressed") == "true"
+    page.wait_for_function(ON_THE_CHARTS)
+    assert page.is_enabled(CSV)
+    notebook.close()
 
 
-def test_the_history_is_late_or_fails(browser: Browser, tmp_path: Path) -> None:
+def test_the_history_is_late_or_fails(two_gpu_lab: Lab, browser: Browser) -> None:
     """The dashboard shows that it is loading the history, then why loading failed,
     and draws once it succeeds."""
-    with lab_with(tmp_path, *machine(2)) as (lab, _):
-        notebook = lab.open(browser, lab.write("late.ipynb", ["1"]), kernel=False)
-        page = notebook.page
-        requests: list[Route] = []
-        page.route("**/gpuwidget/api/history*", lambda route: requests.append(route))
-        notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
-        wait_for_text(notebook, EMPTY, "Reading the past…")
-        assert not page.locator(CHART).first.is_visible()
-        assert page.is_disabled(CSV)
-        requests[0].fulfill(status=503, body='{"message": "Too busy."}', content_type="application/json")
-        wait_for_text(notebook, EMPTY, "Too busy.")
-        assert page.is_hidden(NOTICE)
-        page.unroute("**/gpuwidget/api/history*")
-        page.wait_for_selector(f"{CHART} canvas", state="visible")
-        assert page.is_hidden(EMPTY)
-        page.wait_for_function(ON_THE_CHARTS)
-        notebook.close()
+    notebook = two_gpu_lab.open(browser, two_gpu_lab.write("late.ipynb", ["1"]), kernel=False)
+    page = notebook.page
+    requests: list[Route] = []
+    page.route("**/gpuwidget/api/history*", lambda route: requests.append(route))
+    notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
+    wait_for_text(notebook, EMPTY, "Reading the past…")
+    assert not page.locator(CHART).first.is_visible()
+    assert page.is_disabled(CSV)
+    requests[0].fulfill(status=503, body='{"message": "Too busy."}', content_type="application/json")
+    wait_for_text(notebook, EMPTY, "Too busy.")
+    assert page.is_hidden(NOTICE)
+    page.unroute("**/gpuwidget/api/history*")
+    page.wait_for_selector(f"{CHART} canvas", state="visible")
+    assert page.is_hidden(EMPTY)
+    page.wait_for_function(ON_THE_CHARTS)
+    notebook.close()
 
 
 def test_the_connection_is_lost(browser: Browser, tmp_path: Path) -> None:

@@ -155,40 +155,39 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
         page.close(run_before_unload=False)
 
 
-def test_zoom_and_back(browser: Browser, tmp_path: Path) -> None:
+def test_zoom_and_back(two_gpu_lab: Lab, browser: Browser) -> None:
     """A drag zooms into the time range with finer steps, keys pan and zoom,
     and a double click returns to live."""
-    with lab_with(tmp_path, *busy(2)) as (lab, _):
-        notebook = lab.open(browser, lab.write("zoom.ipynb", ["1"]), kernel=False)
-        page = notebook.page
-        queries = history_requests(page)
-        open_dashboard(notebook)
-        assert queries[0]["seconds"] == ["300"]
-        page.wait_for_timeout(2000)
-        drag(page, "utilization", 0.5, 0.9)
-        page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
-        since, until = (float(queries[-1][name][0]) for name in ("since", "until"))
-        assert 100 < until - since < 140
-        assert " \N{EN DASH} " in page.inner_text(TIME_RANGE)
-        page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
-        page.keyboard.press("+")
-        page.wait_for_timeout(300)
-        zoomed_in = [float(queries[-1][name][0]) for name in ("since", "until")]
-        assert abs((zoomed_in[1] - zoomed_in[0]) - (until - since) / 2) < 0.01
-        page.keyboard.press("ArrowLeft")
-        page.wait_for_timeout(300)
-        assert float(queries[-1]["since"][0]) < zoomed_in[0]
-        page.dblclick(f"{CHART}[data-metric=power_w] .u-over")
-        page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
-        assert queries[-1]["seconds"] == ["300"]
-        assert page.inner_text(TIME_RANGE) == ""
-        # While the dashboard is paused, the values do not change.
-        page.click(LIVE)
-        page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
-        page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
-        page.keyboard.press("Escape")
-        page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
-        notebook.close()
+    notebook = two_gpu_lab.open(browser, two_gpu_lab.write("zoom.ipynb", ["1"]), kernel=False)
+    page = notebook.page
+    queries = history_requests(page)
+    open_dashboard(notebook)
+    assert queries[0]["seconds"] == ["300"]
+    page.wait_for_timeout(2000)
+    drag(page, "utilization", 0.5, 0.9)
+    page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
+    since, until = (float(queries[-1][name][0]) for name in ("since", "until"))
+    assert 100 < until - since < 140
+    assert " \N{EN DASH} " in page.inner_text(TIME_RANGE)
+    page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
+    page.keyboard.press("+")
+    page.wait_for_timeout(300)
+    zoomed_in = [float(queries[-1][name][0]) for name in ("since", "until")]
+    assert abs((zoomed_in[1] - zoomed_in[0]) - (until - since) / 2) < 0.01
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(300)
+    assert float(queries[-1]["since"][0]) < zoomed_in[0]
+    page.dblclick(f"{CHART}[data-metric=power_w] .u-over")
+    page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
+    assert queries[-1]["seconds"] == ["300"]
+    assert page.inner_text(TIME_RANGE) == ""
+    # While the dashboard is paused, the values do not change.
+    page.click(LIVE)
+    page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
+    page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
+    notebook.close()
 
 
 def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
@@ -319,46 +318,44 @@ def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
     notebook.close()
 
 
-def test_closed_and_opened_again(browser: Browser, tmp_path: Path) -> None:
+def test_closed_and_opened_again(two_gpu_lab: Lab, browser: Browser) -> None:
     """A dashboard that is closed and opened again shows the same metrics as before."""
-    with lab_with(tmp_path, *busy(2)) as (lab, _):
-        notebook = lab.open(browser, lab.write("closed.ipynb", ["1"]), kernel=False)
-        page = notebook.page
-        open_dashboard(notebook)
-        choose(page, "power_w", "utilization")
-        notebook.script("app.shell.currentWidget.close();")
-        page.wait_for_selector(DASHBOARD, state="detached")
-        open_dashboard(notebook)
-        assert shown(page) == ["utilization", "power_w"]
-        notebook.close()
+    notebook = two_gpu_lab.open(browser, two_gpu_lab.write("closed-dashboard.ipynb", ["1"]), kernel=False)
+    page = notebook.page
+    open_dashboard(notebook)
+    choose(page, "power_w", "utilization")
+    notebook.script("app.shell.currentWidget.close();")
+    page.wait_for_selector(DASHBOARD, state="detached")
+    open_dashboard(notebook)
+    assert shown(page) == ["utilization", "power_w"]
+    notebook.close()
 
 
-def test_in_notebook_7(browser: Browser, tmp_path: Path) -> None:
+def test_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
     """In Notebook 7, the dashboard opens below the notebook with half of the height, the second time too.
 
     Notebook 7 allows only the notebook in its main area. The list of metrics fits into the dashboard.
     """
-    with lab_with(tmp_path, *busy(2)) as (lab, _):
-        path = lab.write("seven.ipynb", ["1"])
-        page = browser.new_page(viewport={"width": 1200, "height": 700})
-        page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
-        page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:open-dashboard')")
-        page.wait_for_selector(".jp-Notebook .jp-Cell")
-        for _ in range(2):
-            page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:open-dashboard')")
-            page.wait_for_selector(f"{CHART} canvas", state="visible")
-            height, below = page.eval_on_selector(
-                DASHBOARD,
-                "node => { const { height, bottom } = node.getBoundingClientRect();"
-                " return [height, innerHeight - bottom]; }",
-            )
-            assert height > 300
-            assert 0 <= below < 5
-            assert page.locator(".jp-Notebook .jp-Cell").first.is_visible()
-            page.click(f"{DASHBOARD} summary")
-            box = page.locator(f"{DASHBOARD} .jp-gpuwidget-dashboard-metric-list").bounding_box()
-            assert box is not None
-            assert box["y"] + box["height"] < 700
-            page.click("#jp-down-stack .lm-TabBar-tabCloseIcon")
-            page.wait_for_selector(DASHBOARD, state="detached")
-        page.close(run_before_unload=False)
+    path = two_gpu_lab.write("seven-dashboard.ipynb", ["1"])
+    page = browser.new_page(viewport={"width": 1200, "height": 700})
+    page.goto(f"{two_gpu_lab.url}/notebooks/{path.name}?token={two_gpu_lab.token}")
+    page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:open-dashboard')")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    for _ in range(2):
+        page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:open-dashboard')")
+        page.wait_for_selector(f"{CHART} canvas", state="visible")
+        height, below = page.eval_on_selector(
+            DASHBOARD,
+            "node => { const { height, bottom } = node.getBoundingClientRect();"
+            " return [height, innerHeight - bottom]; }",
+        )
+        assert height > 300
+        assert 0 <= below < 5
+        assert page.locator(".jp-Notebook .jp-Cell").first.is_visible()
+        page.click(f"{DASHBOARD} summary")
+        box = page.locator(f"{DASHBOARD} .jp-gpuwidget-dashboard-metric-list").bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < 700
+        page.click("#jp-down-stack .lm-TabBar-tabCloseIcon")
+        page.wait_for_selector(DASHBOARD, state="detached")
+    page.close(run_before_unload=False)

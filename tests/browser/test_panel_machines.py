@@ -9,7 +9,7 @@ from typing import Any
 
 import helpers_kernel_state
 import pytest
-from helpers_lab import Notebook
+from helpers_lab import Lab, Notebook
 from helpers_panel import (
     CARD,
     DEVICE,
@@ -215,19 +215,18 @@ def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
     ],
 )
 def test_another_version_in_the_kernel(
-    browser: Browser, tmp_path: Path, changes: dict[str, Any], notice: str, disabled: bool
+    two_gpu_lab: Lab, browser: Browser, changes: dict[str, Any], notice: str, disabled: bool
 ) -> None:
     """If the kernel has another version of gpuwidget, the panel reports it;
     the dropdown works if the schemas match."""
-    with lab_with(tmp_path, *machine(2)) as (lab, _):
-        state = helpers_kernel_state.state(uuids(lab), **changes)
-        notebook = lab.open(browser, lab.write("old.ipynb", [helpers_kernel_state.cell(state)]))
-        show(notebook)
-        notebook.run(0)
-        notebook.wait_until_done()
-        wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-section", notice)
-        assert notebook.page.is_disabled(DEVICE) == disabled
-        notebook.close()
+    state = helpers_kernel_state.state(uuids(two_gpu_lab), **changes)
+    notebook = two_gpu_lab.open(browser, two_gpu_lab.write("old.ipynb", [helpers_kernel_state.cell(state)]))
+    show(notebook)
+    notebook.run(0)
+    notebook.wait_until_done()
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-section", notice)
+    assert notebook.page.is_disabled(DEVICE) == disabled
+    notebook.close()
 
 
 def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
@@ -286,15 +285,14 @@ def test_a_kernel_restarted_by_another_page(browser: Browser, tmp_path: Path) ->
         notebook.close()
 
 
-def test_notebook_7(browser: Browser, tmp_path: Path) -> None:
+def test_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
     """In Notebook 7, the panel is in the right sidebar."""
-    with lab_with(tmp_path, *machine(2)) as (lab, _):
-        path = lab.write("seven.ipynb", ["1"])
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
-        page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:show-panel')")
-        page.wait_for_selector(".jp-Notebook .jp-Cell")
-        page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:show-panel')")
-        page.wait_for_selector(f"{CARD} canvas", state="visible")
-        page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-notebook:text('seven.ipynb')")
-        page.close(run_before_unload=False)
+    path = two_gpu_lab.write("seven-panel.ipynb", ["1"])
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.goto(f"{two_gpu_lab.url}/notebooks/{path.name}?token={two_gpu_lab.token}")
+    page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:show-panel')")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:show-panel')")
+    page.wait_for_selector(f"{CARD} canvas", state="visible")
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-notebook:text('seven-panel.ipynb')")
+    page.close(run_before_unload=False)
