@@ -85,7 +85,7 @@ class _BusySource:
         )
 
     def open(self) -> Inventory:
-        return Inventory(Origin("nvml", None, None, "580.95.05", "13.0"), self._gpus)
+        return Inventory(Origin("nvml", None, None, None, "580.95.05", "13.0"), self._gpus)
 
     def close(self) -> None:
         pass

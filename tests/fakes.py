@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import MessageId, message
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
 from gpuwidget.model.samples import Gpu, Origin
@@ -117,6 +118,7 @@ class FakeSource:
         origin = Origin(
             kind=self.kind,  # type: ignore[arg-type]
             reason=self.reason,
+            reason_id=None if self.reason is None else MessageId("test", {}),
             recording="Recording of a test" if self.kind == "replay" else None,
             driver="580.00",
             cuda_driver="13.0",
@@ -140,7 +142,11 @@ class FakeSource:
     def read_fast(self, one: Gpu) -> FastReadings:
         place = self._enter("fast", one)
         return FastReadings(
-            self.utilization[place], 10.0, self.memory[place], self.power[place], self.missing
+            self.utilization[place],
+            10.0,
+            self.memory[place],
+            self.power[place],
+            {name: message("test", why) for name, why in self.missing.items()},
         )
 
     def read_memory(self, one: Gpu) -> int | None:

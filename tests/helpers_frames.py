@@ -12,6 +12,7 @@ import helpers_reports as reports
 from fakes import FakeClock
 
 from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource
+from gpuwidget.model.messages import Message
 from gpuwidget.model.report import CodeTime, Level
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import WindowMean
@@ -74,7 +75,7 @@ def stack(*frames: tuple[str, str, int]) -> Any:
 class FakeStreams:
     """Streams whose busy bits a test sets; if ``bits`` is None, they can't be queried."""
 
-    def __init__(self, bits: int | None = None, reason: str | None = None) -> None:
+    def __init__(self, bits: int | None = None, reason: Message | None = None) -> None:
         self.bits = bits
         self.devices: tuple[int, ...] = (0,)
         self.reason = reason
@@ -113,7 +114,7 @@ class ProfiledRun:
     def __init__(
         self,
         bits: int | None = 0,
-        reason: str | None = None,
+        reason: Message | None = None,
         before: Sequence[tuple[str, str, int]] = (),
         source: CellSource = UNKNOWN_SOURCE,
     ) -> None:

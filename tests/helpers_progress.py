@@ -17,7 +17,12 @@ from gpuwidget.model.samples import Origin
 
 TOTAL = 140 * GIB
 REPLAY = Origin(
-    kind="replay", reason=None, recording="recorded on four H200s", driver="580.95", cuda_driver="13.0"
+    kind="replay",
+    reason=None,
+    reason_id=None,
+    recording="recorded on four H200s",
+    driver="580.95",
+    cuda_driver="13.0",
 )
 LIVE = replace(REPLAY, kind="nvml", recording=None)
 

@@ -9,12 +9,15 @@ from typing import Any
 from fakes import EPOCH, gpu
 
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message, MessageId
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Reading, StatusReadings
 from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample
 
 GIB = 1024**3
-LIVE = Origin(kind="nvml", reason=None, recording=None, driver="580.159.04", cuda_driver="13.0")
+LIVE = Origin(
+    kind="nvml", reason=None, reason_id=None, recording=None, driver="580.159.04", cuda_driver="13.0"
+)
 
 
 def process(
@@ -29,7 +32,7 @@ def process(
     return Process(pid, "compute", memory, user, program, arguments if program is not None else None)
 
 
-def status_readings(missing: Mapping[str, str] | None = None, **values: Any) -> StatusReadings:
+def status_readings(missing: Mapping[str, Message] | None = None, **values: Any) -> StatusReadings:
     """Return status readings with the given values; every other metric is None."""
     known = {**dict.fromkeys((*keys("status"), "throttle")), **values}
     return StatusReadings(**known, missing=missing or {})
@@ -67,6 +70,8 @@ def reading(one: Gpu, **values: Any) -> Reading:
         "processes": (),
         "missing": {},
     }
+    missing: Mapping[str, str] = values.get("missing", {})
+    known["missing_ids"] = dict.fromkeys(missing, MessageId("test", {}))
     return Reading(**{**unknown, **known, **values})
 
 

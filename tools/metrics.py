@@ -42,6 +42,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message, MessageId
 '''
 _THROTTLE = (
     "throttle",
@@ -63,7 +64,9 @@ _XID = (
         "When that error was read, up to a minute after it was reported, epoch seconds; None without one.",
     ),
 )
-_MISSING = ("missing", "Mapping[str, str]", "The reason for each field that is None, by field name.")
+_MISSING = ("missing", "Mapping[str, Message]", "The reason for each field that is None, by field name.")
+_MISSING_TEXTS = ("missing", "Mapping[str, str]", "The reason for each field that is None, by field name.")
+_MISSING_IDS = ("missing_ids", "Mapping[str, MessageId]", "The ids of ``missing``, by field name.")
 _Field = tuple[str, str, str]
 """Name, type and docstring of a dataclass field."""
 
@@ -143,7 +146,8 @@ def readings() -> str:
                         "tuple[Process, ...] | None",
                         "Processes with a context on it, None where the driver does not list them.",
                     ),
-                    _MISSING,
+                    _MISSING_TEXTS,
+                    _MISSING_IDS,
                 ],
             ),
         ]

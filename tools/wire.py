@@ -102,6 +102,7 @@ _NAMES = {
     int: "number",
     float: "number",
     type(None): "null",
+    Any: "unknown",
     wire.PartialReading: "Partial<Reading>",
 }
 _WORDS = {"None": "null", "True": "true", "False": "false"}

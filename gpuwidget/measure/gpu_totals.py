@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from gpuwidget.measure import reasons
 from gpuwidget.measure.process_memory import ProcessMemory
+from gpuwidget.model.messages import Message
 from gpuwidget.model.metrics import METRICS
 from gpuwidget.model.readings import Activity, Reading
 from gpuwidget.model.report import Level, Span, Traffic
-from gpuwidget.model.samples import Gpu
+from gpuwidget.model.samples import Gpu, why_missing
 from gpuwidget.sources.throttle_reasons import IDLE
 
 MIN_ENERGY_S = 0.1
@@ -115,7 +116,7 @@ class GpuTotals:
     children: dict[int, str] = field(default_factory=dict)
     """Programs of this process's children that held memory on the GPU, by process id."""
     process_memory_now: int | None = None
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, Message] = field(default_factory=dict)
     """The reason for each field of the report that is None, by field name."""
     _device: _MemorySpan = field(default_factory=_MemorySpan)
     _process: _MemorySpan = field(default_factory=_MemorySpan)
@@ -136,6 +137,8 @@ class GpuTotals:
     _last_power: float | None = None
     _activities: dict[str, Average] = field(default_factory=dict)
     _last_activity: float | None = None
+    _counter_window_s: float | None = None
+    """Length of the longest window of the hardware counters that was read, or None if none was read."""
     _last_t: float = 0.0
     """When the GPU's utilization and power were last read, in seconds since the run's start."""
     _last_measured: float | None = None
@@ -246,7 +249,10 @@ class GpuTotals:
                 self._throttled[reason] = self._throttled.get(reason, 0.0) + seconds
 
     def _add_activity(self, activity: Activity, started: float) -> None:
-        if activity.until == self._last_activity or activity.since < started:
+        if activity.until == self._last_activity:
+            return
+        self._counter_window_s = max(self._counter_window_s or 0.0, activity.until - activity.since)
+        if activity.since < started:
             return
         self._last_activity = activity.until
         for name, counter in _ACTIVITIES:
@@ -311,13 +317,13 @@ class GpuTotals:
             return None
         return Traffic(sent.level(), received.level())
 
-    def _counted(self, name: str, duration_s: float) -> tuple[Average, str]:
+    def _counted(self, name: str, duration_s: float) -> tuple[Average, Message]:
         """Return a hardware counter's average, and the reason to give if the average has no value."""
         if not self._activities:
-            return _NO_VALUES, reasons.NO_COUNTER_WINDOW
+            return _NO_VALUES, reasons.no_counter_window(self._counter_window_s)
         average = self._activities[name]
         if average.known and average.seconds < _MIN_COUNTED * duration_s:
-            return _NO_VALUES, reasons.FEW_COUNTER_WINDOWS
+            return _NO_VALUES, reasons.few_counter_windows(self._counter_window_s)
         return average, reasons.NO_COUNTER_VALUE
 
     @property
@@ -372,12 +378,12 @@ class GpuTotals:
     def _idle_known(self, duration_s: float) -> bool:
         return self._idle_known_s >= _MIN_IDLE_KNOWN * duration_s
 
-    def _level(self, name: str, average: Average, source: str, reason: str) -> Level | None:
+    def _level(self, name: str, average: Average, source: str, reason: Message) -> Level | None:
         level = average.level()
         if level is None:
             self._set_missing(name, source, reason)
         return level
 
-    def _set_missing(self, name: str, source: str, default: str) -> None:
+    def _set_missing(self, name: str, source: str, default: Message) -> None:
         """Set the reason for ``name`` to the reading's reason for ``source``, or else to ``default``."""
-        self.missing[name] = self.reading.missing.get(source, default)
+        self.missing[name] = why_missing(self.reading, source, default)

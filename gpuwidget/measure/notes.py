@@ -1,6 +1,6 @@
 """The notes of a report: events during the run that its figures do not show, with the text of each.
 
-Each function returns a :class:`~gpuwidget.model.report.Note` with an id, its parameters and its text.
+Each function returns a :class:`~gpuwidget.model.messages.Message` with an id, its parameters and its text.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.model import units
-from gpuwidget.model.report import GpuReport, Note
+from gpuwidget.model.messages import Message, message
+from gpuwidget.model.report import GpuReport
 from gpuwidget.model.samples import Origin
 from gpuwidget.pytorch.peak_tracker import PeakScope
 
@@ -35,12 +35,12 @@ def programs(children: Iterable[str]) -> tuple[str, ...]:
     return (*named, *([f"{more} more"] if more else []))
 
 
-def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collection[str]) -> list[Note]:
+def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collection[str]) -> list[Message]:
     """Return the notes about GPUs: new contexts, lost GPUs, and child processes that held memory.
 
     ``new_contexts`` are the devices (``cuda:N``) on which this process had no context before the run.
     """
-    notes: list[Note] = []
+    notes: list[Message] = []
     for gpu, totals in found:
         if gpu.torch_device in new_contexts or (totals.had_context is False and totals.has_context):
             notes.append(_context_opened(gpu))
@@ -51,11 +51,7 @@ def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collec
     return notes + _children(found)
 
 
-def _note(id_: str, text: str, **params: Any) -> Note:
-    return Note(id_, params, text)
-
-
-def _context_opened(gpu: GpuReport) -> Note:
+def _context_opened(gpu: GpuReport) -> Message:
     """Return the note that this run opened the process's first context on ``gpu``."""
     sentence = f"CUDA started on {gpu_name(gpu)} in this run"
     # The driver's figure includes the children's memory, torch's figure does not.
@@ -65,22 +61,22 @@ def _context_opened(gpu: GpuReport) -> Note:
     if size is not None:
         sentence += f": its context and libraries hold {units.memory(size)}"
     text = f"{sentence}, which stays until the process ends and is no leak."
-    return _note("context-opened", text, gpu=gpu_name(gpu), bytes=size)
+    return message("context-opened", text, gpu=gpu_name(gpu), bytes=size)
 
 
-def _lost(gpu: GpuReport, since: float) -> Note:
+def _lost(gpu: GpuReport, since: float) -> Message:
     at = datetime.fromtimestamp(since).strftime("%H:%M:%S")
     text = f"{gpu_name(gpu)} was lost at {at}: the driver no longer reaches it, it may need a reset."
-    return _note("gpu-lost", text, gpu=gpu_name(gpu), since=since)
+    return message("gpu-lost", text, gpu=gpu_name(gpu), since=since)
 
 
-def _came_back(gpu: GpuReport) -> Note:
+def _came_back(gpu: GpuReport) -> Message:
     """Return the note that ``gpu`` was lost during the run and is available again."""
     text = f"{gpu_name(gpu)} was lost for a part of the run, and came back: what it did meanwhile is unknown."
-    return _note("gpu-came-back", text, gpu=gpu_name(gpu))
+    return message("gpu-came-back", text, gpu=gpu_name(gpu))
 
 
-def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Note]:
+def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
     """Return notes about child processes that held memory, one per group of GPUs with the same programs."""
     alike: dict[tuple[tuple[str, ...], bool], list[tuple[GpuReport, Mapping[int, str]]]] = {}
     for gpu, totals in found:
@@ -99,7 +95,7 @@ def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Note]:
         else:
             text = f"{names}: the memory of this process is that of {described} alone."
         notes.append(
-            _note(
+            message(
                 "children-included" if has_context else "children-only",
                 text,
                 gpus=names,
@@ -110,7 +106,7 @@ def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Note]:
     return notes
 
 
-def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Note]:
+def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Message]:
     """Return the notes about resets of torch's peak counters. ``names`` has the GPU name per device index."""
     notes = []
     for index, peak in sorted(scope.hidden_peaks.items()):
@@ -120,17 +116,17 @@ def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Note]:
             f"older peak of {units.memory(peak)} would have hidden this run's: "
             "torch.cuda.max_memory_allocated() counts from here."
         )
-        notes.append(_note("peak-reset", text, gpu=device, bytes=peak))
+        notes.append(message("peak-reset", text, gpu=device, bytes=peak))
     if scope.user_resets:
         text = (
             "Code in this run reset torch's peak counter: the peak shown is the highest seen before each "
             "reset and at the end, so it is at least that much."
         )
-        notes.append(_note("peak-reset-by-code", text))
+        notes.append(message("peak-reset-by-code", text))
     return notes
 
 
-def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Note]:
+def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Message]:
     """Return the note that it is unknown which GPUs this process uses."""
     if not gpus or origin.recorded:
         return []
@@ -138,19 +134,19 @@ def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Note]:
         "Which GPUs this process uses can't be told here (the driver's process ids are not this "
         "container's, and CUDA is not up in torch), so all are shown."
     )
-    return [_note("unattributed", text)]
+    return [message("unattributed", text)]
 
 
-def marks_omitted(count: int, kept: int) -> Note:
+def marks_omitted(count: int, kept: int) -> Message:
     """Return the note that the timeline has only the first ``kept`` of ``count`` marks."""
     text = f"{count} marks were set; the first {kept} are kept."
-    return _note("marks-omitted", text, count=count, kept=kept)
+    return message("marks-omitted", text, count=count, kept=kept)
 
 
-def lines_omitted(count: int, stride: int) -> Note:
+def lines_omitted(count: int, stride: int) -> Message:
     """Return the note that the timeline has only every ``stride``-th of ``count`` printed lines."""
     text = f"{count} lines were printed; every {_ordinal(stride)} is on the timeline."
-    return _note("lines-omitted", text, count=count, stride=stride)
+    return message("lines-omitted", text, count=count, stride=stride)
 
 
 def _ordinal(number: int) -> str:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuwidget.measure import reasons
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message
 from gpuwidget.model.readings import Reading
-from gpuwidget.model.samples import Gpu, Origin
+from gpuwidget.model.samples import Gpu, Origin, why_missing
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.system import processes
-
-_RECORDED = "the processes of a recording are not this machine's"
-_FOREIGN_PIDS = "the driver names the host's process ids and this container has its own"
-_UNSAID = "the driver does not say how much each process holds"
-_UNLISTED = "the driver does not list processes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +21,7 @@ class ProcessMemory:
     """Bytes that this process and its children hold, or None if unknown."""
     present: bool
     """Whether this process or one of its children is known to have a context on the GPU."""
-    reason: str | None
+    reason: Message | None
     """The reason why ``memory`` is None."""
     own: bool = False
     """Whether this process itself has a context on the GPU."""
@@ -79,16 +76,16 @@ class Attribution:
 
     def _judge(self, reading: Reading) -> ProcessMemory:
         if self._recorded:
-            return ProcessMemory(None, False, _RECORDED)
+            return ProcessMemory(None, False, reasons.RECORDED_PROCESSES)
         if reading.processes is None:
-            return ProcessMemory(None, False, reading.missing.get("processes", _UNLISTED))
+            return ProcessMemory(None, False, why_missing(reading, "processes", reasons.NO_PROCESS_LIST))
         if not self._pids_match:
-            return ProcessMemory(None, False, _FOREIGN_PIDS)
+            return ProcessMemory(None, False, reasons.FOREIGN_PIDS)
         ours = [process for process in reading.processes if self._family.contains(process.pid)]
         sizes = [process.memory for process in ours]
         own = any(process.pid == self._family.pid for process in ours)
         children = tuple(process for process in ours if process.pid != self._family.pid)
         if any(size is None for size in sizes):
-            return ProcessMemory(None, True, _UNSAID, own, children)
+            return ProcessMemory(None, True, reasons.NO_PROCESS_SIZES, own, children)
         whole = sum(size for size in sizes if size is not None)
         return ProcessMemory(whole, bool(ours), None, own, children)

@@ -1,25 +1,62 @@
-"""The texts in a GPU's ``missing`` field: the reasons why a value in the report is None."""
+"""The reasons in a GPU's ``missing`` field: why a value of the report is None."""
 
 from __future__ import annotations
 
-UNANSWERED = "the GPU did not answer in time"
-GAP = "the driver did not say it throughout the run"
-TOO_FEW_WINDOWS = "less than nine tenths of the run lay in windows of the driver's that are known"
-CLOCKS_TOO_SHORT = "the run was shorter than the 2 s between two readings of it"
-NO_COUNTER_WINDOW = "no window of the hardware counters (0.5 s) lay inside the run"
-FEW_COUNTER_WINDOWS = "the windows of the hardware counters (0.5 s) inside the run leave out too much of it"
-NO_COUNTER_VALUE = "this counter gave no value"
-RESERVED_UNKNOWN = "what the driver keeps for itself is not known"
-COUNTERS_RESET = "code in this run reset torch's counters"
-RECORDED_TORCH = "what torch holds here is no part of a recording"
-NOT_A_TORCH_DEVICE = "torch does not see this GPU"
+from gpuwidget.model.messages import Message, message
+
+UNANSWERED = message("unanswered", "the GPU did not answer in time")
+GAP = message("gap", "the driver did not say it throughout the run")
+TOO_FEW_WINDOWS = message(
+    "too-few-windows", "less than nine tenths of the run lay in windows of the driver's that are known"
+)
+CLOCKS_TOO_SHORT = message(
+    "too-short-for-clocks", "the run was shorter than the 2 s between two readings of it"
+)
+NO_COUNTER_VALUE = message("no-counter-value", "this counter gave no value")
+RESERVED_UNKNOWN = message("reserved-unknown", "what the driver keeps for itself is not known")
+COUNTERS_RESET = message("counters-reset", "code in this run reset torch's counters")
+SEGMENTS_NOT_READ = message(
+    "segments-not-read", "not looked for, as the run changed nothing of torch's memory"
+)
+NO_SEGMENTS = message("no-segments", "torch gave no list of its segments that agrees with its counters")
+RECORDED_TORCH = message("recorded-torch", "what torch holds here is no part of a recording")
+NOT_A_TORCH_DEVICE = message("not-a-torch-device", "torch does not see this GPU")
+RECORDED_PROCESSES = message("recorded-processes", "the processes of a recording are not this machine's")
+FOREIGN_PIDS = message(
+    "foreign-pids", "the driver names the host's process ids and this container has its own"
+)
+NO_PROCESS_SIZES = message("no-process-sizes", "the driver does not say how much each process holds")
+NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes")
 
 
-def too_short(seconds: float) -> str:
+def too_short(seconds: float) -> Message:
     """Return the reason that the run was shorter than ``seconds``."""
-    return f"the run was shorter than {seconds:g} s"
+    return message("too-short", f"the run was shorter than {seconds:g} s", seconds=seconds)
 
 
-def too_short_for_windows(window_s: float) -> str:
+def too_short_for_windows(window_s: float) -> Message:
     """Return the reason that the run was shorter than two of the driver's utilization windows."""
-    return f"the run was shorter than two of the driver's windows of {window_s:g} s"
+    text = f"the run was shorter than two of the driver's windows of {window_s:g} s"
+    return message("too-short-for-windows", text, window_s=window_s)
+
+
+def no_counter_window(window_s: float | None) -> Message:
+    """Return the reason that no window of the hardware counters lay inside the run.
+
+    ``window_s`` is the length of the longest window that was read, or None if none was read.
+    """
+    text = f"no window of the hardware counters{_length(window_s)} lay inside the run"
+    return message("no-counter-window", text, window_s=window_s)
+
+
+def few_counter_windows(window_s: float | None) -> Message:
+    """Return the reason that the hardware counters' windows inside the run cover too little of it.
+
+    ``window_s`` is the length of the longest of these windows.
+    """
+    text = f"the windows of the hardware counters{_length(window_s)} inside the run leave out too much of it"
+    return message("few-counter-windows", text, window_s=window_s)
+
+
+def _length(window_s: float | None) -> str:
+    return "" if window_s is None else f" (up to {window_s:.1f} s)"

@@ -8,12 +8,12 @@ from gpuwidget.measure import notes, reasons
 from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.measure.run_gpus import RunGpus
 from gpuwidget.measure.timeline import TimelineMarks
-from gpuwidget.measure.torch_memory import NO_LIST, UNCHANGED, torch_memory
+from gpuwidget.measure.torch_memory import torch_memory
+from gpuwidget.model.messages import Message, message, message_ids, texts
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
     GpuReport,
     GpuTimeline,
-    Note,
     Report,
     RunInfo,
     SoftwareVersions,
@@ -26,7 +26,7 @@ from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 from gpuwidget.pytorch.peak_tracker import DevicePeaks, PeakScope
 
-_NOT_SAMPLED = "The NVIDIA driver did not answer in time."
+_NOT_SAMPLED = message("not-sampled", "The NVIDIA driver did not answer in time.")
 
 
 class GpuReportBuilder:
@@ -60,14 +60,17 @@ class GpuReportBuilder:
         if device is not None and device_peaks is not None:
             torch = torch_memory(device_peaks, self._returnable.get(device.index))
             if torch.returnable is None:
-                totals.missing["returnable"] = NO_LIST if device.index in self._returnable else UNCHANGED
+                read = device.index in self._returnable
+                totals.missing["returnable"] = reasons.NO_SEGMENTS if read else reasons.SEGMENTS_NOT_READ
             if None in (torch.alloc_retries, torch.ooms):
                 totals.missing["alloc_retries"] = totals.missing["ooms"] = reasons.COUNTERS_RESET
         else:
             totals.missing["torch"] = self._why_no_torch()
         if gpu.memory_reserved is None:
             totals.missing["memory_reserved"] = reasons.RESERVED_UNKNOWN
-        report = GpuReport(
+        if process_memory is not None and None not in (process_memory.start, process_memory.end):
+            totals.missing.pop("process_memory", None)
+        return GpuReport(
             uuid=gpu.uuid,
             index=gpu.index,
             mig_index=gpu.mig_index,
@@ -95,15 +98,13 @@ class GpuReportBuilder:
             throttled=totals.throttled(),
             energy_j=totals.energy(t),
             lost_since=totals.lost_since,
-            missing=totals.missing,
+            missing=texts(totals.missing),
             children=notes.programs(totals.children.values()),
             children_memory=totals.children_memory(),
+            missing_ids=message_ids(totals.missing),
         )
-        if process_memory is not None and None not in (process_memory.start, process_memory.end):
-            totals.missing.pop("process_memory", None)
-        return report
 
-    def _why_no_torch(self) -> str:
+    def _why_no_torch(self) -> Message:
         if self._recorded:
             return reasons.RECORDED_TORCH
         return cuda_state.no_counters_reason() or reasons.NOT_A_TORCH_DEVICE
@@ -151,8 +152,8 @@ def build_report(
 
 def _source(origin: Origin | None) -> SourceInfo:
     if origin is None:
-        return SourceInfo(kind="none", reason=_NOT_SAMPLED, recording=None)
-    return SourceInfo(kind=origin.kind, reason=origin.reason, recording=origin.recording)
+        return SourceInfo("none", _NOT_SAMPLED.text, None, _NOT_SAMPLED.message_id)
+    return SourceInfo(origin.kind, origin.reason, origin.recording, origin.reason_id)
 
 
 def _environment(origin: Origin | None) -> SoftwareVersions:
@@ -197,7 +198,7 @@ def _notes(
     devices: Sequence[TorchDevice],
     peak_scope: PeakScope | None,
     contexts_before: frozenset[int],
-) -> list[Note]:
+) -> list[Message]:
     new = {f"cuda:{index}" for index in cuda_state.devices_with_context() if index not in contexts_before}
     found = notes.gpu_notes(list(zip(gpus, run_gpus.all, strict=True)), new)
     if peak_scope is not None:

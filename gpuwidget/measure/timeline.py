@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from gpuwidget.measure import notes
 from gpuwidget.measure.gpu_totals import GpuTotals
-from gpuwidget.model.report import Mark, Note
+from gpuwidget.model.messages import Message
+from gpuwidget.model.report import Mark
 from gpuwidget.sampler import INTERVAL_S
 
 MAX_POINTS = 240
@@ -196,7 +197,7 @@ class TimelineMarks:
         with self._lock:
             return tuple(sorted((*self._marks, *self._printed), key=lambda mark: mark.t))
 
-    def notes(self) -> list[Note]:
+    def notes(self) -> list[Message]:
         """Return notes about the marks and lines that were not kept."""
         with self._lock:
             found = []

@@ -9,9 +9,6 @@ from gpuwidget.model.report import Span, TorchMemory
 from gpuwidget.pytorch import allocator
 from gpuwidget.pytorch.peak_tracker import DevicePeaks
 
-UNCHANGED = "not looked for, as the run changed nothing of torch's memory"
-NO_LIST = "torch gave no list of its segments that agrees with its counters"
-
 
 def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
     """Return the bytes that ``empty_cache()`` would release, for each device whose memory the run changed.

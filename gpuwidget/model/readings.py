@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message, MessageId
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class FastReadings:
     memory.used)."""
     power_w: float | None
     """Watts now, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
-    missing: Mapping[str, str]
+    missing: Mapping[str, Message]
     """The reason for each field that is None, by field name."""
 
 
@@ -95,7 +96,7 @@ class StatusReadings:
     throttle: tuple[str, ...] | None
     """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""
-    missing: Mapping[str, str]
+    missing: Mapping[str, Message]
     """The reason for each field that is None, by field name."""
 
 
@@ -117,7 +118,7 @@ class SlowReadings:
     where it is unknown: then with its reason in ``missing``."""
     xid_time: float | None
     """When that error was read, up to a minute after it was reported, epoch seconds; None without one."""
-    missing: Mapping[str, str]
+    missing: Mapping[str, Message]
     """The reason for each field that is None, by field name."""
 
 
@@ -190,3 +191,5 @@ class Reading:
     """Processes with a context on it, None where the driver does not list them."""
     missing: Mapping[str, str]
     """The reason for each field that is None, by field name."""
+    missing_ids: Mapping[str, MessageId]
+    """The ids of ``missing``, by field name."""

@@ -2,17 +2,18 @@
 
 The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.to_dict`) uses the same names. All
 values are in bytes, seconds, watts, joules or percent. Any value except ``schema``, ``uuid`` and ``index``
-may be None. If a GPU's value is None, the GPU's ``missing`` has the reason.
+may be None. If a GPU's value is None, the GPU's ``missing`` has the reason, and ``missing_ids`` its id.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from gpuwidget.model import flat_metrics
+from gpuwidget.model.messages import Message, MessageId
 from gpuwidget.model.to_json import to_json
 
 MIME_TYPE = "application/vnd.gpuwidget.report+json"
@@ -37,6 +38,8 @@ class SourceInfo:
     """Why there is no GPU and what to do, or None if there is one."""
     recording: str | None
     """The recording's label, which every view of its values shows. None for live GPUs."""
+    reason_id: MessageId | None = None
+    """The id of :attr:`reason`."""
 
     @property
     def recorded(self) -> bool:
@@ -165,6 +168,9 @@ class GpuReport:
     children_memory: Span | None = None
     """Bytes of ``process_memory`` that these descendants held, according to the driver's list of processes.
     None if they held none, or if that is unknown."""
+    missing_ids: Mapping[str, MessageId] = field(default_factory=dict)
+    """The ids of :attr:`missing`, by field name. The small cards of many GPUs contain each reason once: the
+    text of a later GPU then refers to the first GPU with the reason, and has no id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,24 +328,17 @@ class CodeTime:
     """Mean CPU use of all child processes together, in percent of one core."""
     warm_up_s: float | None
     """Seconds from the run's start to its steady state, or None if no warm-up was found."""
+    reason_ids: tuple[MessageId, ...] = ()
+    """The ids of the sentences of :attr:`reason`, in the same order."""
 
-
-@dataclass(frozen=True, slots=True)
-class NoteId:
-    """Identifies a note for programs, because its text may change between versions."""
-
-    id: str
-    params: Mapping[str, Any]
-    """The values in the note's text, by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A sentence about what happened during the run."""
-
-    id: str
-    params: Mapping[str, Any]
-    text: str
+    def with_reasons(self, *reasons: Message) -> CodeTime:
+        """Return the times with ``reasons``, which are sentences, added to their reason."""
+        sentences = [*([self.reason] if self.reason is not None else []), *(one.text for one in reasons)]
+        return replace(
+            self,
+            reason=" ".join(sentences) or None,
+            reason_ids=(*self.reason_ids, *(one.message_id for one in reasons)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,15 +369,15 @@ class Report:
     energy_idle_j: float | None = None
     """Joules that all shown GPUs drew in those utilization windows of the driver in which no kernel ran.
     Pauses shorter than a window are not included. None if unknown."""
-    note_ids: tuple[NoteId, ...] = ()
+    note_ids: tuple[MessageId, ...] = ()
     """The ids of :attr:`notes`, in the same order. Notes that only a card adds have no id."""
 
-    def with_notes(self, *notes: Note) -> Report:
+    def with_notes(self, *notes: Message) -> Report:
         """Return the report with ``notes`` added to its notes."""
         return replace(
             self,
             notes=(*self.notes, *(note.text for note in notes)),
-            note_ids=(*self.note_ids, *(NoteId(note.id, note.params) for note in notes)),
+            note_ids=(*self.note_ids, *(note.message_id for note in notes)),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from gpuwidget.model.messages import Message, MessageId, message
 from gpuwidget.model.readings import Reading
 
 SCHEMA = 1
 """Version of the JSON schema, sent with every sample."""
 
-NOT_READ_YET = "not read yet"
+NOT_READ_YET = message("not-read-yet", "not read yet")
 """The reason in ``missing`` for a value that will arrive with a later reading."""
 
 SourceKind = Literal["nvml", "replay", "none"]
@@ -48,6 +49,8 @@ class Origin:
     """``nvml`` for the driver's GPUs, ``replay`` for a recording, ``none`` if there is no GPU."""
     reason: str | None
     """Why there is no GPU and what to do, or None if there is one."""
+    reason_id: MessageId | None
+    """The id of ``reason``."""
     recording: str | None
     """The recording's label, which every view of its values shows. None for live GPUs."""
     driver: str | None
@@ -70,6 +73,18 @@ class Origin:
     def local_processes(self) -> bool:
         """Whether the listed processes run on this machine."""
         return _CAPABILITIES[self.kind].local_processes
+
+
+def origin_without_gpus(reason: Message, driver: str | None = None, cuda_driver: str | None = None) -> Origin:
+    """Return the origin of samples without GPUs, with the reason."""
+    return Origin(
+        kind="none",
+        reason=reason.text,
+        reason_id=reason.message_id,
+        recording=None,
+        driver=driver,
+        cuda_driver=cuda_driver,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +132,14 @@ class Sample:
 
 def is_settled(reading: Reading, name: str) -> bool:
     """Return whether a value is known, or is unknown and will not arrive with a later reading either."""
-    return getattr(reading, name) is not None or reading.missing.get(name, NOT_READ_YET) != NOT_READ_YET
+    return (
+        getattr(reading, name) is not None or why_missing(reading, name, NOT_READ_YET).id != NOT_READ_YET.id
+    )
+
+
+def why_missing(reading: Reading, name: str, default: Message) -> Message:
+    """Return the reason why a value of ``reading`` is unknown, or ``default`` if the reading has none."""
+    if name not in reading.missing:
+        return default
+    found = reading.missing_ids[name]
+    return Message(found.id, found.params, reading.missing[name])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gpuwidget.model.messages import Message
 from gpuwidget.model.report import CodeTime, FrameTime, GpuReport, LineTime, Report
 from gpuwidget.profiler import messages
 from gpuwidget.profiler.counter_windows import MatchedMeans
@@ -55,15 +56,16 @@ def check_activity(
             return _without_uncertain_lines(time, hidden)
         has_activity = any(line.gpu_busy is not None for line in time.lines)
         return _with_activity(time, {}, messages.UNCHECKED) if has_activity else time
+    reasons = [contradiction] if contradiction is not None else []
     activity = activity_by_line(mixtures)
     if activity is None:
-        return _with_activity(time, {}, contradiction)
-    return _with_activity(time, activity, messages.joined(contradiction, messages.BY_WINDOWS))
+        return _with_activity(time, {}, *reasons)
+    return _with_activity(time, activity, *reasons, messages.BY_WINDOWS)
 
 
 def _compare(
     report: Report, counts: SampleCounts, windows: Mapping[int, MatchedMeans | None], cpu: float | None
-) -> tuple[str | None, float | None]:
+) -> tuple[Message | None, float | None]:
     """Compare the stream queries of a run with the GPUs' counters.
 
     Return a sentence if they contradict each other, and the greatest percentage of the run in which the
@@ -128,11 +130,11 @@ def _without_uncertain_lines(time: CodeTime, hidden: float) -> CodeTime:
     )
     if lines == time.lines:
         return time
-    return replace(time, lines=lines, reason=messages.joined(time.reason, messages.hidden_work(hidden)))
+    return replace(time, lines=lines).with_reasons(messages.hidden_work(hidden))
 
 
-def _with_activity(time: CodeTime, activity: Mapping[int | None, float], reason: str | None) -> CodeTime:
-    """Return ``time`` with its activities replaced by those by line number, and ``reason`` added."""
+def _with_activity(time: CodeTime, activity: Mapping[int | None, float], *reasons: Message) -> CodeTime:
+    """Return ``time`` with its activities replaced by those by line number, and ``reasons`` added."""
     lines = tuple(
         replace(
             line,
@@ -141,4 +143,4 @@ def _with_activity(time: CodeTime, activity: Mapping[int | None, float], reason:
         )
         for line in time.lines
     )
-    return replace(time, lines=lines, reason=messages.joined(time.reason, reason))
+    return replace(time, lines=lines).with_reasons(*reasons)

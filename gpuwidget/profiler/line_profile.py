@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from gpuwidget.model.messages import Message
 from gpuwidget.model.report import CodeTime, FrameTime, LineTime
 from gpuwidget.profiler import messages
 from gpuwidget.profiler.code_locations import CodeLocator
@@ -98,7 +99,7 @@ def line_profile(
     locator: CodeLocator,
     source: SourceLine,
     *,
-    not_queried: str | None,
+    not_queried: Message | None,
     cpu: float | None,
     cpu_children: float | None,
 ) -> CodeTime:
@@ -109,7 +110,7 @@ def line_profile(
     counted = counts.counted()
     total = sum(one.counts.seconds for one in counted)
     samples = sum(one.counts.samples for one in counted)
-    reasons: list[str] = []
+    reasons: list[Message] = []
     lines: tuple[LineTime, ...] = ()
     contended = total > 0 and 100 * counts.delayed_s / counts.total_s >= _CONTENDED
     if samples < MIN_SAMPLES or total <= 0:
@@ -139,14 +140,14 @@ def line_profile(
         lines=lines,
         samples=samples,
         resolution_s=_CONTENDED_RESOLUTION_S if contended else _RESOLUTION_S,
-        reason=messages.sentences(reasons),
+        reason=None,
         cpu=cpu,
         cpu_children=cpu_children,
         warm_up_s=None,
-    )
+    ).with_reasons(*map(messages.sentence, reasons))
 
 
-def _why_too_few(counts: SampleCounts, total: float) -> str:
+def _why_too_few(counts: SampleCounts, total: float) -> Message:
     if counts.total_s < _LONG_S:
         return messages.TOO_SHORT
     if counts.delayed_s > counts.total_s / 2:
@@ -161,7 +162,7 @@ def check_coverage(time: CodeTime, counts: SampleCounts, duration_s: float) -> C
     if not time.lines or missed < _MAX_MISSED_S or percent < 1:
         return time
     lines = time.lines if percent <= _MAX_MISSED else ()
-    return replace(time, lines=lines, reason=messages.joined(time.reason, messages.not_sampled(percent)))
+    return replace(time, lines=lines).with_reasons(messages.not_sampled(percent))
 
 
 def _merged_lines(

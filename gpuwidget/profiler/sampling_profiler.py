@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from gpuwidget.measure.steady_state import find_warm_up
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.model.messages import Message
 from gpuwidget.model.report import CodeTime, Report
 from gpuwidget.profiler.activity_check import check_activity
 from gpuwidget.profiler.code_locations import CodeLocator
@@ -47,7 +48,7 @@ class Streams(Protocol):
     @property
     def devices(self) -> tuple[int, ...]: ...  # noqa: D102 - documented there
     @property
-    def reason(self) -> str | None: ...  # noqa: D102
+    def reason(self) -> Message | None: ...  # noqa: D102
     def open(self) -> bool: ...  # noqa: D102
     def busy(self) -> int | None: ...  # noqa: D102
 

@@ -141,7 +141,7 @@ class AllocationHistory:
             torch: Any = cuda_state.loaded_torch()
             reason = cuda_state.no_counters_reason()
             if reason is not None:
-                return f"{reason}: no line allocated anything there"
+                return f"{reason.text}: no line allocated anything there"
             if not scope.recording:
                 unsupported = _unsupported_reason(torch)
                 return unsupported or "CUDA came up without a word to gpuwidget, so nothing was recorded"

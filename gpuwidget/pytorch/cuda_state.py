@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-_NOT_LOADED = "torch is not loaded"
-_NOT_INITIALIZED = "CUDA is not initialised in this process"
-_ASYNC_ALLOCATOR = "torch runs on cudaMallocAsync, whose counters are partial"
+from gpuwidget.model.messages import Message, message
+
+_NOT_LOADED = message("torch-not-loaded", "torch is not loaded")
+_NOT_INITIALIZED = message("cuda-not-initialized", "CUDA is not initialised in this process")
+_ASYNC_ALLOCATOR = message("async-allocator", "torch runs on cudaMallocAsync, whose counters are partial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def cuda_initialized() -> bool:
     return _initialized_torch() is not None
 
 
-def unavailable_reason() -> str | None:
+def unavailable_reason() -> Message | None:
     """Return why torch has no CUDA device in use (not imported, CUDA not initialized), or None."""
     torch = loaded_torch()
     if torch is None:
@@ -237,13 +239,13 @@ def counters() -> dict[int, AllocatorCounters]:
     return {index: _read_counters(torch, index) for index in range(torch.cuda.device_count())}
 
 
-def no_counters_reason() -> str | None:
+def no_counters_reason() -> Message | None:
     """Return why there are no allocator counters, or None if there are some."""
     torch = _initialized_torch()
     return unavailable_reason() if torch is None else _partial_counters_reason(torch)
 
 
-def _partial_counters_reason(torch: Any) -> str | None:
+def _partial_counters_reason(torch: Any) -> Message | None:
     backend = getattr(torch.cuda, "get_allocator_backend", None)
     if backend is not None and backend() == "cudaMallocAsync":
         return _ASYNC_ALLOCATOR

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gpuwidget.model.messages import Message, message
 from gpuwidget.pytorch import cuda_state
 
 _CAPTURE_MODE_RELAXED = 2
@@ -20,13 +21,18 @@ _CAPTURE_MODE_RELAXED = 2
 _ERROR_CAPTURE_IMPLICIT = 906
 """cudaErrorStreamCaptureImplicit."""
 _LIBRARIES_WITH_BLOCKING_STREAMS = ("cupy", "numba.cuda", "pycuda", "cuda")
-_ROCM = "on AMD GPUs the streams are not asked"
-_NO_LIBRARY = (
-    "CUDA's library was not found in this process, without which asking its streams might disturb them"
+_ROCM = message("streams-rocm", "on AMD GPUs the streams are not asked")
+_NO_LIBRARY = message(
+    "streams-no-cuda-library",
+    "CUDA's library was not found in this process, without which asking its streams might disturb them",
 )
-_REFUSED = "CUDA did not let the streams be asked without a risk for graph captures"
-_NO_CONTEXT = "this process has no context on a GPU"
-_FAILED = "CUDA reported an error when its stream was asked, and was not asked again"
+_REFUSED = message(
+    "streams-not-relaxed", "CUDA did not let the streams be asked without a risk for graph captures"
+)
+_NO_CONTEXT = message("no-context", "this process has no context on a GPU")
+_FAILED = message(
+    "streams-failed", "CUDA reported an error when its stream was asked, and was not asked again"
+)
 
 
 class DefaultStreams:
@@ -45,7 +51,7 @@ class DefaultStreams:
         self._check_captures = False
         self.devices: tuple[int, ...] = ()
         """N of each ``cuda:N`` whose stream is queried, or was queried until an error."""
-        self.reason: str | None = None
+        self.reason: Message | None = None
         """Why no stream is queried; None while streams are queried."""
 
     def open(self) -> bool:
@@ -104,7 +110,7 @@ class DefaultStreams:
             return None
         return bits if self._queries else None
 
-    def _disable(self, reason: str) -> None:
+    def _disable(self, reason: Message) -> None:
         self._disabled, self.reason = True, reason
         self._queries = []
 

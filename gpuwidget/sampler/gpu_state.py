@@ -7,11 +7,14 @@ from operator import attrgetter
 from typing import Any
 
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message, message, message_ids, texts
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, Reading, SlowReadings, StatusReadings
 from gpuwidget.model.samples import NOT_READ_YET, Gpu
 from gpuwidget.sources import UtilizationWindow, Xid
 
+_SILENT = message("gpu-silent", "the GPU does not answer")
+_LOST = message("gpu-lost", "the GPU is lost")
 _NEVER = float("-inf")
 _MAX_ACTIVITIES = 32
 _FAST, _STATUS, _SLOW = keys("fast"), (*keys("status"), "throttle"), keys("slow")
@@ -25,7 +28,8 @@ _XID_FIELDS = frozenset({"xid", "xid_time"})
 _VALUES = tuple(
     field.name
     for field in fields(Reading)
-    if field.name not in ("uuid", "answered", "silent_since", "lost_since", "measured", "missing")
+    if field.name
+    not in ("uuid", "answered", "silent_since", "lost_since", "measured", "missing", "missing_ids")
 )
 
 
@@ -51,7 +55,7 @@ class GpuState:
         self.activities: tuple[Activity, ...] = ()
         """The latest windows of the hardware counters, oldest first; they cover at least 15 s."""
         self.windows: tuple[UtilizationWindow, ...] = ()
-        self._failure: str | None = None
+        self._failure: Message | None = None
         self._hung: dict[object, float] = {}
         self._retry = False
 
@@ -97,7 +101,7 @@ class GpuState:
         self._retry = False
         self._clear()
 
-    def set_failed(self, reason: str) -> None:
+    def set_failed(self, reason: Message) -> None:
         """Record an unexpected error, and drop the readings; the next poll tries again."""
         self._failure = reason
         self._clear()
@@ -128,9 +132,9 @@ class GpuState:
         silent_since = min(self._hung.values(), default=None)
         reason = self._failure
         if silent_since is not None:
-            reason = "the GPU does not answer"
+            reason = _SILENT
         if self.lost_since is not None:
-            reason = "the GPU is lost"
+            reason = _LOST
         if reason is not None:
             unknown = _unknown(self.gpu.uuid, self.answered, silent_since, self.lost_since, reason)
             return _with_xid(unknown, self.xid)
@@ -138,6 +142,7 @@ class GpuState:
         values: dict[str, Any] = dict(zip(_FAST, _fast_values(fast), strict=True))
         values.update(zip(_STATUS, _status_values(status), strict=True))
         values.update(zip(_SLOW, _slow_values(slow), strict=True))
+        missing = {**slow.missing, **status.missing, **fast.missing}
         values["memory_used"] = self.memory_used  # also read between two polls of the other fast readings
         reading = Reading(
             uuid=self.gpu.uuid,
@@ -150,13 +155,14 @@ class GpuState:
             xid_time=None,
             activity=self.activity,
             processes=self.processes,
-            missing={**slow.missing, **status.missing, **fast.missing},
+            missing=texts(missing),
+            missing_ids=message_ids(missing),
         )
         return _with_xid(reading, self.xid)
 
 
 def _unknown(
-    uuid: str, answered: float | None, silent_since: float | None, lost_since: float | None, reason: str
+    uuid: str, answered: float | None, silent_since: float | None, lost_since: float | None, reason: Message
 ) -> Reading:
     """Return a reading in which every value is missing for ``reason``."""
     values: dict[str, Any] = dict.fromkeys(_VALUES)
@@ -166,7 +172,8 @@ def _unknown(
         silent_since=silent_since,
         lost_since=lost_since,
         measured=None,
-        missing=dict.fromkeys(_VALUES, reason),
+        missing=dict.fromkeys(_VALUES, reason.text),
+        missing_ids=dict.fromkeys(_VALUES, reason.message_id),
         **values,
     )
 
@@ -175,4 +182,5 @@ def _with_xid(reading: Reading, xid: Xid | None) -> Reading:
     if xid is None:
         return reading
     missing = {name: reason for name, reason in reading.missing.items() if name not in _XID_FIELDS}
-    return replace(reading, xid=xid.number, xid_time=xid.time, missing=missing)
+    ids = {name: one for name, one in reading.missing_ids.items() if name not in _XID_FIELDS}
+    return replace(reading, xid=xid.number, xid_time=xid.time, missing=missing, missing_ids=ids)

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import GpuLostError, SourceLostError
-from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample
+from gpuwidget.model.messages import Message, message
+from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample, origin_without_gpus
 from gpuwidget.sampler.gpu_state import GpuState
 from gpuwidget.sampler.poll_threads import OPENING, PollThread
 from gpuwidget.sources import Inventory, Source
@@ -91,7 +92,7 @@ class GuardedSource:
         except Exception as error:
             _LOG.debug("The source could not be opened.", exc_info=True)
             reason = _unexpected(error)
-            return Inventory(Origin("none", reason, recording=None, driver=None, cuda_driver=None), ())
+            return Inventory(origin_without_gpus(reason), ())
         finally:
             thread.call = None
             self._hung_openings.discard(thread)
@@ -112,7 +113,9 @@ class GuardedSource:
             self._origin = inventory.origin
         else:
             # The driver is gone: show the GPUs that it had as lost, with the reason from the new origin.
-            self._origin = replace(self._origin, reason=inventory.origin.reason)
+            self._origin = replace(
+                self._origin, reason=inventory.origin.reason, reason_id=inventory.origin.reason_id
+            )
         self.opened = True
         self.opening_since = None
         self._opened_at = self._clock.monotonic()
@@ -182,5 +185,7 @@ class GuardedSource:
             self._states[uuid].set_hung(thread, self._clock.time() - (self._clock.monotonic() - since))
 
 
-def _unexpected(error: Exception) -> str:
-    return f"gpuwidget met an error it did not foresee ({type(error).__name__}: {error}); please report it."
+def _unexpected(error: Exception) -> Message:
+    raised = f"{type(error).__name__}: {error}"
+    text = f"gpuwidget met an error it did not foresee ({raised}); please report it."
+    return message("unexpected-error", text, error=raised)

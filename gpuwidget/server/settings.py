@@ -15,9 +15,10 @@ from traitlets.config import Config, Configurable
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.installation import REQUIREMENT_VARIABLE, pip_arguments, without_passwords
+from gpuwidget.model.messages import message
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S
 from gpuwidget.sources import SOURCE_VARIABLE, Source, open_source
-from gpuwidget.sources.none import NoSource
+from gpuwidget.sources.none import NoSource, switched_off
 from gpuwidget.version import __version__
 
 HISTORY_S = 600.0
@@ -123,9 +124,9 @@ def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
     except OptionError as error:
         reason = f"{where} can't be used. {error}"
         log.error("%s", reason)
-        return NoSource(reason)
+        return NoSource(message("source-invalid", reason, setting=where, error=str(error)))
     if choice.strip() == "none":
-        return NoSource(f"{where} is 'none': unset it to see this machine's GPUs.")
+        return NoSource(switched_off(where))
     return source
 
 

@@ -124,9 +124,9 @@ def open_source(choice: str | None = None, clock: Clock = SYSTEM_CLOCK) -> Sourc
 
         return NvmlSource(clock)
     if kind == "none" and not path:
-        from gpuwidget.sources.none import NoSource
+        from gpuwidget.sources.none import NoSource, switched_off
 
-        return NoSource(f"{SOURCE_VARIABLE} is 'none': unset it to see this machine's GPUs.")
+        return NoSource(switched_off(SOURCE_VARIABLE))
     if kind in ("replay", "replay-once") and (path or kind == "replay"):
         from gpuwidget.sources.replay import ReplaySource
 

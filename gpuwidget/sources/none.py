@@ -4,52 +4,58 @@ from __future__ import annotations
 
 from gpuwidget.model.errors import SourceLostError
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message, message
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
-from gpuwidget.model.samples import Gpu, Origin
+from gpuwidget.model.samples import Gpu, origin_without_gpus
 from gpuwidget.sources import Inventory, UtilizationWindow
+
+
+def switched_off(setting: str) -> Message:
+    """Return the reason that ``setting``, a variable or trait, selects no source."""
+    text = f"{setting} is 'none': unset it to see this machine's GPUs."
+    return message("source-switched-off", text, setting=setting)
 
 
 class NoSource:
     """A source that finds no GPU."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: Message) -> None:
         self._reason = reason
 
     def open(self) -> Inventory:
         """Return an inventory without GPUs and with the reason."""
-        origin = Origin(kind="none", reason=self._reason, recording=None, driver=None, cuda_driver=None)
-        return Inventory(origin=origin, gpus=())
+        return Inventory(origin=origin_without_gpus(self._reason), gpus=())
 
     def close(self) -> None:
         """Do nothing."""
 
     def read_fast(self, gpu: Gpu) -> FastReadings:
         """Never called, as there is no GPU."""
-        raise SourceLostError(self._reason)
+        raise SourceLostError(self._reason.text)
 
     def read_memory(self, gpu: Gpu) -> int | None:
         """Never called, as there is no GPU."""
-        raise SourceLostError(self._reason)
+        raise SourceLostError(self._reason.text)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
         """Never called, as there is no GPU."""
-        raise SourceLostError(self._reason)
+        raise SourceLostError(self._reason.text)
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
         """Never called, as there is no GPU."""
-        raise SourceLostError(self._reason)
+        raise SourceLostError(self._reason.text)
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
         """Never called, as there is no GPU."""
-        raise SourceLostError(self._reason)
+        raise SourceLostError(self._reason.text)
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
         """Never called, as there is no GPU."""
-        raise SourceLostError(self._reason)
+        raise SourceLostError(self._reason.text)
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
         """Never called, as there is no GPU."""
-        raise SourceLostError(self._reason)
+        raise SourceLostError(self._reason.text)
 
     def stop_activity(self) -> None:
         """Do nothing."""

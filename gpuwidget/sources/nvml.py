@@ -17,9 +17,10 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuLostError, SourceError, SourceLostError
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
-from gpuwidget.model.samples import Gpu, Origin
+from gpuwidget.model.samples import Gpu, Origin, origin_without_gpus
 from gpuwidget.sources import Inventory, UtilizationWindow, nvml_messages
 from gpuwidget.sources.nvml_device import SLOW_VALUES, STATUS_VALUES, NvmlDevice, NvmlSession
 from gpuwidget.sources.nvml_errors import XidEvents
@@ -50,7 +51,12 @@ _T = TypeVar("_T")
 
 
 class _OpenError(Exception):
-    """There is no GPU to read. The exception's text gives the reason and what to do."""
+    """There is no GPU to read."""
+
+    def __init__(self, reason: Message) -> None:
+        """``reason`` is the reason and what to do."""
+        super().__init__(reason.text)
+        self.reason = reason
 
 
 class _Opened(NamedTuple):
@@ -137,12 +143,16 @@ class NvmlSource:
     def _start_or_reason(self) -> _Opened:
         try:
             return self._start()
-        except (_OpenError, SourceError) as error:
-            return _no_gpus(str(error))
+        except _OpenError as error:
+            return _no_gpus(error.reason)
+        except SourceError as error:
+            return _no_gpus(message("source-lost", str(error)))
         except Exception as error:
             # A different version of pynvml may raise any exception, which must not break a notebook.
             _LOG.debug("NVML could not be read", exc_info=True)
-            return _no_gpus(f"The NVIDIA driver could not be read ({type(error).__name__}: {error}).")
+            raised = f"{type(error).__name__}: {error}"
+            text = f"The NVIDIA driver could not be read ({raised})."
+            return _no_gpus(message("driver-unreadable", text, error=raised))
 
     def _start(self) -> _Opened:
         self._nvml = nvml = _binding()
@@ -152,9 +162,14 @@ class NvmlSource:
             driver = text(nvml.nvmlSystemGetDriverVersion())
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
-            raise _OpenError(nvml_messages.start_error(error.value, str(error))) from error
+            raise _OpenError(_start_reason(error)) from error
         origin = Origin(
-            kind="nvml", reason=None, recording=None, driver=driver, cuda_driver=cuda_version(nvml)
+            kind="nvml",
+            reason=None,
+            reason_id=None,
+            recording=None,
+            driver=driver,
+            cuda_driver=cuda_version(nvml),
         )
         session = NvmlSession(
             nvml=nvml,
@@ -167,15 +182,15 @@ class NvmlSource:
         )
         gpus: list[Gpu] = []
         devices: dict[str, NvmlDevice] = {}
-        reason = nvml_messages.NO_GPU
+        reason = message("no-gpu", nvml_messages.NO_GPU)
         for index in range(count):
             try:
                 found = _find_gpu(session, index)
             except nvml.NVMLError as error:
-                reason = nvml_messages.start_error(error.value, str(error))
+                reason = _start_reason(error)
                 _LOG.debug("GPU %d can't be opened: %s", index, error)
             except GpuLostError as error:
-                reason = str(error)
+                reason = message("gpu-lost", str(error))
                 _LOG.debug("GPU %d can't be opened: %s", index, error)
             else:
                 gpus += (gpu for gpu, _ in found)
@@ -276,15 +291,20 @@ def _binding() -> Any:
     try:
         import pynvml
     except ImportError:
-        raise _OpenError(nvml_messages.NO_PYNVML) from None
+        raise _OpenError(message("no-pynvml", nvml_messages.NO_PYNVML)) from None
     if not hasattr(pynvml, "_nvmlGetFunctionPointer"):
-        raise _OpenError(nvml_messages.FOREIGN_PYNVML)
+        raise _OpenError(message("foreign-pynvml", nvml_messages.FOREIGN_PYNVML))
     return pynvml
 
 
-def _no_gpus(reason: str, driver: str | None = None, cuda_driver: str | None = None) -> _Opened:
-    origin = Origin(kind="none", reason=reason, recording=None, driver=driver, cuda_driver=cuda_driver)
-    return _Opened(Inventory(origin, ()), {})
+def _start_reason(error: Any) -> Message:
+    """Return the reason for NVML's ``error``; its id depends on the error number alone."""
+    text = nvml_messages.start_error(error.value, str(error))
+    return message("driver-start-failed", text, code=int(error.value), error=str(error))
+
+
+def _no_gpus(reason: Message, driver: str | None = None, cuda_driver: str | None = None) -> _Opened:
+    return _Opened(Inventory(origin_without_gpus(reason, driver, cuda_driver), ()), {})
 
 
 def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
@@ -293,7 +313,7 @@ def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     name = text(nvml.nvmlDeviceGetName(handle))
     device = NvmlDevice(session, handle, f"GPU {index} ({name})")
-    unknown: dict[str, str] = {}
+    unknown: dict[str, Message] = {}
     pci = device.query("pci_bus_id", (nvml.nvmlDeviceGetPciInfo_v3,), unknown)
     capability = device.query("compute_capability", (nvml.nvmlDeviceGetCudaComputeCapability,), unknown)
     total, reserved = device.memory_size()

@@ -12,6 +12,7 @@ from typing import Any
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import GpuLostError, SourceLostError
 from gpuwidget.model.gpu_process import Process, ProcessKind
+from gpuwidget.model.messages import Message
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
 from gpuwidget.sources import UtilizationWindow, Xid, nvml_messages, throttle_reasons
@@ -25,6 +26,7 @@ NvmlCall = Callable[[Any], Any]
 
 _UNAVAILABLE = frozenset({nvml_messages.FUNCTION_NOT_FOUND, nvml_messages.NOT_SUPPORTED})
 _NO_FUNCTION = frozenset({nvml_messages.FUNCTION_NOT_FOUND})
+_NOT_SUPPORTED = nvml_messages.PERMANENT[nvml_messages.NOT_SUPPORTED]
 _STALE = frozenset({nvml_messages.NOT_FOUND, nvml_messages.INVALID_ARGUMENT})
 """Errors that the memory call returns for a MIG slice that was removed."""
 STATUS_VALUES = (*keys("status"), "throttle")
@@ -65,9 +67,9 @@ class NvmlDevice:
         self._label = label
         self._slice_of = slice_of
         self.unified = False
-        self._unsupported: dict[str, str] = {}
+        self._unsupported: dict[str, Message] = {}
         self._call_index: dict[str, int] = {}
-        self._lasting_missing: dict[str, str] = {}
+        self._lasting_missing: dict[str, Message] = {}
         self._counters: GpmCounters | None = None
         self._window: float | None = None
         self._uuid = ""
@@ -124,7 +126,7 @@ class NvmlDevice:
         self,
         name: str,
         calls: Sequence[NvmlCall],
-        missing: dict[str, str],
+        missing: dict[str, Message],
         fallback_on: Collection[int] = _UNAVAILABLE,
     ) -> Any:
         """Return the value read by the first of ``calls`` that this GPU supports.
@@ -148,7 +150,7 @@ class NvmlDevice:
                 missing[name] = self._reason(name, error)
                 return None
 
-    def _reason(self, name: str, error: Any) -> str:
+    def _reason(self, name: str, error: Any) -> Message:
         code = error.value
         if code in nvml_messages.GPU_LOST:
             raise GpuLostError(f"{self._label} {nvml_messages.GPU_LOST[code]}.")
@@ -158,7 +160,7 @@ class NvmlDevice:
             raise GpuLostError(f"{self._label} is not there any more: MIG was set up anew.")
         if code in nvml_messages.PERMANENT:
             return self._unsupported.setdefault(name, nvml_messages.PERMANENT[code])
-        return nvml_messages.TRANSIENT.get(code) or f"the driver says: {error}"
+        return nvml_messages.TRANSIENT.get(code) or nvml_messages.other_error(code, str(error))
 
     # -- the cheap calls -----------------------------------------------------------------------------
 
@@ -184,23 +186,24 @@ class NvmlDevice:
 
     def memory_size(self) -> tuple[int | None, int | None]:
         """Return the total and reserved bytes of memory, and set ``unified`` if the memory is the host's."""
-        missing: dict[str, str] = {}
+        missing: dict[str, Message] = {}
         info = self._memory_info(missing)
         if self._slice_of is None:
-            unsupported = missing.get("memory_used") == nvml_messages.PERMANENT[nvml_messages.NOT_SUPPORTED]
+            reason = missing.get("memory_used")
+            unsupported = reason is not None and reason.id == _NOT_SUPPORTED.id
             self.unified = unsupported if info is None else info.total == 0
         if self.unified:
             return processes.host_memory().total, 0
         # Version 1 of the structure has no ``reserved`` field: it counts reserved memory as used.
         return (None, None) if info is None else (int(info.total), int(getattr(info, "reserved", 0)))
 
-    def _used(self, missing: dict[str, str]) -> int | None:
+    def _used(self, missing: dict[str, Message]) -> int | None:
         if self.unified:
             return processes.host_memory().used
         info = self._memory_info(missing)
         return None if info is None else int(info.used)
 
-    def _memory_info(self, missing: dict[str, str]) -> Any:
+    def _memory_info(self, missing: dict[str, Message]) -> Any:
         # If the library has no v2 call, every memory reading uses v1; otherwise v1 is never used. v1 counts
         # reserved memory as used, so switching to v1 after any other error would show a jump in memory use.
         return self.query("memory_used", self._memory, missing, _NO_FUNCTION)
@@ -221,7 +224,7 @@ class NvmlDevice:
 
     def read_processes(self) -> tuple[Process, ...] | None:
         """Read the compute and the graphics processes with one NVML call each; list each process once."""
-        missing: dict[str, str] = {}
+        missing: dict[str, Message] = {}
         found: dict[int, tuple[ProcessKind, int | None]] = {}
         for kind, calls in self._processes.items():
             name = "processes" if kind == "compute" else "graphics processes"
@@ -256,7 +259,7 @@ class NvmlDevice:
 
         Makes no call for a MIG slice.
         """
-        missing: dict[str, str] = {}
+        missing: dict[str, Message] = {}
         values: dict[str, Any] = dict.fromkeys(STATUS_VALUES)
         if self._slice_of is not None:
             missing = dict.fromkeys(STATUS_VALUES, nvml_messages.NOT_PER_MIG_SLICE)
@@ -276,7 +279,7 @@ class NvmlDevice:
 
     def read_slow(self) -> SlowReadings:
         """Read the energy counter and the errors. Also measure the utilization window until it is known."""
-        missing: dict[str, str] = {}
+        missing: dict[str, Message] = {}
         millijoules = self.query("energy_j", (self._nvml.nvmlDeviceGetTotalEnergyConsumption,), missing)
         if self._window is None:
             self._window = self.query("utilization_window", (self._measure_window,), missing)
@@ -334,7 +337,7 @@ class NvmlDevice:
 
     def read_activity(self) -> Activity | None:
         """Sample the hardware counters, and return the activity since the previous sample, or None."""
-        missing: dict[str, str] = {}
+        missing: dict[str, Message] = {}
         activity: Activity | None = self.query("activity", (self._count,), missing)
         if missing:
             self._lasting_missing.update(missing)

@@ -201,7 +201,7 @@ class _Query:
 
     def __call__(self, name: str, *functions: str | Callable[[Any], Any]) -> Any:
         """Return the value read by the first of ``functions`` that the binding and the driver support."""
-        reason = nvml_messages.PERMANENT[nvml_messages.FUNCTION_NOT_FOUND]
+        reason = nvml_messages.PERMANENT[nvml_messages.FUNCTION_NOT_FOUND].text
         for candidate in functions:
             # Older versions of the binding lack the newer functions, and newer versions drop the older ones.
             function = getattr(self._nvml, candidate, None) if isinstance(candidate, str) else candidate
@@ -213,7 +213,8 @@ class _Query:
                 if error.value in nvml_messages.GPU_LOST:
                     raise
                 reasons = {**nvml_messages.PERMANENT, **nvml_messages.TRANSIENT}
-                reason = reasons.get(error.value, f"the driver says: {error}")
+                found = reasons.get(error.value) or nvml_messages.other_error(error.value, str(error))
+                reason = found.text
                 if error.value != nvml_messages.FUNCTION_NOT_FOUND:
                     break
         self.missing[name] = reason

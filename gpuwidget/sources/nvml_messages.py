@@ -5,6 +5,8 @@ The error numbers are copied instead of imported because pynvml itself may be mi
 
 from __future__ import annotations
 
+from gpuwidget.model.messages import Message, message
+
 UNINITIALIZED = 1
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
@@ -24,19 +26,25 @@ GPU_NOT_FOUND = 28
 UNKNOWN = 999
 
 PERMANENT = {
-    NOT_SUPPORTED: "not supported by this GPU",
-    FUNCTION_NOT_FOUND: "this driver is too old for it",
+    NOT_SUPPORTED: message("not-supported", "not supported by this GPU"),
+    FUNCTION_NOT_FOUND: message("driver-too-old", "this driver is too old for it"),
 }
 """Errors that are permanent for one value of one GPU, and the reason why the value is missing."""
 
 TRANSIENT = {
-    NO_PERMISSION: "this user or container may not read it",
-    NOT_FOUND: "the driver has no data for it yet",
-    TIMEOUT: "the driver did not answer in time",
-    NO_DATA: "the driver has no data for it yet",
-    UNKNOWN: "the driver reports an unknown error",
+    NO_PERMISSION: message("no-permission", "this user or container may not read it"),
+    NOT_FOUND: message("no-data-yet", "the driver has no data for it yet"),
+    TIMEOUT: message("driver-timeout", "the driver did not answer in time"),
+    NO_DATA: message("no-data-yet", "the driver has no data for it yet"),
+    UNKNOWN: message("driver-unknown-error", "the driver reports an unknown error"),
 }
-"""Errors that may be gone at the next poll. For an error in neither table, the reason quotes NVML's text."""
+"""Errors that may be gone at the next poll."""
+
+
+def other_error(code: int, nvml_text: str) -> Message:
+    """Return the reason for an error that is neither permanent nor transient, with NVML's text."""
+    return message("driver-error", f"the driver says: {nvml_text}", code=code, error=nvml_text)
+
 
 GPU_LOST = {
     GPU_IS_LOST: "fell off the bus or lost its power; a reboot of the machine usually brings it back",
@@ -107,7 +115,11 @@ def scrambles_process_lists(driver: str | None) -> bool:
     return branch == 535 and 43 <= release < 86
 
 
-SCRAMBLED_PROCESS_LISTS = "drivers 535.43 to 535.85 list processes wrongly; update the driver"
-NOT_PER_MIG_SLICE = "a MIG slice has none of its own; see the whole GPU"
-REOPENING = "the driver is being opened again"
-NO_GPM = "this GPU has no performance counters that the driver gives out (Hopper and later have)"
+SCRAMBLED_PROCESS_LISTS = message(
+    "scrambled-process-lists", "drivers 535.43 to 535.85 list processes wrongly; update the driver"
+)
+NOT_PER_MIG_SLICE = message("not-per-mig-slice", "a MIG slice has none of its own; see the whole GPU")
+REOPENING = message("driver-reopening", "the driver is being opened again")
+NO_GPM = message(
+    "no-gpm", "this GPU has no performance counters that the driver gives out (Hopper and later have)"
+)

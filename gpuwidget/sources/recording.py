@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gpuwidget.model.errors import RecordingError
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import METRICS
 from gpuwidget.model.samples import Gpu
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-NOT_RECORDED = "not in the recording"
+NOT_RECORDED = message("not-recorded", "not in the recording")
 UTILIZATION_WINDOW_S = 0.2
 """Utilization window in seconds for recordings that do not contain it: that of the driver on H200s."""
 TICK_METRICS = tuple(
@@ -79,7 +80,7 @@ class RecordedGpu:
     gpu: Gpu
     power_limit_w: float | None
     utilization_window: float | None
-    missing: Mapping[str, str]
+    missing: Mapping[str, Message]
     """The reason why a value could not be read during the recording, by the field names of Reading."""
     series: RecordedSeries = field(default_factory=RecordedSeries)
 
@@ -224,7 +225,10 @@ def _gpu(meta: Mapping[str, Any], index: int) -> RecordedGpu:
         gpu=gpu,
         power_limit_w=None if math.isnan(limit) else limit,
         utilization_window=None if math.isnan(window) else window,
-        missing={str(name): str(why) for name, why in values.get("missing", {}).items()},
+        missing={
+            str(name): message("missing-when-recorded", str(why))
+            for name, why in values.get("missing", {}).items()
+        },
     )
 
 

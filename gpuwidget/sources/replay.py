@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuwidget.model.errors import GpuLostError, RecordingError, SourceLostError
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import METRICS, Poll
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
 from gpuwidget.model.samples import Gpu, Origin
@@ -61,14 +62,18 @@ class ReplaySource:
         except RecordingError as error:
             self._gpus = {}
             label = f"Recording {self._path.name}"
-            return Inventory(Origin("replay", str(error), label, None, None), ())
+            unreadable = message("recording-unreadable", str(error), path=str(self._path))
+            return Inventory(_origin(unreadable, label, None, None), ())
         if self._opened is None:
             self._opened = self._clock.time()
         self._recording = recording
         self._gpus = {recorded.gpu.uuid: recorded for recorded in recording.gpus}
         gpus = tuple(recorded.gpu for recorded in recording.gpus)
-        reason = None if gpus else f"The recording {str(self._path)!r} is of a machine without a GPU."
-        origin = Origin("replay", reason, self._label(gpus), recording.driver, recording.cuda_driver)
+        reason = None
+        if not gpus:
+            text = f"The recording {str(self._path)!r} is of a machine without a GPU."
+            reason = message("recording-without-gpu", text, path=str(self._path))
+        origin = _origin(reason, self._label(gpus), recording.driver, recording.cuda_driver)
         return Inventory(origin, gpus)
 
     def _load(self) -> Recording:
@@ -238,7 +243,18 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _missing(recorded: RecordedGpu, values: Mapping[str, object]) -> dict[str, str]:
+def _origin(reason: Message | None, label: str, driver: str | None, cuda_driver: str | None) -> Origin:
+    return Origin(
+        kind="replay",
+        reason=None if reason is None else reason.text,
+        reason_id=None if reason is None else reason.message_id,
+        recording=label,
+        driver=driver,
+        cuda_driver=cuda_driver,
+    )
+
+
+def _missing(recorded: RecordedGpu, values: Mapping[str, object]) -> dict[str, Message]:
     unknown = [name for name, value in values.items() if value is None]
     return {name: recorded.missing.get(name, files.NOT_RECORDED) for name in unknown}
 

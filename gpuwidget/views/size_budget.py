@@ -160,16 +160,24 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
     optional = reduced.level.optional_fields
     if optional == "kept":
         return values
+    if optional == "absent":
+        del values["source"]["reason_id"]
+        if values["time"] is not None:
+            del values["time"]["reason_ids"]
     for place, gpu in enumerate(values["gpus"]):
         _omit(gpu, OPTIONAL_FIELDS, optional)
         if gpu["torch"] is not None:
             _omit(gpu["torch"], _OPTIONAL_TORCH_FIELDS, optional)
         for name in OPTIONAL_FIELDS:
             gpu["missing"].pop(name, None)
-        if optional == "null" and not place:
-            # Only the first GPU contains the reason, for all GPUs.
-            gpu["missing"] |= dict.fromkeys(OPTIONAL_FIELDS, _OMITTED)
-        if optional == "absent" and not gpu["children"]:
+        if optional == "null":
+            gpu["missing_ids"] = {}
+            if not place:
+                # Only the first GPU contains the reason, for all GPUs.
+                gpu["missing"] |= dict.fromkeys(OPTIONAL_FIELDS, _OMITTED)
+            continue
+        del gpu["missing_ids"]
+        if not gpu["children"]:
             del gpu["children"], gpu["children_memory"]
     return values
 
@@ -350,18 +358,18 @@ def _without_evidence(report: Report) -> Report:
 
 
 def _reasons_once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
-    """Return the GPUs with each repeated reason replaced by a reference to the first GPU that has it."""
-    first: dict[tuple[str, str], str] = {}
-    return tuple(
-        replace(
-            gpu,
-            missing={
-                name: reference if (reference := first.setdefault((name, text), own)) != own else text
-                for name, text in gpu.missing.items()
-            },
-        )
-        for gpu, own in ((gpu, f"as for {gpu_name(gpu)}") for gpu in gpus)
-    )
+    """Return the GPUs with each repeated reason replaced by a reference, without an id, to the first GPU."""
+    first: dict[tuple[str, str], GpuReport] = {}
+    result = []
+    for gpu in gpus:
+        given_by = {name: first.setdefault((name, text), gpu) for name, text in gpu.missing.items()}
+        missing = {
+            name: text if given_by[name] is gpu else f"as for {gpu_name(given_by[name])}"
+            for name, text in gpu.missing.items()
+        }
+        ids = {name: one for name, one in gpu.missing_ids.items() if given_by.get(name) is gpu}
+        result.append(replace(gpu, missing=missing, missing_ids=ids))
+    return tuple(result)
 
 
 def _rounded(gpu: GpuReport, level: DetailLevel) -> GpuReport:

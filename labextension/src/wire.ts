@@ -49,12 +49,21 @@ export const EXPECTED_THROTTLE_REASONS: readonly ThrottleReason[] = [
   'idle'
 ];
 
+/** Identifies a message for programs, because its text may change between versions. */
+export interface MessageId {
+  readonly id: string;
+  /** The values in the message's text, by name. */
+  readonly params: Readonly<Record<string, unknown>>;
+}
+
 /** The source of the readings. */
 export interface Origin {
   /** `nvml` for the driver's GPUs, `replay` for a recording, `none` if there is no GPU. */
   readonly kind: 'nvml' | 'replay' | 'none';
   /** Why there is no GPU and what to do, or null if there is one. */
   readonly reason: string | null;
+  /** The id of `reason`. */
+  readonly reason_id: MessageId | null;
   /** The recording's label, which every view of its values shows. null for live GPUs. */
   readonly recording: string | null;
   /** Driver version: nvmlSystemGetDriverVersion (nvidia-smi: Driver Version). */
@@ -250,6 +259,8 @@ export interface Reading {
   readonly processes: readonly Process[] | null;
   /** The reason for each field that is null, by field name. */
   readonly missing: Readonly<Record<string, string>>;
+  /** The ids of `missing`, by field name. */
+  readonly missing_ids: Readonly<Record<string, MessageId>>;
 }
 
 /** All GPUs at one moment. */

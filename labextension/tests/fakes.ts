@@ -224,6 +224,7 @@ export function reading(index: number, changes: Partial<Reading> = {}): Reading 
     activity: null,
     processes: [],
     missing: {},
+    missing_ids: {},
     ...changes
   };
 }
@@ -232,7 +233,14 @@ export function sample(time: number, readings: readonly Reading[] = [reading(0)]
   return {
     schema: 1,
     time,
-    origin: { kind: 'nvml', reason: null, recording: null, driver: '580.95.05', cuda_driver: '13.0' },
+    origin: {
+      kind: 'nvml',
+      reason: null,
+      reason_id: null,
+      recording: null,
+      driver: '580.95.05',
+      cuda_driver: '13.0'
+    },
     gpus: readings.map((_, index) => gpu(index)),
     readings
   };

@@ -7,7 +7,8 @@ from dataclasses import replace
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.measure.line_allocations import Code, LineAllocations, RunRequests, allocations_by_line
 from gpuwidget.model import units
-from gpuwidget.model.report import Note, Report
+from gpuwidget.model.messages import Message, message
+from gpuwidget.model.report import Report
 from gpuwidget.pytorch.allocation_history import (
     ALLOCATION_HISTORY,
     MAX_EVENTS,
@@ -73,8 +74,8 @@ class LineCollector:
             subscription.close()
 
 
-def _note(text: str) -> Note:
-    return Note("memory-by-line", {}, text)
+def _note(text: str) -> Message:
+    return message("memory-by-line", text)
 
 
 def _run_requests(recorded: RecordedHistory) -> dict[int, RunRequests]:

@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 _MAX_REPORTED = 30
 _REPORT_TIME_LIMIT_S = 0.3
 """Seconds of CPU time for the search after a watched cell that has left memory allocated."""
-_FAILED = "gpuwidget could not look at torch's memory."
+_FAILED = "gpuwidget could not look at torch's memory"
 _CELLS_USAGE = (
     "%gpu memory: who holds the GPU's memory; with --cells, which cell allocated what is still held."
 )
@@ -165,8 +165,9 @@ def memory_command(shell: Any, words: Sequence[str]) -> None:
 
 def _holders_of(shell: Any, outside: bool) -> Holders:
     found = Holders()
-    found.reason = cuda_state.no_counters_reason()
-    if found.reason is not None:
+    no_counters = cuda_state.no_counters_reason()
+    if no_counters is not None:
+        found.reason = no_counters.text
         return found
     searched = search(shell)
     counters = cuda_state.counters()

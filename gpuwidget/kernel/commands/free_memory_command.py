@@ -101,7 +101,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     deleted = f"Deleted {', '.join(dict.fromkeys(names))}"
     reason = cuda_state.no_counters_reason()
     if reason is not None:
-        return [f"{deleted}: how much GPU memory that released is not known: {reason}."]
+        return [f"{deleted}: how much GPU memory that released is not known: {reason.text}."]
     if released <= 0:
         return [f"{deleted}: no GPU memory of torch's was released. %gpu memory shows what else holds it."]
     return [f"{deleted}: {units.memory(released)} went back to torch's cache; %gpu free --yes empties that."]
@@ -111,7 +111,7 @@ def _search(shell: Any) -> HolderSearch | str:
     """Return the search for the holders of torch's memory, or the reason why nothing can be freed."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
-        return f"Nothing to free: {reason}."
+        return f"Nothing to free: {reason.text}."
     try:
         return memory_holders.search(shell)
     except Exception:

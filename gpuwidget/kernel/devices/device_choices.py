@@ -140,7 +140,7 @@ class GpuMonitor:
         assert self._attribution is not None
         holding = self._attribution.holding(gpu, reading)
         if holding.reason is not None:
-            return MemoryShares(None, (), holding.reason)
+            return MemoryShares(None, (), holding.reason.text)
         own = next((one.memory for one in reading.processes or () if one.pid == self._family.pid), None)
         groups: dict[ProcessGroup, list[int]] = {}
         for process in reading.processes or ():

@@ -86,8 +86,9 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
         state = oom_error.allocator_state(index) if index is not None else _NO_STATE
         blocks, held, failed = _holders(shell, index, error, cell)
     unknown = [failed] if failed is not None else []
-    if cuda_state.no_counters_reason() is not None:
-        unknown.append(f"{_NO_COUNTERS}: {cuda_state.no_counters_reason()}")
+    no_counters = cuda_state.no_counters_reason()
+    if no_counters is not None:
+        unknown.append(f"{_NO_COUNTERS}: {no_counters.text}")
     gpu, others, doubts = _non_torch_memory(index, state)
     unknown += doubts
     counted = state.allocated is not None and index is not None

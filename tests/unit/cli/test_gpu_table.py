@@ -10,7 +10,8 @@ from fakes import EPOCH
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
 
 from gpuwidget.cli.gpu_table import render_table
-from gpuwidget.model.samples import Origin, Sample
+from gpuwidget.model.messages import message
+from gpuwidget.model.samples import Sample, origin_without_gpus
 
 
 def lines(one: Sample, width: int = 80) -> list[str]:
@@ -121,7 +122,7 @@ def test_without_a_gpu_there_is_the_reason() -> None:
     """If there is no GPU, the output contains the reason instead of a table, wrapped to the width of the
     terminal."""
     reason = "No NVIDIA driver was found. Install one, or start the container with access to the GPUs."
-    origin = Origin(kind="none", reason=reason, recording=None, driver=None, cuda_driver=None)
+    origin = origin_without_gpus(message("test", reason))
     assert lines(sample(origin=origin), width=60) == [
         "2023-11-14 22:13:20",
         "",

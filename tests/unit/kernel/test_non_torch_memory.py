@@ -16,8 +16,9 @@ from gpuwidget.kernel.devices import device_choices, non_torch_memory
 from gpuwidget.kernel.devices.non_torch_memory import NonTorchMemory
 from gpuwidget.measure.memory_holders import DeviceMemory
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import message
 from gpuwidget.model.report import Holder
-from gpuwidget.model.samples import Sample
+from gpuwidget.model.samples import Sample, origin_without_gpus
 from gpuwidget.system.processes import own_user
 
 ONE, TWO = h200(0), h200(1)
@@ -153,9 +154,9 @@ def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert find(monkeypatch, None)[1] == (
         "What lies outside torch is not known: the driver did not answer in time."
     )
-    nobody = sample(origin=LIVE.__class__("none", "No NVIDIA driver was found.", None, None, None))
+    nobody = sample(origin=origin_without_gpus(message("test", "No NVIDIA driver was found.")))
     assert find(monkeypatch, nobody)[1] == "What lies outside torch is not known: No NVIDIA driver was found."
-    recorded = sample(origin=LIVE.__class__("replay", None, "A recording", None, None))
+    recorded = sample(origin=LIVE.__class__("replay", None, None, "A recording", None, None))
     assert find(monkeypatch, recorded) == (
         {},
         "What lies outside torch is not known: a recording's processes are not this machine's.",

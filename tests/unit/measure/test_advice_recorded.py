@@ -268,7 +268,8 @@ class Onlooker:
     def snapshot(self) -> CodeTime:
         call = "DataLoader._next_data"
         loading = LineTime(7, "for x, y in loader:", 82.0, 3.0, call, None, call_share=82.0)
-        return CodeTime((loading, LineTime(8, "step(x, y)", 18.0, 90.0, None, None)), 4000, 0.02, *[None] * 4)
+        lines = (loading, LineTime(8, "step(x, y)", 18.0, 90.0, None, None))
+        return CodeTime(lines, 4000, 0.02, reason=None, cpu=None, cpu_children=None, warm_up_s=None)
 
 
 @pytest.mark.parametrize(("phase", "expected"), [("starved", [("input-pipeline", True)]), ("DDP bf16", [])])

@@ -15,6 +15,7 @@ from helpers_torch import GIB, FakeTorch
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.errors import GpuLostError, OptionError
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import MessageId
 from gpuwidget.model.readings import Activity
 from gpuwidget.model.report import Level, Report, Span
 from gpuwidget.sampler import Sampler
@@ -188,8 +189,13 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
     assert (gpu.utilization, gpu.power_w, gpu.energy_j, gpu.sm_activity) == (None, None, None, None)
     assert gpu.missing["utilization"] == "the run was shorter than two of the driver's windows of 0.2 s"
     assert gpu.missing["energy_j"] == gpu.missing["power_w"] == "the run was shorter than 0.1 s"
-    assert gpu.missing["sm_activity"] == "no window of the hardware counters (0.5 s) lay inside the run"
+    assert gpu.missing["sm_activity"] == "no window of the hardware counters lay inside the run"
     assert gpu.missing["torch"] == "torch is not loaded"
+    assert gpu.missing_ids.keys() == gpu.missing.keys()
+    assert gpu.missing_ids["utilization"] == MessageId("too-short-for-windows", {"window_s": 0.2})
+    assert gpu.missing_ids["energy_j"] == MessageId("too-short", {"seconds": 0.1})
+    assert gpu.missing_ids["sm_activity"] == MessageId("no-counter-window", {"window_s": None})
+    assert gpu.missing_ids["torch"] == MessageId("torch-not-loaded", {})
 
 
 @pytest.mark.parametrize(
@@ -199,7 +205,7 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
         (
             0.8,
             None,
-            "the windows of the hardware counters (0.5 s) inside the run leave out too much of it",
+            "the windows of the hardware counters (up to 0.5 s) inside the run leave out too much of it",
         ),
     ],
 )
@@ -220,6 +226,21 @@ def test_counters_count_only_inside_the_run(
     assert gpu.missing.get("sm_activity") == reason
     assert gpu.tensor_activity is None
     assert gpu.missing["tensor_activity"] == "this counter gave no value"
+
+
+@pytest.mark.parametrize(("window_s", "length"), [(0.5, "0.5 s"), (1.0, "1.0 s")])
+def test_a_reason_has_the_length_of_the_counters_windows(bench: Bench, window_s: float, length: str) -> None:
+    """If no window of the hardware counters lies inside the run, the reason has the length of the windows."""
+    run = bench.run()
+    window = _window(bench.clock.time() - 0.2, 90.0)
+    bench.source.activity[0] = replace(window, until=window.since + window_s)
+    bench.pass_time(0.8)
+    gpu = bench.report(run).gpus[0]
+    assert gpu.missing["sm_activity"] == (
+        f"no window of the hardware counters (up to {length}) lay inside the run"
+    )
+    (found,) = {one.params["window_s"] for name, one in gpu.missing_ids.items() if name == "sm_activity"}
+    assert found == pytest.approx(window_s)
 
 
 def _window(since: float, sm: float) -> Activity:

@@ -16,7 +16,9 @@ from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Origin
 from gpuwidget.system import processes
 
-REPLAY = Origin(kind="replay", reason=None, recording="a recording", driver=None, cuda_driver=None)
+REPLAY = Origin(
+    kind="replay", reason=None, reason_id=None, recording="a recording", driver=None, cuda_driver=None
+)
 
 
 @pytest.fixture(autouse=True)

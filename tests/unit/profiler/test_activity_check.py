@@ -10,6 +10,7 @@ import pytest
 from fakes import EPOCH
 from helpers_frames import PRINTING, STEPPING, WAITING, ProfiledRun, lines, time_of
 
+from gpuwidget.model.messages import MessageId, message
 from gpuwidget.profiler.counter_windows import WindowMean
 from gpuwidget.profiler.messages import UNCHECKED
 from gpuwidget.sources import UtilizationWindow
@@ -63,6 +64,13 @@ def test_kernels_too_short_for_queries() -> None:
     assert time.reason == (
         "GPU 0: its default stream had work in 0 % of the queries and the GPU's counters say 17 % busy: "
         f"{SHORT_KERNELS} The GPU's activity is told from the driver's windows instead."
+    )
+    assert time.reason_ids == (
+        MessageId(
+            "queries-contradict-counters",
+            {"gpu": "GPU 0", "queried": 0.0, "counters": 17.0, "cause": "short-kernels"},
+        ),
+        MessageId("activity-by-windows", {}),
     )
 
 
@@ -204,7 +212,7 @@ def test_a_difference_that_a_short_runs_edges_explain() -> None:
     for number in range(60):
         run.sample(STEPPING, busy=int(number >= 5))
     time = time_of(run, utilization=100.0)
-    assert (lines(time), time.reason) == ([(2, 100.0, None)], UNCHECKED)
+    assert (lines(time), time.reason) == ([(2, 100.0, None)], UNCHECKED.text)
 
 
 def test_without_counters_there_is_no_activity() -> None:
@@ -215,7 +223,7 @@ def test_without_counters_there_is_no_activity() -> None:
         run = ProfiledRun()
         stepping(run, 30, busy=busy)
         time = time_of(run, utilization=None)
-        assert (lines(time), time.reason) == ([(2, 100.0, None)], UNCHECKED)
+        assert (lines(time), time.reason) == ([(2, 100.0, None)], UNCHECKED.text)
 
 
 def test_windows_that_cover_half_the_run_do_not_count() -> None:
@@ -236,7 +244,7 @@ def test_streams_that_failed_near_the_end_are_compared() -> None:
     run = ProfiledRun()
     for number in range(1000):
         run.sample(STEPPING, busy=0 if number < 950 else None)
-    run.streams.reason = "CUDA reported an error"
+    run.streams.reason = message("test", "CUDA reported an error")
     time = time_of(run, utilization=100.0)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (

@@ -28,6 +28,7 @@ from helpers_frames import (
     time_of,
 )
 
+from gpuwidget.model.messages import message
 from gpuwidget.model.report import CodeTime, LineTime
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import WindowMean
@@ -235,7 +236,7 @@ def test_without_streams_the_regression_gives_activities() -> None:
     """If streams can't be queried, GPU activity is computed by regression over the driver's utilization
     windows.
     """
-    run = ProfiledRun(bits=None, reason="torch is not loaded")
+    run = ProfiledRun(bits=None, reason=message("test", "torch is not loaded"))
     parts = [0.1, 0.9, 0.5, 0.2, 0.8, 0.0, 1.0, 0.3, 0.7, 0.4, 0.6, 1.0, 0.0]
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
     for part in parts:
@@ -251,7 +252,7 @@ def test_without_streams_the_regression_gives_activities() -> None:
 
 def test_windows_that_are_all_alike_give_no_activity() -> None:
     """If all windows have the same mixture of lines, as in a fast loop, no activity is reported."""
-    run = ProfiledRun(bits=None, reason="torch is not loaded")
+    run = ProfiledRun(bits=None, reason=message("test", "torch is not loaded"))
     windows = [UtilizationWindow(EPOCH + 0.0001, 0.0)]
     for _ in range(20):
         for number in range(20):

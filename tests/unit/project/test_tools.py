@@ -21,6 +21,7 @@ import helpers_programs
 import psutil
 import pytest
 
+from gpuwidget.model.messages import message
 from gpuwidget.sources.none import NoSource
 from tools import build_hook, check_python, chromium, demo, prometheus, summarize_tests
 
@@ -213,7 +214,7 @@ def test_a_missing_program_skips_its_tests_but_not_in_ci(
 
 def test_the_demo_replays_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """If there is no NVIDIA driver, the demo plays a recording and explains why."""
-    monkeypatch.setattr(demo, "open_source", lambda choice: NoSource("No driver."))
+    monkeypatch.setattr(demo, "open_source", lambda choice: NoSource(message("test", "No driver.")))
     assert demo.choose_source({}) == (
         "replay",
         "No driver. The demo shows a recording of four H200s instead, not live GPUs.",

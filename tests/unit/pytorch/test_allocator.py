@@ -13,6 +13,7 @@ from helpers_allocator import StandInGpu
 
 from gpuwidget.kernel.attribution.memory_holders import Holders
 from gpuwidget.measure.memory_holders import DeviceMemory
+from gpuwidget.model.messages import message
 from gpuwidget.model.units import MIB
 from gpuwidget.pytorch import allocator, cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks, device_blocks
@@ -156,7 +157,9 @@ def test_without_cuda_there_is_nothing() -> None:
     """If CUDA is not initialized, there are no blocks and no allocation counts, and the reason is given."""
     pytest.importorskip("torch")
     assert (allocator.snapshot(), allocator.allocation_counts()) == ({}, {})
-    assert cuda_state.no_counters_reason() == "CUDA is not initialised in this process"
+    assert cuda_state.no_counters_reason() == message(
+        "cuda-not-initialized", "CUDA is not initialised in this process"
+    )
 
 
 def test_snapshots_leave_the_history_out(gpu: StandInGpu, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from helpers_torch import GIB, FakeTorch
 
+from gpuwidget.model.messages import message
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import AllocatorCounters, TorchDevice
 from gpuwidget.pytorch.peak_tracker import DevicePeaks, PeakTracker
@@ -27,7 +28,7 @@ def test_without_torch_there_is_nothing_and_a_reason(monkeypatch: pytest.MonkeyP
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert cuda_state.devices() == ()
     assert cuda_state.counters() == {}
-    assert cuda_state.no_counters_reason() == "torch is not loaded"
+    assert cuda_state.no_counters_reason() == message("torch-not-loaded", "torch is not loaded")
     assert "torch" not in sys.modules
 
 
@@ -43,7 +44,9 @@ def test_cuda_that_is_not_up_is_not_brought_up(torch: FakeTorch) -> None:
     torch.up = False
     torch.cuda.memory_stats_as_nested_dict = None
     assert cuda_state.counters() == {}
-    assert cuda_state.no_counters_reason() == "CUDA is not initialised in this process"
+    assert cuda_state.no_counters_reason() == message(
+        "cuda-not-initialized", "CUDA is not initialised in this process"
+    )
     cuda_state.synchronize()
     assert torch.waited == []
 
@@ -189,4 +192,6 @@ def test_partial_counters_are_not_shown(torch: FakeTorch) -> None:
     """
     torch.backend = "cudaMallocAsync"
     assert cuda_state.counters() == {}
-    assert cuda_state.no_counters_reason() == "torch runs on cudaMallocAsync, whose counters are partial"
+    assert cuda_state.no_counters_reason() == message(
+        "async-allocator", "torch runs on cudaMallocAsync, whose counters are partial"
+    )

@@ -15,6 +15,7 @@ import pytest
 from helpers_programs import compile_library
 from helpers_torch import make_torch
 
+from gpuwidget.model.messages import message
 from gpuwidget.pytorch.stream_activity import DefaultStreams
 
 
@@ -61,7 +62,7 @@ def test_nothing_is_asked_before_cuda_is_up(torch: Any) -> None:
     runtime = Runtime()
     streams = DefaultStreams(lambda: runtime)
     assert (streams.open(), streams.busy()) == (False, None)
-    assert streams.reason == "CUDA is not initialised in this process"
+    assert streams.reason == message("cuda-not-initialized", "CUDA is not initialised in this process")
     assert (torch.cuda.is_initialized(), runtime.calls, torch.events) == (False, [], [])
 
 
@@ -110,7 +111,7 @@ def test_a_device_keeps_its_bit(torch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "reason"), [(None, "CUDA's library was not found"), (Runtime(1), "CUDA did not let")]
+    ("runtime", "reason"), [(None, "streams-no-cuda-library"), (Runtime(1), "streams-not-relaxed")]
 )
 def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason: str) -> None:
     """If the capture mode can't be set to relaxed, no stream is queried, because a query could break a graph
@@ -120,7 +121,7 @@ def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason
     streams = DefaultStreams(lambda: runtime)
     assert (streams.open(), streams.open(), streams.busy(), torch.asked) == (False, False, None, [])
     assert streams.reason is not None
-    assert streams.reason.startswith(reason)
+    assert streams.reason.id == reason
 
 
 def test_an_error_is_the_users(torch: Any) -> None:
@@ -136,7 +137,7 @@ def test_an_error_is_the_users(torch: Any) -> None:
     assert (streams.open(), streams.busy(), torch.asked) == (False, None, [0])
     assert streams.devices == (0,)  # kept, so that the earlier results can be compared with the counters
     assert streams.reason is not None
-    assert streams.reason.startswith("CUDA reported an error")
+    assert streams.reason.id == "streams-failed"
 
 
 def test_a_capture_that_blocks_the_default_stream(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from fakes import EPOCH, FakeClock, FakeSource
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
+from gpuwidget.model.messages import MessageId
 from gpuwidget.model.readings import SlowReadings
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.sampler import Sampler
@@ -191,6 +192,7 @@ def test_one_lost_gpu_leaves_the_others_alone(sampler: Sampler, source: FakeSour
         lost, other = taken[-1].readings
         assert lost.utilization is None
         assert lost.missing["utilization"] == "the GPU is lost"
+        assert lost.missing_ids["utilization"] == MessageId("gpu-lost", {})
         assert other.utilization == 50.0
         since = lost.lost_since
         source.present = [source.gpus[1]]
@@ -257,8 +259,10 @@ def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clo
         clock.until(lambda: bool(taken))
         reading = taken[-1].readings[0]
         assert (reading.xid, reading.missing["xid"]) == (None, "not read yet")
+        assert reading.missing_ids["xid"] == MessageId("not-read-yet", {})
         go_on.set()
         clock.until(lambda: "xid" not in taken[-1].readings[0].missing, step=0.2)
+        assert "xid" not in taken[-1].readings[0].missing_ids
 
 
 def test_a_driver_that_goes_away_is_opened_again(

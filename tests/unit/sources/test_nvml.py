@@ -188,7 +188,7 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
     (gpu,) = inventory.gpus
     assert source.read_fast(gpu).missing == {}
     assert source.read_status(gpu) == status_readings(
-        {"fan_speed": "not supported by this GPU"},
+        {"fan_speed": nvml_messages.PERMANENT[3]},
         power_limit_w=700.0,
         temperature_c=29.0,
         memory_temperature_c=33.0,
@@ -202,7 +202,7 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
     assert source.read_processes(gpu) == (Process(STRANGER, "compute", 1, None, None, None),)
     assert source.read_slow(gpu).missing == {}
     assert source.read_activity(gpu) is None
-    assert source.read_fast(gpu).missing == {"activity": "this driver is too old for it"}
+    assert source.read_fast(gpu).missing == {"activity": nvml_messages.PERMANENT[13]}
 
 
 # -- forks -----------------------------------------------------------------------------------------------

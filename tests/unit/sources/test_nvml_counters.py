@@ -96,7 +96,7 @@ def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
     machine.clock.now = 1.0
     machine.says("gpu.0.nvmlGpmSampleGet=error 999")
     assert source.read_activity(gpu) is None
-    assert source.read_fast(gpu).missing == {"activity": "the driver reports an unknown error"}
+    assert source.read_fast(gpu).missing == {"activity": nvml_messages.TRANSIENT[999]}
     machine.says()
     machine.clock.now = 2.0
     activity = source.read_activity(gpu)
@@ -184,7 +184,7 @@ def test_a_slice_has_counters(machine: Machine) -> None:
     assert activity is not None
     assert activity.sm == 12.5
     assert source.read_activity(whole) is None
-    assert source.read_fast(whole).missing["activity"] == "not supported by this GPU"
+    assert source.read_fast(whole).missing["activity"].id == "not-supported"
 
 
 def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
@@ -199,7 +199,7 @@ def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
     source = machine.source()
     whole, slice_ = source.open().gpus
     assert (whole.memory_total, whole.unified_memory) == (None, False)
-    assert source.read_fast(whole).missing["memory_used"] == "this user or container may not read it"
+    assert source.read_fast(whole).missing["memory_used"].id == "no-permission"
     assert source.read_memory(slice_) == 9
 
 

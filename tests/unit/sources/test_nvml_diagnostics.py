@@ -54,7 +54,7 @@ def test_unsupported_values_are_unknown(standin: Standin) -> None:
     names = ("RemappedRows", "EccMode", "TotalEccErrors", "MigMode")
     standin.scenario(*(f"gpu.0.nvmlDeviceGet{name}=error 3" for name in names))
     (gpu,) = health.query_health().gpus
-    reason = nvml_messages.PERMANENT[3]
+    reason = nvml_messages.PERMANENT[3].text
     assert gpu.missing == dict.fromkeys(("mig", "ecc", "remapped", "ecc_uncorrected"), reason)
     assert (gpu.ecc_uncorrected, gpu.remap_failed, gpu.mig) == (None, None, None)
     assert gpu.pcie_width == 16

@@ -81,7 +81,7 @@ def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_processes(gpu) is None
-    assert source.read_fast(gpu).missing == {"processes": "this user or container may not read it"}
+    assert source.read_fast(gpu).missing == {"processes": nvml_messages.TRANSIENT[4]}
     machine.says()
     assert source.read_processes(gpu) == ()
     assert source.read_fast(gpu).missing == {}

@@ -12,6 +12,7 @@ from helpers_nvml import EPOCH, GIB, H200_RESERVED, Hung, Machine
 from helpers_samples import status_readings
 from nvml_standin import build
 
+from gpuwidget.model.messages import Message, texts
 from gpuwidget.model.readings import FastReadings, SlowReadings
 from gpuwidget.sources import nvml_messages
 from gpuwidget.system import processes
@@ -69,7 +70,7 @@ def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> N
     source = machine.source()
     (gpu,) = source.open().gpus
     fast = source.read_fast(gpu)
-    assert (fast.power_w, fast.missing) == (None, {"power_w": "the driver reports an unknown error"})
+    assert (fast.power_w, fast.missing) == (None, {"power_w": nvml_messages.TRANSIENT[999]})
     machine.says("gpu.0.power=200", "gpu.0.power_average=123.5")
     assert source.read_fast(gpu).power_w == 200.0
 
@@ -80,7 +81,8 @@ def test_one_metric_never_affects_the_others(machine: Machine) -> None:
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
     source = machine.source()
     (gpu,) = source.open().gpus
-    late = "the driver did not answer in time"
+    late = nvml_messages.TRANSIENT[10]
+    assert late.text == "the driver did not answer in time"
     assert source.read_fast(gpu) == FastReadings(
         None, None, GIB, 76.0, {"utilization": late, "memory_utilization": late}
     )
@@ -94,13 +96,17 @@ def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
     machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_fast(gpu).missing["utilization"] == "the driver says: Insufficient Memory"
+    assert source.read_fast(gpu).missing["utilization"] == Message(
+        "driver-error",
+        {"code": 20, "error": "Insufficient Memory"},
+        "the driver says: Insufficient Memory",
+    )
 
 
 @pytest.mark.parametrize(
     ("code", "reason"), [(3, nvml_messages.PERMANENT[3]), (13, nvml_messages.PERMANENT[13])]
 )
-def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, reason: str) -> None:
+def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, reason: Message) -> None:
     """A value that the GPU or the driver does not support is not requested again for that GPU. Other GPUs are
     not affected."""
     machine.says("gpus=2", f"gpu.0.nvmlDeviceGetUtilizationRates=error {code}")
@@ -144,7 +150,7 @@ def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
     fast = source.read_fast(gpu)
     assert (fast.memory_used, fast.missing) == (
         None,
-        {"memory_used": "the driver reports an unknown error"},
+        {"memory_used": nvml_messages.TRANSIENT[999]},
     )
     assert source.read_memory(gpu) is None
     assert "nvmlDeviceGetMemoryInfo" not in machine.calls()
@@ -215,18 +221,19 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
     )
     source = machine.source()
     (gpu,) = source.open().gpus
+    unsupported = nvml_messages.PERMANENT[3]
     assert source.read_status(gpu) == status_readings(
         {
-            "power_limit_w": "not supported by this GPU",
-            "temperature_c": "this user or container may not read it",
-            "memory_temperature_c": "not supported by this GPU",
-            "sm_clock_mhz": "the driver did not answer in time",
-            "pstate": "the driver has no data for it yet",
-            "fan_speed": "not supported by this GPU",
-            "memory_clock_mhz": "the driver did not answer in time",
-            "encoder_utilization": "not supported by this GPU",
-            "decoder_utilization": "not supported by this GPU",
-            "throttle": "the driver reports an unknown error",
+            "power_limit_w": unsupported,
+            "temperature_c": nvml_messages.TRANSIENT[4],
+            "memory_temperature_c": unsupported,
+            "sm_clock_mhz": nvml_messages.TRANSIENT[10],
+            "pstate": nvml_messages.TRANSIENT[21],
+            "fan_speed": unsupported,
+            "memory_clock_mhz": nvml_messages.TRANSIENT[10],
+            "encoder_utilization": unsupported,
+            "decoder_utilization": unsupported,
+            "throttle": nvml_messages.TRANSIENT[999],
         },
     )
 
@@ -331,7 +338,7 @@ def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
     (gpu,) = source.open().gpus
     machine.says("gpu.0.nvmlEventSetWait_v2=error 999")
     slow = source.read_slow(gpu)
-    assert (slow.xid, slow.missing) == (None, {"xid": "the driver reports an unknown error"})
+    assert (slow.xid, slow.missing) == (None, {"xid": nvml_messages.TRANSIENT[999]})
     machine.says("gpu.0.xids=31")
     assert source.read_slow(gpu).missing == {}
     machine.says("gpu.0.xids=31 13")
@@ -353,7 +360,7 @@ def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, r
     (gpu,) = source.open().gpus
     slow = source.read_slow(gpu)
     assert (slow.ecc_uncorrected, slow.xid, slow.xid_time) == (None, None, None)
-    assert slow.missing == {"ecc_uncorrected": reason, "xid": reason}
+    assert texts(slow.missing) == {"ecc_uncorrected": reason, "xid": reason}
     calls = machine.calls()
     assert calls["nvmlEventSetFree"] == calls["nvmlEventSetCreate"]
 
@@ -385,8 +392,8 @@ def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> Non
         None,
         None,
         {
-            "energy_j": "not supported by this GPU",
-            "utilization_window": "the driver has no data for it yet",
+            "energy_j": nvml_messages.PERMANENT[3],
+            "utilization_window": nvml_messages.TRANSIENT[21],
         },
     )
     machine.says()

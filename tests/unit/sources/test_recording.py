@@ -13,9 +13,10 @@ from helpers_samples import LIVE, h200, process, reading, sample, status_reading
 
 from gpuwidget.cli.recorder import RecordingWriter, write_samples
 from gpuwidget.model.errors import RecordingError
+from gpuwidget.model.messages import Message, message_ids, texts
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings
-from gpuwidget.model.samples import Sample
+from gpuwidget.model.samples import NOT_READ_YET, Sample
 from gpuwidget.sources.recording import NOT_RECORDED, read
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
 
@@ -69,7 +70,7 @@ def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
     assert (found.origin.driver, found.origin.cuda_driver) == (LIVE.driver, LIVE.cuda_driver)
     assert source.read_fast(one) == FastReadings(97.0, 40.0, first.memory_used, 612.4, {})
     steady = status_readings(
-        why,
+        {name: Message("missing-when-recorded", {}, text) for name, text in why.items()},
         power_limit_w=700.0,
         temperature_c=51.0,
         memory_temperature_c=55.0,
@@ -167,7 +168,8 @@ def test_it_waits_for_the_slow_calls_that_belong_in_the_first_line(tmp_path: Pat
     contains it. If that takes more than two seconds, the first line has no length."""
     one = h200(0)
     # A reading from before the first poll of slow values.
-    blank = reading(one, utilization_window=None, missing={"utilization_window": "not read yet"})
+    not_yet = {"utilization_window": NOT_READ_YET}
+    blank = reading(one, utilization_window=None, missing=texts(not_yet), missing_ids=message_ids(not_yet))
     samples = [sample((one, blank), time=EPOCH + t) for t in (0.0, 0.5)]
     known = sample((one, reading(one, utilization_window=0.1)), time=EPOCH + 1.0)
     recorded(tmp_path / "a.jsonl", *samples, known)

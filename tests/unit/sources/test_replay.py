@@ -11,12 +11,13 @@ from helpers_samples import status_readings
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings
 from gpuwidget.sources import open_source
 from gpuwidget.sources.replay import ReplaySource
 
-NOT_RECORDED = "not in the recording"
+NOT_RECORDED = message("not-recorded", "not in the recording")
 MIB = 1024**2
 
 
@@ -95,7 +96,8 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
         fast = source.read_fast(gpu)
         names = ("utilization", "memory_utilization", "memory_used", "power_w")
         assert [getattr(fast, name) for name in names] == [None] * 4
-        expected = dict.fromkeys(names, NOT_RECORDED) | {"power_w": "not supported by this GPU"}
+        unsupported = Message("missing-when-recorded", {}, "not supported by this GPU")
+        expected = dict.fromkeys(names, NOT_RECORDED) | {"power_w": unsupported}
         assert fast.missing == expected
         assert source.read_memory(gpu) is None
         assert source.read_processes(gpu) is None

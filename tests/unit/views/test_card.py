@@ -17,6 +17,7 @@ import pytest
 from helpers_reports import HOSTILE, bare_gpu, gib, gpu, marks
 from IPython.core.formatters import DisplayFormatter
 
+from gpuwidget.model.messages import MessageId
 from gpuwidget.model.report import (
     MIME_TYPE,
     CodeTime,
@@ -28,8 +29,9 @@ from gpuwidget.model.report import (
     Span,
     TorchMemory,
 )
-from gpuwidget.views import card
+from gpuwidget.views import card, size_budget
 from gpuwidget.views.card import CardReport, Reports
+from gpuwidget.views.detail_levels import COMPACT, REDUCED
 from gpuwidget.views.size_budget import LIMIT
 
 WORKERS = ("python train.py --rank 1", HOSTILE)
@@ -590,6 +592,19 @@ def test_sixteen_gpus_with_reasons() -> None:
     assert len(bundle[MIME_TYPE]["gpus"]) == 16
     assert first["missing"]["power_w"] == "not supported by this GPU"
     assert second["missing"]["power_w"] == "as for GPU 0"
+
+
+def test_a_reason_has_its_id_once() -> None:
+    """A reduced card has a reason's text and id for the first GPU; the others refer to it without an id."""
+    unsupported = {"power_w": MessageId("not-supported", {})}
+    lacking = [bare_gpu(index, missing_ids=unsupported) for index in range(2)]
+    level = REDUCED
+    stored = size_budget.to_json(size_budget.reduce(reports.report(*lacking), level))["gpus"]
+    assert [one["missing_ids"] for one in stored] == [{"power_w": {"id": "not-supported", "params": {}}}, {}]
+    full = card.bundle(reports.report(*lacking))[MIME_TYPE]["gpus"]
+    assert [one["missing_ids"] for one in full] == [{"power_w": {"id": "not-supported", "params": {}}}] * 2
+    small = size_budget.to_json(size_budget.reduce(reports.report(*lacking), COMPACT))["gpus"]
+    assert [one["missing_ids"] for one in small] == [{}, {}]
 
 
 @pytest.mark.parametrize("shown", [True, False])

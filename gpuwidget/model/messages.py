@@ -1,0 +1,48 @@
+"""Messages with an id and parameters: the notes of a report and the reasons for unknown values.
+
+Each package keeps the English of its messages in one module per topic. Code compares ids, never texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class MessageId:
+    """Identifies a message for programs, because its text may change between versions."""
+
+    id: str
+    params: Mapping[str, Any]
+    """The values in the message's text, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A text for the user, with its id and parameters."""
+
+    id: str
+    params: Mapping[str, Any]
+    text: str
+
+    @property
+    def message_id(self) -> MessageId:
+        """The id and parameters, without the text."""
+        return MessageId(self.id, self.params)
+
+
+def message(id_: str, text: str, **params: Any) -> Message:
+    """Return the message ``id_`` with its text and parameters."""
+    return Message(id_, params, text)
+
+
+def texts(messages: Mapping[str, Message]) -> dict[str, str]:
+    """Return the text of each message, by the same keys."""
+    return {name: one.text for name, one in messages.items()}
+
+
+def message_ids(messages: Mapping[str, Message]) -> dict[str, MessageId]:
+    """Return the id and parameters of each message, by the same keys."""
+    return {name: one.message_id for name, one in messages.items()}
