@@ -7,6 +7,7 @@ import {
   holdersOf,
   kernelName,
   kernelStateText,
+  ownershipNow,
   sortedHolders,
   targetOf,
   type Holder
@@ -291,4 +292,23 @@ test('memory in a MIG slice counts once', () => {
     )
   );
   assert.equal(holdingsText(trans, holdingsOf(model, 'train')), '4.0 GiB on GPU 0:2');
+});
+
+test('no unattributed memory is shown that exceeds the memory in use', () => {
+  const alone = gpuUsage(0, [], { unattributed: 13 * GIB });
+  const shared = gpuUsage(0, [holding(2)], { unattributed: 13 * GIB });
+  const now = (ownership: GpuMemoryOwnership, gib: number | null): number | null =>
+    ownershipNow(ownership, gib === null ? null : gib * GIB).unattributed;
+  // More in use than the holders account for: the server has not looked for new holders yet.
+  assert.deepEqual([now(alone, 14), now(alone, null), now(shared, 15)], [13 * GIB, 13 * GIB, 13 * GIB]);
+  // Less: without holders, all of it is unattributed; with holders, their part of it is unknown.
+  assert.deepEqual([now(alone, 5), now(shared, 5)], [5 * GIB, null]);
+  assert.deepEqual([now(alone, 0), now(shared, 0)], [0, 0]);
+  const model = new StreamModel();
+  model.take({ type: 'sample', sample: sample(1, [reading(0, { memory_used: 0 })]) });
+  model.take(usage([], [alone]));
+  assert.deepEqual(
+    model.gpus(null, null).map(each => each.usage && holders(each.usage)),
+    [[]]
+  );
 });

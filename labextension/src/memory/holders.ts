@@ -33,6 +33,19 @@ const CLEARLY_LARGER_BYTES = 64 * 1024 ** 2;
 /** An idle time shorter than this is not shown. */
 const MIN_IDLE_S = 60;
 
+/**
+ * Return `ownership` without unattributed memory that can't be true for a GPU with `used` bytes in use now:
+ * samples arrive more often than the ownership, which may be of a time before memory was freed.
+ */
+export function ownershipNow(ownership: GpuMemoryOwnership, used: number | null): GpuMemoryOwnership {
+  const { unattributed, holdings } = ownership;
+  if (unattributed === null || used === null || unattributed <= used) {
+    return ownership;
+  }
+  // With holders, it is unknown which part of the memory in use is theirs by now.
+  return { ...ownership, unattributed: holdings.length === 0 || used === 0 ? used : null };
+}
+
 /** Return the holders of memory on one GPU in the server's order, unattributed memory last. */
 export function holdersOf(
   { holdings, unattributed, reason }: GpuMemoryOwnership,

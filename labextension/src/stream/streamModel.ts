@@ -1,3 +1,4 @@
+import { ownershipNow } from '../memory/holders';
 import type {
   Gpu,
   GpuMemoryOwnership,
@@ -133,7 +134,9 @@ export class StreamModel {
         return [];
       }
       const { uuid } = gpu;
-      return [{ gpu, reading, kernel: kernel.get(uuid) ?? null, usage: usage.get(uuid) ?? null, front }];
+      const owned = usage.get(uuid);
+      const now = owned === undefined ? null : ownershipNow(owned, reading.memory_used);
+      return [{ gpu, reading, kernel: kernel.get(uuid) ?? null, usage: now, front }];
     });
   }
 }
