@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuwidget.model import units
 from gpuwidget.model.terminal_text import printable_lines
@@ -44,6 +44,20 @@ _SHARED_MEMORY = re.compile(
 _FORKED = re.compile(r"Cannot re-initialize CUDA in forked subprocess")
 
 
+class Hint(NamedTuple):
+    """An explanation of an error."""
+
+    what: str
+    """What happened, and where."""
+    fix: str
+    """What the user should write instead."""
+
+    @property
+    def text(self) -> str:
+        """The hint as two lines of text."""
+        return f"{self.what}\nFix: {self.fix}"
+
+
 class ErrorHints:
     """Shows hints for the failed cells of a shell."""
 
@@ -56,15 +70,15 @@ class ErrorHints:
         if error is None:
             return
         try:
-            text = hint(error, self._shell.user_ns)
-            if text is not None:
-                self._shell.display_pub.publish(data=_bundle(text), metadata={})
+            found = hint(error, self._shell.user_ns)
+            if found is not None:
+                self._shell.display_pub.publish(data=_bundle(found), metadata={})
         except Exception:
             _LOG.debug("Could not make a hint for a failed cell", exc_info=True)
 
 
-def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
-    """Return an explanation of a known error and, on a second line, its fix; None for all other errors."""
+def hint(error: BaseException, user_ns: Mapping[str, object]) -> Hint | None:
+    """Return an explanation of a known error and its fix; None for all other errors."""
     # torch raises error types of these modules only; str() of any other error may run user code.
     if cuda_state.loaded_torch() is None or type(error).__module__.partition(".")[0] not in (
         "builtins",
@@ -74,7 +88,7 @@ def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
     if not isinstance(error, (RuntimeError, OSError)):
         return None
     message = str(error)[:_MAX_MESSAGE]
-    known: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]], ...] = (
+    known: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Hint | None]], ...] = (
         (_FORKED, lambda match: _forked()),
         (_SHARED_MEMORY, lambda match: _shared_memory()),
         (_SHUFFLE, _shuffle),
@@ -88,58 +102,58 @@ def hint(error: BaseException, user_ns: Mapping[str, object]) -> str | None:
     return None
 
 
-def _shuffle(match: re.Match[str]) -> str:
+def _shuffle(match: re.Match[str]) -> Hint:
     expected, found = match.groups()
     default = cuda_state.default_device() or "cpu"
     drawn = f"Random numbers were to be drawn on {expected} with a generator that is on {found}."
     if expected == "cpu" or default.partition(":")[0] != expected:
-        return f'{drawn}\nFix: give it one that is there: generator=torch.Generator(device="{expected}")'
-    return (
+        return Hint(drawn, f'give it one that is there: generator=torch.Generator(device="{expected}")')
+    return Hint(
         f"{drawn} The default torch device is {default}, so they are drawn there unless something else is "
-        f"said; DataLoader(shuffle=True) and random_split make their generator on the CPU.\n"
-        f'Fix: DataLoader(..., generator=torch.Generator(device="{default}"))'
+        f"said; DataLoader(shuffle=True) and random_split make their generator on the CPU.",
+        f'DataLoader(..., generator=torch.Generator(device="{default}"))',
     )
 
 
 def _two_types(
     match: re.Match[str], trace: TracebackType | None, user_ns: Mapping[str, object]
-) -> str | None:
+) -> Hint | None:
     # torch writes types as "torch.cuda.FloatTensor" or "CUDAFloatType". If both types are on one device, only
     # their dtypes differ, which is another error.
     first, second = ("cuda" in one.lower() for one in match.groups())
     return None if first == second else _several_devices(trace, user_ns)
 
 
-def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object]) -> str:
+def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object]) -> Hint:
     where, in_line = _device_by_name(trace, user_ns)
-    devices = sorted({device for name in where for device in where[name].split(" and ")})
+    devices = sorted({device for name in where for device in where[name]})
     fix = "move one to the other's device: x.to(y.device), model.to(x.device)"
     text = "One operation was given tensors on different devices"
     if not where:
-        return f"{text}.\nFix: {fix}"
-    names = [f"{name} on {device}" for name, device in list(where.items())[:_MAX_NAMES]]
+        return Hint(f"{text}.", fix)
+    names = [f"{name} on {' and '.join(on)}" for name, on in list(where.items())[:_MAX_NAMES]]
     more = f" and {len(where) - _MAX_NAMES} more" if len(where) > _MAX_NAMES else ""
     if not in_line:
-        return f"{text}. Around it are {', '.join(names)}{more}.\nFix: {fix}"
+        return Hint(f"{text}. Around it are {', '.join(names)}{more}.", fix)
     if len(devices) > 1:
         default = cuda_state.default_device()
         gpu = next((device for device in devices if cuda_index(device) is not None), devices[-1])
         target = default if default in devices and default != "cpu" else gpu
-        other = next((name for name, device in where.items() if device != target), None)
+        other = next((name for name, on in where.items() if on != (target,)), None)
         if other is not None:
             fix = f'{other} = {other}.to("{target}")'
-    return f"{text}: {', '.join(names)}{more}.\nFix: {fix}"
+    return Hint(f"{text}: {', '.join(names)}{more}.", fix)
 
 
 def _device_by_name(
     trace: TracebackType | None, user_ns: Mapping[str, object]
-) -> tuple[dict[str, str], bool]:
-    """Return the device of each variable in the innermost line that uses several devices, and True.
+) -> tuple[dict[str, tuple[str, ...]], bool]:
+    """Return the devices of each variable in the innermost line that uses several devices, and True.
 
     If there is no such line, return the devices of the local variables of the innermost frame that has
     tensors, or else of the notebook's variables, and False.
     """
-    local: dict[str, str] = {}
+    local: dict[str, tuple[str, ...]] = {}
     for frame, line in _user_frames(trace):
         names = dict.fromkeys(_NAME.findall(line))
         values = {**frame.f_globals, **frame.f_locals}
@@ -163,39 +177,38 @@ def _user_frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, str]]
     yield from reversed(frames)
 
 
-def _shared_memory() -> str:
+def _shared_memory() -> Hint:
     try:
         stat = os.statvfs("/dev/shm")
         total, free = stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
         folder = f"/dev/shm ({units.memory(total)}, {units.memory(free)} free)"
     except OSError:
         folder = "/dev/shm"
-    return (
+    return Hint(
         f"A DataLoader worker died because the shared memory that it hands its batches over in, {folder}, "
-        "is too small; a container has 64 MiB unless told otherwise.\n"
-        "Fix: DataLoader(..., num_workers=0), or start the container with --shm-size=8g"
+        "is too small; a container has 64 MiB unless told otherwise.",
+        "DataLoader(..., num_workers=0), or start the container with --shm-size=8g",
     )
 
 
-def _forked() -> str:
+def _forked() -> Hint:
     inherited = ""
     if cuda_index(cuda_state.default_device()) is not None:
         inherited = (
             f" It inherits the default device {cuda_state.default_device()}, so that its new tensors "
             "go there; %gpu device none, or the light mode, spares it that."
         )
-    return (
+    return Hint(
         "A child process that was forked, as a DataLoader worker is, used CUDA, which its parent had already "
-        f"started: CUDA does not survive a fork.{inherited}\n"
-        'Fix: DataLoader(..., multiprocessing_context="spawn"), or make only CPU tensors in the worker'
+        f"started: CUDA does not survive a fork.{inherited}",
+        'DataLoader(..., multiprocessing_context="spawn"), or make only CPU tensors in the worker',
     )
 
 
-def _bundle(text: str) -> dict[str, str]:
-    what, _, fix = text.partition("\n")
-    code = f"<br><b>Fix:</b> <code>{html.escape(fix.removeprefix('Fix: '))}</code>" if fix else ""
+def _bundle(found: Hint) -> dict[str, str]:
+    code = f"<br><b>Fix:</b> <code>{html.escape(found.fix)}</code>"
     style = "border-left:3px solid #b53d00;padding:2px 10px"
     return {
-        "text/plain": printable_lines(text),
-        "text/html": f'<div style="{style}">{html.escape(what)}{code}</div>',
+        "text/plain": printable_lines(found.text),
+        "text/html": f'<div style="{style}">{html.escape(found.what)}{code}</div>',
     }

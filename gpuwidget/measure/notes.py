@@ -21,7 +21,12 @@ _MAX_PROGRAMS = 4
 
 def gpu_name(gpu: GpuReport) -> str:
     """Return a GPU's name in texts: ``GPU 0``, or ``GPU 0 MIG 1`` for a MIG slice."""
-    return f"GPU {gpu.index}" if gpu.mig_index is None else f"GPU {gpu.index} MIG {gpu.mig_index}"
+    return f"GPU {gpu_number(gpu)}"
+
+
+def gpu_number(gpu: GpuReport) -> str:
+    """Return a GPU's number in texts: ``0``, or ``0 MIG 1`` for a MIG slice."""
+    return str(gpu.index) if gpu.mig_index is None else f"{gpu.index} MIG {gpu.mig_index}"
 
 
 def programs(children: Iterable[str]) -> tuple[str, ...]:

@@ -181,8 +181,8 @@ class _ModuleSize:
 # -- tensors ---------------------------------------------------------------------------------------------
 
 
-def devices_of_tensors(variables: Variables) -> dict[str, str]:
-    """Return the device of each tensor and module by name: ``cuda:1``, or ``cpu and cuda:1`` for a module.
+def devices_of_tensors(variables: Variables) -> dict[str, tuple[str, ...]]:
+    """Return the sorted devices of each tensor and module by name; a module may be on several.
 
     The result is empty if torch is not loaded. Reads at most 2000 variables, and about 200 parameters and
     buffers per module.
@@ -192,12 +192,12 @@ def devices_of_tensors(variables: Variables) -> dict[str, str]:
     disable_torch_function = getattr(getattr(torch, "_C", None), "DisableTorchFunction", None)
     if tensor is None or disable_torch_function is None:
         return {}
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, ...]] = {}
     with disable_torch_function():
         for (name, value), _ in zip(variables, range(_MAX_VARIABLES), strict=False):
-            devices = sorted(set(_devices(torch, value)))
+            devices = tuple(sorted(set(_devices(torch, value))))
             if devices:
-                found[name] = " and ".join(devices)
+                found[name] = devices
     return found
 
 

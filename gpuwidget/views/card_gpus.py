@@ -39,12 +39,15 @@ def is_compact(gpus: Sequence[GpuReport]) -> bool:
     return len(gpus) > _MAX_FULL_ROWS
 
 
-def row_names(gpus: Sequence[GpuReport]) -> list[str]:
-    """Return the name of each GPU's row, which is only the number if there are many GPUs of one model."""
+def row_names(gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
+    """Return the parts of the name of each GPU's row: its number and model, and its device in torch.
+
+    If there are many GPUs of one model, a name is only the number.
+    """
     if not is_compact(gpus) or len({gpu.name for gpu in gpus}) > 1:
         return [_row_name(gpu, model_name(gpu)) for gpu in gpus]
     if all(gpu.torch_device in (None, f"cuda:{gpu_number(gpu)}") and gpu.lost_since is None for gpu in gpus):
-        return [gpu_number(gpu) for gpu in gpus]
+        return [(gpu_number(gpu),) for gpu in gpus]
     return [_row_name(gpu, "") for gpu in gpus]
 
 
@@ -89,11 +92,11 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
     return [column for column in found if column is not None]
 
 
-def _row_name(gpu: GpuReport, model: str) -> str:
+def _row_name(gpu: GpuReport, model: str) -> tuple[str, ...]:
     name = f"{gpu_number(gpu)} {model}".rstrip()
     if gpu.lost_since is not None:
         name += " (lost)"
-    return name if gpu.torch_device is None else f"{name} · {clean_line(gpu.torch_device, 16)}"
+    return (name,) if gpu.torch_device is None else (name, clean_line(gpu.torch_device, 16))
 
 
 def _span_peak(span: Span | None) -> int | None:

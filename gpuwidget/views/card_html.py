@@ -136,7 +136,7 @@ def _full_table(gpus: Sequence[GpuReport], lanes: str) -> str:
     height = "height:44px;" if lanes else ""
     rows = []
     # For a single GPU, the card's second line already contains the model and the device.
-    names = row_names(gpus) if len(gpus) > 1 else [summary.gpu_number(gpus[0])]
+    names = row_names(gpus) if len(gpus) > 1 else [(summary.gpu_number(gpus[0]),)]
     for row, name in enumerate(names):
         cells = "".join(f"<td>{styles.unbroken(column.cells[row])}</td>" for column in columns)
         rows.append(
@@ -156,7 +156,7 @@ def _compact_table(gpus: Sequence[GpuReport], lanes: str) -> str:
     columns = table_columns(gpus)
     header = "".join(f"<th scope='col'>{column.title}<br>{column.unit}" for column in columns)
     rows = []
-    for row, name in enumerate(row_names(gpus)):
+    for row, name in enumerate(map(" · ".join, row_names(gpus))):
         cells = "".join(f"<td>{styles.unbroken(column.cells[row])}" for column in columns)
         rows.append(f"<tr><th scope='row'>{styles.unbroken(name)}{cells}{lanes if row == 0 else ''}")
     return (
@@ -175,9 +175,9 @@ def _lanes(chart: Chart, level: DetailLevel, compact: bool) -> str:
     return f"<td rowspan='{len(chart.lanes)}' style='position:relative'>{picture}{hover}{spacer}</td>"
 
 
-def _row_name(name: str) -> str:
+def _row_name(parts: Sequence[str]) -> str:
     """Return a row's name as HTML in which a line may break only after a separating dot."""
-    return styles.SEPARATOR.join(styles.unbroken(part) for part in name.split(" · "))
+    return styles.SEPARATOR.join(map(styles.unbroken, parts))
 
 
 # -- the details -----------------------------------------------------------------------------------------

@@ -256,7 +256,7 @@ def _memory_segment(report: Report) -> str:
     memory, gpus = headline_memory(report), report.shown
     whole = "whole " if memory.kind == "device" else ""
     change = units.memory_delta(memory.start, memory.end)
-    if change == units.UNKNOWN:
+    if memory.start is None or memory.end is None:
         change = f"memory {change}"
     over = f" over {len(gpus)} {whole}GPUs" if len(gpus) > 1 else " on the whole GPU" if whole else ""
     return f"{change}{over}, {_peak(memory, gpus)}"
@@ -285,8 +285,7 @@ def _busy(gpus: Sequence[GpuReport]) -> str | None:
 
 
 def _energy(gpus: Sequence[GpuReport]) -> str | None:
-    total = total_energy(gpus)
-    return None if total == units.UNKNOWN else total
+    return total_energy(gpus) if any(gpu.energy_j is not None for gpu in gpus) else None
 
 
 # -- the second line -------------------------------------------------------------------------------------

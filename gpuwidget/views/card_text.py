@@ -70,7 +70,7 @@ def _gpu_table(report: Report, rows: int) -> list[str]:
             ["", *(column.unit for column in columns)],
             *(
                 [name, *(column.cells[row] for column in columns)]
-                for row, name in enumerate(card_gpus.row_names(gpus))
+                for row, name in enumerate(map(" · ".join, card_gpus.row_names(gpus)))
             ),
         ]
     )

@@ -187,8 +187,8 @@ def test_shuffling_fails_and_works_with_the_fix() -> None:
         failed = shell.run_cell('list(DataLoader(list(range(8)), shuffle=True))')
         fixed = shell.run_cell(
             'list(DataLoader(list(range(8)), shuffle=True, generator=torch.Generator(device="cuda:1")))')
-        hint_text = None if failed.success else hint(failed.error_in_exec, shell.user_ns)
-        result = [failed.success, hint_text, fixed.success]
+        found = None if failed.success else hint(failed.error_in_exec, shell.user_ns)
+        result = [failed.success, found and found.fix, fixed.success]
         """.replace("\n        ", "\n")
     )
     if result[0]:

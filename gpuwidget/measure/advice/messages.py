@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.notes import gpu_name, gpu_number
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport
 from gpuwidget.pytorch.torch_variables import Loader, Model
@@ -34,7 +34,7 @@ def gpu_names(gpus: Sequence[GpuReport]) -> str:
     """Return the GPUs' names as a list in prose: ``GPU 0``, ``GPUs 0 and 2`` or ``GPUs 0, 1 and 2``."""
     if len(gpus) == 1:
         return gpu_name(gpus[0])
-    numbers = [gpu_name(gpu).removeprefix("GPU ") for gpu in gpus]
+    numbers = [gpu_number(gpu) for gpu in gpus]
     return f"GPUs {', '.join(numbers[:-1])} and {numbers[-1]}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers_torch import make_torch
 
-from gpuwidget.kernel.error_hints import hint
+from gpuwidget.kernel.error_hints import Hint, hint
 
 
 @pytest.fixture
@@ -39,9 +39,10 @@ def test_a_layer_on_another_device(torch: Any) -> None:
         "(torch.FloatTensor) and weight type (torch.cuda.FloatTensor)",
         "(CUDAFloatType) and weight type (CPUFloatType)",
     ):
-        assert hint(RuntimeError(f"Input type {types} should be the same"), variables) == (
+        assert hint(RuntimeError(f"Input type {types} should be the same"), variables) == Hint(
             "One operation was given tensors on different devices. Around it are batch on cpu, "
-            "image on cuda:1.\nFix: move one to the other's device: x.to(y.device), model.to(x.device)"
+            "image on cuda:1.",
+            "move one to the other's device: x.to(y.device), model.to(x.device)",
         )
 
 
@@ -49,15 +50,16 @@ def test_a_generator_elsewhere_without_a_default_device(torch: Any) -> None:
     """If no default device is set, the hint about a generator on the wrong device mentions no default
     device."""
     error = RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
-    assert hint(error, {}) == (
-        "Random numbers were to be drawn on cuda with a generator that is on cpu.\n"
-        'Fix: give it one that is there: generator=torch.Generator(device="cuda")'
+    assert hint(error, {}) == Hint(
+        "Random numbers were to be drawn on cuda with a generator that is on cpu.",
+        'give it one that is there: generator=torch.Generator(device="cuda")',
     )
 
 
 def test_shuffling_under_a_default_device(torch: Any) -> None:
     """If a default device is set, the hint names it, and the fix creates the DataLoader's generator on it."""
     torch.set_default_device("cuda:1")
-    text = hint(RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'"), {}) or ""
-    assert "The default torch device is cuda:1" in text
-    assert text.endswith('\nFix: DataLoader(..., generator=torch.Generator(device="cuda:1"))')
+    found = hint(RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'"), {})
+    assert found is not None
+    assert "The default torch device is cuda:1" in found.what
+    assert found.fix == 'DataLoader(..., generator=torch.Generator(device="cuda:1"))'
