@@ -164,7 +164,7 @@ def test_a_childs_memory_counts_for_the_process() -> None:
     )
     memory = result["gpus"][0]["process_memory"]
     if memory is None:
-        assert "process ids" in result["gpus"][0]["missing"]["process_memory"]
+        assert result["gpus"][0]["missing_ids"]["process_memory"]["id"] == "foreign-pids"
     else:
         assert memory["peak"] > 2 * GIB
 

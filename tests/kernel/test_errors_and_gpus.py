@@ -172,7 +172,12 @@ def machine(start_machine: Callable[..., Machine]) -> Machine:
 def test_numbers_of_the_driver(machine: Machine) -> None:
     """The card has the driver's values for each GPU, and the peak memory during the run."""
     ran, report = machine.during_cell(*IDLE, f"gpu.1.memory_used={5 * GIB}")
-    assert report["source"] == {"kind": "nvml", "reason": None, "recording": None}
+    assert report["source"] == {
+        "kind": "nvml",
+        "reason": None,
+        "recording": None,
+        "reason_id": None,
+    }
     assert report["environment"]["driver"] == "580.95.05"
     assert [gpu["device_memory"] for gpu in report["gpus"]] == [
         {"start": GIB, "end": GIB, "peak": GIB},
