@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { StreamModel, gpusOpenByDefault, memoryShares, type GpuNow } from '../src/stream/streamModel';
+import { StreamModel, expandedByDefault, memoryShares, type GpuNow } from '../src/stream/streamModel';
 import { GIB, gpu, gpuUsage, hello, history, kernelGpu, kernelState, reading, sample, usage } from './fakes';
 
 function now(changes: Partial<GpuNow> = {}): GpuNow {
@@ -33,8 +33,8 @@ test('a notebook never holds more than the memory in use', () => {
   assert.deepEqual([both.here, both.other], [35 * GIB, 0]);
 });
 
-/** Return which of `count` GPUs are open by default. `changes` apply to the last GPU. */
-function open(
+/** Return which of `count` GPUs, of which some are `busy`, are expanded. `changes` apply to the last GPU. */
+function expanded(
   count: number,
   busy: readonly number[],
   changes: Partial<GpuNow> = {},
@@ -47,25 +47,27 @@ function open(
       ...(index === count - 1 ? changes : {})
     })
   );
-  return [...gpusOpenByDefault(gpus, chosen)];
+  return [...expandedByDefault(gpus, chosen)];
 }
 
-test('all of few GPUs, the busy ones of some and one of many are open by default', () => {
-  assert.deepEqual(open(2, []), ['GPU-0', 'GPU-1']);
-  assert.deepEqual(open(4, [1, 3]), ['GPU-1', 'GPU-3']);
-  assert.deepEqual(open(8, [2, 3, 4]), ['GPU-2']);
+test('a new panel shows up to four GPUs expanded, whichever of them are busy at that moment', () => {
+  assert.deepEqual(expanded(0, []), []);
+  assert.deepEqual(expanded(2, []), ['GPU-0', 'GPU-1']);
+  for (const busy of [[], [1, 3], [0, 1, 2, 3]]) {
+    assert.deepEqual(expanded(4, busy), ['GPU-0', 'GPU-1', 'GPU-2', 'GPU-3']);
+  }
 });
 
-test('one GPU is open by default if all are idle', () => {
-  assert.deepEqual(open(4, []), ['GPU-0']);
-  assert.deepEqual(open(0, []), []);
+test('of more than four GPUs, a new panel shows the first one expanded', () => {
+  assert.deepEqual(expanded(5, []), ['GPU-0']);
+  assert.deepEqual(expanded(8, [2, 3, 4]), ['GPU-0']);
 });
 
-test('the GPU of the notebook is open by default', () => {
+test('of more than four GPUs, a new panel shows those of the notebook expanded', () => {
   const chosen = kernelGpu(15, { context: false });
-  assert.deepEqual(open(16, [2], { kernel: kernelGpu(15) }), ['GPU-15']);
-  assert.deepEqual(open(16, [2], { kernel: chosen }, 'cuda:15'), ['GPU-15']);
-  assert.deepEqual(open(16, [2], { kernel: chosen }, 'cuda:1'), ['GPU-2']);
+  assert.deepEqual(expanded(16, [2], { kernel: kernelGpu(15) }), ['GPU-15']);
+  assert.deepEqual(expanded(16, [2], { kernel: chosen }, 'cuda:15'), ['GPU-15']);
+  assert.deepEqual(expanded(16, [2], { kernel: chosen }, 'cuda:1'), ['GPU-0']);
 });
 
 test('the kernel’s devices are joined with the GPUs by UUID', () => {

@@ -59,11 +59,11 @@ def demo_url(tmp_path: Path) -> Iterator[str]:
 
 def test_the_demo_shows_the_quickstart_and_the_panel(demo_url: str, browser: Browser) -> None:
     """The page that ``make demo`` opens shows the quickstart notebook
-    and the panel with the four recorded GPUs."""
+    and the panel with the four recorded GPUs, all of them expanded."""
     page = browser.new_page()
     page.goto(demo_url)
     page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true", timeout=60_000)
     page.wait_for_selector(f"{CARD} canvas", timeout=60_000)
-    assert page.locator(CARD).count() == 4
+    assert page.locator(f"{CARD}[data-open=true]").count() == page.locator(CARD).count() == 4
     assert page.title().startswith("quickstart")
     page.close()

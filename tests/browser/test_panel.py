@@ -31,11 +31,12 @@ SLEEP = "import time; time.sleep(8)"
 
 
 def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab) -> None:
-    """Every GPU has a card with a live chart, and the panel shows the recording's label."""
+    """Each of the four GPUs has an expanded card with a live chart, and the panel shows the recording's
+    label."""
     notebook = open_notebook(["1"])
     show(notebook)
     notebook.page.wait_for_selector(f"{CARD} canvas")
-    assert [card["uuid"] for card in cards(notebook)] == uuids(lab)
+    assert [(card["uuid"], card["open"]) for card in cards(notebook)] == [(uuid, True) for uuid in uuids(lab)]
     assert "H200" in cards(notebook)[0]["text"]
     assert notebook.page.inner_text(f"{PANEL} .jp-gpuwidget-panel-recording") == LABEL
 

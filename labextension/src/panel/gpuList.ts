@@ -1,6 +1,6 @@
 import { GpuCard, type CardContext } from './gpuCard';
 import { kernelsOf } from '../memory/holders';
-import { gpusOpenByDefault, type GpuNow, type StreamModel } from '../stream/streamModel';
+import { expandedByDefault, type GpuNow, type StreamModel } from '../stream/streamModel';
 import type { Band } from '../ui/chartBands';
 import { element } from '../ui/dom';
 import { VisibilityTracker } from '../ui/visibilityTracker';
@@ -25,7 +25,7 @@ const HIDDEN_UPDATE_S = 10;
 export class GpuList {
   readonly node = element('div', 'gpu-list');
   private readonly cards = new Map<string, GpuCard>();
-  /** A key of the state in which cards were last expanded and collapsed automatically. */
+  /** A key of the GPUs and of the default for which cards were last expanded automatically. */
   private expandedFor = '';
   /** The time of the sample that each card shows. */
   private readonly updated = new Map<string, number>();
@@ -107,24 +107,15 @@ export class GpuList {
     this.node.replaceChildren(...[...wanted].flatMap(uuid => this.cards.get(uuid)?.node ?? []));
   }
 
-  /**
-   * Expand or collapse the cards that the user has never touched, when GPUs appear or the notebook's use of
-   * them changes.
-   */
+  /** Expand or collapse the cards that the user has never touched, if the GPUs or the default have changed. */
   private expandAutomatically(gpus: readonly GpuNow[], state: KernelState | null): void {
     const { panelState } = this.context;
-    const chosen = state?.device.chosen ?? null;
-    const uses = gpus.map(({ gpu, reading, kernel }) => [
-      gpu.uuid,
-      reading.answered !== null,
-      kernel?.context ?? false
-    ]);
-    const decision = JSON.stringify([uses, chosen, panelState.restored]);
+    const expanded = expandedByDefault(gpus, state?.device.chosen ?? null);
+    const decision = JSON.stringify([[...this.cards.keys()], [...expanded], panelState.restored]);
     if (decision === this.expandedFor) {
       return;
     }
     this.expandedFor = decision;
-    const expanded = gpusOpenByDefault(gpus, chosen);
     for (const [uuid, card] of this.cards) {
       card.setExpanded(panelState.isExpanded(uuid) ?? expanded.has(uuid));
     }

@@ -20,10 +20,8 @@ const MIN_CAPACITY = 64;
 const MIN_GAP_S = 2;
 /** The server also sends a sample that is early by up to this share of its interval. */
 const EARLY = 0.25;
-/** With up to this many GPUs, all cards are open by default. */
-const FEW_GPUS = 2;
-/** With up to this many GPUs, the cards of the GPUs in use are open by default. */
-const SOME_GPUS = 4;
+/** With up to this many GPUs, a new panel shows all of them expanded. */
+const FEW_GPUS = 4;
 
 /** The current data of one GPU. */
 export interface GpuNow {
@@ -179,24 +177,17 @@ export function withoutMemory(state: KernelState): KernelState {
   return { ...state, gpus: state.gpus.map(gpu => ({ ...gpu, process_memory: null })) };
 }
 
-/** Return whether a GPU is busy or the active notebook has a CUDA context on it. */
-export function inUse({ reading, kernel }: GpuNow): boolean {
-  return (reading.utilization ?? 0) > 0 || kernel?.context === true;
-}
-
 /**
- * Return the UUIDs of the GPUs whose cards are open unless the user has chosen otherwise: the GPUs of the
- * active notebook, all GPUs if there are at most `FEW_GPUS`, those in use if there are at most `SOME_GPUS`,
- * and always at least one. Called when GPUs appear and when the notebook starts or stops using one, not for
- * every sample, so that the layout does not jump.
+ * Return the UUIDs of the GPUs that are expanded unless the user has chosen otherwise: all GPUs if there are at
+ * most `FEW_GPUS`, otherwise those of the active notebook, or the first GPU if it has none.
+ *
+ * How busy a GPU is does not matter: its utilization changes with every sample, and a new panel would depend on
+ * the moment at which it was opened.
  */
-export function gpusOpenByDefault(gpus: readonly GpuNow[], chosen: string | null): ReadonlySet<string> {
-  const usedByNotebook = ({ kernel }: GpuNow): boolean =>
-    kernel?.context === true || (chosen !== null && kernel?.torch_device === chosen);
-  const open = gpus.filter(
-    now => usedByNotebook(now) || gpus.length <= FEW_GPUS || (gpus.length <= SOME_GPUS && inUse(now))
+export function expandedByDefault(gpus: readonly GpuNow[], chosen: string | null): ReadonlySet<string> {
+  const usedByNotebook = gpus.filter(
+    ({ kernel }) => kernel?.context === true || (chosen !== null && kernel?.torch_device === chosen)
   );
-  const fallback = gpus.find(inUse) ?? gpus[0];
-  const opened = open.length > 0 || fallback === undefined ? open : [fallback];
-  return new Set(opened.map(({ gpu }) => gpu.uuid));
+  const many = usedByNotebook.length > 0 ? usedByNotebook : gpus.slice(0, 1);
+  return new Set((gpus.length <= FEW_GPUS ? gpus : many).map(({ gpu }) => gpu.uuid));
 }
