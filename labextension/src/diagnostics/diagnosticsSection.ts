@@ -100,9 +100,11 @@ export class DiagnosticsSection {
     this.node.querySelector('summary')?.focus();
   }
 
-  /** Disconnect from the model. */
+  /** Disconnect from the model and end all timers. */
   dispose(): void {
     this.binding.dispose();
+    this.kernelView.dispose();
+    this.serverView.dispose();
     this.options.model.changed.disconnect(this.update, this);
   }
 }

@@ -8,6 +8,8 @@ import { newestDiagnosis, type DiagnosisState } from './diagnosticsModel';
 
 /** Copies a text to the clipboard. */
 export type Copy = (text: string) => void;
+/** Copies a text and confirms it on the button that was clicked. */
+type CopyFrom = (button: HTMLButtonElement, text: string) => void;
 
 const COPIED_MS = 2000;
 
@@ -20,17 +22,18 @@ export class EnvironmentView {
   private readonly about = new Text('diagnostics-about', 'div');
   private readonly copyJson: HTMLButtonElement;
   private shown: Diagnosis | null = null;
+  /** The copy button that confirms its click, and the timer of the confirmation. */
+  private copied: { readonly restore: () => void; readonly timer: number } | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,
     private readonly copy: Copy
   ) {
     this.copyJson = copyButton(
-      trans,
       trans.__('Copy as JSON'),
       trans.__('As `gpuwidget doctor --json` writes it, for --diff or a bug report'),
-      () => {
-        copy(this.shown === null ? '' : toJson(this.shown));
+      button => {
+        this.copyFrom(button, this.shown === null ? '' : toJson(this.shown));
       }
     );
     this.node = element(
@@ -55,7 +58,7 @@ export class EnvironmentView {
     if (doctor !== this.shown) {
       this.shown = doctor;
       this.checks.replaceChildren(
-        ...(doctor?.links ?? []).map(check => checkView(this.trans, check, this.copy))
+        ...(doctor?.links ?? []).map(check => checkView(this.trans, check, this.copyFrom))
       );
       this.about.set(
         doctor === null
@@ -64,6 +67,35 @@ export class EnvironmentView {
         doctor?.python ?? ''
       );
     }
+  }
+
+  /** End the timer of a copy button. */
+  dispose(): void {
+    this.endConfirmation();
+  }
+
+  /** Copy `text`, and confirm it on `button` for a moment. */
+  private readonly copyFrom: CopyFrom = (button, text) => {
+    this.endConfirmation();
+    this.copy(text);
+    const { textContent: label } = button;
+    // Keep the width, so that the elements next to the button do not move.
+    button.style.minWidth = `${String(button.offsetWidth)}px`;
+    button.textContent = this.trans.__('Copied');
+    this.copied = {
+      restore: () => {
+        button.textContent = label;
+      },
+      timer: window.setTimeout(() => {
+        this.endConfirmation();
+      }, COPIED_MS)
+    };
+  };
+
+  private endConfirmation(): void {
+    window.clearTimeout(this.copied?.timer);
+    this.copied?.restore();
+    this.copied = null;
   }
 
   private summaryOf(state: DiagnosisState): string {
@@ -81,7 +113,7 @@ export class EnvironmentView {
 }
 
 /** Return a line for one check that unfolds to its details. A check with a problem is unfolded. */
-function checkView(trans: TranslationBundle, check: Check, copy: Copy): HTMLElement {
+function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): HTMLElement {
   const { status, title, found, reason, remedy, evidence } = check;
   const symbol = element('span', 'diagnostics-symbol', SYMBOLS[status]);
   symbol.setAttribute('aria-hidden', 'true');
@@ -98,7 +130,7 @@ function checkView(trans: TranslationBundle, check: Check, copy: Copy): HTMLElem
     body.append(element('div', '', reason));
   }
   if (remedy !== null) {
-    body.append(...fixView(trans, check, remedy, copy));
+    body.append(...fixView(trans, check, remedy, copyFrom));
   }
   const entries = Object.entries(evidence);
   if (entries.length > 0) {
@@ -116,15 +148,15 @@ function checkView(trans: TranslationBundle, check: Check, copy: Copy): HTMLElem
 }
 
 /** Return the fix of a check. A command in it gets a line with a copy button. */
-function fixView(trans: TranslationBundle, check: Check, fix: string, copy: Copy): HTMLElement[] {
+function fixView(trans: TranslationBundle, check: Check, fix: string, copyFrom: CopyFrom): HTMLElement[] {
   const parts = splitAtCommand(check);
   const label = element('b', '', trans.__('Do: '));
   if (parts === null) {
     return [element('div', '', label, fix)];
   }
   const { before, command, after } = parts;
-  const button = copyButton(trans, trans.__('Copy'), trans.__('Copy the command'), () => {
-    copy(command);
+  const button = copyButton(trans.__('Copy'), trans.__('Copy the command'), clicked => {
+    copyFrom(clicked, command);
   });
   return [
     element('div', '', label, before),
@@ -133,24 +165,16 @@ function fixView(trans: TranslationBundle, check: Check, fix: string, copy: Copy
   ];
 }
 
-/** Return a button that copies something and confirms it for a moment. */
 function copyButton(
-  trans: TranslationBundle,
   label: string,
   title: string,
-  copy: () => void
+  onClick: (button: HTMLButtonElement) => void
 ): HTMLButtonElement {
   const button = element('button', 'diagnostics-copy jp-Button jp-mod-styled', label);
   button.type = 'button';
   button.title = title;
   button.onclick = () => {
-    copy();
-    // Keep the width, so that the elements next to the button do not move.
-    button.style.minWidth = `${String(button.offsetWidth)}px`;
-    button.textContent = trans.__('Copied');
-    window.setTimeout(() => {
-      button.textContent = label;
-    }, COPIED_MS);
+    onClick(button);
   };
   return button;
 }

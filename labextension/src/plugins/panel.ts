@@ -56,9 +56,7 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
         shell.activateById(widget.id);
       }
     });
-    themes?.themeChanged.connect(() => {
-      widget.redraw();
-    });
+    themes?.themeChanged.connect(widget.redraw, widget);
     shell.add(widget, 'right', { rank: RANK, type: 'GPUs' });
     restorer?.add(widget, widget.id);
     return widget;

@@ -1,0 +1,116 @@
+"""What is left of the panel, the dashboard and the status item once they are disposed of: nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from helpers_diagnosis import fake_doctor_route, healthy
+from helpers_lab import Notebook
+from helpers_panel import CARD, PANEL, show
+from playwright.sync_api import Page, Route, WebSocket
+from test_dashboard_view import DASHBOARD, open_dashboard
+
+Open = Callable[..., Notebook]
+DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
+COPY = f"{DIAGNOSTICS} section:nth-of-type(2) > .jp-gpuwidget-diagnostics-copy"
+CSV = f"{DASHBOARD} .jp-gpuwidget-dashboard-csv"
+TRACK_TIMERS = """
+// Keeps the stack of each pending timer that code of this extension has started.
+window.timers = new Map();
+const ownStack = () => {
+    const { stack } = new Error();
+    return stack.includes('/jupyterlab-gpuwidget/') ? stack : null;
+};
+const { setTimeout, clearTimeout, setInterval } = window;
+window.setTimeout = (action, ...rest) => {
+    const stack = ownStack();
+    const timer = setTimeout((...given) => {
+        window.timers.delete(timer);
+        action(...given);
+    }, ...rest);
+    if (stack !== null) { window.timers.set(timer, stack); }
+    return timer;
+};
+window.setInterval = (...given) => {
+    const timer = setInterval(...given);
+    const stack = ownStack();
+    if (stack !== null) { window.timers.set(timer, stack); }
+    return timer;
+};
+window.clearTimeout = timer => {
+    window.timers.delete(timer);
+    clearTimeout(timer);
+};
+window.clearInterval = window.clearTimeout;
+"""
+DISPOSE = """
+const [id] = argument;
+const find = widget => widget.id === id ? widget : [...widget.children()].map(find).find(Boolean);
+const widget = find(app.shell);
+window.changes = 0;
+new MutationObserver(() => { window.changes++; }).observe(
+    widget.node, {subtree: true, childList: true, characterData: true, attributes: true});
+widget.dispose();
+// Disposing of a widget removes its node; count only the changes after that.
+await new Promise(done => setTimeout(done));
+window.changes = 0;
+"""
+
+
+def track_timers(page: Page) -> None:
+    """Record the timers that the page starts."""
+    page.add_init_script(TRACK_TIMERS)
+
+
+def dispose(notebook: Notebook, widget: str) -> None:
+    """Dispose of the widget with that id, and count in ``window.changes`` what changes in it afterwards."""
+    notebook.script(DISPOSE, [widget])
+
+
+def test_disposed_views_leave_nothing(open_notebook: Open) -> None:
+    """A disposed view is not updated any more, and its timers and requests end:
+    also the confirmation of its copy button, and the export of a table that is under way."""
+    notebook = open_notebook(["%load_ext gpuwidget"], prepare=track_timers)
+    page = notebook.page
+    streams: list[str] = []
+    failed: list[str] = []
+
+    def opened(socket: WebSocket) -> None:
+        if "gpuwidget/api/stream" in socket.url:
+            streams.append("open")
+            socket.on("close", lambda _: streams.append("closed"))
+
+    page.on("websocket", opened)
+    page.on("requestfailed", lambda request: failed.append(request.url.partition("?")[0].rpartition("/")[2]))
+    fake_doctor_route(notebook, (200, healthy()))
+    show(notebook, 300)
+    notebook.run(0)
+    notebook.wait_until_done()
+    # From now on, the kernel replies at once, and no request waits for its reply.
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
+    open_dashboard(notebook)
+    held: list[Route] = []
+    page.route("**/gpuwidget/api/history?*", lambda route: held.append(route))
+    page.click(CSV)
+    page.wait_for_selector(f"{CSV}:disabled")
+    dispose(notebook, "jp-gpuwidget-dashboard")
+    page.wait_for_function("() => window.jupyterapp.shell.currentWidget !== null")
+    rows = f"{CARD} .jp-gpuwidget-gpu-row"
+    before = page.locator(rows).all_inner_texts()
+    page.wait_for_function(
+        "([rows, before]) =>"
+        " [...document.querySelectorAll(rows)].some((row, at) => row.innerText !== before[at])",
+        arg=[rows, before],
+    )
+    assert page.evaluate("window.changes") == 0
+    assert failed == ["history"]
+    page.click(f"{DIAGNOSTICS} > summary")
+    page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:enabled")
+    page.click(COPY)
+    assert page.inner_text(COPY) == "Copied"
+    for widget in ("jp-gpuwidget-panel", "jp-gpuwidget-status"):
+        dispose(notebook, widget)
+    assert page.evaluate("[...window.timers.values()]") == []
+    page.wait_for_function("() => true")  # The events of the page so far have been delivered.
+    assert streams == ["open", "closed"]
+    assert page.evaluate("window.changes") == 0
