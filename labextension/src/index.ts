@@ -1,10 +1,9 @@
 import { alerts } from './plugins/alerts';
-import { cells } from './plugins/cells';
+import { cells, monitor } from './plugins/models';
 import { commands } from './plugins/commands';
 import { dashboard } from './plugins/dashboard';
 import { diagnostics } from './plugins/diagnostics';
 import { memory } from './plugins/memory';
-import { monitor } from './plugins/monitor';
 import { panel } from './plugins/panel';
 import { settings } from './plugins/settings';
 import { statusBar } from './plugins/statusBar';

@@ -3,7 +3,7 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { AlertSettings } from './alerts/alertRules';
 import type { Thresholds } from './memory/hints';
 import { withBundledDefaults } from './settingsSchema';
-import type { Units } from './ui/units';
+import type { Units } from './ui/format';
 
 /** The id of the settings, which is the id of the plugin that the schema belongs to. */
 export const SETTINGS_ID = 'jupyterlab-gpuwidget:panel';

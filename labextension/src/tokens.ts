@@ -2,12 +2,11 @@ import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 
-import type { RunningCell } from './cells/cellRuns';
-import type { ClockSkew } from './cells/clockSkew';
+import type { RunningCell, ClockSkew } from './cells/cellRuns';
 import type { CellRun } from './cells/runTable';
 import type { ActiveKernel } from './kernel/activeKernel';
 import type { ActionTarget } from './memory/holders';
-import type { StatusMessage } from './memory/statusMessage';
+import type { StatusMessage } from './memory/holderActions';
 import type { PanelState } from './panel/panelState';
 import type { Settings } from './settings';
 import type { ConnectionState } from './stream/connection';

@@ -1,8 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { alertText } from '../src/alerts/alertMessages';
-import type { AlertSettings } from '../src/alerts/alertRules';
+import { alertText, type AlertSettings } from '../src/alerts/alertRules';
 import { AlertTracker, type AlertStore } from '../src/alerts/alertTracker';
 import type { Reading } from '../src/wire';
 import { GIB, gpu, reading, sample, trans } from './fakes';

@@ -1,9 +1,16 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { DEFAULT_STATE, restoreState, withGpu, withMetric, withOnly } from '../src/dashboard/dashboardState';
+import {
+  DEFAULT_STATE,
+  restoreState,
+  withGpu,
+  withMetric,
+  withOnly,
+  keyAction,
+  navigate
+} from '../src/dashboard/dashboardState';
 import { axisTop, formatIn, isMetric, METRICS, reasonOf, unitOf, valueOf } from '../src/dashboard/metrics';
-import { keyAction, navigate } from '../src/dashboard/navigation';
 import { abbreviate, groupLabels, knownRuns } from '../src/dashboard/plotPainting';
 import { RenderThrottle } from '../src/dashboard/renderThrottle';
 import { FakeClock, GIB, gpu, reading } from './fakes';

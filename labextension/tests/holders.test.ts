@@ -10,9 +10,11 @@ import {
   ownershipNow,
   sortedHolders,
   targetOf,
-  type Holder
+  type Holder,
+  holdingsOf,
+  holdingsText,
+  shutdownLosses
 } from '../src/memory/holders';
-import { holdingsOf, holdingsText, shutdownLosses } from '../src/memory/kernelMemory';
 import { memorySegments } from '../src/panel/memoryBar';
 import { memoryShares, StreamModel } from '../src/stream/streamModel';
 import { GIB, gpu, gpuUsage, holding, kernelGpu, reading, sample, serverKernel, trans, usage } from './fakes';

@@ -1,12 +1,22 @@
 import { strict as assert } from 'node:assert';
 import { afterEach, test } from 'node:test';
 
-import { alertText } from '../src/alerts/alertMessages';
+import { alertText } from '../src/alerts/alertRules';
 import { toCsv } from '../src/dashboard/csvExport';
 import { formatIn, unitOf } from '../src/dashboard/metrics';
 import { statusText } from '../src/status/statusModel';
-import { change, figure, memory, memoryChange, memoryUnit, temperature } from '../src/ui/format';
-import { setUnits, memoryScale, unitsChanged, type Units } from '../src/ui/units';
+import {
+  change,
+  figure,
+  memory,
+  memoryChange,
+  memoryUnit,
+  temperature,
+  setUnits,
+  memoryScale,
+  unitsChanged,
+  type Units
+} from '../src/ui/format';
 import { GIB, gpu, kernelGpu, kernelState, trans } from './fakes';
 
 const USUAL: Units = { memory: 'GiB', temperature: 'C' };

@@ -4,6 +4,7 @@ import {
   checkLevels,
   checkLost,
   isEnabled,
+  type Alert,
   type AlertKind,
   type AlertSettings,
   type Finding
@@ -15,12 +16,6 @@ const MIN_DURATION_S = 3;
 const RESET_S = 60;
 /** A driver error of at most this age also raises an alert on a page that was opened after the error. */
 const NEW_ERROR_S = 600;
-
-/** One notification: a condition on one or more GPUs. */
-export interface Alert {
-  readonly kind: AlertKind;
-  readonly findings: readonly Finding[];
-}
 
 /** Storage for the alerts already raised, which survives a reload of the page. */
 export interface AlertStore {

@@ -1,6 +1,5 @@
-import { element, Text } from '../ui/dom';
+import { element, Text, VisibilityTracker } from '../ui/dom';
 import { moment } from '../ui/format';
-import { VisibilityTracker } from '../ui/visibilityTracker';
 import { legendSwatch } from './gpuColors';
 import { MetricChart, type ChartOptions, type Frame } from './metricChart';
 import type { MetricName } from '../metricTable';

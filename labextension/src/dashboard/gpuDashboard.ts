@@ -9,20 +9,26 @@ import { serverNotice, type Notice } from '../panel/panelMessages';
 import type { HistoryServer } from '../stream/serverApi';
 import type { IMonitor } from '../tokens';
 import { setAttribute, Text } from '../ui/dom';
-import { gpuNumber } from '../ui/format';
+import { gpuNumber, unitsChanged } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
-import { unitsChanged } from '../ui/units';
 import type { ReceivedMessage } from '../wire';
 import { ChartGrid } from './chartGrid';
 import { CsvExport } from './csvExport';
-import { withGpu, withMetric, withOnly, type DashboardState, type TimeRange } from './dashboardState';
+import {
+  withGpu,
+  withMetric,
+  withOnly,
+  type DashboardState,
+  type TimeRange,
+  keyAction,
+  navigate
+} from './dashboardState';
 import { emptyState, EmptyStateView, type EmptyState } from './emptyState';
 import { readChartColors, type ChartColors } from './gpuColors';
 import { HistoryLoader } from './historyLoader';
 import { Legend } from './legend';
 import type { ShownGpu } from './metricChart';
 import { METRICS } from './metrics';
-import { keyAction, navigate } from './navigation';
 import { RenderThrottle } from './renderThrottle';
 import type { TimeAxis } from './timeSeries';
 import { Toolbar } from './toolbar';

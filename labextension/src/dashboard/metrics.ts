@@ -1,5 +1,4 @@
-import { memoryUnit, UNKNOWN } from '../ui/format';
-import { temperatureUnit } from '../ui/units';
+import { memoryUnit, UNKNOWN, temperatureUnit } from '../ui/format';
 import { METRIC_TABLE, type MetricKind, type MetricName } from '../metricTable';
 import type { Gpu, Reading } from '../wire';
 

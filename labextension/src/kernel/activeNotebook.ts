@@ -5,8 +5,7 @@ import { Signal } from '@lumino/signaling';
 
 import type { ActiveKernel } from './activeKernel';
 import { Executions, type StatusMessage } from './executions';
-import { ConnectedKernel } from './jupyterKernel';
-import type { ActiveNotebook, Phase } from './kernel';
+import { ConnectedKernel, type ActiveNotebook, type Phase } from './kernel';
 import { KERNEL_REQUEST, type ReceivedMessage } from '../wire';
 
 const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {

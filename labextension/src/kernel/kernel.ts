@@ -1,5 +1,7 @@
-import type { ParsedReply } from './kernelReply';
-import type { KernelRequest } from '../wire';
+import { KernelMessage, type Kernel as JupyterKernel } from '@jupyterlab/services';
+
+import { parseReply, type ParsedReply } from './kernelReply';
+import { KERNEL_REPLY, KERNEL_REQUEST, type KernelRequest } from '../wire';
 
 /** What a kernel is doing. */
 export type Phase = 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unreachable';
@@ -33,4 +35,106 @@ export interface ActiveNotebook {
   readonly kernel: Kernel | null;
   /** What the kernel is doing; null if the notebook has no kernel. */
   readonly phase: Phase | null;
+}
+
+const REPLY_TIMEOUT_MS = 2000;
+/**
+ * Expressions that the kernel evaluates in this order, without a history entry. If one fails, its value is
+ * the error.
+ */
+const LOAD_EXPRESSIONS = {
+  version: "__import__('importlib').import_module('gpuwidget').__version__",
+  loaded: "get_ipython().extension_manager.load_extension('gpuwidget')"
+};
+
+/** A kernel that is reached through JupyterLab's connection. */
+export class ConnectedKernel implements Kernel {
+  constructor(private readonly connection: JupyterKernel.IKernelConnection) {}
+
+  get id(): string {
+    return this.connection.id;
+  }
+
+  /**
+   * Return the language in the kernelspec. A request for the kernel's own info would have to wait for a
+   * running cell.
+   */
+  async language(): Promise<string> {
+    const spec = await this.connection.spec;
+    return spec?.language ?? (await this.connection.info).language_info.name;
+  }
+
+  request(content: KernelRequest, timeoutMs = REPLY_TIMEOUT_MS): Promise<ParsedReply | null> {
+    // JupyterLab's types include only Jupyter's own message types, although the protocol allows others.
+    const message = KernelMessage.createMessage({
+      channel: 'control',
+      msgType: KERNEL_REQUEST as 'debug_request',
+      session: this.connection.clientId,
+      username: this.connection.username,
+      content: content as unknown as KernelMessage.IDebugRequestMsg['content']
+    });
+    const future = this.connection.sendControlMessage(message, true, true);
+    return new Promise(resolve => {
+      const settle = (reply: ParsedReply | null): void => {
+        window.clearTimeout(timer);
+        resolve(reply);
+        future.dispose();
+      };
+      const timer = window.setTimeout(() => {
+        settle(null);
+      }, timeoutMs);
+      future.onReply = reply => {
+        const type: string = reply.header.msg_type;
+        settle(type === KERNEL_REPLY ? parseReply(reply.content) : null);
+      };
+      // The future rejects when it is disposed of and when the kernel goes away.
+      future.done.catch(() => {
+        settle(null);
+      });
+    });
+  }
+
+  /** Load gpuwidget silently, without a history entry and without adding a name to the user's namespace. */
+  async load(): Promise<LoadResult> {
+    const future = this.connection.requestExecute({
+      code: '',
+      silent: true,
+      store_history: false,
+      allow_stdin: false,
+      user_expressions: LOAD_EXPRESSIONS
+    });
+    try {
+      const { content } = await future.done;
+      if (content.status !== 'ok') {
+        return { outcome: 'failed', reason: content.status === 'error' ? content.evalue : content.status };
+      }
+      const { version, loaded } = content.user_expressions as unknown as Record<
+        keyof typeof LOAD_EXPRESSIONS,
+        ExpressionValue
+      >;
+      return loadResult(version, loaded);
+    } catch (error) {
+      return { outcome: 'failed', reason: error instanceof Error ? error.message : String(error) };
+    }
+  }
+}
+
+type ExpressionValue =
+  | { readonly status: 'ok'; readonly data: { readonly 'text/plain': string } }
+  | { readonly status: 'error'; readonly ename: string; readonly evalue: string };
+
+function loadResult(version: ExpressionValue, loaded: ExpressionValue): LoadResult {
+  if (version.status === 'error' && version.ename === 'ModuleNotFoundError') {
+    return { outcome: 'not-installed' };
+  }
+  if (loaded.status === 'error') {
+    return { outcome: 'failed', reason: `${loaded.ename}: ${loaded.evalue}` };
+  }
+  if (loaded.data['text/plain'].includes('no load function')) {
+    return { outcome: 'other-package' };
+  }
+  return {
+    outcome: 'loaded',
+    version: version.status === 'ok' ? version.data['text/plain'].replace(/^'|'$/g, '') : null
+  };
 }

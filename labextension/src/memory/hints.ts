@@ -1,4 +1,4 @@
-import { holdersOf, kernelsOf, type Holder } from './holders';
+import { holdersOf, kernelsOf, withoutMigParents, type Holder } from './holders';
 import { isGap } from '../stream/historyBuffer';
 import type { Gpu, GpuMemoryOwnership, Sample, ServerKernel, MemoryOwnership } from '../wire';
 
@@ -190,10 +190,4 @@ function idleHints(
   // Sort by whole GiB, largest first, so that hints with about the same size keep their order.
   const size = (hint: IdleHint): number => Math.floor(hint.memory / 1024 ** 3);
   return hints.sort((one, other) => size(other) - size(one));
-}
-
-/** Remove MIG parents: memory in a slice may also be reported for its parent, but must count only once. */
-export function withoutMigParents<Item extends { readonly gpu: Gpu }>(items: readonly Item[]): Item[] {
-  const parents = new Set(items.map(({ gpu }) => gpu.mig_parent));
-  return items.filter(({ gpu }) => !parents.has(gpu.uuid));
 }

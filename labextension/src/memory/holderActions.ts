@@ -3,14 +3,45 @@ import { Dialog, showDialog, type ISessionContext } from '@jupyterlab/apputils';
 import type { Kernel, ServiceManager } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
+import { Signal, type ISignal } from '@lumino/signaling';
 
-import { kernelKind, type ActionTarget } from './holders';
-import { holdingsOf, holdingsText, kernelNameById, shutdownLosses } from './kernelMemory';
-import type { StatusMessage } from './statusMessage';
-import { ConnectedKernel } from '../kernel/jupyterKernel';
+import {
+  kernelKind,
+  type ActionTarget,
+  holdingsOf,
+  holdingsText,
+  kernelNameById,
+  shutdownLosses
+} from './holders';
+import { ConnectedKernel } from '../kernel/kernel';
 import type { StreamModel } from '../stream/streamModel';
 import { element } from '../ui/dom';
 import { KERNEL_SCHEMA } from '../wire';
+
+/**
+ * A sentence about the result of the user's last action. It stays until the next action or until it is
+ * dismissed.
+ */
+export class StatusMessage {
+  private sentence = '';
+  private readonly changes = new Signal<this, void>(this);
+
+  /** Emitted when the text was set. */
+  get changed(): ISignal<this, void> {
+    return this.changes;
+  }
+
+  /** The sentence, empty if there is none. */
+  get text(): string {
+    return this.sentence;
+  }
+
+  /** Set the sentence; an empty one dismisses it. */
+  set(sentence: string): void {
+    this.sentence = sentence;
+    this.changes.emit();
+  }
+}
 
 const CONNECT_TIMEOUT_MS = 5000;
 /** Timeout for freeing torch's cache: torch first waits for the GPU's pending work. */

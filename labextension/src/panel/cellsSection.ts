@@ -6,8 +6,7 @@ import type { PanelState } from './panelState';
 import type { ICellRuns } from '../tokens';
 import { sortedRuns, toggledSort, totals, type CellRun, type Column, type Sort } from '../cells/runTable';
 import { element, setAttribute, Text } from '../ui/dom';
-import { memoryUnit, type MemoryUnit } from '../ui/format';
-import { memoryScale } from '../ui/units';
+import { memoryUnit, type MemoryUnit, memoryScale } from '../ui/format';
 
 /** The section's name in the panel's state. */
 const NAME = 'cells';

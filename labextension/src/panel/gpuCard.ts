@@ -18,10 +18,10 @@ import {
   temperature,
   UNKNOWN,
   whole,
-  withUnit
+  withUnit,
+  throttleReasons
 } from '../ui/format';
 import type { Palette } from '../ui/chartBands';
-import { throttleReasons } from '../ui/format';
 import type { Reading } from '../wire';
 
 const CHART_HEIGHT = 44;

@@ -1,8 +1,7 @@
 import uPlot from 'uplot';
 
-import { bandAt, bandsPlugin, type Band } from '../ui/chartBands';
+import { bandAt, bandsPlugin, type Band, type Palette } from '../ui/chartBands';
 import { setAttribute } from '../ui/dom';
-import type { Palette } from '../ui/chartBands';
 import type { Curve, HistoryBuffer } from '../stream/historyBuffer';
 
 /** The data that a chart draws. */

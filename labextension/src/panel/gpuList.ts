@@ -2,8 +2,7 @@ import { GpuCard, type CardContext } from './gpuCard';
 import { kernelsOf } from '../memory/holders';
 import { expandedByDefault, type GpuNow, type StreamModel } from '../stream/streamModel';
 import type { Band } from '../ui/chartBands';
-import { element } from '../ui/dom';
-import { VisibilityTracker } from '../ui/visibilityTracker';
+import { element, VisibilityTracker } from '../ui/dom';
 import type { KernelState } from '../wire';
 
 /** What the list shows in addition to the samples. */

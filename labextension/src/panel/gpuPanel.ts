@@ -9,17 +9,15 @@ import { NoticeView, StatusMessageView } from './notice';
 import { serverNotice, type Notice } from './panelMessages';
 import type { PanelState } from './panelState';
 import { SettingsSection } from './settingsSection';
-
 import { HintFinder, type Hint, type Thresholds } from '../memory/hints';
 import { kernelsOf } from '../memory/holders';
 import type { ShownSections } from '../settings';
 import { withoutMemory } from '../stream/streamModel';
 import type { ICellRuns, IGpuPanel, IHolderActions, IMonitor, PanelSection } from '../tokens';
-import type { Band } from '../ui/chartBands';
+import { type Band, readPalette, type Palette } from '../ui/chartBands';
 import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
-import { readPalette, type Palette } from '../ui/chartBands';
 
 /** Widths in pixels: below `NARROW` the layout of a row is narrow, from `WIDE` on it is wide. */
 const NARROW = 280;

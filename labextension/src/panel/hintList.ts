@@ -12,9 +12,8 @@ import {
   targetOf,
   type ActionTarget
 } from '../memory/holders';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, Text, KeyedList } from '../ui/dom';
 import { gpuNumber, memory, whole } from '../ui/format';
-import { KeyedList } from '../ui/dom';
 import type { ServerKernel } from '../wire';
 
 /** How many hints are shown in the collapsed list. */

@@ -12,9 +12,8 @@ import {
   type Holder
 } from '../memory/holders';
 import type { GpuNow } from '../stream/streamModel';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, Text, KeyedList } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
-import { KeyedList } from '../ui/dom';
 import type { GpuMemoryOwnership, ServerKernel } from '../wire';
 
 /** How many holders are shown in the collapsed list. */

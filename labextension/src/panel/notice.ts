@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon } from '@jupyterlab/ui-components';
 
 import type { Notice } from './panelMessages';
-import type { StatusMessage } from '../memory/statusMessage';
+import type { StatusMessage } from '../memory/holderActions';
 import { element, setAttribute, Text } from '../ui/dom';
 
 /** A sentence with a command, a link or a button; hidden while there is none. */

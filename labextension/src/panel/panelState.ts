@@ -1,8 +1,9 @@
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
+import type { IStateDB } from '@jupyterlab/statedb';
+import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 
 import { COLUMNS, NOTEBOOK_ORDER, type Sort } from '../cells/runTable';
-import type { StateStore } from '../stateStore';
 
 /**
  * Maximum number of parts whose expanded state is saved. The oldest are dropped, for machines whose GPUs keep
@@ -20,6 +21,21 @@ export interface SavedPanelState {
   readonly newTensors: boolean;
 }
 
+/** Storage for the panel's state that survives a reload of the page. */
+export interface PanelStateStore {
+  /** Return the stored value. It may have any shape, because an older version may have written it. */
+  fetch(): Promise<unknown>;
+  save(state: SavedPanelState): Promise<unknown>;
+}
+
+/** Return a store under `key` in JupyterLab's state database. */
+export function databaseStore(database: IStateDB, key: string): PanelStateStore {
+  return {
+    fetch: () => database.fetch(key),
+    save: state => database.save(key, state as unknown as ReadonlyPartialJSONValue)
+  };
+}
+
 /**
  * What the user has expanded, sorted and chosen in the panel. It applies to all notebooks and survives a
  * reload.
@@ -33,7 +49,7 @@ export class PanelState {
   private isRestored: boolean;
   private readonly changes = new Signal<this, void>(this);
 
-  constructor(private readonly store: StateStore<SavedPanelState> | null) {
+  constructor(private readonly store: PanelStateStore | null) {
     this.isRestored = store === null;
     void this.restore();
   }

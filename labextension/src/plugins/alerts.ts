@@ -2,8 +2,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { Notification } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { alertText } from '../alerts/alertMessages';
-import type { AlertKind } from '../alerts/alertRules';
+import { alertText, type AlertKind } from '../alerts/alertRules';
 import { AlertTracker, type AlertStore } from '../alerts/alertTracker';
 import { CommandIds, DOMAIN, IGpuSettings, IMonitor } from '../tokens';
 

@@ -4,11 +4,10 @@ import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { GpuPanel } from '../panel/gpuPanel';
-import { PanelState } from '../panel/panelState';
+import { databaseStore, PanelState } from '../panel/panelState';
 import { SETTINGS_ID } from '../settings';
-import { stateStore } from '../stateStore';
 import { DOMAIN, ICellRuns, IGpuPanel, IGpuSettings, IHolderActions, IMonitor } from '../tokens';
-import { setUnits } from '../ui/units';
+import { setUnits } from '../ui/format';
 
 const RANK = 700;
 
@@ -40,7 +39,7 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
     apply();
     const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), monitor, {
       cells,
-      panelState: new PanelState(stateStore(database, SETTINGS_ID)),
+      panelState: new PanelState(database && databaseStore(database, SETTINGS_ID)),
       holders,
       thresholds: settings.current.hints,
       shown: settings.current.show

@@ -2,10 +2,9 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
-import { heldMemory, sumOfHeldMemory, type HeldMemory } from '../memory/kernelMemory';
+import { heldMemory, sumOfHeldMemory, type HeldMemory } from '../memory/holders';
 import type { ActiveKernel, KernelView } from '../kernel/activeKernel';
-import { duration, memory, UNKNOWN } from '../ui/format';
-import { unitsChanged } from '../ui/units';
+import { duration, memory, UNKNOWN, unitsChanged } from '../ui/format';
 import type { KernelGpu, KernelState } from '../wire';
 
 /** The memory becomes n/a only after a cell has run for this long. */

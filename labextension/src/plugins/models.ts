@@ -9,8 +9,11 @@ import { Connection } from '../stream/connection';
 import { GpuMonitor } from '../stream/gpuMonitor';
 import { ServerApi } from '../stream/serverApi';
 import { StreamModel } from '../stream/streamModel';
-import { DOMAIN, IMonitor } from '../tokens';
+import { DOMAIN, IMonitor, ICellRuns } from '../tokens';
 import { translateUnknown } from '../ui/format';
+import { CellRuns, RunningCells } from '../cells/cellRuns';
+import { CellTracker } from '../cells/cellTracker';
+import { ReportReader } from '../cells/reportReader';
 
 /** The live data that all views display. */
 export const monitor: JupyterFrontEndPlugin<IMonitor> = {
@@ -33,5 +36,23 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
       });
     }
     return new GpuMonitor(model, kernels, connection, BROWSER_CLOCK);
+  }
+};
+
+/** The runs of the active notebook's cells. */
+export const cells: JupyterFrontEndPlugin<ICellRuns> = {
+  id: 'jupyterlab-gpuwidget:cells',
+  description: 'The runs of the active notebook’s cells and what they did to the GPUs.',
+  autoStart: true,
+  provides: ICellRuns,
+  requires: [IMonitor],
+  optional: [INotebookTracker],
+  activate: ({ shell }: JupyterFrontEnd, monitor: IMonitor, tracker: INotebookTracker | null) => {
+    const runningCells = new RunningCells();
+    const runs = new CellRuns(monitor, new ReportReader(BROWSER_CLOCK), runningCells, BROWSER_CLOCK);
+    if (tracker !== null) {
+      new CellTracker(tracker, shell, runs, runningCells, BROWSER_CLOCK);
+    }
+    return runs;
   }
 };
