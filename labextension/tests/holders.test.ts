@@ -93,14 +93,16 @@ test('only kernels and terminals of this server are targets of actions', () => {
   ]);
 });
 
-test('unattributed memory has a line unless it is zero', () => {
+test('unattributed memory has a line unless it is zero; with a reason it keeps its line', () => {
   assert.deepEqual(keys(holders(gpuUsage(0, []))), []);
   assert.deepEqual(keys(holders(gpuUsage(0, [], { unattributed: GIB }))), ['unattributed']);
-  const unknown = holders(gpuUsage(0, [], { unattributed: null, reason: 'No process list.' }));
-  assert.deepEqual(
-    unknown.map(({ key, memory }) => [key, memory]),
-    [['unattributed', null]]
-  );
+  for (const unattributed of [null, 0, GIB]) {
+    const lines = holders(gpuUsage(0, [], { unattributed, reason: 'No process list.' }));
+    assert.deepEqual(
+      lines.map(({ key, memory }) => [key, memory]),
+      [['unattributed', unattributed]]
+    );
+  }
 });
 
 test('notebooks with one name are distinguished by their folders', () => {

@@ -39,13 +39,27 @@ SETTINGS = {
     },
 }
 _RECORD_LAYOUT_SHIFTS = """
-window.layout_shifts = [];
+window.layoutShifts = [];
 new PerformanceObserver(list => {
-    for (const { node } of list.getEntries().flatMap(entry => entry.sources)) {
-        const moved = node instanceof Element ? node : node?.parentElement;
-        if (moved?.closest('.jp-gpuwidget-panel')) { window.layout_shifts.push(moved.className); }
+    for (const { value, sources, hadRecentInput } of list.getEntries()) {
+        const elements = sources.map(({ node }) => (node instanceof Element ? node : node?.parentElement));
+        const moved = elements.map(element => element?.className);
+        if (!hadRecentInput) { window.layoutShifts.push(`${value}: ${moved}`); }
     }
 }).observe({type: 'layout-shift'});
+"""
+_WAIT_FOR_CHANGES = """
+const [selector, changes] = argument;
+let seen = 0;
+await new Promise(done => {
+    const observer = new MutationObserver(() => {
+        seen++;
+        if (seen === changes) { observer.disconnect(); done(); }
+    });
+    observer.observe(document.querySelector(selector), {subtree: true, characterData: true, childList: true});
+});
+// A layout shift is reported in the frame after the change.
+await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))));
 """
 
 
@@ -244,13 +258,20 @@ class Notebook:
         return outputs
 
     def record_layout_shifts(self) -> None:
-        """Start recording which elements of the panel move without a user's action."""
+        """Start recording the layout shifts that no user action causes."""
         self.script(_RECORD_LAYOUT_SHIFTS)
 
     def layout_shifts(self) -> list[str]:
-        """Return the CSS classes of the elements that have moved since the last call."""
-        moved: list[str] = self.script("return window.layout_shifts.splice(0);")
+        """Return the layout shifts since the last call, each as its score and the moved elements' classes.
+
+        The list is empty if the page's layout-shift score is 0.
+        """
+        moved: list[str] = self.script("return window.layoutShifts.splice(0);")
         return moved
+
+    def wait_for_changes(self, selector: str, changes: int) -> None:
+        """Return when the text of the first matching element has changed that many times."""
+        self.script(_WAIT_FOR_CHANGES, [selector, changes])
 
     def save(self) -> None:
         """Save the notebook to its file."""

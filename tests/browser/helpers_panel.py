@@ -23,6 +23,14 @@ LOAD_BUTTON = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-notice-action
 
 _UTILIZATION = (97, 11, 100, 0, 94, 12, 0, 88)
 _USED = (57, 16, 129, 1, 60, 15, 1, 99)
+_CLIPPED = """
+return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
+    .filter(node => node.checkVisibility() &&
+            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
+    .filter(node => !argument || getComputedStyle(node).textOverflow !== 'ellipsis')
+    .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
+    .map(node => `${node.className}: ${node.textContent}`);
+"""
 _KERNEL = """\
 import sys
 {before}
@@ -135,3 +143,12 @@ def cards(notebook: Notebook) -> list[dict[str, Any]]:
         " text: node.innerText.replace(/\\s+/g, ' ').trim()}))",
     )
     return shown
+
+
+def clipped(notebook: Notebook, *, ellipsis: bool = True) -> list[str]:
+    """Return the elements of the panel whose content does not fit.
+
+    With ``ellipsis``, an element that shortens its text with an ellipsis counts as fitting.
+    """
+    elements: list[str] = notebook.script(_CLIPPED, ellipsis)
+    return elements

@@ -12,21 +12,13 @@ import helpers_kernel_state
 import pytest
 from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
-from helpers_panel import CARD, PANEL, lab_with, machine, show, uuids, wait_for_text
+from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import Browser, Page
 from test_cells_list import report, saved
 
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 DASHBOARD = ".jp-gpuwidget-dashboard"
 HAN = re.compile(r"[\u4e00-\u9fff]")
-CLIPPED = """
-return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
-    .filter(node => node.checkVisibility() &&
-            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
-    .filter(node => getComputedStyle(node).textOverflow !== 'ellipsis')
-    .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
-    .map(node => `${node.className}: ${node.textContent}`);
-"""
 TEXTS = """
 const walker = document.createTreeWalker(document.querySelector(argument), NodeFilter.SHOW_TEXT);
 const found = [];
@@ -114,7 +106,7 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
     notebook.page.click(f"{PANEL} .jp-gpuwidget-settings > summary")
     for width in (480, 300, 240):
         show(notebook, width)
-        assert notebook.script(CLIPPED) == []
+        assert clipped(notebook) == []
         screenshot(notebook.page, f"zh-{width}")
     assert english(notebook, PANEL) == []
     notebook.close()

@@ -15,7 +15,7 @@ import helpers_kernel_state
 import pytest
 from helpers_lab import Lab, Notebook
 from helpers_ownership import GIB, FakeOwnershipStream, allocation, gpu, kernel
-from helpers_panel import CARD, DEVICE, PANEL, lab_with, machine, show, uuids, wait_for_text
+from helpers_panel import CARD, DEVICE, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import Browser
 
 from tests.nvml_standin import Standin
@@ -26,14 +26,6 @@ MENU = ".lm-Menu-item"
 HINT = f"{PANEL} .jp-gpuwidget-hint"
 MESSAGE = f"{PANEL} .jp-gpuwidget-panel-message"
 DIALOG = ".jp-Dialog-content"
-CLIPPED = """
-return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
-    .filter(node => node.checkVisibility() &&
-            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
-    .filter(node => getComputedStyle(node).textOverflow !== 'ellipsis')
-    .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
-    .map(node => `${node.className}: ${node.textContent}`);
-"""
 OVERFLOWING_NUMBERS = """
 return [...document.querySelectorAll('.jp-gpuwidget-holder-memory')]
     .filter(node => node.checkVisibility() && node.textContent !== '')
@@ -187,7 +179,7 @@ def test_many_holders(open_panel: Callable[..., OpenPanel]) -> None:
     ]
     for width in (240, 300, 480):
         show(view.notebook, width)
-        assert view.notebook.script(CLIPPED) == []
+        assert clipped(view.notebook) == []
     view.notebook.page.focus(f"{CARD} .jp-gpuwidget-panel-more >> nth=0")
     view.notebook.page.keyboard.press("Enter")
     assert len(view.holder_rows(0)) == 13
@@ -362,7 +354,7 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
     ]
     for width in (240, 300, 480):
         show(view.notebook, width)
-        assert view.notebook.script(CLIPPED) == []
+        assert clipped(view.notebook) == []
     view.notebook.page.click(f"{HINT} button:text('Free…')")
     assert "Cache" in view.notebook.page.locator(MENU).all_inner_texts()[1]
     view.notebook.page.keyboard.press("Escape")

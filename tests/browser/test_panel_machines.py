@@ -17,6 +17,7 @@ from helpers_panel import (
     PANEL,
     SERVER_NOTICE,
     cards,
+    clipped,
     lab_with,
     machine,
     show,
@@ -25,13 +26,6 @@ from helpers_panel import (
 )
 from playwright.sync_api import Browser
 
-CLIPPED = """
-return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
-    .filter(node => node.checkVisibility() &&
-            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
-    .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
-    .map(node => `${node.className}: ${node.textContent}`);
-"""
 COUNT_DRAWINGS = """
 window.drawings = {};
 const stroke = CanvasRenderingContext2D.prototype.stroke;
@@ -74,7 +68,7 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
         assert all("H200" in card["text"] for card in shown)
         for width in (240, 300, 480):
             show(notebook, width)
-            assert notebook.script(CLIPPED) == []
+            assert clipped(notebook, ellipsis=False) == []
         notebook.close()
 
 
@@ -108,11 +102,12 @@ def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -
             row.click()
         # The device section gets its height when the kernel first replies.
         notebook.page.wait_for_selector(LOAD_BUTTON)
-        notebook.page.wait_for_timeout(3000)
+        power = f"{CARD} .jp-gpuwidget-gpu-power"
+        wait_for_text(notebook, power, "611 of 700 W")
         notebook.record_layout_shifts()
         for step in range(1, 7):
             standin.scenario(*machine(8, step))
-            notebook.page.wait_for_timeout(1000)
+            notebook.wait_for_changes(power, 1)
         assert notebook.layout_shifts() == []
         notebook.close()
 

@@ -12,10 +12,9 @@ from typing import Any
 import helpers_kernel_state
 import pytest
 from helpers_lab import Lab, Notebook
-from helpers_panel import CARD, PANEL, lab_with, machine, show, uuids, wait_for_text
+from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import Browser, Error, Page
 from test_cells_list import report, saved
-from test_chinese import CLIPPED
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 DASHBOARD = ".jp-gpuwidget-dashboard"
@@ -85,7 +84,7 @@ def test_units(lab: Lab, browser: Browser) -> None:
     wait_for_text(notebook, STATUS, "GB")
     assert notebook.script(POSITIONS) == before
     show(notebook, 240)
-    assert notebook.script(CLIPPED) == []
+    assert clipped(notebook) == []
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     wait_for_text(notebook, f"{DASHBOARD} [data-metric=temperature_c]", "°F")
     wait_for_text(notebook, f"{DASHBOARD} [data-metric=memory_used]", "GB")

@@ -71,8 +71,9 @@ export function holdersOf(
       memory: holding.memory
     };
   });
-  // A line for 0 bytes would be noise, but a line for an unknown amount is useful.
-  if (unattributed === null ? reason !== null : unattributed > 0) {
+  // With a reason, the server cannot attribute all memory. The line then stays, so that nothing moves when the
+  // amount becomes 0 or unknown.
+  if (reason !== null || (unattributed ?? 0) > 0) {
     holders.push({
       key: 'unattributed',
       kind: 'unattributed',

@@ -12,6 +12,7 @@ import {
   memory,
   memoryChange,
   moment,
+  padded,
   took,
   tookShort,
   UNKNOWN,
@@ -119,8 +120,9 @@ export class RunningRow extends Row {
     this.cellId = running.cellId;
     this.node.dataset.cellId = running.cellId;
     this.name.set(running.executionCount === null ? '[*]' : `[${String(running.executionCount)}]`);
-    this.delta.set(change(running.delta, unit), runningTitle(this.trans, running));
-    this.time.set(running.seconds < 60 ? duration(running.seconds) : tookShort(running.seconds));
+    // Padded, since a right-aligned text that gets longer moves: up to ±999.9, and to 59 s in the first minute.
+    this.delta.set(padded(change(running.delta, unit), 6), runningTitle(this.trans, running));
+    this.time.set(padded(running.seconds < 60 ? duration(running.seconds) : tookShort(running.seconds), 4));
   }
 }
 

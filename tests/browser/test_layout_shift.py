@@ -1,0 +1,51 @@
+"""Nothing moves in the panel and the dashboard while their values change: the layout-shift score is 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from helpers_lab import Notebook
+from helpers_panel import CARD, PANEL, show
+from test_dashboard_view import CHART, DASHBOARD, open_dashboard
+
+Open = Callable[..., Notebook]
+UPDATES = 10
+
+
+def test_the_panel(open_notebook: Open) -> None:
+    """In a panel of 300 px, no element of the GPUs' cards and rows and of the list of cells moves
+    while a recording plays and a cell runs."""
+    notebook = open_notebook(["%load_ext gpuwidget", "import time; time.sleep(40)"], height=1400)
+    show(notebook, 300)
+    notebook.run(0)
+    notebook.wait_until_done()
+    page = notebook.page
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
+    page.wait_for_selector(f"{CARD} canvas")
+    page.locator(f"{CARD} .jp-gpuwidget-gpu-row").nth(1).click()
+    notebook.run(1)
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
+    # The holders of memory arrive after the first samples.
+    page.wait_for_selector(f"{CARD} .jp-gpuwidget-holder-reason:not(:empty)")
+    notebook.record_layout_shifts()
+    notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", UPDATES)
+    notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-cells-running", UPDATES)
+    assert notebook.layout_shifts() == []
+
+
+def test_the_dashboard(open_notebook: Open) -> None:
+    """In the dashboard of a recording, neither the legend nor the captions and the charts move."""
+    notebook = open_notebook(["1"], kernel=False)
+    open_dashboard(notebook)
+    values = f"{DASHBOARD} .jp-gpuwidget-dashboard-charts"
+    notebook.wait_for_changes(values, 2)
+    notebook.record_layout_shifts()
+    notebook.wait_for_changes(values, UPDATES)
+    assert notebook.layout_shifts() == []
+    # The tooltip follows the pointer, which is no layout shift of anything else.
+    box = notebook.page.locator(f"{CHART}[data-metric=power_w] .u-over").bounding_box()
+    assert box is not None
+    notebook.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip", state="visible")
+    notebook.wait_for_changes(values, UPDATES)
+    assert notebook.layout_shifts() == []
