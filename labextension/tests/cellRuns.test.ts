@@ -80,7 +80,7 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
   const running = new RunningCells();
   const server = { sample: sample(NOW, [reading(0), reading(1)]) };
   const sources = { model: server, kernels } as unknown as CellRunSources;
-  const found = new CellRuns(sources, new ReportReader(clock), running, clock);
+  const found = new CellRuns(sources, new ReportReader(), running, clock);
   const revealed: string[] = [];
   const notebook = {
     key: {},

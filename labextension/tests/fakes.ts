@@ -26,11 +26,19 @@ import { METRIC_TABLE, type MetricName } from '../src/metricTable';
 
 export const GIB = 1024 ** 3;
 
-/** A clock that moves only when the test advances it. */
+/** A clock that moves only when the test advances it. The global timers, which Lumino uses, follow it too. */
 export class FakeClock implements Clock {
   private time = 0;
   private last = 0;
   private readonly waiting = new Map<number, { at: number; action: () => void }>();
+
+  constructor() {
+    globalThis.setTimeout = ((action: () => void, milliseconds: number) =>
+      this.after(milliseconds, action)) as typeof setTimeout;
+    globalThis.clearTimeout = ((timer: number) => {
+      this.cancel(timer);
+    }) as typeof clearTimeout;
+  }
 
   now(): number {
     return this.time;

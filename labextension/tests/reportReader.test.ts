@@ -7,7 +7,7 @@ import { codeCell, FakeCells, FakeOutput, report } from './fakes_cells';
 
 function made(cells: FakeCells): { reader: ReportReader; clock: FakeClock; emitted: () => number } {
   const clock = new FakeClock();
-  const reader = new ReportReader(clock);
+  const reader = new ReportReader();
   let count = 0;
   reader.setVisible(true);
   reader.setCells(cells);

@@ -1,8 +1,8 @@
+import { Throttler } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import { parseReport, REPORT_MIME, type CellReport } from './report';
 import { runKey, type CellRun } from './runTable';
-import type { Clock } from '../clock';
 
 /** Outputs may change many times per second; the list of runs is rebuilt at most this often. */
 const UPDATE_MS = 200;
@@ -61,7 +61,6 @@ interface CellReports {
 export class ReportReader {
   private cells: CellModels | null = null;
   private visible = false;
-  private timer: number | null = null;
   private cellsChanged = false;
   private readonly changedCells = new Set<CellModel>();
   private readonly cellsByOutputs = new Map<unknown, CellModel>();
@@ -69,8 +68,12 @@ export class ReportReader {
   /** Parsed reports by their JSON object, which is never modified. */
   private readonly parsed = new WeakMap<object, CellReport | 'incompatible'>();
   private readonly changes = new Signal<this, void>(this);
-
-  constructor(private readonly clock: Clock) {}
+  private readonly updates = new Throttler(
+    () => {
+      this.update();
+    },
+    { limit: UPDATE_MS, edge: 'trailing' }
+  );
 
   /** The runs in the notebook's order. */
   runs: readonly CellRun[] = [];
@@ -116,15 +119,12 @@ export class ReportReader {
     this.cellsByOutputs.clear();
     this.reportsByCell.clear();
     this.changedCells.clear();
-    if (this.timer !== null) {
-      this.clock.cancel(this.timer);
-      this.timer = null;
-    }
+    void this.updates.stop();
   }
 
   private onCellsChanged(): void {
     this.cellsChanged = true;
-    this.schedule();
+    void this.updates.invoke();
   }
 
   private onOutputsChanged(outputs: unknown, change: OutputsChange): void {
@@ -137,15 +137,8 @@ export class ReportReader {
       this.reportsByCell.has(cell) || change.newValues.some(output => reportIn(output) !== undefined);
     if (relevant) {
       this.changedCells.add(cell);
-      this.schedule();
+      void this.updates.invoke();
     }
-  }
-
-  private schedule(): void {
-    this.timer ??= this.clock.after(UPDATE_MS, () => {
-      this.timer = null;
-      this.update();
-    });
   }
 
   private update(): void {

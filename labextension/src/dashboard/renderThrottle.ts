@@ -15,8 +15,9 @@ const MAX_LOAD = 1 / 40;
 /**
  * Limits how often the charts are drawn.
  *
- * Lumino's `Throttler` has a fixed limit; this one depends on the time range and on how long the last drawing
- * took.
+ * No fixed limit, as of Lumino's `Throttler`, suits all dashboards: the charts of 16 GPUs and those of an hour
+ * would be drawn too often with the limit that the charts of one minute need, and a slow machine would spend
+ * much of its time on drawing.
  */
 export class RenderThrottle {
   /** The visible time range in seconds; Infinity if the curves do not move. */

@@ -49,7 +49,7 @@ export const cells: JupyterFrontEndPlugin<ICellRuns> = {
   optional: [INotebookTracker],
   activate: ({ shell }: JupyterFrontEnd, monitor: IMonitor, tracker: INotebookTracker | null) => {
     const runningCells = new RunningCells();
-    const runs = new CellRuns(monitor, new ReportReader(BROWSER_CLOCK), runningCells, BROWSER_CLOCK);
+    const runs = new CellRuns(monitor, new ReportReader(), runningCells, BROWSER_CLOCK);
     if (tracker !== null) {
       new CellTracker(tracker, shell, runs, runningCells, BROWSER_CLOCK);
     }

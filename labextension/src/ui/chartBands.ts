@@ -33,6 +33,8 @@ const LABEL_GAP = 3;
 /**
  * Return a uPlot plugin that draws bands below the curves of a chart whose x axis is in epoch seconds.
  * `bands` is called for every drawing and returns them sorted by start.
+ *
+ * uPlot's own option `bands` fills the area between two series, not a time range.
  */
 export function bandsPlugin(bands: () => readonly Band[], colors: () => BandColors): uPlot.Plugin {
   return {
