@@ -179,27 +179,22 @@ export class CellRuns implements ICellRuns {
     sources.kernels.changed.connect(this.onKernelChanged, this);
   }
 
-  /** Emitted while a view is visible: when something may have changed, and every second while a cell runs. */
   get changed(): ISignal<this, void> {
     return this.changes;
   }
 
-  /** Whether a notebook is open. */
   get hasNotebook(): boolean {
     return this.notebook !== null;
   }
 
-  /** The runs in the notebook's order. The array is the same object until a run changes. */
   get runs(): readonly CellRun[] {
     return this.reader.runs;
   }
 
-  /** Number of reports that were written by an incompatible version of gpuwidget. */
   get incompatible(): number {
     return this.reader.incompatible;
   }
 
-  /** The running cell, or null if no cell runs. */
   get running(): RunningCell | null {
     const cell = this.runningCell();
     return cell === null
@@ -213,7 +208,6 @@ export class CellRuns implements ICellRuns {
         };
   }
 
-  /** Set whether a view is visible. Outputs are read only while one is. */
   setVisible(visible: boolean): void {
     this.visible = visible;
     this.reader.setVisible(visible);
@@ -232,7 +226,6 @@ export class CellRuns implements ICellRuns {
     this.schedule();
   }
 
-  /** Scroll to a cell of the active notebook and select it. */
   reveal(cellId: string): void {
     this.notebook?.reveal(cellId);
   }

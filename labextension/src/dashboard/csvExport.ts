@@ -1,5 +1,6 @@
 import type { HistoryServer } from '../stream/serverApi';
 import type { MetricHistory } from '../wire';
+import { twoDigits } from '../ui/format';
 import type { TimeRange } from './dashboardState';
 import type { MetricKind, MetricName } from '../metricTable';
 import { kindOf } from './metrics';
@@ -110,9 +111,8 @@ export function quoteField(text: string): string {
  */
 export function fileName(until: number, isRecording: boolean): string {
   const end = new Date(1000 * until);
-  const two = (value: number): string => String(value).padStart(2, '0');
-  const date = [end.getFullYear(), two(end.getMonth() + 1), two(end.getDate())].join('-');
-  const time = [end.getHours(), end.getMinutes(), end.getSeconds()].map(two).join('.');
+  const date = [end.getFullYear(), twoDigits(end.getMonth() + 1), twoDigits(end.getDate())].join('-');
+  const time = [end.getHours(), end.getMinutes(), end.getSeconds()].map(twoDigits).join('.');
   return `${isRecording ? 'recording of gpus' : 'gpus'} ${date} ${time}.csv`;
 }
 

@@ -9,7 +9,7 @@ import { serverNotice, type Notice } from '../panel/panelMessages';
 import type { HistoryServer } from '../stream/serverApi';
 import type { IMonitor } from '../tokens';
 import { setAttribute, Text } from '../ui/dom';
-import { gpuNumber, unitsChanged } from '../ui/format';
+import { errorText, gpuNumber, unitsChanged } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import type { ReceivedMessage } from '../wire';
 import { ChartGrid } from './chartGrid';
@@ -199,14 +199,10 @@ export class GpuDashboard extends Widget {
       return;
     }
     document.removeEventListener('visibilitychange', this.updateActive);
-    this.monitor.changed.disconnect(this.update, this);
-    this.monitor.received.disconnect(this.handleMessage, this);
-    unitsChanged.disconnect(this.redraw, this);
-    this.deactivate();
     this.csvExport.cancel();
     this.csvErrorTimeout.dispose();
     this.grid.dispose();
-    super.dispose();
+    super.dispose(); // It detaches the widget, which ends its work, and disconnects all signals.
   }
 
   protected override onAfterShow(): void {
@@ -478,8 +474,7 @@ export class GpuDashboard extends Widget {
         isRecording: (this.monitor.model.sample?.origin.recording ?? null) !== null
       });
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      this.setCsvError(this.trans.__('The table could not be made: %1', reason));
+      this.setCsvError(this.trans.__('The table could not be made: %1', errorText(error)));
     } finally {
       this.toolbar.setExporting(false);
     }

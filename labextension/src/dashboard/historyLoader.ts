@@ -2,6 +2,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
 import type { HistoryServer } from '../stream/serverApi';
+import { errorText } from '../ui/format';
 import type { MetricHistory, Sample } from '../wire';
 import type { TimeRange } from './dashboardState';
 import type { MetricName } from '../metricTable';
@@ -116,7 +117,7 @@ export class HistoryLoader {
       },
       (error: unknown) => {
         if (this.pending === request) {
-          this.finish(error instanceof Error ? error.message : String(error));
+          this.finish(errorText(error));
         }
       }
     );

@@ -1,6 +1,7 @@
 import uPlot from 'uplot';
 
 import type { Gpu } from '../wire';
+import { twoDigits } from '../ui/format';
 import type { TimeRange } from './dashboardState';
 import { colorIndex, dashPattern, type ChartColors } from './gpuColors';
 import { formatIn, type Unit } from './metrics';
@@ -305,7 +306,6 @@ function cursorRow(u: uPlot): number | null {
  */
 function timeOfDay(time: number, step: number): string {
   const date = new Date(1000 * time);
-  const two = (value: number): string => String(value).padStart(2, '0');
   const parts = [date.getHours(), date.getMinutes(), ...(step < 60 ? [date.getSeconds()] : [])];
-  return parts.map(two).join(':');
+  return parts.map(twoDigits).join(':');
 }

@@ -1,6 +1,7 @@
 import { KernelMessage, type Kernel as JupyterKernel } from '@jupyterlab/services';
 
 import { parseReply, type ParsedReply } from './kernelReply';
+import { errorText } from '../ui/format';
 import { KERNEL_REPLY, KERNEL_REQUEST, type KernelRequest } from '../wire';
 
 /** What a kernel is doing. */
@@ -114,7 +115,7 @@ export class ConnectedKernel implements Kernel {
       >;
       return loadResult(version, loaded);
     } catch (error) {
-      return { outcome: 'failed', reason: error instanceof Error ? error.message : String(error) };
+      return { outcome: 'failed', reason: errorText(error) };
     }
   }
 }

@@ -16,6 +16,7 @@ import {
 import { ConnectedKernel } from '../kernel/kernel';
 import type { StreamModel } from '../stream/streamModel';
 import { element } from '../ui/dom';
+import { errorText } from '../ui/format';
 import { KERNEL_SCHEMA } from '../wire';
 
 /**
@@ -74,7 +75,7 @@ export class HolderActions {
         await this.execute('terminal:open', { name: terminal }, name);
       }
     } catch (error) {
-      this.message.set(this.trans.__('%1 could not be opened: %2', name, reasonOf(error)));
+      this.message.set(this.trans.__('%1 could not be opened: %2', name, errorText(error)));
     }
   }
 
@@ -121,7 +122,7 @@ export class HolderActions {
           : this.trans.__('The kernel of %1 was shut down. It held %2.', name, held)
       );
     } catch (error) {
-      this.message.set(this.trans.__('The kernel of %1 could not be shut down: %2', name, reasonOf(error)));
+      this.message.set(this.trans.__('The kernel of %1 could not be shut down: %2', name, errorText(error)));
     }
   }
 
@@ -175,7 +176,7 @@ export class HolderActions {
       }
       return await this.requestFreeCache(kernel);
     } catch (error) {
-      return reasonOf(error);
+      return errorText(error);
     } finally {
       if (connection !== open) {
         connection.dispose();
@@ -276,8 +277,4 @@ async function withTimeout<Value>(milliseconds: number, promise: Promise<Value>)
   } finally {
     window.clearTimeout(timer);
   }
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -158,18 +158,13 @@ export class GpuPanel extends Widget implements IGpuPanel {
       return;
     }
     document.removeEventListener('visibilitychange', this.updateVisibility);
-    this.monitor.changed.disconnect(this.update, this);
-    this.cells.changed.disconnect(this.update, this);
-    this.panelState.changed.disconnect(this.update, this);
-    this.monitor.setPanelVisible(false);
-    this.cells.setVisible(false);
     this.list.dispose();
     this.settings.dispose();
     this.message.dispose();
     for (const section of this.sections) {
       section.dispose();
     }
-    super.dispose();
+    super.dispose(); // It detaches the widget, which ends its work, and disconnects all signals.
   }
 
   protected override onAfterShow(): void {

@@ -54,22 +54,18 @@ export class GpuMonitor implements IMonitor {
     kernels.changed.connect(this.notify, this);
   }
 
-  /** Emitted when displayed data may have changed. */
   get changed(): ISignal<this, void> {
     return this.changes;
   }
 
-  /** The state of the connection to the server. */
   get connectionState(): ConnectionState {
     return this.connection.state;
   }
 
-  /** Whether the current stream has delivered a sample. */
   get hasSample(): boolean {
     return this.sampled;
   }
 
-  /** Seconds since the last sample or since the stream was opened; null while samples arrive. */
   get silentFor(): number | null {
     const seconds = (this.clock.now() - this.silentSince) / 1000;
     const limit = Math.max(SILENT_S, 3 * (this.model.server?.interval ?? 0));
@@ -77,12 +73,10 @@ export class GpuMonitor implements IMonitor {
     return expected && seconds > limit ? seconds : null;
   }
 
-  /** Emitted for every message of the stream, before `changed`. */
   get received(): ISignal<unknown, ReceivedMessage> {
     return this.connection.received;
   }
 
-  /** Set whether the panel is visible. Kernels are queried only while it is. */
   setPanelVisible(visible: boolean): void {
     if (visible === this.panelVisible) {
       return;
@@ -90,20 +84,16 @@ export class GpuMonitor implements IMonitor {
     this.panelVisible = visible;
     if (visible) {
       this.silentSince = this.clock.now();
-      this.kernels.setPanelVisible(true);
-    } else {
-      this.kernels.setPanelVisible(false);
     }
+    this.kernels.setPanelVisible(visible);
     this.updateStream();
   }
 
-  /** Set whether samples are needed without a visible view, for example for alerts. */
   setBackground(wanted: boolean): void {
     this.background = wanted;
     this.updateStream();
   }
 
-  /** Set whether `dashboard` is visible. A dashboard needs the hardware counters but no kernel. */
   setDashboardVisible(dashboard: object, visible: boolean): void {
     if (visible) {
       this.visibleDashboards.add(dashboard);
@@ -115,7 +105,6 @@ export class GpuMonitor implements IMonitor {
     this.updateStream();
   }
 
-  /** Set how many seconds of history the model keeps. */
   setHistorySeconds(seconds: number): void {
     if (seconds !== this.model.seconds) {
       this.model.seconds = seconds;
@@ -123,7 +112,6 @@ export class GpuMonitor implements IMonitor {
     }
   }
 
-  /** Set the minimum number of seconds between two samples. */
   setSampleInterval(seconds: number): void {
     this.minInterval = seconds;
     this.updateInterval();

@@ -155,6 +155,11 @@ export function padded(text: string, digits: number): string {
   return text.padStart(digits, FIGURE_SPACE);
 }
 
+/** Return a part of a time with at least two digits. */
+export function twoDigits(value: number): string {
+  return String(value).padStart(2, '0');
+}
+
 /** Append a unit to a number, but not to the text of an unknown value. */
 export function withUnit(text: string, unit: string): string {
   return text.endsWith(UNKNOWN) ? text : `${text} ${unit}`;
@@ -221,7 +226,7 @@ export function tookShort(seconds: Optional): string {
     whole < 3600
       ? [Math.floor(whole / 60), whole % 60, 'min']
       : [Math.floor(Math.round(seconds / 60) / 60), Math.round(seconds / 60) % 60, 'h'];
-  return `${String(large)}:${String(small).padStart(2, '0')} ${unit}`;
+  return `${String(large)}:${twoDigits(small)} ${unit}`;
 }
 
 /** Return seconds, rounded, as `12 s`, `3 min 05 s` or `2 h 04 min`. */
@@ -230,12 +235,11 @@ export function duration(seconds: number): string {
   if (all < 60) {
     return `${String(all)} s`;
   }
-  const two = (value: number): string => String(value).padStart(2, '0');
   if (all < 3600) {
-    return `${String(Math.floor(all / 60))} min ${two(all % 60)} s`;
+    return `${String(Math.floor(all / 60))} min ${twoDigits(all % 60)} s`;
   }
   const minutes = Math.round(all / 60);
-  return `${String(Math.floor(minutes / 60))} h ${two(minutes % 60)} min`;
+  return `${String(Math.floor(minutes / 60))} h ${twoDigits(minutes % 60)} min`;
 }
 
 /**
@@ -244,12 +248,11 @@ export function duration(seconds: number): string {
  */
 export function moment(epoch: number, now: number): string {
   const then = new Date(epoch * 1000);
-  const two = (value: number): string => String(value).padStart(2, '0');
-  const time = [then.getHours(), then.getMinutes(), then.getSeconds()].map(two).join(':');
+  const time = [then.getHours(), then.getMinutes(), then.getSeconds()].map(twoDigits).join(':');
   if (then.toDateString() === new Date(now * 1000).toDateString()) {
     return time;
   }
-  return `${String(then.getFullYear())}-${two(then.getMonth() + 1)}-${two(then.getDate())} ${time}`;
+  return `${String(then.getFullYear())}-${twoDigits(then.getMonth() + 1)}-${twoDigits(then.getDate())} ${time}`;
 }
 
 /** Return the name of a GPU model without its vendor: `H200`, `GeForce RTX 4090 Laptop GPU`. */
@@ -265,4 +268,9 @@ export function gpuNumber({ index, mig_index: slice }: Pick<Gpu, 'index' | 'mig_
 /** Return the translated reasons why a GPU's clock is lowered. The server sends them in English. */
 export function throttleReasons(trans: TranslationBundle, reasons: readonly string[]): string[] {
   return reasons.map(reason => trans.__(reason));
+}
+
+/** Return the message of a caught error. */
+export function errorText(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
