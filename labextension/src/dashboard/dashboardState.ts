@@ -5,7 +5,7 @@ import { isMetric, METRICS } from './metrics';
 export const RANGES: readonly number[] = [60, 300, 900, 3600];
 const DEFAULT_RANGE = 300;
 /** How much history the server keeps at most, in seconds. */
-export const HISTORY_S = 3600;
+const HISTORY_S = 3600;
 
 /** A part of the history in epoch seconds. */
 export interface TimeRange {

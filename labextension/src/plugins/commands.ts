@@ -44,8 +44,8 @@ export const commands: JupyterFrontEndPlugin<void> = {
       describedBy: NO_ARGUMENTS,
       execute: () => {
         if (panel.isVisible) {
-          // Notebook 7's shell has the same methods, but its token is in a package that JupyterLab does not
-          // have.
+          // Notebook 7's shell has the same methods. Its token, `INotebookShell`, is in a package that JupyterLab
+          // does not provide, so this extension would have to bundle Notebook's whole application for it.
           hide(shell, labShell ?? (shell as Partial<Sidebars>), panel);
         } else {
           shell.activateById(panel.id);
