@@ -18,7 +18,6 @@ from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.model.diagnosis import Check
-from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, PeerAccess
 from gpuwidget.system.host_limits import SharedMemory
 
@@ -114,9 +113,9 @@ def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
     return replace(NvmlHealth(None, None, "580.95.05", "13.0", gpus, (), peers), **values)
 
 
-def no_driver(error: int, reason: str) -> NvmlHealth:
-    """Return the NVML results of a driver that does not start."""
-    return NvmlHealth(error, reason, None, None, (), (), ())
+def no_driver(error: int, text: str = "") -> NvmlHealth:
+    """Return the NVML results of a driver that does not start, with NVML's text of the error."""
+    return NvmlHealth(error, text, None, None, (), (), ())
 
 
 def devices(*names: str, usable: bool = True) -> tuple[DeviceFile, ...]:
@@ -275,7 +274,7 @@ NOT_INSTALLED: dict[str, Any] = {
     "packages": {"torch": None, "cuda": (), "required": {}, "installed": {}},
 }
 NO_GPUS: dict[str, Any] = {
-    "nvml": no_driver(12, nvml_messages.start_error(12, "")),
+    "nvml": no_driver(12),
     "torch": {"cu_init": None, "libcuda_error": "libcuda.so.1: cannot open", "available": False},
 }
 """Changes for a machine without a driver and therefore without a GPU."""

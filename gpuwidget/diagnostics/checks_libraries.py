@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
+from gpuwidget.diagnostics import messages_libraries as messages
+from gpuwidget.diagnostics import messages_packages
 from gpuwidget.diagnostics.cuda_versions import format_cudnn_version
 from gpuwidget.diagnostics.file_issues import file_issues
 from gpuwidget.diagnostics.fixes import (
-    Fix,
-    library_path_fix,
     missing_library,
     missing_library_fix,
     reinstall_libraries,
     replace_package,
 )
-from gpuwidget.diagnostics.issues import Issue, build_check, pluralize, skipped_check
+from gpuwidget.diagnostics.issues import build_check, skipped_check
 from gpuwidget.diagnostics.probe_results import ProbeResults
-from gpuwidget.model.diagnosis import Check
+from gpuwidget.model.diagnosis import Check, Fix, Issue
 
 CUDA = ("cuda", "CUDA runtime")
 CUDNN = ("cudnn", "cuDNN")
@@ -51,8 +51,7 @@ def check_cuda(results: ProbeResults) -> Check:
     }
     missing = missing_library(results)
     if missing is not None and missing.partition(".")[0].startswith(_CUDA_LIBRARIES):
-        reason = f"{missing}, which PyTorch needs, is not found or does not fit."
-        issue = Issue("broken", reason, *missing_library_fix(missing, results))
+        issue = messages.missing(missing, missing_library_fix(missing, results))
         return build_check(CUDA, f"{missing} missing", [issue, *file_issues(results, "cuda")], evidence)
     if results.packages.torch is None and not results.torch.get("imported"):
         return skipped_check(CUDA, "comes with PyTorch", evidence)
@@ -80,8 +79,8 @@ def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[
             entry = results.in_library_path(folder)
             if entry is not None and not _belongs_to_torch(folder, results):
                 file = PurePosixPath(path).name
-                reason = f"{file} was loaded from {folder}, which is {_in_library_path(entry, folder)}."
-                return [Issue("warning", reason, *library_path_fix(entry))]
+                fix = messages_packages.remove_from_library_path(entry)
+                return [messages.overridden(file, folder, entry, fix)]
     return []
 
 
@@ -91,13 +90,9 @@ def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
         return []
     for folder, name in results.on_library_path("libcudnn").items():
         if not _belongs_to_torch(folder, results):
-            reason = f"{folder} in LD_LIBRARY_PATH has another cuDNN ({name}), whose parts may be mixed in."
-            return [Issue("warning", reason, *library_path_fix(folder))]
+            fix = messages_packages.remove_from_library_path(folder)
+            return [messages.second_cudnn(folder, name, fix)]
     return []
-
-
-def _in_library_path(entry: str, folder: str) -> str:
-    return "in LD_LIBRARY_PATH" if entry.rstrip("/") == folder else f"in LD_LIBRARY_PATH as {entry}"
 
 
 def _belongs_to_torch(folder: str, results: ProbeResults) -> bool:
@@ -129,25 +124,22 @@ def check_cudnn(results: ProbeResults) -> Check:
     }
     missing = missing_library(results)
     if missing is not None and missing.startswith("libcudnn"):
-        reason = f"{missing}, which PyTorch needs, is not found or does not fit."
-        issue = Issue("broken", reason, *missing_library_fix(missing, results))
+        issue = messages.missing(missing, missing_library_fix(missing, results))
         return build_check(CUDNN, f"{missing} missing", [issue, *file_issues(results, "cudnn")], evidence)
     if not torch.get("imported") or results.cuda is None:
         return skipped_check(CUDNN, "comes with PyTorch for CUDA", evidence)
     error, number = torch.get("cudnn_error"), torch.get("cudnn")
     issues = file_issues(results, "cudnn")
     if error:
-        reason = f"cuDNN fails: {str(error).splitlines()[0]}"
-        issues.append(Issue("broken", reason, *reinstall_libraries(results, "libcudnn")))
+        fix = reinstall_libraries(results, "libcudnn")
+        issues.append(messages.cudnn_fails(str(error).splitlines()[0], fix))
     elif number is None and "cudnn" in torch:
-        reason = "This build of PyTorch has no cuDNN: convolutions are slow or fail."
-        issues.append(Issue("warning", reason, *reinstall_libraries(results, "libcudnn")))
+        issues.append(messages.torch_without_cudnn(reinstall_libraries(results, "libcudnn")))
     if torch.get("cudnn_enabled") is False or results.notebook.cudnn_off:
-        reason = "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow."
-        issues.append(Issue("warning", reason, "Switch it on: torch.backends.cudnn.enabled = True."))
+        issues.append(messages.cudnn_off())
     issues += _shadowed_issues(results, ("libcudnn",)) or _second_cudnn_issues(results)
-    issues += _mixed_issues(results, "cudnn", "cuDNN")
-    issues += _duplicate_issues(results, "cudnn", "cuDNN")
+    issues += _mixed_issues(results, "cudnn")
+    issues += _duplicate_issues(results, "cudnn")
     unknown = "not found" if "cudnn" in torch else "not checked"
     found = format_cudnn_version(number) if isinstance(number, int) else unknown
     return build_check(CUDNN, found, issues, evidence)
@@ -160,8 +152,7 @@ def check_nccl(results: ProbeResults) -> Check:
     evidence = {"libraries": _mapped_files(results, "libnccl"), "packages": ", ".join(versions)}
     missing = missing_library(results)
     if missing is not None and missing.startswith("libnccl"):
-        reason = f"{missing}, which PyTorch needs, is not found or does not fit."
-        issue = Issue("broken", reason, *missing_library_fix(missing, results))
+        issue = messages.missing(missing, missing_library_fix(missing, results))
         return build_check(NCCL, f"{missing} missing", [issue, *file_issues(results, "nccl")], evidence)
     if not torch.get("imported") or results.cuda is None:
         return skipped_check(NCCL, "comes with PyTorch for CUDA", evidence)
@@ -172,30 +163,27 @@ def check_nccl(results: ProbeResults) -> Check:
     issues = [
         *file_issues(results, "nccl"),
         *_shadowed_issues(results, ("libnccl",)),
-        *_mixed_issues(results, "nccl", "NCCL"),
-        *_duplicate_issues(results, "nccl", "NCCL"),
+        *_mixed_issues(results, "nccl"),
+        *_duplicate_issues(results, "nccl"),
     ]
-    for name, what in (("NCCL_P2P_DISABLE", "GPUs' direct access"), ("NCCL_SHM_DISABLE", "shared memory")):
-        if results.variables.get(name, "0") not in ("", "0"):
-            reason = f"{name} is set: NCCL does without {what}, and is slower."
-            issues.append(Issue("warning", reason, f"Unset {name}, unless it is there for a reason."))
+    issues += (
+        messages.nccl_switch(name)
+        for name in messages.NCCL_SWITCHES
+        if results.variables.get(name, "0") not in ("", "0")
+    )
     return build_check(NCCL, str(torch["nccl"]), issues, evidence)
 
 
-def _mixed_issues(results: ProbeResults, library: str, name: str) -> list[Issue]:
+def _mixed_issues(results: ProbeResults, library: messages.Library) -> list[Issue]:
     """Return an issue if parts of one library were loaded from several folders, which do not fit together."""
     folders = sorted({str(PurePosixPath(path).parent) for path in results.mapped(f"lib{library}")})
     if len(folders) < 2:
         return []
-    reason = f"{name} was loaded from {pluralize(len(folders), 'folder')} at once: {' and '.join(folders)}."
     on_path = [entry for folder in folders if (entry := results.in_library_path(folder)) is not None]
-    return [
-        Issue(
-            "broken",
-            reason,
-            *(library_path_fix(on_path[0]) if on_path else _keep_one_fix(results, library, name)),
-        )
-    ]
+    fix = (
+        messages_packages.remove_from_library_path(on_path[0]) if on_path else _keep_one_fix(results, library)
+    )
+    return [messages.mixed(library, folders, fix)]
 
 
 def _installed_copies(results: ProbeResults, library: str) -> list[str]:
@@ -206,17 +194,16 @@ def _installed_copies(results: ProbeResults, library: str) -> list[str]:
     return [f"{one.name} {one.version} ({one.by})" for one in found]
 
 
-def _duplicate_issues(results: ProbeResults, library: str, name: str) -> list[Issue]:
+def _duplicate_issues(results: ProbeResults, library: messages.Library) -> list[Issue]:
     """Return an issue if the library is installed several times, since the path's order decides which is
     loaded."""
     versions = _installed_copies(results, library)
     if len(versions) < 2:
         return []
-    reason = f"{name} is installed {len(versions)} times: {', '.join(versions)}."
-    return [Issue("warning", reason, *_keep_one_fix(results, library, name))]
+    return [messages.copies(library, versions, _keep_one_fix(results, library))]
 
 
-def _keep_one_fix(results: ProbeResults, library: str, name: str) -> Fix:
+def _keep_one_fix(results: ProbeResults, library: messages.Library) -> Fix:
     """Return how to keep only the package that torch requires, if several packages own the same files."""
     own = re.compile(rf"nvidia-{library}(-cu\d+)?")
     by_pip = [one.name for one in results.packages.cuda if own.fullmatch(one.name)]
@@ -225,8 +212,8 @@ def _keep_one_fix(results: ProbeResults, library: str, name: str) -> Fix:
     if len(right) == 1 and wrong:
         return replace_package(results, wrong[0], right[0])
     if len(right) == 1:
-        return Fix(f"This PyTorch uses {right[0]}. Uninstall the other copy if nothing else needs it.")
-    return Fix(f"Keep the copy of {name} that this PyTorch was installed with, and uninstall the other one.")
+        return messages.keep_required_copy(right[0])
+    return messages.keep_original_copy(library)
 
 
 def _shared_file_issues(results: ProbeResults) -> list[Issue]:
@@ -237,6 +224,6 @@ def _shared_file_issues(results: ProbeResults) -> list[Issue]:
         wrong = [one for one in names if one not in right]
         checked_separately = names[0].startswith(("nvidia-cudnn", "nvidia-nccl"))
         if len(right) == 1 and wrong and not checked_separately:
-            reason = f"{' and '.join(names)} own the same files, and this PyTorch requires {right[0]}."
-            found.append(Issue("warning", reason, *replace_package(results, wrong[0], right[0])))
+            fix = replace_package(results, wrong[0], right[0])
+            found.append(messages.shared_files(names, right[0], fix))
     return found

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from gpuwidget.diagnostics.issues import Issue, build_check, pluralize
+from gpuwidget.diagnostics import messages_gpu as messages
+from gpuwidget.diagnostics.issues import build_check
+from gpuwidget.diagnostics.messages import pluralize
 from gpuwidget.diagnostics.probe_results import ProbeResults
-from gpuwidget.model.diagnosis import Check
+from gpuwidget.model.diagnosis import Check, Issue
 
 VISIBLE = ("visible", "Visible GPUs")
 
@@ -40,27 +43,17 @@ def check_visible_devices(results: ProbeResults) -> Check:
         return build_check(VISIBLE, f"{found} in this notebook", [changed], evidence)
     if value is None:
         return build_check(VISIBLE, "all: CUDA_VISIBLE_DEVICES is not set", [], evidence)
-    fix = (
-        "Unset CUDA_VISIBLE_DEVICES, or name GPUs by nvidia-smi -L's numbers or UUIDs, and "
-        "start the kernel anew."
-    )
     if not value.strip():
-        reason = "CUDA_VISIBLE_DEVICES is set and empty: it hides every GPU."
-        return build_check(VISIBLE, "none", [Issue("broken", reason, fix)], evidence)
+        return build_check(VISIBLE, "none", [messages.hidden_by_empty_value()], evidence)
     if not results.gpus:
-        return build_check(
-            VISIBLE, value, [Issue("unknown", "There is no GPU to compare it with.", None)], evidence
-        )
+        return build_check(VISIBLE, value, [messages.nothing_to_compare()], evidence)
     parsed = _parse_variable(results)
-    if parsed is None or parsed.bad is None:
+    if parsed is None or parsed.rejected is None:
         return build_check(VISIBLE, _visible_count(parsed, results), [], evidence)
-    reason = f"CUDA_VISIBLE_DEVICES is {value!r}, of which {parsed.bad!r} is no GPU here: {parsed.why}"
-    if not parsed.named:
-        return build_check(
-            VISIBLE, "none", [Issue("broken", f"{reason}. It hides every GPU.", fix)], evidence
-        )
-    reason += ". CUDA passes over it and all that follows."
-    return build_check(VISIBLE, _visible_count(parsed, results), [Issue("warning", reason, fix)], evidence)
+    entry, why, number = parsed.rejected
+    issue = messages.entry_rejected(value, entry, why, number, hides_all=not parsed.named)
+    found = _visible_count(parsed, results) if parsed.named else "none"
+    return build_check(VISIBLE, found, [issue], evidence)
 
 
 def hides_all(results: ProbeResults) -> bool:
@@ -84,11 +77,7 @@ def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
     if value is None and len(in_notebook) > len(now):
         return None  # an unset variable hides no GPUs
     reordered = len(in_notebook) == len(now) and "CUDA_DEVICE_ORDER" in results.variables
-    what = "CUDA_VISIBLE_DEVICES was " + ("unset" if value is None else f"set to {value!r}")
-    if reordered:
-        what = "CUDA_VISIBLE_DEVICES or CUDA_DEVICE_ORDER was changed"
-    reason = f"{what} after CUDA was started: it has no effect in this notebook until a restart."
-    return Issue("warning", reason, "Restart the kernel, and set it before anything uses CUDA.")
+    return messages.changed_after_start(value, reordered=reordered)
 
 
 def _currently_visible(results: ProbeResults) -> list[str] | None:
@@ -130,16 +119,23 @@ def _visible_count(parsed: VisibleDevices | None, results: ProbeResults) -> str:
 # -- how CUDA reads the variable -------------------------------------------------------------------------
 
 
+class RejectedEntry(NamedTuple):
+    """The first entry that CUDA rejects, which ends the list."""
+
+    entry: str
+    why: messages.Rejection
+    number: int
+    """The number of GPUs or slices that match the entry, or of all GPUs if it is out of range."""
+
+
 @dataclass(frozen=True, slots=True)
 class VisibleDevices:
     """The GPUs that CUDA_VISIBLE_DEVICES makes visible."""
 
     named: tuple[str, ...]
     """The entries that CUDA accepts."""
-    bad: str | None
-    """The first entry that CUDA rejects, which ends the list; None if CUDA accepts all entries."""
-    why: str | None
-    """Why CUDA rejects that entry."""
+    rejected: RejectedEntry | None
+    """None if CUDA accepts all entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,42 +154,38 @@ def parse_visible_devices(value: str, known: NameableDevices) -> VisibleDevices:
     while len(entries) > 1 and not entries[-1]:
         entries.pop()  # CUDA ignores a trailing comma
     for entry in entries:
-        target, why = _resolve(entry, known)
-        if target is None:
-            return VisibleDevices(tuple(named), entry, why)
+        target = _resolve(entry, known)
+        if isinstance(target, RejectedEntry):
+            return VisibleDevices(tuple(named), target)
         if target in taken:
-            return VisibleDevices((), entry, "it stands there twice, and then CUDA shows none at all")
+            return VisibleDevices((), RejectedEntry(entry, "duplicate", 2))
         taken.add(target)
         named.append(entry)
-    return VisibleDevices(tuple(named), None, None)
+    return VisibleDevices(tuple(named), None)
 
 
-def _resolve(entry: str, known: NameableDevices) -> tuple[str | None, str | None]:
+def _resolve(entry: str, known: NameableDevices) -> str | RejectedEntry:
+    """Return the UUID of the device that the entry names."""
     count = len(known.gpus)
     if not entry:
-        return None, "it is empty"
+        return RejectedEntry(entry, "empty", 0)
     number = re.match(r"[+-]?\d+", entry)
     if number is not None:  # CUDA ignores everything after the digits
         index = int(number[0])
         if index < 0:
-            return None, "a negative number ends the list"
-        if index >= count:
-            return None, f"there {_count_phrase(count)}, numbered from 0"
-        return known.gpus[index], None
+            return RejectedEntry(entry, "negative", 0)
+        return RejectedEntry(entry, "out-of-range", count) if index >= count else known.gpus[index]
     older = re.match(r"MIG-(GPU-[^/]+)/\d+/\d+$", entry)
     if older is not None and older[1] in known.gpus:
-        return entry, None  # the format of drivers before 470, which does not contain the slice's UUID
-    for word, candidates in (("MIG-", known.slices), ("GPU-", known.gpus)):
-        if entry.startswith(word):
-            matches = [uuid for uuid in candidates if uuid.startswith(entry)]
-            if len(matches) == 1:
-                return matches[0], None
-            what = "MIG slice" if word == "MIG-" else "GPU"
-            return None, f"{len(matches)} {what}s here begin so" if matches else f"no {what} here begins so"
-    if entry == "NoDevFiles":
-        return None, "Slurm writes that for a job that asked for no GPU"
-    return None, "it is neither a number nor a UUID that begins with GPU- or MIG-"
-
-
-def _count_phrase(count: int) -> str:
-    return "is 1 GPU" if count == 1 else f"are {count} GPUs"
+        return entry  # the format of drivers before 470, which does not contain the slice's UUID
+    if entry.startswith("MIG-"):
+        slices = [uuid for uuid in known.slices if uuid.startswith(entry)]
+        if len(slices) == 1:
+            return slices[0]
+        return RejectedEntry(entry, "several-slices-match" if slices else "no-slice-matches", len(slices))
+    if entry.startswith("GPU-"):
+        gpus = [uuid for uuid in known.gpus if uuid.startswith(entry)]
+        if len(gpus) == 1:
+            return gpus[0]
+        return RejectedEntry(entry, "several-gpus-match" if gpus else "no-gpu-matches", len(gpus))
+    return RejectedEntry(entry, "slurm" if entry == "NoDevFiles" else "unknown-format", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gpuwidget.diagnostics.issues import finding_name
 from gpuwidget.model.diagnosis import Check, Diagnosis
 from gpuwidget.model.units import ARROW
 
@@ -48,7 +49,17 @@ def _compare_checks(before: Check | None, after: Check) -> Iterator[Change]:
         return
     if (before.status, before.found) != (after.status, after.found):
         yield Change(after.title, _describe(before), _describe(after))
-    yield from _compare_mappings(f"{after.title}, {{}}", before.evidence, after.evidence)
+    # Another version of gpuwidget may word the same issue differently.
+    same = {
+        finding_name(number)
+        for number, (old, new) in enumerate(zip(before.issues, after.issues, strict=False))
+        if (old.id, old.params) == (new.id, new.params)
+    }
+    old_evidence, new_evidence = (
+        {name: value for name, value in check.evidence.items() if name not in same}
+        for check in (before, after)
+    )
+    yield from _compare_mappings(f"{after.title}, {{}}", old_evidence, new_evidence)
 
 
 def _compare_mappings(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpuwidget.diagnostics.files_probe import CheckedPackage
+from gpuwidget.diagnostics import messages_packages as messages
 from gpuwidget.diagnostics.fixes import reinstall
-from gpuwidget.diagnostics.issues import Issue, pluralize
 from gpuwidget.diagnostics.packages import satisfies
 from gpuwidget.diagnostics.probe_results import ProbeResults
+from gpuwidget.model.diagnosis import Issue, IssueStatus
 
 _CHECK_OF_PACKAGE = (
     ("nvidia-cudnn", "cudnn"),
@@ -26,25 +26,9 @@ def damaged_packages(results: ProbeResults, check: str) -> list[Issue]:
     for package in results.damaged:
         if _check_of(package.name) == check:
             breaks = any(file.library for file in package.damaged) or _import_fails(results)
-            found.append(
-                Issue(
-                    "broken" if breaks else "warning",
-                    describe_damage(package),
-                    *reinstall(results, package.name),
-                )
-            )
+            status: IssueStatus = "broken" if breaks else "warning"
+            found.append(messages.damaged_package(package, status, reinstall(results, package.name)))
     return found
-
-
-def describe_damage(package: CheckedPackage) -> str:
-    """Return a sentence about a package's damaged files."""
-    first, others = package.damaged[0], package.count - 1
-    more = (
-        f", and {pluralize(others, 'other file')} of it {'is' if others == 1 else 'are'} damaged"
-        if others
-        else ""
-    )
-    return f"{first.path} of {package.name} {package.version} {first.problem}{more}."
 
 
 def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:
@@ -55,14 +39,13 @@ def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:
         if not name.startswith(_NVIDIA_PACKAGES) or _check_of(name) != check:
             continue
         installed = results.packages.installed.get(name)
+        status: IssueStatus = "broken" if _import_fails(results) else "warning"
         if installed is None:
-            reason = f"{name}{specifier}, which this PyTorch requires, is not installed."
+            fix = reinstall(results, name)
+            found.append(messages.required_package_missing(name, specifier, status, fix))
         elif not satisfies(installed.version, specifier):
-            reason = f"{name} {installed.version} is installed, but this PyTorch requires {specifier}."
-        else:
-            continue
-        breaks = _import_fails(results)
-        found.append(Issue("broken" if breaks else "warning", reason, *reinstall(results, name)))
+            fix = reinstall(results, name)
+            found.append(messages.wrong_package_version(name, installed.version, specifier, status, fix))
     return found
 
 

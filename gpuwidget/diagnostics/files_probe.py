@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from typing import Any, Literal
 
 from gpuwidget.diagnostics.packages import installer, torch_distributions
 from gpuwidget.diagnostics.probe_process import begin_step, finish, lower_priority, send
@@ -26,8 +26,12 @@ class DamagedFile:
 
     path: str
     """The file's path, relative to site-packages."""
-    problem: str
-    """``is missing``, ``is empty`` or ``has 10 of 20 bytes``."""
+    problem: Literal["missing", "unreadable", "empty", "too-short", "wrong-size"]
+    size: int | None
+    """The file's size in bytes; None if it is missing or unreadable."""
+    recorded_size: int
+    error: str | None
+    """The system's text of the error if the file is unreadable."""
     library: bool
     """Whether the file is a shared library."""
 
@@ -103,25 +107,30 @@ def _compare(
     found = []
     for file, size in sizes.items():
         allowed = {size, *(other[file] for other in others if file in other)} if exact else None
-        problem = _file_problem(os.path.join(folder, file), size, allowed)
-        if problem is not None:
-            found.append(DamagedFile(file, problem, _is_library(file)))
+        damaged = _damaged_file(folder, file, size, allowed)
+        if damaged is not None:
+            found.append(damaged)
     found.sort(key=lambda damaged: not damaged.library)
     return CheckedPackage(name, one.version, len(sizes), tuple(found[:_MAX_FILES]), len(found))
 
 
-def _file_problem(file: str, size: int, allowed: Iterable[int] | None) -> str | None:
+def _damaged_file(folder: str, file: str, recorded: int, allowed: Iterable[int] | None) -> DamagedFile | None:
+    """Return how the file differs from its recorded size, or None if it does not.
+
+    ``allowed`` has the sizes that are right, or is None if any size except 0 is.
+    """
+    library = _is_library(file)
     try:
-        present = os.stat(file).st_size
+        size = os.stat(os.path.join(folder, file)).st_size
     except FileNotFoundError:
-        return "is missing"
+        return DamagedFile(file, "missing", None, recorded, None, library)
     except OSError as error:
-        return f"can't be read ({error.strerror})"
-    if present == 0 and size > 0:
-        return "is empty"
-    if allowed is None or present in allowed:
+        return DamagedFile(file, "unreadable", None, recorded, error.strerror, library)
+    if size == 0 and recorded > 0:
+        return DamagedFile(file, "empty", size, recorded, None, library)
+    if allowed is None or size in allowed:
         return None
-    return f"has {present:,} of {size:,} bytes" if present < size else f"has {present:,} bytes, not {size:,}"
+    return DamagedFile(file, "too-short" if size < recorded else "wrong-size", size, recorded, None, library)
 
 
 def _is_library(file: str) -> bool:

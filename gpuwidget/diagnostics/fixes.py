@@ -11,11 +11,12 @@ import re
 import shlex
 import subprocess
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gpuwidget.diagnostics import cuda_versions, packages
+from gpuwidget.diagnostics import messages_packages as messages
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model import installation
+from gpuwidget.model.diagnosis import Fix
 
 WHEELS = "https://download.pytorch.org/whl"
 _LIBRARY_FILE = re.compile(r"lib(?:cu|nv|nccl)\w*\.so[\d.]*|lib(?:torch|c10)\w*\.so")
@@ -40,13 +41,6 @@ _PACKAGES = {
 """NVIDIA's package for each shared library, without the prefix ``nvidia-`` and the CUDA version."""
 
 
-class Fix(NamedTuple):
-    """The text and the command of a fix, as used by :class:`gpuwidget.diagnostics.issues.Issue`."""
-
-    text: str
-    command: str | None = None
-
-
 def missing_library(results: ProbeResults) -> str | None:
     """Return the shared library that made the import of torch fail, such as ``libcudnn.so.9``; None if none
     did."""
@@ -58,19 +52,11 @@ def missing_library(results: ProbeResults) -> str | None:
 def missing_library_fix(library: str, results: ProbeResults) -> Fix:
     """Return the fix for a shared library that is missing or does not fit."""
     if library.startswith("libcuda.so"):
-        return Fix("That is a part of the driver: see there.")
+        return messages.see_driver_check()
     shadow = results.on_library_path(library.partition(".")[0])
     if shadow:
-        return library_path_fix(next(iter(shadow)))
+        return messages.remove_from_library_path(next(iter(shadow)))
     return reinstall_libraries(results, library)
-
-
-def library_path_fix(folder: str) -> Fix:
-    """Return the fix that removes a folder from LD_LIBRARY_PATH."""
-    return Fix(
-        f"Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was built with, and "
-        "start the kernel's server anew."
-    )
 
 
 def reinstall_libraries(results: ProbeResults, library: str | None = None) -> Fix:
@@ -80,9 +66,9 @@ def reinstall_libraries(results: ProbeResults, library: str | None = None) -> Fi
     """
     preload = results.variables.get("LD_PRELOAD")
     if preload:
-        return Fix(f"Unset LD_PRELOAD ({preload}) and try again: it puts a library before all others.")
+        return messages.unset_preload(preload)
     if results.machine.libraries:
-        return library_path_fix(next(iter(results.machine.libraries)))
+        return messages.remove_from_library_path(next(iter(results.machine.libraries)))
     if results.damaged:
         return reinstall(results, results.damaged[0].name)
     return reinstall(results, (library and _required_package(library, results)) or "torch")
@@ -106,8 +92,7 @@ def reinstall(results: ProbeResults, name: str) -> Fix:
     requirement, index = _requirement(results, name), _index_options(results, name)
     by = _installer_of(results, name)
     if requirement is None:
-        return Fix(f"Install {name} again from where it came: no package index has this build.")
-    result = f"Install {name} again, in the version that belongs here"
+        return messages.reinstall_from_source(name)
     if by == "conda":
         package = "pytorch" if name == "torch" else name
         version = requirement.partition("==")[2].partition("+")[0]
@@ -119,35 +104,29 @@ def reinstall(results: ProbeResults, name: str) -> Fix:
             "--force-reinstall",
             "--freeze-installed",
         ]
-        return _command_fix(
-            result, _shell_command(results, [*conda, f"{package}={version}" if version else package])
-        )
+        words = [*conda, f"{package}={version}" if version else package]
+        return messages.reinstall(name, _shell_command(results, words))
     if by == "debian":
-        return _command_fix(result, f"sudo apt-get install --reinstall python3-{name}")
+        return messages.reinstall(name, f"sudo apt-get install --reinstall python3-{name}")
     install = _reinstall_arguments(results, by, requirement, index)
     if install is None:
-        return Fix(f"Install {requirement} again with {by}, which installed it.")
-    return _command_fix(result, _shell_command(results, install))
+        return messages.reinstall_with_installer(requirement, by)
+    return messages.reinstall(name, _shell_command(results, install))
 
 
 def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
     """Return how to uninstall ``wrong``, which owns files of ``right``, so that ``right`` stays complete."""
     dependents = results.packages.required_by.get(wrong, ())
     if dependents:
-        users = " and ".join(dependents)
-        return Fix(f"PyTorch requires {right}, but {users} {wrong}: give them separate environments.")
+        return messages.separate_environments(wrong, right, dependents)
     requirement, by = _requirement(results, right), _installer_of(results, right)
     install = None if requirement is None else _reinstall_arguments(results, by, requirement, [])
     remove = _uninstall_arguments(results, by, wrong)
     if install is None or remove is None or _installer_of(results, wrong) not in ("pip", by):
-        return Fix(f"Uninstall {wrong} with what installed it, then install {requirement or right} again.")
+        return messages.replace_package_manually(wrong, requirement or right)
     # The dry run fails offline, or if the index lacks the version; in that case nothing is uninstalled.
-    lines = [[*install, "--dry-run"], remove, install]
-    return _command_fix(
-        f"Keep {right}, which this PyTorch requires, and uninstall {wrong}; they own the same files, so the "
-        "first is installed again",
-        " && ".join(_shell_command(results, words) for words in lines),
-    )
+    command = _shell_commands(results, [*install, "--dry-run"], remove, install)
+    return messages.replace_package(wrong, right, command)
 
 
 def remove_duplicate_torch(results: ProbeResults) -> Fix:
@@ -156,28 +135,20 @@ def remove_duplicate_torch(results: ProbeResults) -> Fix:
     by = _installer_of(results, "torch")
     remove = _uninstall_arguments(results, by, "torch")
     if remove is None:
-        return Fix(f"Keep one of them: uninstall the one in {first.folder} with {by}, which installed it.")
+        return messages.remove_torch_copy_with_installer(first.folder, by)
     if results.packages.isolated and not first.folder.startswith(
         os.path.join(_environment_prefix(results), "")
     ):
-        off = f"take {first.folder} off the path (PYTHONPATH, a .pth file), or delete its torch"
-        return Fix(f"Keep one of them: {off}.")
+        return messages.remove_torch_from_path(first.folder)
     if first.folder != second.folder:
-        return Fix(
-            f"Keep one of them: {_shell_command(results, remove)} removes the one in {first.folder}.",
-            _shell_command(results, remove),
-        )
+        return messages.remove_torch_copy(first.folder, _shell_command(results, remove))
     fix = reinstall(results, "torch")
     install = _reinstall_arguments(
         results, by, _requirement(results, "torch") or "", _index_options(results, "torch")
     )
     if fix.command is None or install is None:
         return fix
-    lines = [[*install, "--dry-run"], remove, install]
-    return _command_fix(
-        "They share their files: uninstall both and install one",
-        " && ".join(_shell_command(results, words) for words in lines),
-    )
+    return messages.reinstall_torch_copies(_shell_commands(results, [*install, "--dry-run"], remove, install))
 
 
 def conda_cuda_build(results: ProbeResults) -> Fix:
@@ -185,7 +156,7 @@ def conda_cuda_build(results: ProbeResults) -> Fix:
     version = _torch_version(results)
     package = f"pytorch-gpu={version.partition('+')[0]}" if version else "pytorch-gpu"
     words = ["conda", "install", "--prefix", _environment_prefix(results), package]
-    return _command_fix("Install conda's build with CUDA", _shell_command(results, words))
+    return messages.install_conda_cuda_build(_shell_command(results, words))
 
 
 def install_nvml_binding(results: ProbeResults) -> Fix:
@@ -200,24 +171,18 @@ def install_nvml_binding(results: ProbeResults) -> Fix:
     )
     dependents = results.packages.required_by.get("pynvml", ())
     if install is None or remove is None:
-        return Fix(f"Install {requirement} with {by}, which installed what is there.")
+        return messages.install_nvml_binding_with_installer(requirement, by)
     if other is None:
-        return _command_fix("Install it", _shell_command(results, install))
+        return messages.install_nvml_binding(_shell_command(results, install))
     if dependents or other.by not in ("pip", by):
-        return Fix("Uninstall pynvml, unless another package requires it, and install nvidia-ml-py again.")
-    lines = [[*install, "--dry-run"], remove, install]
-    return _command_fix("Replace it", " && ".join(_shell_command(results, words) for words in lines))
+        return messages.replace_pynvml_manually()
+    return messages.replace_pynvml(_shell_commands(results, [*install, "--dry-run"], remove, install))
 
 
 def reinstall_gpuwidget(results: ProbeResults) -> Fix:
     """Return how to reinstall gpuwidget after another package has overwritten its files."""
     other = results.packages.other
-    documented = installation.documentation()
-    where = f"as {documented} says" if documented else f"({installation.README})"
-    manual = Fix(
-        f"Uninstall {packages.OTHER_DISTRIBUTION} if it is there, "
-        f"then install {packages.OUR_DISTRIBUTION} again {where}."
-    )
+    manual = messages.reinstall_gpuwidget_manually(installation.documentation(), installation.README)
     try:
         words = installation.pip_arguments(
             results.variables.get(installation.REQUIREMENT_VARIABLE, ""), results.version
@@ -232,7 +197,7 @@ def reinstall_gpuwidget(results: ProbeResults) -> Fix:
     if install is None or remove is None:
         return manual
     lines = [[*install, "--dry-run"], remove, install] if other is not None else [install]
-    return _command_fix("Install it again", " && ".join(_shell_command(results, line) for line in lines))
+    return messages.reinstall_gpuwidget(_shell_commands(results, *lines))
 
 
 def install_required(results: ProbeResults, name: str) -> Fix:
@@ -240,35 +205,28 @@ def install_required(results: ProbeResults, name: str) -> Fix:
     requirement = f"{name}{results.packages.required.get(name, '')}"
     by = _installer_of(results, "torch")
     if by not in ("pip", "uv"):
-        return Fix(f"Install {requirement} with {by}, which installed PyTorch.")
-    return _command_fix(
-        "Install what PyTorch requires",
-        _shell_command(
-            results, [*_pip_arguments(results, by), "install", *_python_option(results, by), requirement]
-        ),
-    )
+        return messages.install_required_with_installer(requirement, by)
+    words = [*_pip_arguments(results, by), "install", *_python_option(results, by), requirement]
+    return messages.install_required(requirement, _shell_command(results, words))
 
 
 def install_older_numpy(results: ProbeResults) -> Fix:
     """Return how to install numpy 1, for extension modules that were built with it."""
     by = _installer_of(results, "numpy")
     if by not in ("pip", "uv"):
-        return Fix(f"Install a numpy older than 2 with {by}, which installed it, or a newer PyTorch.")
+        return messages.install_older_numpy_with_installer(by)
     words = [*_pip_arguments(results, by), "install", *_python_option(results, by), "--no-deps", "numpy<2"]
-    return _command_fix(
-        "This PyTorch was built with numpy 1: install that, or a newer PyTorch",
-        _shell_command(results, words),
-    )
+    return messages.install_older_numpy(_shell_command(results, words))
 
 
 def install_torch(
     results: ProbeResults,
-    what: str,
+    why: messages.TorchInstallation,
     *,
     always_index: bool = False,
     capabilities: Sequence[str] | None = None,
 ) -> Fix:
-    """Return how to install a PyTorch build that works here, introduced by ``what``, or what to do first.
+    """Return how to install a PyTorch build that works here, or what to do first.
 
     The installed version is kept if it has such a build. The newest build needs no index address unless
     another index may be configured (``always_index``).
@@ -278,12 +236,9 @@ def install_torch(
     if wheel is None:
         newest = cuda_versions.torch_wheel(None, here, arm=results.arm)
         if results.driver is not None and newest is not None:
-            why = f"no build of PyTorch runs with {results.driver}"
             minimum = cuda_versions.minimum_driver(cuda_versions.wheel_cuda(newest))
-            return Fix(f"Update the driver to {minimum} or newer first: {why}.")
-        return Fix(
-            "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
-        )
+            return messages.update_driver_first(results.driver, minimum)
+        return messages.gpu_too_old()
     # On these systems, PyPI has only the CPU build, or had only that for a long time.
     elsewhere = results.arm or results.machine.system == "win32"
     if (
@@ -291,15 +246,12 @@ def install_torch(
         and wheel == cuda_versions.NEWEST_WHEEL
         and not (always_index or elsewhere)
     ):
-        return _command_fix(
-            what, _shell_command(results, [*_pip_arguments(results, "pip"), "install", "torch"])
-        )
+        words = [*_pip_arguments(results, "pip"), "install", "torch"]
+        return messages.install_torch(why, _shell_command(results, words), None)
     command = build_command(results, wheel)
     if command is None:
-        return Fix(
-            f"{what}, for CUDA {cuda_versions.wheel_cuda(wheel)}, with what installed the present one."
-        )
-    return Fix(f"{what}: {command}.{last_release_note(wheel)}", command)
+        return messages.install_torch_with_installer(why, cuda_versions.wheel_cuda(wheel))
+    return messages.install_torch(why, command, cuda_versions.wheel_last_torch(wheel))
 
 
 def build_command(results: ProbeResults, wheel: str) -> str | None:
@@ -331,16 +283,6 @@ def build_command(results: ProbeResults, wheel: str) -> str | None:
         f"{WHEELS}/{wheel}",
     ]
     return _shell_command(results, words)
-
-
-def last_release_note(wheel: str) -> str:
-    """Return a note if newer PyTorch versions do not have this build; otherwise an empty string."""
-    version = cuda_versions.wheel_last_torch(wheel)
-    return "" if version is None else f" PyTorch {version} is the last with such a build."
-
-
-def _command_fix(what: str, command: str) -> Fix:
-    return Fix(f"{what}: {command}.", command)
 
 
 def _reinstall_arguments(
@@ -382,6 +324,11 @@ def _python_option(results: ProbeResults, by: str) -> list[str]:
 def _shell_command(results: ProbeResults, words: Sequence[str]) -> str:
     """Return the command as text, quoted for this system's shell."""
     return subprocess.list2cmdline(words) if results.machine.system == "win32" else shlex.join(words)
+
+
+def _shell_commands(results: ProbeResults, *lines: Sequence[str]) -> str:
+    """Return several commands as one, each of which runs only if the one before it succeeds."""
+    return " && ".join(_shell_command(results, words) for words in lines)
 
 
 def _environment_prefix(results: ProbeResults) -> str:

@@ -19,7 +19,7 @@ from gpuwidget.diagnostics.probe_process import (
     without_working_directory,
 )
 from gpuwidget.diagnostics.target import PROBE_TIMEOUT_S, RUN_TIMEOUT_S, NotebookState, Target
-from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind
+from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind, Fix, Issue
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import to_json
 
@@ -93,8 +93,7 @@ def parse_diagnosis(values: Any) -> Diagnosis:
     try:
         if values["schema"] != SCHEMA:
             raise DoctorError(f"It is a diagnosis of another version (schema {values['schema']!r}).")
-        # Older versions did not write the fields that have defaults here.
-        links = tuple(Check(**_select_fields(Check, {"command": None, **check})) for check in values["links"])
+        links = tuple(map(_parse_check, values["links"]))
         if not all(
             isinstance(one, dict) for one in (values["variables"], *(check.evidence for check in links))
         ):
@@ -103,6 +102,23 @@ def parse_diagnosis(values: Any) -> Diagnosis:
         return Diagnosis(**{**known, "unfinished": tuple(known["unfinished"]), "links": links})
     except (KeyError, TypeError, AttributeError) as error:
         raise DoctorError("It is no diagnosis of gpuwidget's.") from error
+
+
+def _parse_check(values: Mapping[str, Any]) -> Check:
+    # Older versions did not write the fields that have defaults here.
+    known = _select_fields(Check, {"command": None, "issues": (), **values})
+    return Check(**{**known, "issues": tuple(map(_parse_issue, known["issues"]))})
+
+
+def _parse_issue(values: Mapping[str, Any]) -> Issue:
+    known, fix = _select_fields(Issue, values), values["fix"]
+    if fix is not None:
+        fix = Fix(**{**_select_fields(Fix, fix), "params": _parse_params(fix["params"])})
+    return Issue(**{**known, "params": _parse_params(values["params"]), "fix": fix})
+
+
+def _parse_params(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _select_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from gpuwidget.diagnostics.packages import InstalledPackages
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.model.diagnosis import EnvironmentKind
-from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, PeerAccess
+from gpuwidget.sources.nvml_diagnostics import GpuHealth, LostGpu, NvmlHealth, PeerAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,8 @@ def parse_nvml_result(result: ProbeResult) -> NvmlHealth | None:
         return None
     gpus = tuple(GpuHealth(**{name: _tuples(value) for name, value in gpu.items()}) for gpu in values["gpus"])
     peers = tuple(PeerAccess(**peer) for peer in values["peers"])
-    return NvmlHealth(**{**values, "gpus": gpus, "peers": peers, "lost": tuple(values["lost"])})
+    lost = tuple(LostGpu(**gpu) for gpu in values["lost"])
+    return NvmlHealth(**{**values, "gpus": gpus, "peers": peers, "lost": lost})
 
 
 def _tuples(value: Any) -> Any:

@@ -15,9 +15,10 @@ from gpuwidget.diagnostics import (
     checks_torch,
     checks_visible_devices,
     machine,
+    messages,
     packages,
 )
-from gpuwidget.diagnostics.issues import add_issues, pluralize
+from gpuwidget.diagnostics.issues import add_issues
 from gpuwidget.diagnostics.probe_process import ProbeProcess
 from gpuwidget.diagnostics.probe_results import ProbeResults, parse_nvml_result
 from gpuwidget.diagnostics.target import Target
@@ -104,19 +105,10 @@ def diagnose(results: ProbeResults) -> Diagnosis:
 
 def _summary(broken: list[Check], doubtful: list[Check], unfinished: tuple[str, ...]) -> str:
     if broken:
-        first, count = broken[0], len(broken)
-        more = (
-            f" {pluralize(count - 1, 'other link')} {'is' if count == 2 else 'are'} broken too."
-            if count > 1
-            else ""
-        )
-        return f"Broken: {first.title}. {first.reason}{more}"
+        return messages.broken_summary(broken[0], len(broken))
     if unfinished:
         unknown = [check for check in doubtful if check.status == "unknown"]
-        reasons = [f"{check.title}. {check.reason}" for check in (*unknown, *doubtful)] or [
-            f"{unfinished[0]}."
-        ]
-        return f"Incomplete: {reasons[0]}"
+        return messages.unfinished_summary(unfinished[0], next(iter(unknown or doubtful), None))
     if doubtful:
-        return f"Nothing is broken; {pluralize(len(doubtful), 'link')} to look at: {doubtful[0].title} first."
-    return "All links were found, from PyTorch to the GPU."
+        return messages.doubtful_summary(doubtful[0], len(doubtful))
+    return messages.healthy_summary()

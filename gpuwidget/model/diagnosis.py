@@ -7,13 +7,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 SCHEMA = 1
 """Version of the JSON schema, sent with every diagnosis."""
 
 CheckStatus = Literal["ok", "broken", "warning", "unknown", "skipped"]
+IssueStatus = Literal["broken", "warning", "unknown"]
 EnvironmentKind = Literal["kernel", "server", "shell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What the user can do about an issue: a text, which may contain a shell command."""
+
+    id: str
+    """Identifies the fix for programs, because its text may change between versions."""
+    params: Mapping[str, Any]
+    """The values in the text, except the command, by name."""
+    before: str
+    """The text before the command, or the whole text if there is no command."""
+    command: str | None
+    """The shell command, ready to run, or None if there is none."""
+    after: str
+    """The text after the command, including the punctuation that ends or continues the sentence. Empty if
+    there is no command."""
+
+    @property
+    def text(self) -> str:
+        """The whole text with the command."""
+        return self.before if self.command is None else f"{self.before} {self.command}{self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One problem that a check has found."""
+
+    id: str
+    """Identifies the problem for programs, because its text may change between versions."""
+    status: IssueStatus
+    params: Mapping[str, Any]
+    """The values in ``reason``, by name."""
+    reason: str
+    """A sentence that explains the problem."""
+    fix: Fix | None
+    """What to do about it, or None if nothing can be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +71,16 @@ class Check:
     found: str
     """What the check observed, in a few words."""
     reason: str | None
-    """A sentence that explains why the status is not ``ok``, or None if it is ``ok``."""
+    """The worst issue's sentence, or None if there is no issue."""
     remedy: str | None
-    """The fix as a sentence, or None if there is nothing to do."""
+    """The whole text of the worst issue's fix, or None if there is nothing to do."""
     command: str | None
     """The shell command in ``remedy``, ready to run, or None if it contains no command."""
     evidence: Mapping[str, str]
-    """The values that the check read, by name, without values that change from minute to minute."""
+    """The values that the check read, by name, without values that change from minute to minute. ``finding
+    2`` and so on are the sentences of the other issues."""
+    issues: tuple[Issue, ...]
+    """All problems that the check has found, the worst first."""
 
 
 @dataclass(frozen=True, slots=True)

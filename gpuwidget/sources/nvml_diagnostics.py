@@ -11,13 +11,12 @@ from functools import partial
 from itertools import permutations
 from typing import Any
 
-from gpuwidget.model.errors import SourceError
 from gpuwidget.sources import nvml_messages, throttle_reasons
 from gpuwidget.sources.nvml import cuda_version, text
 from gpuwidget.sources.nvml_errors import uncorrected_errors
 
-NO_BINDING = -1
-"""Used instead of an NVML error number if NVML's Python binding is missing."""
+NO_BINDING, FOREIGN_BINDING = -1, -2
+"""Used instead of an NVML error number if NVML's Python binding is missing, or is not NVIDIA's."""
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _P2P_READ, _P2P_NVLINK = 0, 2  # numbers, because pynvml's constant for P2P_READ is a tuple by mistake
 _P2P_OK = 0
@@ -77,19 +76,29 @@ class PeerAccess:
 
 
 @dataclass(frozen=True, slots=True)
+class LostGpu:
+    """A GPU that is present but can't be opened."""
+
+    index: int
+    error: int
+    """Number of NVML's error."""
+    error_text: str
+    """NVML's text of the error."""
+
+
+@dataclass(frozen=True, slots=True)
 class NvmlHealth:
     """What NVML reports about this machine."""
 
     error: int | None
     """Number of the error with which NVML failed to start, or None if it started."""
-    reason: str | None
-    """The meaning of ``error`` and what to do about it."""
+    error_text: str | None
+    """NVML's text of ``error``; None if NVML started, or if its binding is missing."""
     driver: str | None
     cuda_driver: str | None
     """Newest CUDA version that the driver supports, such as "13.0"."""
     gpus: tuple[GpuHealth, ...]
-    lost: tuple[str, ...]
-    """A sentence for each GPU that is present but can't be opened."""
+    lost: tuple[LostGpu, ...]
     peers: tuple[PeerAccess, ...]
     """One entry for each ordered pair of GPUs."""
 
@@ -100,25 +109,25 @@ def query_health(on_step: Callable[[str], object] = lambda step: None) -> NvmlHe
     try:
         import pynvml
     except ImportError:
-        return _failed(NO_BINDING, nvml_messages.NO_PYNVML)
+        return _failed(NO_BINDING, None)
     if not hasattr(pynvml, "_nvmlGetFunctionPointer"):
-        return _failed(NO_BINDING, nvml_messages.FOREIGN_PYNVML)
+        return _failed(FOREIGN_BINDING, None)
     on_step("nvmlInit")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return _failed(int(error.value), nvml_messages.start_error(error.value, str(error)))
+        return _failed(int(error.value), str(error))
     try:
         return _query_health(pynvml, on_step)
     except pynvml.NVMLError as error:
-        return _failed(int(error.value), nvml_messages.start_error(error.value, str(error)))
+        return _failed(int(error.value), str(error))
     finally:
         on_step("nvmlShutdown")
         pynvml.nvmlShutdown()
 
 
-def _failed(error: int, reason: str) -> NvmlHealth:
-    return NvmlHealth(error, reason, None, None, (), (), ())
+def _failed(error: int, error_text: str | None) -> NvmlHealth:
+    return NvmlHealth(error, error_text, None, None, (), (), ())
 
 
 def _query_health(nvml: Any, on_step: Callable[[str], object]) -> NvmlHealth:
@@ -132,10 +141,7 @@ def _query_health(nvml: Any, on_step: Callable[[str], object]) -> NvmlHealth:
             gpus.append(_gpu(nvml, handles[index], index))
         except nvml.NVMLError as error:
             handles.pop(index, None)
-            problem = nvml_messages.GPU_LOST.get(error.value) or f"can't be opened ({error})"
-            lost.append(f"GPU {index} {problem}.")
-        except SourceError as error:
-            lost.append(str(error))
+            lost.append(LostGpu(index, int(error.value), str(error)))
     on_step("NVML's query of peer access")
     peers = tuple(
         PeerAccess(

@@ -5,6 +5,8 @@ The error numbers are copied instead of imported because pynvml itself may be mi
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gpuwidget.model.messages import Message, message
 
 UNINITIALIZED = 1
@@ -53,55 +55,80 @@ GPU_LOST = {
 
 SOURCE_LOST = {UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH, GPU_NOT_FOUND}
 
-NO_PYNVML = (
-    "The Python package nvidia-ml-py is not installed in this environment, so its GPUs can't be read. "
-    "Install it: pip install nvidia-ml-py."
+PYNVML_MISSING = (
+    "The Python package nvidia-ml-py is not installed in this environment, so its GPUs can't be read."
 )
+PYNVML_FOREIGN = "The module pynvml of this environment is an old fork, not NVIDIA's own."
+NO_PYNVML = f"{PYNVML_MISSING} Install it: pip install nvidia-ml-py."
 FOREIGN_PYNVML = (
-    "The module pynvml of this environment is an old fork, not NVIDIA's own. "
-    "Replace it: pip uninstall -y pynvml, then pip install --force-reinstall nvidia-ml-py."
+    f"{PYNVML_FOREIGN} Replace it: pip uninstall -y pynvml, then pip install --force-reinstall nvidia-ml-py."
 )
 NO_GPU = (
     "The NVIDIA driver is loaded but shows no GPU. In a container, start it with access to the GPUs "
     "(docker run --gpus all); else see whether nvidia-smi lists one."
 )
+
+
+class StartError(NamedTuple):
+    """Why NVML did not start, and what to do about it, each in one or more sentences."""
+
+    reason: str
+    fix: str
+
+
 _START = {
-    LIBRARY_NOT_FOUND: (
-        "No NVIDIA driver was found (libnvidia-ml.so.1 is missing). If this machine has an NVIDIA GPU, "
-        "install its driver; in a container, start it with access to the GPUs (docker run --gpus all)."
+    LIBRARY_NOT_FOUND: StartError(
+        "No NVIDIA driver was found (libnvidia-ml.so.1 is missing).",
+        "If this machine has an NVIDIA GPU, install its driver; in a container, start it with access to the "
+        "GPUs (docker run --gpus all).",
     ),
-    DRIVER_NOT_LOADED: (
-        "The NVIDIA driver is installed but not loaded. Load it with 'sudo modprobe nvidia' or reboot; "
-        "nvidia-smi shows whether it worked."
+    DRIVER_NOT_LOADED: StartError(
+        "The NVIDIA driver is installed but not loaded.",
+        "Load it with 'sudo modprobe nvidia' or reboot; nvidia-smi shows whether it worked.",
     ),
-    LIB_RM_VERSION_MISMATCH: (
-        "The NVIDIA driver was updated while the old one is still loaded. "
-        "Reboot or reload the driver modules; a container must be started anew after that."
+    LIB_RM_VERSION_MISMATCH: StartError(
+        "The NVIDIA driver was updated while the old one is still loaded.",
+        "Reboot or reload the driver modules; a container must be started anew after that.",
     ),
-    NO_PERMISSION: (
-        "This user may not use the NVIDIA driver. Ask for read and write access to /dev/nvidia* "
-        "(often by membership of the group 'video' or 'render')."
+    NO_PERMISSION: StartError(
+        "This user may not use the NVIDIA driver.",
+        "Ask for read and write access to /dev/nvidia* (often by membership of the group 'video' or "
+        "'render').",
     ),
-    OPERATING_SYSTEM: (
-        "The operating system blocked access to the NVIDIA driver. "
-        "See whether /dev/nvidiactl and /dev/nvidia0 are there and this process or container may use them."
+    OPERATING_SYSTEM: StartError(
+        "The operating system blocked access to the NVIDIA driver.",
+        "See whether /dev/nvidiactl and /dev/nvidia0 are there and this process or container may use them.",
     ),
-    UNKNOWN: (
-        "The NVIDIA driver reports an unknown error. Containers that lost cgroup access to their GPUs "
-        "read so (often after a 'systemctl daemon-reload' on the host): start the container anew. "
-        "Otherwise see what nvidia-smi says."
+    UNKNOWN: StartError(
+        "The NVIDIA driver reports an unknown error.",
+        "Containers that lost cgroup access to their GPUs read so (often after a 'systemctl daemon-reload' "
+        "on the host): start the container anew. Otherwise see what nvidia-smi says.",
     ),
-    FUNCTION_NOT_FOUND: "The NVIDIA driver is too old to be read. Update it to 450 or newer.",
-    **dict.fromkeys(GPU_LOST, "The GPU is lost or needs a reset. See what nvidia-smi says, then reboot."),
+    FUNCTION_NOT_FOUND: StartError("The NVIDIA driver is too old to be read.", "Update it to 450 or newer."),
+    **dict.fromkeys(
+        GPU_LOST,
+        StartError("The GPU is lost or needs a reset.", "See what nvidia-smi says, then reboot."),
+    ),
 }
+
+
+def explain_start_error(code: int, nvml_text: str) -> StartError:
+    """Return the reason and the fix for the error code and text with which NVML failed to start."""
+    fallback = StartError(
+        f"The NVIDIA driver could not be started (NVML error {code}: {nvml_text}).",
+        "See what nvidia-smi says.",
+    )
+    return _START.get(code, fallback)
 
 
 def start_error(code: int, nvml_text: str) -> str:
     """Return why there is no GPU and what to do, given the error code and text with which NVML failed."""
-    fallback = (
-        f"The NVIDIA driver could not be started (NVML error {code}: {nvml_text}). See what nvidia-smi says."
-    )
-    return _START.get(code, fallback)
+    return " ".join(explain_start_error(code, nvml_text))
+
+
+def lost_gpu(code: int, nvml_text: str) -> str:
+    """Return what is wrong with a GPU that can't be opened, given NVML's error code and text."""
+    return GPU_LOST.get(code, f"can't be opened ({nvml_text})")
 
 
 def scrambles_process_lists(driver: str | None) -> bool:

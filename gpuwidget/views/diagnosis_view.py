@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from gpuwidget.diagnostics.compare import Change
-from gpuwidget.model.diagnosis import Check, Diagnosis
+from gpuwidget.model.diagnosis import Check, Diagnosis, Fix
 from gpuwidget.model.terminal_text import clean_line, printable
 from gpuwidget.views import styles
 
@@ -23,6 +23,8 @@ _STATUS_COLORS = {"broken": styles.ERROR, "warning": styles.WARNING}
 _CELL = "text-align:left;vertical-align:top"
 _MIN_WIDTH = 60
 _TEXT_LENGTH = 600
+_PUNCTUATION = ".,; "
+"""Characters between a command and the text after it, which a text below the command does not need."""
 
 
 # -- text ------------------------------------------------------------------------------------------------
@@ -55,14 +57,16 @@ def _text_lines(check: Check, title_width: int, status_width: int, width: int) -
     lines = textwrap.wrap(printable(check.found), width, initial_indent=start, subsequent_indent=indent)
     # Sentences and commands go below the title: in a narrow column they would be hard to read and to copy.
     indent = " " * (status_width + 4)
-    for sentence in (check.reason, check.remedy and f"To do: {check.remedy}"):
-        if sentence and check.command and check.command in sentence:
-            before, _, after = sentence.partition(check.command)
+    if not check.issues:
+        return lines
+    worst = check.issues[0]
+    lines += _wrapped(worst.reason, indent, width)
+    if worst.fix is not None:
+        lines += _wrapped(f"To do: {worst.fix.before}", indent, width)
+        if worst.fix.command is not None:
             # The command stays on one line of any length, so that users copy all of it.
-            lines += [*_wrapped(before, indent, width), f"{indent}  {printable(check.command)}"]
-            lines += _wrapped(after.lstrip(".,; "), indent, width)
-        elif sentence:
-            lines += _wrapped(sentence, indent, width)
+            lines.append(f"{indent}  {printable(worst.fix.command)}")
+        lines += _wrapped(worst.fix.after.lstrip(_PUNCTUATION), indent, width)
     return lines
 
 
@@ -97,10 +101,11 @@ def _html_row(check: Check) -> str:
     if color is not None:
         status = f"<b style='color:{color}'>{status}</b>"
     result = _cleaned(check.found)
-    if check.reason:
-        result += f"<div>{_cleaned(check.reason)}</div>"
-    if check.remedy:
-        result += f"<div><b>To do:</b> {_fix(check.remedy, check.command)}</div>"
+    if check.issues:
+        worst = check.issues[0]
+        result += f"<div>{_cleaned(worst.reason)}</div>"
+        if worst.fix is not None:
+            result += f"<div><b>To do:</b> {_fix_html(worst.fix)}</div>"
     quiet = f";{styles.QUIET}" if check.status == "skipped" else ""
     return (
         f"<tr style='background:none{quiet}'><td style='{_CELL}'>{status}</td>"
@@ -109,13 +114,13 @@ def _html_row(check: Check) -> str:
     )
 
 
-def _fix(fix: str, command: str | None) -> str:
-    if not command or command not in fix:
-        return _cleaned(fix)
-    before, _, after = fix.partition(command)
+def _fix_html(fix: Fix) -> str:
+    if fix.command is None:
+        return _cleaned(fix.before)
     # The command is never shortened, because users copy it.
-    code = escape(clean_line(command, len(command)))
-    return f"{_cleaned(before)} <code>{code}</code>{_cleaned(after)}"
+    code = escape(clean_line(fix.command, len(fix.command)))
+    space = " " if fix.after.startswith(" ") else ""
+    return f"{_cleaned(fix.before)} <code>{code}</code>{space}{_cleaned(fix.after)}"
 
 
 def _evidence(doctor: Diagnosis) -> str:

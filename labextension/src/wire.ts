@@ -645,6 +645,36 @@ export interface ErrorReply {
   readonly state: KernelState | null;
 }
 
+/** What the user can do about an issue: a text, which may contain a shell command. */
+export interface Fix {
+  /** Identifies the fix for programs, because its text may change between versions. */
+  readonly id: string;
+  /** The values in the text, except the command, by name. */
+  readonly params: Readonly<Record<string, unknown>>;
+  /** The text before the command, or the whole text if there is no command. */
+  readonly before: string;
+  /** The shell command, ready to run, or null if there is none. */
+  readonly command: string | null;
+  /**
+   * The text after the command, including the punctuation that ends or continues the sentence. Empty if there
+   * is no command.
+   */
+  readonly after: string;
+}
+
+/** One problem that a check has found. */
+export interface Issue {
+  /** Identifies the problem for programs, because its text may change between versions. */
+  readonly id: string;
+  readonly status: 'broken' | 'warning' | 'unknown';
+  /** The values in `reason`, by name. */
+  readonly params: Readonly<Record<string, unknown>>;
+  /** A sentence that explains the problem. */
+  readonly reason: string;
+  /** What to do about it, or null if nothing can be done. */
+  readonly fix: Fix | null;
+}
+
 /** The result of one check, with a reason and a fix if the result is not `ok`. */
 export interface Check {
   /**
@@ -663,14 +693,19 @@ export interface Check {
   readonly status: 'ok' | 'broken' | 'warning' | 'unknown' | 'skipped';
   /** What the check observed, in a few words. */
   readonly found: string;
-  /** A sentence that explains why the status is not `ok`, or null if it is `ok`. */
+  /** The worst issue's sentence, or null if there is no issue. */
   readonly reason: string | null;
-  /** The fix as a sentence, or null if there is nothing to do. */
+  /** The whole text of the worst issue's fix, or null if there is nothing to do. */
   readonly remedy: string | null;
   /** The shell command in `remedy`, ready to run, or null if it contains no command. */
   readonly command: string | null;
-  /** The values that the check read, by name, without values that change from minute to minute. */
+  /**
+   * The values that the check read, by name, without values that change from minute to minute. `finding 2`
+   * and so on are the sentences of the other issues.
+   */
   readonly evidence: Readonly<Record<string, string>>;
+  /** All problems that the check has found, the worst first. */
+  readonly issues: readonly Issue[];
 }
 
 /** The results of all checks of one environment on one machine at one moment. */

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { diagnosticsSummary, splitAtCommand, toJson } from '../src/diagnostics/diagnosticsMessages';
+import { diagnosticsSummary, textAfterCommand, toJson } from '../src/diagnostics/diagnosticsMessages';
 import {
   DiagnosticsModel,
   type DiagnosisState,
@@ -14,7 +14,17 @@ import { FakeKernel, FakeClock, ok, settled, trans } from './fakes';
 const NO_REPLY = 'The kernel did not answer.';
 
 function check(id: string, status: Check['status'] = 'ok'): Check {
-  return { id, title: id, status, found: '', reason: null, remedy: null, command: null, evidence: {} };
+  return {
+    id,
+    title: id,
+    status,
+    found: '',
+    reason: null,
+    remedy: null,
+    command: null,
+    evidence: {},
+    issues: []
+  };
 }
 
 function doctor(...checks: Check[]): Diagnosis {
@@ -143,35 +153,17 @@ test('the summary is about the worst status', () => {
   assert.deepEqual(summary(doubtful), ['warning', '2 to look at: shm, gpu']);
 });
 
-test('a fix is split at its command', () => {
-  const again = '/opt/my\\ env/bin/python -m pip install --force-reinstall --no-deps';
-  const known: [string, string, string, string][] = [
-    ['Install it: pip install torch.', 'pip install torch', 'Install it:', ''],
-    [
-      `Keep the right one: ${again} 'a>=1, b' --dry-run && ${again} 'a>=1, b'.`,
-      `${again} 'a>=1, b' --dry-run && ${again} 'a>=1, b'`,
-      'Keep the right one:',
-      ''
-    ],
-    [
-      'Load it again: sudo rmmod a; sudo modprobe a. In a container, restart it.',
-      'sudo rmmod a; sudo modprobe a',
-      'Load it again:',
-      'In a container, restart it.'
-    ]
+test("the text after a fix's command begins without the punctuation that joins it", () => {
+  const known: [string, string][] = [
+    ['.', ''],
+    ['. In a container, restart it.', 'In a container, restart it.'],
+    [', or reboot.', 'or reboot.'],
+    [' (profiles: nvidia-smi mig -lgip).', '(profiles: nvidia-smi mig -lgip).']
   ];
-  for (const [remedy, command, before, after] of known) {
-    assert.deepEqual(splitAtCommand({ remedy, command }), { before, command, after });
+  for (const [after, expected] of known) {
+    const fix = { id: 'reload-uvm', params: {}, before: 'Load it:', command: 'modprobe a', after };
+    assert.equal(textAfterCommand(fix), expected);
   }
-});
-
-test('a fix without a command is not split', () => {
-  assert.equal(splitAtCommand({ remedy: 'Start it: docker run --gpus all …', command: null }), null);
-  assert.equal(splitAtCommand({ remedy: 'Mend the driver first.', command: 'sudo reboot' }), null);
-  // A kernel with an older gpuwidget sends no command.
-  const { command, ...older } = { ...check('torch'), remedy: 'Install it: pip install torch.' };
-  assert.equal(command, null);
-  assert.equal(splitAtCommand(older as Check), null);
 });
 
 test('the JSON is that of the command line', () => {

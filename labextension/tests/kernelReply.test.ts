@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { parseReply } from '../src/kernel/kernelReply';
+import { parseDiagnosis, parseReply } from '../src/kernel/kernelReply';
 import type { DeviceChoice, Diagnosis, KernelGpu } from '../src/wire';
 import { kernelState, ok, torchSwitch } from './fakes';
 
@@ -42,7 +42,22 @@ const DOCTOR: Diagnosis = {
       reason: 'It took too long.',
       remedy: null,
       command: null,
-      evidence: { torch: '2.13.0' }
+      evidence: { torch: '2.13.0' },
+      issues: [
+        {
+          id: 'torch-import-timeout',
+          status: 'unknown',
+          params: { timeout_s: 15, steps: ['import'] },
+          reason: 'It took too long.',
+          fix: {
+            id: 'reload-uvm',
+            params: {},
+            before: 'Load it again:',
+            command: 'sudo modprobe nvidia_uvm',
+            after: '. In a container, restart it.'
+          }
+        }
+      ]
     }
   ]
 };
@@ -143,8 +158,21 @@ test('what is no reply at all is incompatible and has no version', () => {
 });
 
 test('a diagnosis of another shape is incompatible', () => {
-  for (const doctor of [null, {}, { ...DOCTOR, links: null }, { ...DOCTOR, status: 'great' }]) {
+  const [check] = DOCTOR.links;
+  const withIssues = (issues: unknown): unknown => ({ ...DOCTOR, links: [{ ...check, issues }] });
+  for (const doctor of [
+    null,
+    {},
+    { ...DOCTOR, links: null },
+    { ...DOCTOR, status: 'great' },
+    withIssues(undefined),
+    withIssues([{ ...check?.issues[0], id: null }]),
+    withIssues([{ ...check?.issues[0], params: [] }]),
+    withIssues([{ ...check?.issues[0], fix: 'Load it again.' }])
+  ]) {
     const reply = { status: 'examined', doctor, state: kernelState() };
     assert.deepEqual(parseReply(reply), { status: 'incompatible', version: '0.1.0' });
+    assert.equal(parseDiagnosis(doctor), null);
   }
+  assert.deepEqual(parseDiagnosis(DOCTOR), DOCTOR);
 });

@@ -12,7 +12,6 @@ COMMAND = (
     "'/opt/my env/bin/python' -m pip install --dry-run 'torch>=2.9' && "
     "'/opt/my env/bin/python' -m pip install 'torch>=2.9'"
 )
-BROKEN = f"Install a build with CUDA: {COMMAND}."
 
 
 def check(name: str, title: str, found: str, status: str = "ok", **changes: Any) -> dict[str, Any]:
@@ -26,7 +25,23 @@ def check(name: str, title: str, found: str, status: str = "ok", **changes: Any)
         "remedy": None,
         "command": None,
         "evidence": {},
+        "issues": [],
     } | changes
+
+
+def with_issue(status: str, reason: str, before: str | None, command: str | None = None) -> dict[str, Any]:
+    """Return the fields of a check with one issue; its fix has this text before its command."""
+    after = "" if command is None else "."
+    fix: dict[str, Any] = {"id": "a-fix", "params": {}, "before": before, "command": command, "after": after}
+    remedy = before if command is None else f"{before} {command}."
+    issue = {
+        "id": "an-issue",
+        "status": status,
+        "params": {},
+        "reason": reason,
+        "fix": None if before is None else fix,
+    }
+    return {"status": status, "reason": reason, "remedy": remedy, "command": command, "issues": [issue]}
 
 
 def healthy(place: str = "server") -> dict[str, Any]:
@@ -61,21 +76,24 @@ def unhealthy(place: str = "kernel") -> dict[str, Any]:
     """Return a diagnosis with a broken PyTorch, a warning and a check without a result."""
     made = healthy(place)
     checks = {one["id"]: one for one in made["links"]}
+    reason = "This build of PyTorch can't use a GPU: it has no CUDA."
     checks["torch"] |= {
-        "status": "broken",
+        **with_issue("broken", reason, "Install a build with CUDA:", COMMAND),
         "found": "2.13.0+cpu, built for the CPU only",
-        "reason": "This build of PyTorch can't use a GPU: it has no CUDA.",
-        "remedy": BROKEN,
-        "command": COMMAND,
         "evidence": {"file": "/opt/conda/lib/torch/__init__.py", "packages": "torch <b>2.13.0+cpu</b> (pip)"},
     }
     checks["shm"] |= {
-        "status": "warning",
+        **with_issue(
+            "warning",
+            "/dev/shm has 64 MiB: loaders with several workers die of that.",
+            "Start the container with more: docker run --shm-size=8g … (Kubernetes: an emptyDir).",
+        ),
         "found": "64 MiB",
-        "reason": "/dev/shm has 64 MiB: loaders with several workers die of that.",
-        "remedy": "Start the container with more: docker run --shm-size=8g … (Kubernetes: an emptyDir).",
     }
-    checks["gpu"] |= {"status": "unknown", "found": "not to be seen", "reason": "The driver does not say."}
+    checks["gpu"] |= {
+        **with_issue("unknown", "The driver does not say.", None),
+        "found": "not to be seen",
+    }
     summary = "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA."
     return made | {"status": "broken", "summary": summary}
 

@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Diagnosis, Check } from '../wire';
+import type { Check, Diagnosis, Fix } from '../wire';
 import type { DiagnosisState } from './diagnosticsModel';
 
 /** Symbols shown beside the status, which must not be indicated by color alone. */
@@ -76,21 +76,9 @@ function titles(doctors: readonly Diagnosis[], statuses: readonly Check['status'
   return [...new Map(checks.map(({ id, title }) => [id, title])).values()];
 }
 
-/**
- * Return the texts before and after the command in a check's fix, and the command; null if the fix contains
- * none.
- */
-export function splitAtCommand({ remedy, command }: Pick<Check, 'remedy' | 'command'>): {
-  readonly before: string;
-  readonly command: string;
-  readonly after: string;
-} | null {
-  if (remedy === null || !command || !remedy.includes(command)) {
-    return null;
-  }
-  const start = remedy.indexOf(command);
-  const after = remedy.slice(start + command.length).replace(/^[.,;\s]+/, '');
-  return { before: remedy.slice(0, start).trim(), command, after };
+/** Return the text after a fix's command, for a line of its own: without the punctuation that joins it. */
+export function textAfterCommand({ after }: Fix): string {
+  return after.replace(/^[.,;\s]+/, '');
 }
 
 /** Return a diagnosis as JSON in the format of `gpuwidget doctor --json`, which `--diff` can read. */

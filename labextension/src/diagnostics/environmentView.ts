@@ -2,8 +2,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute, Text } from '../ui/dom';
 import { moment } from '../ui/format';
-import type { Diagnosis, Check } from '../wire';
-import { splitAtCommand, statusLabel, SYMBOLS, toJson } from './diagnosticsMessages';
+import type { Check, Diagnosis, Fix } from '../wire';
+import { statusLabel, SYMBOLS, textAfterCommand, toJson } from './diagnosticsMessages';
 import { newestDiagnosis, type DiagnosisState } from './diagnosticsModel';
 
 /** Copies a text to the clipboard. */
@@ -114,7 +114,8 @@ export class EnvironmentView {
 
 /** Return a line for one check that unfolds to its details. A check with a problem is unfolded. */
 function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): HTMLElement {
-  const { status, title, found, reason, remedy, evidence } = check;
+  const { status, title, found, evidence, issues } = check;
+  const worst = issues.at(0);
   const symbol = element('span', 'diagnostics-symbol', SYMBOLS[status]);
   symbol.setAttribute('aria-hidden', 'true');
   const head = element(
@@ -126,11 +127,11 @@ function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): 
     element('span', 'diagnostics-check-status', statusLabel(trans, status))
   );
   const body = element('div', 'diagnostics-check-body', element('div', 'diagnostics-check-result', found));
-  if (reason !== null) {
-    body.append(element('div', '', reason));
-  }
-  if (remedy !== null) {
-    body.append(...fixView(trans, check, remedy, copyFrom));
+  if (worst !== undefined) {
+    body.append(element('div', '', worst.reason));
+    if (worst.fix !== null) {
+      body.append(...fixView(trans, worst.fix, copyFrom));
+    }
   }
   const entries = Object.entries(evidence);
   if (entries.length > 0) {
@@ -143,23 +144,23 @@ function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): 
   }
   const node = element('details', 'diagnostics-check', head, body);
   node.dataset.status = status;
-  node.open = reason !== null;
+  node.open = worst !== undefined;
   return node;
 }
 
-/** Return the fix of a check. A command in it gets a line with a copy button. */
-function fixView(trans: TranslationBundle, check: Check, fix: string, copyFrom: CopyFrom): HTMLElement[] {
-  const parts = splitAtCommand(check);
-  const label = element('b', '', trans.__('Do: '));
-  if (parts === null) {
-    return [element('div', '', label, fix)];
+/** Return the text of a fix. A command in it gets a line with a copy button. */
+function fixView(trans: TranslationBundle, fix: Fix, copyFrom: CopyFrom): HTMLElement[] {
+  const { before, command } = fix;
+  const head = element('div', '', element('b', '', trans.__('Do: ')), before);
+  if (command === null) {
+    return [head];
   }
-  const { before, command, after } = parts;
+  const after = textAfterCommand(fix);
   const button = copyButton(trans.__('Copy'), trans.__('Copy the command'), clicked => {
     copyFrom(clicked, command);
   });
   return [
-    element('div', '', label, before),
+    head,
     element('div', 'diagnostics-fix', element('code', 'notice-command', command), button),
     ...(after === '' ? [] : [element('div', '', after)])
   ];

@@ -2,6 +2,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { parseDiagnosis } from '../kernel/kernelReply';
 import type { Diagnosis } from '../wire';
 import type { ServerDoctor } from './diagnosticsModel';
 
@@ -34,12 +35,14 @@ export class JupyterServerDoctor implements ServerDoctor {
       throw new Error(trans.__('The server did not answer. See whether it still runs, and look again.'));
     }
     if (response.ok) {
-      return (await response.json()) as Diagnosis;
+      const diagnosis = parseDiagnosis(await response.json());
+      if (diagnosis !== null) {
+        return diagnosis;
+      }
+    } else if (!OTHER_VERSION.includes(response.status)) {
+      throw new Error(await failureReason(response, trans));
     }
-    if (OTHER_VERSION.includes(response.status)) {
-      throw new Error(trans.__("The server's gpuwidget is older than this page: restart the server."));
-    }
-    throw new Error(await failureReason(response, trans));
+    throw new Error(trans.__("The server's gpuwidget is older than this page: restart the server."));
   }
 }
 

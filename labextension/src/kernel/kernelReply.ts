@@ -3,6 +3,8 @@ import {
   type DeviceChoice,
   type DeviceState,
   type Diagnosis,
+  type Fix,
+  type Issue,
   type KernelGpu,
   type KernelReply,
   type KernelState,
@@ -185,33 +187,64 @@ const errorReply = object<Extract<KernelReply, { status: 'error' }>>({
   state: nullable(kernelState)
 });
 
+const diagnosis = object<Diagnosis>({
+  schema: finite,
+  version: text,
+  time: finite,
+  place: oneOf('kernel', 'server', 'shell'),
+  python: text,
+  variables: texts,
+  status: oneOf('ok', 'broken', 'warning'),
+  summary: text,
+  unfinished: list(text),
+  links: list(
+    object<Check>({
+      id: text,
+      title: text,
+      status: oneOf('ok', 'broken', 'warning', 'unknown', 'skipped'),
+      found: text,
+      reason: nullable(text),
+      remedy: nullable(text),
+      command: nullable(text),
+      evidence: texts,
+      issues: list(
+        object<Issue>({
+          id: text,
+          status: oneOf('broken', 'warning', 'unknown'),
+          params: record,
+          reason: text,
+          fix: nullable(
+            object<Fix>({
+              id: text,
+              params: record,
+              before: text,
+              command: nullable(text),
+              after: text
+            })
+          )
+        })
+      )
+    })
+  )
+});
+
 const doctorReply = object<Extract<KernelReply, { status: 'examined' }>>({
   status: oneOf('examined'),
-  doctor: object<Diagnosis>({
-    schema: finite,
-    version: text,
-    time: finite,
-    place: oneOf('kernel', 'server', 'shell'),
-    python: text,
-    variables: texts,
-    status: oneOf('ok', 'broken', 'warning'),
-    summary: text,
-    unfinished: list(text),
-    links: list(
-      object<Check>({
-        id: text,
-        title: text,
-        status: oneOf('ok', 'broken', 'warning', 'unknown', 'skipped'),
-        found: text,
-        reason: nullable(text),
-        remedy: nullable(text),
-        command: nullable(text),
-        evidence: texts
-      })
-    )
-  }),
+  doctor: diagnosis,
   state: nullable(kernelState)
 });
+
+/** Return a validated diagnosis; null if its shape is that of another version. */
+export function parseDiagnosis(content: unknown): Diagnosis | null {
+  try {
+    return diagnosis(content);
+  } catch (error) {
+    if (error instanceof ShapeError) {
+      return null;
+    }
+    throw error;
+  }
+}
 
 /**
  * Return the gpuwidget version in an unreadable reply, or null. Every version so far sends it in its state.

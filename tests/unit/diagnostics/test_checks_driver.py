@@ -25,7 +25,7 @@ from helpers_doctor import (
 from gpuwidget.diagnostics.packages import InstalledPackage
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.sources import nvml_messages
-from gpuwidget.sources.nvml_diagnostics import NO_BINDING
+from gpuwidget.sources.nvml_diagnostics import FOREIGN_BINDING, NO_BINDING
 
 OLDER = "'torch>=2.0,<2.8'"
 """pip requirement that matches the torch versions with a build for CUDA 11.8."""
@@ -128,7 +128,7 @@ def test_issues_that_cuda_works_with_are_warnings() -> None:
     """If CUDA works, NVML failures and missing device files are only warnings. In that case, an old driver is
     accepted too, because a forward-compatibility package may have replaced its libcuda."""
     odd: dict[str, Any] = {
-        "nvml": no_driver(999, nvml_messages.start_error(999, "")),
+        "nvml": no_driver(999),
         "machine": {"devices": ()},
     }
     one = results(**odd)
@@ -146,7 +146,7 @@ def test_issues_that_cuda_works_with_are_warnings() -> None:
 def test_libraries_and_kernel_module_that_do_not_fit() -> None:
     """If the driver was updated without a restart of the machine, the driver check names the version of the
     kernel module that is still loaded."""
-    broken = no_driver(18, nvml_messages.start_error(18, ""))
+    broken = no_driver(18)
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert told(check_of("driver", one)) == (
         "broken",
@@ -156,22 +156,30 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
     assert check_of("gpu", one).status == "unknown"
 
 
-@pytest.mark.parametrize("code", [4, 9, 12, 15, 17, 999, 77])
+@pytest.mark.parametrize("code", [4, 12, 15, 17, 999, 77])
 def test_every_other_error_of_nvml_has_its_fix(code: int) -> None:
     """If nvmlInit fails with another error code, the reason and the fix of the driver check together are the
     message that gpuwidget also shows elsewhere for that code."""
-    one = check_of(
-        "driver", results(torch=NO_CUDA, nvml=no_driver(code, nvml_messages.start_error(code, "odd")))
-    )
+    one = check_of("driver", results(torch=NO_CUDA, nvml=no_driver(code, "odd")))
     assert one.status == "broken"
     assert f"{one.reason} {one.remedy}" == nvml_messages.start_error(code, "odd")
 
 
+def test_a_driver_that_is_not_loaded() -> None:
+    """If the driver is not loaded, the fix is the command that loads it, and the text after the command
+    offers a reboot."""
+    one = check_of("driver", results(torch=NO_CUDA, nvml=no_driver(9)))
+    assert told(one) == (
+        "broken",
+        "The NVIDIA driver is installed but not loaded.",
+        "Load it: sudo modprobe nvidia, or reboot; nvidia-smi shows whether it worked.",
+    )
+    assert one.command == "sudo modprobe nvidia"
+
+
 def test_a_missing_binding_is_not_a_broken_driver() -> None:
     """If nvidia-ml-py is missing, the driver check is "unknown" and shows the kernel module's version."""
-    one = check_of(
-        "driver", results(nvml=no_driver(NO_BINDING, nvml_messages.NO_PYNVML), packages={"binding": ()})
-    )
+    one = check_of("driver", results(nvml=no_driver(NO_BINDING), packages={"binding": ()}))
     assert (one.status, one.found) == ("unknown", "580.95.05, for CUDA up to 13.0")
     assert one.remedy == f"Install it: {PIP} install --force-reinstall --no-deps nvidia-ml-py."
 
@@ -180,7 +188,7 @@ def test_another_module_pynvml() -> None:
     """The command that uninstalls a fork of pynvml first makes sure, with a dry run, that nvidia-ml-py can be
     installed. If another package requires the fork, the check offers no command."""
     both = (InstalledPackage("nvidia-ml-py", "13.580.65", "pip"), InstalledPackage("pynvml", "11.4.1", "pip"))
-    foreign = no_driver(NO_BINDING, nvml_messages.FOREIGN_PYNVML)
+    foreign = no_driver(FOREIGN_BINDING)
     again = f"{PIP} install --force-reinstall --no-deps nvidia-ml-py==13.580.65"
     assert check_of("driver", results(nvml=foreign, packages={"binding": both})).command == (
         f"{again} --dry-run && {PIP} uninstall -y pynvml && {again}"
@@ -306,7 +314,7 @@ def test_device_files_that_are_missing() -> None:
     assert told(check_of("device_files", no_gpu))[1] == (
         "There are the driver's files, but none of a GPU (/dev/nvidia0)."
     )
-    broken = no_driver(9, nvml_messages.start_error(9, ""))
+    broken = no_driver(9)
     loaded = results(torch=NO_CUDA, machine={"devices": ()}, nvml=broken)
     assert told(check_of("device_files", loaded))[1] == "The driver is loaded, but there is no /dev/nvidia*."
     absent = results(torch=NO_CUDA, machine={"devices": (), "module": None}, nvml=broken)

@@ -18,7 +18,7 @@ from helpers_doctor import (
 
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
-from gpuwidget.sources.nvml_diagnostics import PeerAccess
+from gpuwidget.sources.nvml_diagnostics import LostGpu, PeerAccess
 
 # -- the GPUs --------------------------------------------------------------------------------------------
 
@@ -68,10 +68,15 @@ def test_a_gpu_that_torch_has_no_code_for() -> None:
 def test_a_lost_gpu_among_others() -> None:
     """The GPU check is a warning if a GPU is lost while another one works. It is "broken" if the only GPU is
     lost."""
-    lost = ("GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",)
+    lost = (LostGpu(1, 15, "GPU is lost"),)
     found = check_of("gpu", results(nvml=nvml(h200(), lost=lost)))
-    assert (found.status, found.reason) == ("warning", lost[0])
-    assert check_of("gpu", results(nvml=nvml(lost=lost))).status == "broken"
+    assert told(found) == (
+        "warning",
+        "GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",
+        "Look into the kernel log (dmesg).",
+    )
+    only = results(nvml=nvml(lost=(LostGpu(0, 1, "odd"),)))
+    assert told(check_of("gpu", only))[:2] == ("broken", "GPU 0 can't be opened (odd).")
 
 
 def test_torch_that_cannot_use_a_working_cuda() -> None:
@@ -174,7 +179,7 @@ def test_a_variable_that_was_set_in_time() -> None:
     unsaid = results(torch=shown(1), variables=value, nvml=two, notebook=NotebookState("2.0", devices=[None]))
     assert check_of("visible", unsaid).status == "ok"
     both = NotebookState("2.13.0", devices=[UUIDS[0][4:], UUIDS[1][4:]])
-    lost = results(torch=shown(0), nvml=nvml(h200(0), lost=("GPU 1 is lost.",)), notebook=both)
+    lost = results(torch=shown(0), nvml=nvml(h200(0), lost=(LostGpu(1, 15, "GPU is lost"),)), notebook=both)
     assert check_of("visible", lost).status == "ok"
 
 

@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_doctor import TORCH, WORKING, fake_torch, h200, nvml, results
+from helpers_doctor import NO_CUDA, TORCH, WORKING, devices, fake_torch, h200, nvml, results
 
 import gpuwidget
 from gpuwidget.cli import doctor
 from gpuwidget.cli.main import main
 from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.compare import Change, compare
+from gpuwidget.diagnostics.issues import build_check
 from gpuwidget.diagnostics.packages import TorchFiles
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.kernel.commands import doctor_command
-from gpuwidget.model.diagnosis import Diagnosis
+from gpuwidget.model.diagnosis import Diagnosis, Issue
 from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.pytorch.cuda_state import TorchDevice
@@ -52,6 +53,26 @@ def test_as_text() -> None:
         "skipped  cuDNN            comes with PyTorch for CUDA",
     ]
     assert len(diagnosis_view.text(WELL, 90).splitlines()) == 2 + len(WELL.links)
+
+
+def test_text_after_a_command() -> None:
+    """As text, the command is on a line of its own, and the text after it on the next line, without the
+    punctuation between them; as HTML, they are one sentence."""
+    doctor = diagnose(results(torch={"cu_init": 999, "cu_count": None, "available": False}))
+    lines = diagnosis_view.text(doctor, 90).splitlines()
+    first = next(number for number, line in enumerate(lines) if "To do:" in line)
+    assert lines[first : first + 3] == [
+        "           To do: Load it again:",
+        "             sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm",
+        "           In a container, restart it.",
+    ]
+    assert (
+        "<b>To do:</b> Load it again: <code>sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm</code>. In a "
+        "container, restart it.</div>"
+    ) in diagnosis_view.html(doctor)
+    files = {"devices": devices("nvidia0", "nvidiactl", usable=False)}
+    forbidden = diagnose(results(torch=NO_CUDA, machine=files))
+    assert "<code>sudo usermod -aG video $USER</code> and log in again" in diagnosis_view.html(forbidden)
 
 
 def test_hostile_text_is_shown_as_text() -> None:
@@ -126,8 +147,10 @@ def test_json_is_stable_and_can_be_read_back() -> None:
         "links",
     ]
     assert list(values["links"][0]) == [
-        *("id", "title", "status", "found", "reason", "remedy", "command", "evidence")
+        *("id", "title", "status", "found", "reason", "remedy", "command", "evidence", "issues")
     ]
+    assert list(values["links"][0]["issues"][0]) == ["id", "status", "params", "reason", "fix"]
+    assert list(values["links"][0]["issues"][0]["fix"]) == ["id", "params", "before", "command", "after"]
     assert isolated_run.parse_diagnosis(values) == ILL
     values["of_a_newer_version"] = values["links"][0]["too"] = 1
     assert isolated_run.parse_diagnosis(values) == ILL
@@ -167,6 +190,29 @@ def test_a_different_time_is_no_change() -> None:
     """Two diagnoses that differ only in their time have no changes."""
     assert compare(WELL, replace(WELL, time=WELL.time + 86400)) == ()
     assert diagnosis_view.text(WELL, 100, ()).splitlines()[-1] == "Nothing has changed since then."
+
+
+def test_another_wording_is_no_change() -> None:
+    """An issue that an earlier version of gpuwidget worded differently is no change; another issue, or one
+    with other values, is."""
+
+    def with_issues(*texts: tuple[str, int]) -> Diagnosis:
+        found = [Issue("gpu-lost", "warning", {"gpu": gpu}, text, None) for text, gpu in texts]
+        check = build_check(("gpu", "GPU"), "2", found)
+        return replace(WELL, links=(check,))
+
+    before = with_issues(("One.", 0), ("GPU 1 is lost.", 1), ("GPU 2 is lost.", 2))
+    after = with_issues(("One.", 0), ("GPU 1 fell off the bus.", 1), ("GPU 3 is lost.", 3))
+    assert compare(before, after) == (Change("GPU, finding 3", "GPU 2 is lost.", "GPU 3 is lost."),)
+
+
+def test_a_diagnosis_of_an_older_version() -> None:
+    """A diagnosis without the field `issues`, from an older version, can be read; its issues are unknown."""
+    values = json.loads(json.dumps(to_json(ILL)))
+    for check in values["links"]:
+        del check["issues"]
+    links = tuple(replace(check, issues=()) for check in ILL.links)
+    assert isolated_run.parse_diagnosis(values) == replace(ILL, links=links)
 
 
 def test_a_check_that_only_one_of_them_has() -> None:

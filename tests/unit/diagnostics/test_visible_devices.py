@@ -5,49 +5,64 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.diagnostics import cuda_versions
+from gpuwidget.diagnostics import cuda_versions, messages_gpu
 from gpuwidget.diagnostics.checks_visible_devices import (
     NameableDevices,
+    RejectedEntry,
     VisibleDevices,
     parse_visible_devices,
 )
 from gpuwidget.diagnostics.cuda_versions import format_cuda_version, format_cudnn_version, version_tuple
+from gpuwidget.diagnostics.messages_gpu import Rejection
 
 GPUS = ("GPU-aa00", "GPU-aa11", "GPU-bb22")
 SLICES = ("MIG-cc00", "MIG-dd11")
 KNOWN = NameableDevices(GPUS, SLICES)
 
 
+TWICE = "it stands there twice, and then CUDA shows none at all"
+
+
 @pytest.mark.parametrize(
-    ("value", "named", "bad", "why"),
+    ("value", "named", "rejected", "why"),
     [
         ("0", ("0",), None, None),
         (" 2, 0 ", ("2", "0"), None, None),
         ("GPU-bb,MIG-c", ("GPU-bb", "MIG-c"), None, None),
         ("1gpu,0", ("1gpu", "0"), None, None),
         ("MIG-GPU-aa00/1/0,MIG-GPU-aa00/2/0", ("MIG-GPU-aa00/1/0", "MIG-GPU-aa00/2/0"), None, None),
-        ("MIG-GPU-zz/1/0", (), "MIG-GPU-zz/1/0", "no MIG slice here begins so"),
-        ("0,3", ("0",), "3", "there are 3 GPUs, numbered from 0"),
-        ("0,2,-1,1", ("0", "2"), "-1", "a negative number ends the list"),
-        ("-1", (), "-1", "a negative number ends the list"),
-        ("0,,1", ("0",), "", "it is empty"),
+        ("MIG-GPU-zz/1/0", (), ("MIG-GPU-zz/1/0", "no-slice-matches", 0), "no MIG slice here begins so"),
+        ("0,3", ("0",), ("3", "out-of-range", 3), "there are 3 GPUs, numbered from 0"),
+        ("0,2,-1,1", ("0", "2"), ("-1", "negative", 0), "a negative number ends the list"),
+        ("-1", (), ("-1", "negative", 0), "a negative number ends the list"),
+        ("0,,1", ("0",), ("", "empty", 0), "it is empty"),
         ("0,1,", ("0", "1"), None, None),
-        (",", (), "", "it is empty"),
-        ("GPU-aa", (), "GPU-aa", "2 GPUs here begin so"),
-        ("GPU-zz", (), "GPU-zz", "no GPU here begins so"),
-        ("MIG-ff", (), "MIG-ff", "no MIG slice here begins so"),
-        ("0,1,0", (), "0", "it stands there twice, and then CUDA shows none at all"),
-        ("0,GPU-aa00", (), "GPU-aa00", "it stands there twice, and then CUDA shows none at all"),
-        ("NoDevFiles", (), "NoDevFiles", "Slurm writes that for a job that asked for no GPU"),
-        ("cuda:0", (), "cuda:0", "it is neither a number nor a UUID that begins with GPU- or MIG-"),
+        (",", (), ("", "empty", 0), "it is empty"),
+        ("GPU-aa", (), ("GPU-aa", "several-gpus-match", 2), "2 GPUs here begin so"),
+        ("MIG-", (), ("MIG-", "several-slices-match", 2), "2 MIG slices here begin so"),
+        ("GPU-zz", (), ("GPU-zz", "no-gpu-matches", 0), "no GPU here begins so"),
+        ("MIG-ff", (), ("MIG-ff", "no-slice-matches", 0), "no MIG slice here begins so"),
+        ("0,1,0", (), ("0", "duplicate", 2), TWICE),
+        ("0,GPU-aa00", (), ("GPU-aa00", "duplicate", 2), TWICE),
+        ("NoDevFiles", (), ("NoDevFiles", "slurm", 0), "Slurm writes that for a job that asked for no GPU"),
+        (
+            "cuda:0",
+            (),
+            ("cuda:0", "unknown-format", 0),
+            "it is neither a number nor a UUID that begins with GPU- or MIG-",
+        ),
     ],
 )
 def test_from_the_left_up_to_the_first_that_is_none(
-    value: str, named: tuple[str, ...], bad: str | None, why: str | None
+    value: str, named: tuple[str, ...], rejected: tuple[str, Rejection, int] | None, why: str | None
 ) -> None:
     """CUDA_VISIBLE_DEVICES is parsed from left to right up to the first invalid entry. That entry is returned
     with the reason why it is invalid."""
-    assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, bad, why)
+    entry = None if rejected is None else RejectedEntry(*rejected)
+    assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, entry)
+    if entry is not None:
+        reason = messages_gpu.entry_rejected(value, *entry, hides_all=True).reason
+        assert f" is no GPU here: {why}. It hides every GPU." in reason
 
 
 @pytest.mark.parametrize(

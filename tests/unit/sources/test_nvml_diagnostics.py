@@ -11,7 +11,7 @@ from nvml_standin import Standin
 
 from gpuwidget.sources import nvml_diagnostics as health
 from gpuwidget.sources import nvml_messages
-from gpuwidget.sources.nvml_diagnostics import PeerAccess
+from gpuwidget.sources.nvml_diagnostics import LostGpu, PeerAccess
 
 
 @pytest.fixture
@@ -61,14 +61,12 @@ def test_unsupported_values_are_unknown(standin: Standin) -> None:
 
 
 def test_a_lost_gpu_hides_no_other(standin: Standin) -> None:
-    """If one GPU is lost, `query_health()` contains a sentence about it, and still returns the other GPUs and
-    the connections between them."""
+    """If one GPU is lost, `query_health()` contains its error, and still returns the other GPUs and the
+    connections between them."""
     standin.scenario("gpus=3", "gpu.1.nvmlDeviceGetMigMode=error 15", "gpu.0.p2p.2.2=5")
     found = health.query_health()
     assert [gpu.index for gpu in found.gpus] == [0, 2]
-    assert found.lost == (
-        "GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",
-    )
+    assert found.lost == (LostGpu(1, 15, "GPU is lost"),)
     assert found.peers == (
         PeerAccess(one=0, other=2, nvlink=False, reads=True),
         PeerAccess(one=2, other=0, nvlink=True, reads=True),
@@ -77,16 +75,15 @@ def test_a_lost_gpu_hides_no_other(standin: Standin) -> None:
 
 @pytest.mark.parametrize("code", [9, 12, 18, 999])
 def test_a_driver_that_does_not_start(standin: Standin, code: int) -> None:
-    """If nvmlInit fails, `query_health()` returns the error code, and a message that explains the error and
-    how to fix it."""
+    """If nvmlInit fails, `query_health()` returns the error code and NVML's text of the error."""
     standin.scenario(f"nvmlInitWithFlags=error {code}")
     found = health.query_health()
-    assert (found.error, found.reason, found.gpus) == (code, nvml_messages.start_error(code, ""), ())
+    assert (found.error, found.error_text, found.gpus) == (code, str(pynvml.NVMLError(code)), ())
 
 
 def test_an_old_fork_of_the_binding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If an old fork of pynvml is installed, `query_health()` reports that the binding is missing, not that
-    the driver is broken."""
+    """If an old fork of pynvml is installed, `query_health()` reports the fork, not that the driver is
+    broken."""
     monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")
     found = health.query_health()
-    assert (found.error, found.reason) == (health.NO_BINDING, nvml_messages.FOREIGN_PYNVML)
+    assert (found.error, found.error_text) == (health.FOREIGN_BINDING, None)

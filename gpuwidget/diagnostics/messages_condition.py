@@ -1,0 +1,213 @@
+"""Texts of the checks of GPU errors, connections, shared memory and gpuwidget's files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuwidget.diagnostics.messages import command_fix, pluralize, text_fix
+from gpuwidget.diagnostics.packages import OTHER_DISTRIBUTION, OUR_DISTRIBUTION
+from gpuwidget.model import units
+from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
+from gpuwidget.sources import xids
+
+_ENABLE_PERSISTENCE = "sudo systemctl enable --now nvidia-persistenced"
+_ENLARGE_SHM = "sudo mount -o remount,size=50% /dev/shm"
+_LIST_SHM = "ls -la /dev/shm"
+_RESET = "sudo nvidia-smi --gpu-reset"
+_SHOW_TOPOLOGY = "nvidia-smi topo -m"
+
+# -- GPU errors ------------------------------------------------------------------------------------------
+
+
+def remap_failed(gpu: int, status: IssueStatus) -> Issue:
+    """Return the issue of a GPU that could not replace broken memory."""
+    return Issue(
+        "memory-remap-failed",
+        status,
+        {"gpu": gpu},
+        f"GPU {gpu} has broken memory that it could not replace (row remapping failed).",
+        text_fix("replace-gpu", "Have the GPU replaced, and do not use it until then."),
+    )
+
+
+def reset_pending(gpu: int) -> Issue:
+    """Return the issue of a GPU that sets memory aside at its next reset."""
+    return Issue(
+        "memory-reset-pending",
+        "warning",
+        {"gpu": gpu},
+        f"GPU {gpu} has memory to set aside after an error, which waits for a reset.",
+        command_fix("reset-or-reboot", "Stop what uses it, then", _RESET, ", or reboot."),
+    )
+
+
+def uncorrected_errors(gpu: int, count: int) -> Issue:
+    """Return the issue of a GPU with uncorrected memory errors."""
+    return Issue(
+        "memory-errors-uncorrected",
+        "warning",
+        {"gpu": gpu, "count": count},
+        f"GPU {gpu} had {pluralize(count, 'uncorrected memory error')} since the driver was loaded: results "
+        "of programs that ran then may be lost.",
+        text_fix(
+            "check-gpu-memory",
+            "Reset or restart it; should they come back, have the GPU checked (nvidia-smi -q -d ECC).",
+        ),
+    )
+
+
+def throttled(gpu: int, reasons: Sequence[str], *, hot: bool) -> Issue:
+    """Return the issue of a GPU whose clock is throttled; ``hot`` is whether its temperature is a reason."""
+    fix = "See to its cooling." if hot else "See to its power supply and its cooling."
+    return Issue(
+        "gpu-throttled",
+        "warning",
+        {"gpu": gpu, "reasons": tuple(reasons)},
+        f"GPU {gpu} is slowed down now: {', '.join(reasons)}.",
+        text_fix("check-cooling", fix, hot=hot),
+    )
+
+
+def xids_logged(logged: Sequence[tuple[str, int]]) -> Issue:
+    """Return the issue that the driver has logged errors, each with the GPU's address and the number."""
+    return Issue(
+        "xids-logged",
+        "warning",
+        {"gpus": tuple(gpu for gpu, _ in logged), "xids": tuple(number for _, number in logged)},
+        f"The driver has reported {', '.join(map(xid, logged))}.",
+        text_fix(
+            "see-xid-documentation",
+            "See what NVIDIA says to do about it: https://docs.nvidia.com/deploy/xid-errors/.",
+        ),
+    )
+
+
+def xid(logged: tuple[str, int]) -> str:
+    """Return a description of an error that the driver has logged."""
+    return f"XID {logged[1]} of {logged[0]} ({xids.describe(logged[1])})"
+
+
+def persistence_off(gpus: int) -> Issue:
+    """Return the issue that persistence mode is off on this number of GPUs."""
+    return Issue(
+        "persistence-off",
+        "warning",
+        {"gpus": gpus},
+        f"Nothing keeps {pluralize(gpus, 'GPU')} initialised (persistence mode is off): the first use after "
+        "a pause waits seconds for the driver, and what was set is lost.",
+        command_fix("enable-persistence", "Keep them ready:", _ENABLE_PERSISTENCE),
+    )
+
+
+# -- connections -----------------------------------------------------------------------------------------
+
+
+def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int) -> Issue:
+    """Return the issue of a GPU that does not use all PCIe lanes, and of ``others`` more."""
+    more = f", and {others} more too" if others else ""
+    return Issue(
+        "pcie-narrow",
+        "warning",
+        {"gpu": gpu, "width": width, "max_width": max_width, "others": others},
+        f"GPU {gpu} has {width} of its {max_width} PCIe lanes{more}: copies to and from it are slower.",
+        text_fix(
+            "check-slot",
+            "See to its slot and riser; some boards share lanes between slots, and some laptops save power "
+            "so.",
+        ),
+    )
+
+
+def peers_unknown() -> Issue:
+    """Return the issue that it is unknown which GPUs can access each other's memory."""
+    return Issue("peers-unknown", "unknown", {}, "The driver does not say.", None)
+
+
+def peers_without_access(pairs: Sequence[tuple[int, int]]) -> Issue:
+    """Return the issue of pairs of GPUs that can't read each other's memory, while others can."""
+    once = [(one, other) for one, other in pairs if one < other] or pairs
+    names = ", ".join(f"{one} and {other}" for one, other in once)
+    return Issue(
+        "peers-without-access",
+        "warning",
+        {"pairs": tuple(f"{one}-{other}" for one, other in pairs)},
+        f"Some GPUs can't read each other's memory: {names}; copies go through the host.",
+        command_fix(
+            "choose-connected-gpus",
+            "Put GPUs that work together where they reach each other:",
+            _SHOW_TOPOLOGY,
+        ),
+    )
+
+
+# -- shared memory ---------------------------------------------------------------------------------------
+
+
+def shm_small(total: int, *, in_container: bool) -> Issue:
+    """Return the issue that /dev/shm, of ``total`` bytes, is too small."""
+    size = units.memory(total)
+    return Issue(
+        "shm-small",
+        "warning",
+        {"total": total},
+        f"/dev/shm has {size}: workers of a DataLoader die with a bus error when it is full.",
+        text_fix(
+            "start-container-with-shm",
+            "Start the container with more: docker run --shm-size=8g … (Kubernetes: an emptyDir with medium "
+            "Memory).",
+        )
+        if in_container
+        else command_fix("enlarge-shm", "Make it larger:", _ENLARGE_SHM),
+    )
+
+
+def shm_full(free: int, total: int) -> Issue:
+    """Return the issue that few bytes of /dev/shm are free."""
+    return Issue(
+        "shm-full",
+        "warning",
+        {"free": free, "total": total},
+        f"/dev/shm is full: {units.memory(free)} of {units.memory(total)} are free.",
+        command_fix("list-shm", "See what lies in it:", _LIST_SHM, "; programs that died leave files."),
+    )
+
+
+# -- gpuwidget -------------------------------------------------------------------------------------------
+
+
+def files_overwritten(files: Sequence[str], other: str | None, fix: Fix) -> Issue:
+    """Return the issue that gpuwidget's files were overwritten, by version ``other`` of another package if it
+    is known."""
+    by = f"the package {OTHER_DISTRIBUTION} {other}" if other else "something else"
+    were = "was" if len(files) == 1 else "were"
+    return Issue(
+        "gpuwidget-overwritten",
+        "warning",
+        {"files": len(files), "other": other},
+        f"{pluralize(len(files), 'file')} of gpuwidget's {were} overwritten by {by}.",
+        fix,
+    )
+
+
+def other_package(version: str, fix: Fix) -> Issue:
+    """Return the issue that another package with our import name is installed."""
+    return Issue(
+        "gpuwidget-other-package",
+        "warning",
+        {"version": version},
+        f"The package {OTHER_DISTRIBUTION} {version}, somebody else's, is installed beside "
+        f"{OUR_DISTRIBUTION}: both have the import name gpuwidget.",
+        fix,
+    )
+
+
+def other_source(source: str) -> Issue:
+    """Return the issue that GPUWIDGET_SOURCE selects something other than this machine's GPUs."""
+    return Issue(
+        "gpuwidget-source",
+        "warning",
+        {"source": source},
+        f"GPUWIDGET_SOURCE is {source!r}: charts do not show this machine's GPUs. The doctor looked at "
+        "those.",
+        text_fix("unset-gpuwidget-source", "Unset GPUWIDGET_SOURCE to see this machine's GPUs."),
+    )

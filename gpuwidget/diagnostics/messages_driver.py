@@ -1,0 +1,353 @@
+"""Texts of the checks of the driver and its device files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuwidget.diagnostics.messages import command_fix, text_fix
+from gpuwidget.diagnostics.messages_packages import after_build_command
+from gpuwidget.model.diagnosis import Fix, Issue
+from gpuwidget.sources import nvml_messages
+
+_CREATE_DEVICE_FILES = "sudo nvidia-modprobe -c 0 -u"
+_JOIN_GROUP = "sudo usermod -aG video $USER"
+_LOAD_DRIVER = "sudo modprobe nvidia"
+_START_FABRIC_MANAGER = "sudo systemctl start nvidia-fabricmanager"
+
+# -- the driver ------------------------------------------------------------------------------------------
+
+
+def for_macos() -> Issue:
+    """Return the issue that macOS has no NVIDIA driver."""
+    return Issue(
+        "driver-for-macos",
+        "broken",
+        {},
+        "macOS has no NVIDIA driver.",
+        text_fix("use-another-machine", "Use a machine with an NVIDIA GPU."),
+    )
+
+
+def container_without_gpus(fix: Fix) -> Issue:
+    """Return the issue that the container was started without the machine's GPUs."""
+    reason = "This container was started without the machine's GPUs."
+    return Issue("container-without-gpus", "broken", {}, reason, fix)
+
+
+def timeout(timeout_s: float, step: str) -> Issue:
+    """Return the issue that the driver did not answer in time."""
+    return Issue(
+        "driver-timeout",
+        "broken",
+        {"timeout_s": timeout_s, "step": step},
+        f"The driver did not answer within {timeout_s:.0f} s: {step} did not return.",
+        text_fix(
+            "see-whether-driver-hangs",
+            "See whether nvidia-smi hangs too; the kernel log (dmesg) names the GPU that is stuck. A restart "
+            "of the machine usually helps.",
+        ),
+    )
+
+
+def no_result(step: str, how: str) -> Issue:
+    """Return the issue that NVML's probe ended without a result; ``how`` may be empty."""
+    return Issue(
+        "driver-no-result",
+        "unknown",
+        {"step": step, "error": how},
+        f"The driver could not be asked ({step}: {how or 'no answer'}).",
+        _see_nvidia_smi(),
+    )
+
+
+def binding_missing(fix: Fix) -> Issue:
+    """Return the issue that NVML's Python binding is missing."""
+    return Issue("nvml-binding-missing", "unknown", {}, nvml_messages.PYNVML_MISSING, fix)
+
+
+def binding_foreign(fix: Fix) -> Issue:
+    """Return the issue that NVML's Python binding is a fork."""
+    return Issue("nvml-binding-foreign", "unknown", {}, nvml_messages.PYNVML_FOREIGN, fix)
+
+
+def version_mismatch(module: str | None) -> Issue:
+    """Return the issue that libraries and kernel module have different versions; ``module`` is the latter's,
+    if known."""
+    loaded = f" ({module} is still loaded)" if module else ""
+    return Issue(
+        "driver-version-mismatch",
+        "broken",
+        {"module": module},
+        f"The driver's libraries were updated while the old kernel module runs{loaded}.",
+        text_fix(
+            "restart-machine",
+            "Restart the machine, or reload the driver's modules; a container must be started anew after "
+            "that.",
+        ),
+    )
+
+
+def not_loaded(nvml_text: str) -> Issue:
+    """Return the issue that the driver is not loaded, which NVML reported with this text."""
+    return Issue(
+        "driver-not-loaded",
+        "broken",
+        {"error": nvml_text},
+        nvml_messages.explain_start_error(nvml_messages.DRIVER_NOT_LOADED, nvml_text).reason,
+        command_fix(
+            "load-driver", "Load it:", _LOAD_DRIVER, ", or reboot; nvidia-smi shows whether it worked."
+        ),
+    )
+
+
+def start_failed(code: int, nvml_text: str) -> Issue:
+    """Return the issue that NVML did not start, with NVML's error number and text."""
+    error = nvml_messages.explain_start_error(code, nvml_text)
+    return Issue(
+        "driver-start-failed",
+        "broken",
+        {"code": code, "error": nvml_text},
+        error.reason,
+        text_fix("fix-driver-start", error.fix, code=code),
+    )
+
+
+def too_old(driver: str, cuda: str, minimum: str | None, fix: Fix) -> Issue:
+    """Return the issue that the driver is too old for the CUDA that torch was built with."""
+    params = {"driver": driver, "cuda": cuda, "minimum": minimum}
+    reason = (
+        f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {minimum} or newer."
+    )
+    return Issue("driver-too-old", "broken", params, reason, fix)
+
+
+def update_driver(minimum: str | None) -> Fix:
+    """Return the fix that updates the driver."""
+    return text_fix("update-driver", f"Update the driver to {minimum} or newer.", minimum=minimum)
+
+
+def install_build(cuda: str, command: str, last_torch: str | None) -> Fix:
+    """Return the fix that installs a build of torch for an older CUDA; see ``install_torch`` of
+    ``messages_packages``."""
+    return command_fix(
+        "install-torch-for-driver",
+        f"Install a PyTorch built with CUDA {cuda}:",
+        command,
+        after_build_command(last_torch),
+        cuda=cuda,
+        last_torch=last_torch,
+    )
+
+
+def update_driver_or_install_build(
+    minimum: str | None, cuda: str, command: str, last_torch: str | None
+) -> Fix:
+    """Return the fix that updates the driver or installs a build of torch for an older CUDA."""
+    return command_fix(
+        "update-driver-or-install-torch",
+        f"Update the driver to {minimum} or newer, or install a PyTorch built with CUDA {cuda}:",
+        command,
+        after_build_command(last_torch),
+        minimum=minimum,
+        cuda=cuda,
+        last_torch=last_torch,
+    )
+
+
+# -- CUDA's driver library -------------------------------------------------------------------------------
+
+
+def container_without_compute(capabilities: str) -> Issue:
+    """Return the issue that the container was started without the driver's compute part."""
+    return Issue(
+        "container-without-compute",
+        "broken",
+        {"capabilities": capabilities},
+        f"CUDA's driver library is not in this container: its capabilities are {capabilities!r}.",
+        text_fix("add-compute-capability", "Start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility."),
+    )
+
+
+def libcuda_missing(error: str) -> Issue:
+    """Return the issue that CUDA's driver library can't be loaded; ``error`` is the loader's."""
+    return Issue(
+        "libcuda-missing",
+        "broken",
+        {"error": error},
+        f"The driver runs, but its library for CUDA can't be loaded: {error}.",
+        text_fix("install-libcuda", "Install the driver's compute part (Debian, Ubuntu: libcuda1)."),
+    )
+
+
+def libcuda_stub(library: str) -> Issue:
+    """Return the issue that a stub was loaded instead of CUDA's driver library."""
+    return Issue(
+        "libcuda-stub",
+        "broken",
+        {"library": library},
+        f"{library} is a stub to link with, not the driver.",
+        text_fix("remove-stubs", "Take CUDA's folder 'stubs' out of LD_LIBRARY_PATH."),
+    )
+
+
+def libcuda_mismatch(library: str, code: int) -> Issue:
+    """Return the issue that CUDA's driver library does not fit the loaded driver."""
+    return Issue(
+        "libcuda-mismatch",
+        "broken",
+        {"library": library, "code": code},
+        f"{library} does not fit the driver that is loaded (error {code}).",
+        text_fix(
+            "remove-compat", "Take CUDA's folder 'compat' out of LD_LIBRARY_PATH, or update the driver."
+        ),
+    )
+
+
+def fabric_manager_missing() -> Issue:
+    """Return the issue that GPUs with NVSwitch wait for the fabric manager."""
+    return Issue(
+        "fabric-manager-missing",
+        "broken",
+        {},
+        "The driver is not ready: GPUs that are joined by NVSwitch wait for the fabric manager (error 802).",
+        command_fix(
+            "start-fabric-manager", "Start it:", _START_FABRIC_MANAGER, ", of the driver's very version."
+        ),
+    )
+
+
+# -- device files ----------------------------------------------------------------------------------------
+
+
+def wsl_without_gpu() -> Issue:
+    """Return the issue that WSL has no device file."""
+    return Issue(
+        "wsl-without-gpu",
+        "broken",
+        {},
+        "WSL has no /dev/dxg: its Windows gives it no GPU.",
+        text_fix(
+            "install-windows-driver",
+            "Install NVIDIA's driver in Windows, then 'wsl --update' and 'wsl --shutdown' there.",
+        ),
+    )
+
+
+def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
+    """Return the issue that this user may not use device files; ``mode`` is the first one's."""
+    return Issue(
+        "device-files-forbidden",
+        "broken",
+        {"files": tuple(files), "mode": mode},
+        f"This user may not use {', '.join(files)} ({mode}).",
+        command_fix(
+            "allow-device-files",
+            "Let this user read and write them:",
+            _JOIN_GROUP,
+            " and log in again, or 'sudo chmod a+rw /dev/nvidia*' where no group is used.",
+        ),
+    )
+
+
+def gpu_files_missing(fix: Fix) -> Issue:
+    """Return the issue that the control files exist, but no GPU's file."""
+    reason = "There are the driver's files, but none of a GPU (/dev/nvidia0)."
+    return Issue("gpu-files-missing", "broken", {}, reason, fix)
+
+
+def control_files_missing(files: Sequence[str], fix: Fix) -> Issue:
+    """Return the issue that GPUs' files exist, but not all control files."""
+    reason = f"{' and '.join(files)} missing: CUDA does not start without."
+    return Issue("control-files-missing", "broken", {"files": tuple(files)}, reason, fix)
+
+
+def device_files_invisible() -> Issue:
+    """Return the issue that this process sees no device files, although the driver works."""
+    reason = "No /dev/nvidia* is to be seen, though the driver answers."
+    return Issue("device-files-invisible", "unknown", {}, reason, None)
+
+
+def container_without_device_files(driver: str | None, fix: Fix) -> Issue:
+    """Return the issue that the container has no device files; ``driver`` is the host's, if known."""
+    host = f" (the host's driver is {driver})" if driver else ""
+    params = {"driver": driver}
+    reason = f"This container has no /dev/nvidia*{host}."
+    return Issue("container-without-device-files", "broken", params, reason, fix)
+
+
+def device_files_missing() -> Issue:
+    """Return the issue that there are no device files, although the driver is loaded."""
+    reason = "The driver is loaded, but there is no /dev/nvidia*."
+    return Issue("device-files-missing", "broken", {}, reason, create_device_files())
+
+
+def no_driver_and_no_device_files() -> Issue:
+    """Return the issue that neither a driver nor device files were found."""
+    return Issue(
+        "no-driver-or-gpu",
+        "broken",
+        {},
+        "There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU.",
+        text_fix("install-driver", "See whether lspci lists an NVIDIA GPU, and install its driver."),
+    )
+
+
+def mig_files_forbidden(files: Sequence[str]) -> Issue:
+    """Return the issue that this user may not use the device files of MIG slices."""
+    return Issue(
+        "mig-files-forbidden",
+        "broken",
+        {"files": tuple(files)},
+        f"A MIG slice is used through files that this user may not use: {', '.join(files)}.",
+        text_fix("allow-mig-files", "Let this user read those of its slices."),
+    )
+
+
+def mig_files_missing() -> Issue:
+    """Return the issue that there are no device files of MIG slices."""
+    return Issue(
+        "mig-files-missing",
+        "broken",
+        {},
+        "MIG is on, but there is no /dev/nvidia-caps: a slice can't be used.",
+        text_fix(
+            "create-mig-files",
+            "Make them: sudo nvidia-modprobe -f /proc/driver/nvidia/capabilities/…",
+        ),
+    )
+
+
+# -- fixes -----------------------------------------------------------------------------------------------
+
+
+def _see_nvidia_smi() -> Fix:
+    return text_fix("see-nvidia-smi", "See what nvidia-smi says.")
+
+
+def create_device_files() -> Fix:
+    """Return the fix that creates device files."""
+    return command_fix("create-device-files", "Make them:", _CREATE_DEVICE_FILES)
+
+
+def start_container_with_gpus() -> Fix:
+    """Return the fix that starts the container with the machine's GPUs."""
+    return text_fix(
+        "start-container-with-gpus",
+        "Start the container with the machine's GPUs: docker run --gpus all …",
+    )
+
+
+def set_visible_devices(value: str) -> Fix:
+    """Return the fix if NVIDIA_VISIBLE_DEVICES hides the machine's GPUs from the container."""
+    return text_fix(
+        "set-nvidia-visible-devices",
+        f"NVIDIA_VISIBLE_DEVICES is {value!r} here: set it to all, or docker run --gpus all …",
+        value=value,
+    )
+
+
+def request_kubernetes_gpu() -> Fix:
+    """Return the fix that requests a GPU for a pod of Kubernetes."""
+    return text_fix(
+        "request-kubernetes-gpu", "Ask for a GPU in the pod's resources: limits: nvidia.com/gpu: 1."
+    )

@@ -1,0 +1,322 @@
+"""Texts of the checks of the GPUs, of CUDA_VISIBLE_DEVICES and of sharing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from gpuwidget.diagnostics.messages import command_fix, text_fix
+from gpuwidget.diagnostics.messages_packages import after_build_command
+from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
+from gpuwidget.sources import nvml_messages
+from gpuwidget.sources.nvml_diagnostics import LostGpu
+
+_CREATE_SLICE = "sudo nvidia-smi mig -cgi 0 -C"
+_RELOAD_UVM = "sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm"
+_RESET = "sudo nvidia-smi --gpu-reset"
+
+# -- the GPUs --------------------------------------------------------------------------------------------
+
+
+def lost(gpu: LostGpu, *, others: bool) -> Issue:
+    """Return the issue of a GPU that can't be opened; ``others`` is whether other GPUs work."""
+    fix = text_fix("see-kernel-log", "Look into the kernel log (dmesg).") if others else _restart_machine()
+    return Issue(
+        "gpu-lost",
+        "warning" if others else "broken",
+        {"gpu": gpu.index, "code": gpu.error, "error": gpu.error_text},
+        f"GPU {gpu.index} {nvml_messages.lost_gpu(gpu.error, gpu.error_text)}.",
+        fix,
+    )
+
+
+def none_found(fix: Fix | None) -> Issue:
+    """Return the issue that the driver shows no GPU; None for the fix outside a container."""
+    reason = "The driver runs but shows no GPU."
+    return Issue("no-gpu", "broken", {}, reason, fix or _restart_machine())
+
+
+def _restart_machine() -> Fix:
+    return text_fix(
+        "see-kernel-log-and-restart",
+        "Look into the kernel log (dmesg) and restart the machine; see what nvidia-smi lists then.",
+    )
+
+
+def unknown_without_driver() -> Issue:
+    """Return the issue that GPUs can't be listed because the driver does not answer."""
+    return Issue(
+        "gpu-unknown-without-driver",
+        "unknown",
+        {},
+        "Without a driver that answers, no GPU can be seen.",
+        text_fix("fix-driver", "Mend the driver first."),
+    )
+
+
+# -- architectures ---------------------------------------------------------------------------------------
+
+
+def compiled_at_first_use(gpu: str, capability: str) -> Issue:
+    """Return the issue that torch has only PTX for this GPU."""
+    name = _with_capability(gpu, capability)
+    return Issue(
+        "gpu-code-compiled-at-first-use",
+        "warning",
+        {"gpu": gpu, "capability": capability},
+        f"This PyTorch has no code made for {name}: it is compiled at its first use, and may be slow.",
+        text_fix("install-newer-torch", "Install a newer PyTorch."),
+    )
+
+
+def no_code(gpu: str, capability: str, archs: Sequence[str], fix: Fix) -> Issue:
+    """Return the issue that torch has no code for this GPU."""
+    name = _with_capability(gpu, capability)
+    params = {"gpu": gpu, "capability": capability, "archs": tuple(archs)}
+    reason = f"This PyTorch has no code for {name}: it was built for {' '.join(archs)}."
+    return Issue("gpu-without-code", "broken", params, reason, fix)
+
+
+def _with_capability(gpu: str, capability: str) -> str:
+    return f"{gpu} (compute capability {capability})"
+
+
+def install_older_torch(gpu: str) -> Fix:
+    """Return the fix that installs an older torch, which supports the GPU."""
+    text = f"Install an older PyTorch, which still knows {gpu}."
+    return text_fix("install-older-torch", text, gpu=gpu)
+
+
+def install_older_torch_or_build(gpu: str, cuda: str, command: str, last_torch: str | None) -> Fix:
+    """Return the fix that installs an older torch or a build for an older CUDA; see ``install_torch`` of
+    ``messages_packages``."""
+    return command_fix(
+        "install-older-torch-or-build",
+        f"Install an older PyTorch, which still knows {gpu}, or a build with CUDA {cuda}:",
+        command,
+        after_build_command(last_torch),
+        gpu=gpu,
+        cuda=cuda,
+        last_torch=last_torch,
+    )
+
+
+# -- the start of CUDA -----------------------------------------------------------------------------------
+
+
+def in_exclusive_use() -> Issue:
+    """Return the issue that another process uses the GPU exclusively."""
+    return Issue(
+        "gpu-in-exclusive-use",
+        "broken",
+        {},
+        "The GPU is taken by another process that has it alone.",
+        text_fix("see-processes", "See who: nvidia-smi."),
+    )
+
+
+def uvm_fails() -> Issue:
+    """Return the issue that CUDA does not start for an unknown reason, often the module nvidia_uvm."""
+    return Issue(
+        "cuda-unknown-error",
+        "broken",
+        {},
+        "CUDA does not start (error 999): the driver's module for memory may be out of order.",
+        command_fix("reload-uvm", "Load it again:", _RELOAD_UVM, ". In a container, restart it."),
+    )
+
+
+def none_for_cuda() -> Issue:
+    """Return the issue that CUDA finds no GPU, although the driver lists some."""
+    return Issue(
+        "no-gpu-for-cuda",
+        "broken",
+        {},
+        "The driver lists GPUs, but CUDA finds none that it may use.",
+        text_fix("see-kernel-log-of-gpus", "See what the kernel log (dmesg) says of them."),
+    )
+
+
+def cuda_start_failed(code: int, text: str | None) -> Issue:
+    """Return the issue that CUDA does not start, with CUDA's error number and text."""
+    return Issue(
+        "cuda-start-failed",
+        "broken",
+        {"code": code, "error": text},
+        f"CUDA does not start: {text or 'unknown error'} ({code}).",
+        text_fix("see-kernel-log-and-nvidia-smi", "See what the kernel log (dmesg) and nvidia-smi say."),
+    )
+
+
+def unusable_by_torch(warning: str | None, fix: Fix) -> Issue:
+    """Return the issue that torch can't use CUDA, which starts; ``warning`` is the first line of torch's."""
+    why = "" if warning is None else f": {warning}"
+    reason = f"CUDA starts, but PyTorch can't use it{why}".rstrip(".") + "."
+    return Issue("cuda-unusable-by-torch", "broken", {"warning": warning}, reason, fix)
+
+
+# -- CUDA_VISIBLE_DEVICES --------------------------------------------------------------------------------
+
+Rejection = Literal[
+    "empty",
+    "negative",
+    "out-of-range",
+    "duplicate",
+    "no-gpu-matches",
+    "no-slice-matches",
+    "several-gpus-match",
+    "several-slices-match",
+    "slurm",
+    "unknown-format",
+]
+"""Why CUDA rejects an entry of CUDA_VISIBLE_DEVICES."""
+
+
+def changed_after_start(value: str | None, *, reordered: bool) -> Issue:
+    """Return the issue that the variable was changed after CUDA started in the notebook.
+
+    ``reordered`` is whether CUDA_DEVICE_ORDER may have been changed instead.
+    """
+    what = "CUDA_VISIBLE_DEVICES was " + ("unset" if value is None else f"set to {value!r}")
+    if reordered:
+        what = "CUDA_VISIBLE_DEVICES or CUDA_DEVICE_ORDER was changed"
+    return Issue(
+        "visible-devices-changed-after-start",
+        "warning",
+        {"value": value, "reordered": reordered},
+        f"{what} after CUDA was started: it has no effect in this notebook until a restart.",
+        text_fix(
+            "restart-and-set-visible-devices",
+            "Restart the kernel, and set it before anything uses CUDA.",
+        ),
+    )
+
+
+def hidden_by_empty_value() -> Issue:
+    """Return the issue that the variable is empty."""
+    reason = "CUDA_VISIBLE_DEVICES is set and empty: it hides every GPU."
+    return Issue("visible-devices-empty", "broken", {}, reason, _set_visible_devices())
+
+
+def nothing_to_compare() -> Issue:
+    """Return the issue that the variable can't be checked without a GPU."""
+    reason = "There is no GPU to compare it with."
+    return Issue("visible-devices-unknown", "unknown", {}, reason, None)
+
+
+def entry_rejected(value: str, entry: str, why: Rejection, number: int, *, hides_all: bool) -> Issue:
+    """Return the issue that CUDA rejects an entry of the variable, and all entries after it.
+
+    ``number`` is the number of GPUs or slices that ``why`` is about; ``hides_all`` is whether CUDA then shows
+    no GPU.
+    """
+    end = "It hides every GPU." if hides_all else "CUDA passes over it and all that follows."
+    return Issue(
+        "visible-devices-entry-rejected",
+        "broken" if hides_all else "warning",
+        {"value": value, "entry": entry, "why": why, "number": number},
+        f"CUDA_VISIBLE_DEVICES is {value!r}, of which {entry!r} is no GPU here: {_why(why, number)}. {end}",
+        _set_visible_devices(),
+    )
+
+
+def _why(why: Rejection, number: int) -> str:
+    match why:
+        case "empty":
+            return "it is empty"
+        case "negative":
+            return "a negative number ends the list"
+        case "out-of-range":
+            return f"there {'is 1 GPU' if number == 1 else f'are {number} GPUs'}, numbered from 0"
+        case "duplicate":
+            return "it stands there twice, and then CUDA shows none at all"
+        case "no-gpu-matches":
+            return "no GPU here begins so"
+        case "no-slice-matches":
+            return "no MIG slice here begins so"
+        case "several-gpus-match":
+            return f"{number} GPUs here begin so"
+        case "several-slices-match":
+            return f"{number} MIG slices here begin so"
+        case "slurm":
+            return "Slurm writes that for a job that asked for no GPU"
+        case "unknown-format":
+            return "it is neither a number nor a UUID that begins with GPU- or MIG-"
+
+
+def _set_visible_devices() -> Fix:
+    return text_fix(
+        "set-visible-devices",
+        "Unset CUDA_VISIBLE_DEVICES, or name GPUs by nvidia-smi -L's numbers or UUIDs, and start the kernel "
+        "anew.",
+    )
+
+
+# -- MIG and compute mode --------------------------------------------------------------------------------
+
+
+def mig_without_slice(gpus: Sequence[int], status: IssueStatus) -> Issue:
+    """Return the issue of GPUs with MIG but without a slice."""
+    return Issue(
+        "mig-without-slice",
+        status,
+        {"gpus": tuple(gpus)},
+        f"MIG is on without a slice on {_gpu_list(gpus)}: CUDA can't use {_pronoun(gpus)}.",
+        command_fix(
+            "create-mig-slice",
+            "Cut it:",
+            _CREATE_SLICE,
+            " (profiles: nvidia-smi mig -lgip), or switch MIG off (-mig 0).",
+        ),
+    )
+
+
+def mode_prohibited(gpus: Sequence[int], status: IssueStatus) -> Issue:
+    """Return the issue of GPUs whose compute mode prohibits CUDA."""
+    return Issue(
+        "compute-mode-prohibited",
+        status,
+        {"gpus": tuple(gpus)},
+        f"The compute mode of {_gpu_list(gpus)} is 'prohibited': CUDA can't use {_pronoun(gpus)}.",
+        command_fix("allow-cuda", "Allow it:", _allow_sharing(gpus[0]), gpu=gpus[0]),
+    )
+
+
+def mode_exclusive(gpus: Sequence[int], mode: str | None) -> Issue:
+    """Return the issue of GPUs that only one process can use at a time."""
+    return Issue(
+        "compute-mode-exclusive",
+        "warning",
+        {"gpus": tuple(gpus), "mode": mode},
+        f"{_gpu_list(gpus)} takes one process at a time (compute mode '{mode}').",
+        command_fix(
+            "allow-sharing",
+            "Where several notebooks are to share it:",
+            _allow_sharing(gpus[0]),
+            ", or MPS.",
+            gpu=gpus[0],
+        ),
+    )
+
+
+def mig_pending(gpus: Sequence[int]) -> Issue:
+    """Return the issue of GPUs whose MIG mode will change at the next reset."""
+    return Issue(
+        "mig-pending",
+        "warning",
+        {"gpus": tuple(gpus)},
+        f"MIG of {_gpu_list(gpus)} is to be switched, which waits for a reset.",
+        command_fix("reset-gpu", "Stop what uses it, then", _RESET),
+    )
+
+
+def _allow_sharing(gpu: int) -> str:
+    return f"sudo nvidia-smi -i {gpu} -c DEFAULT"
+
+
+def _gpu_list(gpus: Sequence[int]) -> str:
+    return f"GPU {', '.join(map(str, gpus))}"
+
+
+def _pronoun(gpus: Sequence[int]) -> str:
+    return "it" if len(gpus) == 1 else "them"

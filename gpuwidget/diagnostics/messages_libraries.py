@@ -1,0 +1,112 @@
+"""Texts of the checks of the CUDA runtime, cuDNN and NCCL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from gpuwidget.diagnostics.messages import pluralize, text_fix
+from gpuwidget.model.diagnosis import Fix, Issue
+
+Library = Literal["cudnn", "nccl"]
+
+_NAMES = {"cudnn": "cuDNN", "nccl": "NCCL"}
+NCCL_SWITCHES = {"NCCL_P2P_DISABLE": "GPUs' direct access", "NCCL_SHM_DISABLE": "shared memory"}
+"""Environment variables that make NCCL slower, and what NCCL then does without."""
+
+
+def missing(library: str, fix: Fix) -> Issue:
+    """Return the issue of a shared library that made the import of torch fail."""
+    reason = f"{library}, which PyTorch needs, is not found or does not fit."
+    return Issue("library-missing", "broken", {"library": library}, reason, fix)
+
+
+def overridden(file: str, folder: str, entry: str, fix: Fix) -> Issue:
+    """Return the issue that LD_LIBRARY_PATH overrides a library that comes with torch; ``entry`` is the
+    folder's spelling in the variable."""
+    where = "in LD_LIBRARY_PATH" if entry.rstrip("/") == folder else f"in LD_LIBRARY_PATH as {entry}"
+    params = {"file": file, "folder": folder, "entry": entry}
+    reason = f"{file} was loaded from {folder}, which is {where}."
+    return Issue("library-overridden", "warning", params, reason, fix)
+
+
+def second_cudnn(folder: str, file: str, fix: Fix) -> Issue:
+    """Return the issue that LD_LIBRARY_PATH has a second cuDNN."""
+    reason = f"{folder} in LD_LIBRARY_PATH has another cuDNN ({file}), whose parts may be mixed in."
+    return Issue("second-cudnn", "warning", {"folder": folder, "file": file}, reason, fix)
+
+
+def mixed(library: Library, folders: Sequence[str], fix: Fix) -> Issue:
+    """Return the issue that parts of one library were loaded from several folders."""
+    number = pluralize(len(folders), "folder")
+    reason = f"{_NAMES[library]} was loaded from {number} at once: {' and '.join(folders)}."
+    params = {"library": library, "folders": tuple(folders)}
+    return Issue("library-mixed", "broken", params, reason, fix)
+
+
+def copies(library: Library, packages: Sequence[str], fix: Fix) -> Issue:
+    """Return the issue that a library is installed several times."""
+    reason = f"{_NAMES[library]} is installed {len(packages)} times: {', '.join(packages)}."
+    params = {"library": library, "packages": tuple(packages)}
+    return Issue("library-copies", "warning", params, reason, fix)
+
+
+def shared_files(packages: Sequence[str], required: str, fix: Fix) -> Issue:
+    """Return the issue that several packages own the same files."""
+    reason = f"{' and '.join(packages)} own the same files, and this PyTorch requires {required}."
+    params = {"packages": tuple(packages), "required": required}
+    return Issue("packages-share-files", "warning", params, reason, fix)
+
+
+def cudnn_fails(error: str, fix: Fix) -> Issue:
+    """Return the issue that cuDNN fails; ``error`` is the first line of its error."""
+    return Issue("cudnn-fails", "broken", {"error": error}, f"cuDNN fails: {error}", fix)
+
+
+def torch_without_cudnn(fix: Fix) -> Issue:
+    """Return the issue that this build of torch has no cuDNN."""
+    reason = "This build of PyTorch has no cuDNN: convolutions are slow or fail."
+    return Issue("torch-without-cudnn", "warning", {}, reason, fix)
+
+
+def cudnn_off() -> Issue:
+    """Return the issue that cuDNN is switched off."""
+    return Issue(
+        "cudnn-off",
+        "warning",
+        {},
+        "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow.",
+        text_fix("switch-cudnn-on", "Switch it on: torch.backends.cudnn.enabled = True."),
+    )
+
+
+def nccl_switch(variable: str) -> Issue:
+    """Return the issue that an environment variable makes NCCL slower."""
+    return Issue(
+        "nccl-switch",
+        "warning",
+        {"variable": variable},
+        f"{variable} is set: NCCL does without {NCCL_SWITCHES[variable]}, and is slower.",
+        text_fix(
+            "unset-nccl-switch", f"Unset {variable}, unless it is there for a reason.", variable=variable
+        ),
+    )
+
+
+def keep_required_copy(package: str) -> Fix:
+    """Return the fix for a second copy of a library if pip did not install it."""
+    return text_fix(
+        "uninstall-other-copy",
+        f"This PyTorch uses {package}. Uninstall the other copy if nothing else needs it.",
+        package=package,
+    )
+
+
+def keep_original_copy(library: Library) -> Fix:
+    """Return the fix for a second copy of a library if it is unknown which one torch requires."""
+    return text_fix(
+        "keep-original-copy",
+        f"Keep the copy of {_NAMES[library]} that this PyTorch was installed with, and uninstall the other "
+        "one.",
+        library=library,
+    )

@@ -1,0 +1,317 @@
+"""Texts about installed packages: damaged files, wrong versions, and the fixes that change packages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from gpuwidget.diagnostics.files_probe import CheckedPackage, DamagedFile
+from gpuwidget.diagnostics.messages import command_fix, pluralize, text_fix
+from gpuwidget.diagnostics.packages import OTHER_DISTRIBUTION, OUR_DISTRIBUTION
+from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
+
+TorchInstallation = Literal["missing", "without-cuda", "too-old"]
+"""Why a build of torch is installed: there is none, it has no CUDA, or it is too old for the GPU."""
+
+_INSTALL_TORCH = {
+    "missing": "Install it",
+    "without-cuda": "Install a build with CUDA",
+    "too-old": "Install a newer PyTorch",
+}
+
+
+# -- issues ----------------------------------------------------------------------------------------------
+
+
+def damaged_package(package: CheckedPackage, status: IssueStatus, fix: Fix) -> Issue:
+    """Return the issue of a package whose files differ from those recorded at installation."""
+    params = {
+        "package": package.name,
+        "version": package.version,
+        "file": package.damaged[0].path,
+        "problem": package.damaged[0].problem,
+        "count": package.count,
+    }
+    return Issue("package-damaged", status, params, damage(package), fix)
+
+
+def damage(package: CheckedPackage) -> str:
+    """Return a sentence about a package's damaged files."""
+    first, others = package.damaged[0], package.count - 1
+    more = (
+        f", and {pluralize(others, 'other file')} of it {'is' if others == 1 else 'are'} damaged"
+        if others
+        else ""
+    )
+    return f"{first.path} of {package.name} {package.version} {_problem(first)}{more}."
+
+
+def _problem(file: DamagedFile) -> str:
+    match file.problem:
+        case "missing":
+            return "is missing"
+        case "unreadable":
+            return f"can't be read ({file.error})"
+        case "empty":
+            return "is empty"
+        case "too-short":
+            return f"has {file.size:,} of {file.recorded_size:,} bytes"
+        case "wrong-size":
+            return f"has {file.size:,} bytes, not {file.recorded_size:,}"
+
+
+def required_package_missing(name: str, specifier: str, status: IssueStatus, fix: Fix) -> Issue:
+    """Return the issue of a missing package that torch requires."""
+    params = {"package": name, "specifier": specifier}
+    reason = f"{name}{specifier}, which this PyTorch requires, is not installed."
+    return Issue("required-package-missing", status, params, reason, fix)
+
+
+def wrong_package_version(name: str, version: str, specifier: str, status: IssueStatus, fix: Fix) -> Issue:
+    """Return the issue of a package whose version is not the one that torch requires."""
+    params = {"package": name, "version": version, "specifier": specifier}
+    reason = f"{name} {version} is installed, but this PyTorch requires {specifier}."
+    return Issue("required-package-version", status, params, reason, fix)
+
+
+# -- fixes of libraries ----------------------------------------------------------------------------------
+
+
+def see_driver_check() -> Fix:
+    """Return the fix for a missing library that belongs to the driver."""
+    return text_fix("see-driver-check", "That is a part of the driver: see there.")
+
+
+def remove_from_library_path(folder: str) -> Fix:
+    """Return the fix that removes a folder from LD_LIBRARY_PATH."""
+    return text_fix(
+        "remove-from-ld-library-path",
+        f"Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was built with, and "
+        "start the kernel's server anew.",
+        folder=folder,
+    )
+
+
+def unset_preload(value: str) -> Fix:
+    """Return the fix that unsets LD_PRELOAD."""
+    return text_fix(
+        "unset-ld-preload",
+        f"Unset LD_PRELOAD ({value}) and try again: it puts a library before all others.",
+        value=value,
+    )
+
+
+# -- fixes of packages -----------------------------------------------------------------------------------
+
+
+def reinstall(package: str, command: str) -> Fix:
+    """Return the fix that reinstalls a package."""
+    before = f"Install {package} again, in the version that belongs here:"
+    return command_fix("reinstall-package", before, command, package=package)
+
+
+def reinstall_from_source(package: str) -> Fix:
+    """Return the fix that reinstalls a package that no package index has."""
+    return text_fix(
+        "reinstall-from-its-source",
+        f"Install {package} again from where it came: no package index has this build.",
+        package=package,
+    )
+
+
+def reinstall_with_installer(requirement: str, installer: str) -> Fix:
+    """Return the fix that reinstalls a package with an installer other than pip and uv."""
+    return text_fix(
+        "reinstall-with-its-installer",
+        f"Install {requirement} again with {installer}, which installed it.",
+        requirement=requirement,
+        installer=installer,
+    )
+
+
+def replace_package(wrong: str, right: str, command: str) -> Fix:
+    """Return the fix that uninstalls ``wrong`` and reinstalls ``right``, which own the same files."""
+    return command_fix(
+        "replace-package",
+        f"Keep {right}, which this PyTorch requires, and uninstall {wrong}; they own the same files, so the "
+        "first is installed again:",
+        command,
+        wrong=wrong,
+        right=right,
+    )
+
+
+def replace_package_manually(wrong: str, requirement: str) -> Fix:
+    """Return the fix that replaces a package, without a command."""
+    return text_fix(
+        "replace-package-manually",
+        f"Uninstall {wrong} with what installed it, then install {requirement} again.",
+        wrong=wrong,
+        requirement=requirement,
+    )
+
+
+def separate_environments(wrong: str, right: str, dependents: Sequence[str]) -> Fix:
+    """Return the fix if torch requires ``right``, and other packages require ``wrong``."""
+    return text_fix(
+        "separate-environments",
+        f"PyTorch requires {right}, but {' and '.join(dependents)} {wrong}: give them separate environments.",
+        wrong=wrong,
+        right=right,
+        dependents=tuple(dependents),
+    )
+
+
+def install_required(requirement: str, command: str) -> Fix:
+    """Return the fix that installs a missing package that torch requires."""
+    before = "Install what PyTorch requires:"
+    return command_fix("install-requirement", before, command, requirement=requirement)
+
+
+def install_required_with_installer(requirement: str, installer: str) -> Fix:
+    """Return the fix that installs a missing package with an installer other than pip and uv."""
+    return text_fix(
+        "install-requirement-with-its-installer",
+        f"Install {requirement} with {installer}, which installed PyTorch.",
+        requirement=requirement,
+        installer=installer,
+    )
+
+
+def install_older_numpy(command: str) -> Fix:
+    """Return the fix that installs numpy 1."""
+    before = "This PyTorch was built with numpy 1: install that, or a newer PyTorch:"
+    return command_fix("install-older-numpy", before, command)
+
+
+def install_older_numpy_with_installer(installer: str) -> Fix:
+    """Return the fix that installs numpy 1 with an installer other than pip and uv."""
+    return text_fix(
+        "install-older-numpy-with-its-installer",
+        f"Install a numpy older than 2 with {installer}, which installed it, or a newer PyTorch.",
+        installer=installer,
+    )
+
+
+def install_nvml_binding(command: str) -> Fix:
+    """Return the fix that installs nvidia-ml-py."""
+    return command_fix("install-nvml-binding", "Install it:", command)
+
+
+def install_nvml_binding_with_installer(requirement: str, installer: str) -> Fix:
+    """Return the fix that installs nvidia-ml-py with an installer other than pip and uv."""
+    return text_fix(
+        "install-nvml-binding-with-its-installer",
+        f"Install {requirement} with {installer}, which installed what is there.",
+        requirement=requirement,
+        installer=installer,
+    )
+
+
+def replace_pynvml(command: str) -> Fix:
+    """Return the fix that replaces a fork of pynvml."""
+    return command_fix("replace-pynvml", "Replace it:", command)
+
+
+def replace_pynvml_manually() -> Fix:
+    """Return the fix that replaces a fork of pynvml, without a command."""
+    return text_fix(
+        "replace-pynvml-manually",
+        "Uninstall pynvml, unless another package requires it, and install nvidia-ml-py again.",
+    )
+
+
+def reinstall_gpuwidget(command: str) -> Fix:
+    """Return the fix that reinstalls gpuwidget."""
+    return command_fix("reinstall-gpuwidget", "Install it again:", command)
+
+
+def reinstall_gpuwidget_manually(documentation: str | None, readme: str) -> Fix:
+    """Return the fix that reinstalls gpuwidget as the documentation describes, or else the README."""
+    where = f"as {documentation} says" if documentation else f"({readme})"
+    return text_fix(
+        "reinstall-gpuwidget-manually",
+        f"Uninstall {OTHER_DISTRIBUTION} if it is there, then install {OUR_DISTRIBUTION} again {where}.",
+        documentation=documentation,
+        readme=readme,
+    )
+
+
+# -- fixes of torch --------------------------------------------------------------------------------------
+
+
+def install_torch(why: TorchInstallation, command: str, last_torch: str | None) -> Fix:
+    """Return the fix that installs a build of torch; ``last_torch`` is the newest torch with that build, if
+    there are newer ones without it."""
+    before = f"{_INSTALL_TORCH[why]}:"
+    after = after_build_command(last_torch)
+    return command_fix("install-torch", before, command, after, why=why, last_torch=last_torch)
+
+
+def install_torch_with_installer(why: TorchInstallation, cuda: str) -> Fix:
+    """Return the fix that installs a build of torch with an installer other than pip and uv."""
+    return text_fix(
+        "install-torch-with-its-installer",
+        f"{_INSTALL_TORCH[why]}, for CUDA {cuda}, with what installed the present one.",
+        why=why,
+        cuda=cuda,
+    )
+
+
+def after_build_command(last_torch: str | None) -> str:
+    """Return the text after a command that installs a build of torch; see :func:`install_torch`."""
+    return "." if last_torch is None else f". PyTorch {last_torch} is the last with such a build."
+
+
+def install_conda_cuda_build(command: str) -> Fix:
+    """Return the fix that replaces conda's CPU build."""
+    return command_fix("install-conda-cuda-build", "Install conda's build with CUDA:", command)
+
+
+def update_driver_first(driver: str, minimum: str | None) -> Fix:
+    """Return the fix if no build of torch runs with the driver."""
+    return text_fix(
+        "update-driver-first",
+        f"Update the driver to {minimum} or newer first: no build of PyTorch runs with {driver}.",
+        driver=driver,
+        minimum=minimum,
+    )
+
+
+def gpu_too_old() -> Fix:
+    """Return the fix if no build of torch has code for the GPU."""
+    return text_fix(
+        "use-another-gpu",
+        "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source.",
+    )
+
+
+def remove_torch_copy(folder: str, command: str) -> Fix:
+    """Return the fix that uninstalls one of several copies of torch."""
+    after = f" removes the one in {folder}."
+    return command_fix("remove-torch-copy", "Keep one of them:", command, after, folder=folder)
+
+
+def remove_torch_copy_with_installer(folder: str, installer: str) -> Fix:
+    """Return the fix that uninstalls one of several copies with an installer other than pip and uv."""
+    return text_fix(
+        "remove-torch-copy-with-its-installer",
+        f"Keep one of them: uninstall the one in {folder} with {installer}, which installed it.",
+        folder=folder,
+        installer=installer,
+    )
+
+
+def remove_torch_from_path(folder: str) -> Fix:
+    """Return the fix for a copy of torch outside the virtual environment, which pip does not uninstall."""
+    return text_fix(
+        "remove-torch-from-path",
+        f"Keep one of them: take {folder} off the path (PYTHONPATH, a .pth file), or delete its torch.",
+        folder=folder,
+    )
+
+
+def reinstall_torch_copies(command: str) -> Fix:
+    """Return the fix for two copies of torch in one folder."""
+    before = "They share their files: uninstall both and install one:"
+    return command_fix("reinstall-torch-copies", before, command)

@@ -1,0 +1,79 @@
+"""Texts about the probes' steps: those that hung, crashed, raised or were not reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuwidget.diagnostics.messages import text_fix
+from gpuwidget.diagnostics.probe_process import ProbeResult
+from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
+
+PYTHON_START = "starting Python"
+"""The displayed name of what a probe does before its first step."""
+_CODE = re.compile(r"[\w.]+(\(\))?")
+"""A step that is displayed as code, such as ``torch.cuda.is_available()``."""
+
+
+def unfinished(step: str, result: ProbeResult, status: IssueStatus, fix: Fix) -> Issue:
+    """Return the issue of a step that hung or crashed."""
+    name = step if _CODE.fullmatch(step) else step[0].upper() + step[1:]
+    return Issue("step-unfinished", status, _params(step, result), f"{name} {_ending(result)}.", fix)
+
+
+def not_reached(steps: Sequence[str], unfinished_step: str, result: ProbeResult) -> Issue:
+    """Return the issue of steps that come after a step that hung or crashed."""
+    params = {**_params(unfinished_step, result), "steps": tuple(steps)}
+    reason = f"Not checked, since {unfinished_step} {_ending(result)}: {', '.join(steps)}."
+    return Issue("steps-not-reached", "unknown", params, reason, None)
+
+
+def files_not_compared(step: str, result: ProbeResult) -> Issue:
+    """Return the issue that the comparison of installed files did not finish."""
+    reason = f"Not all installed files were compared: {step} {_ending(result)}."
+    return Issue("files-not-compared", "unknown", _params(step, result), reason, None)
+
+
+def failed(step: str, error: str, status: IssueStatus) -> Issue:
+    """Return the issue of a step that raised an error; ``error`` is its first line."""
+    params = {"step": step, "error": error}
+    return Issue("step-failed", status, params, f"{step} raises {error}", None)
+
+
+def _params(step: str, result: ProbeResult) -> dict[str, str | float]:
+    return {"step": step, "ending": result.ending, "how": result.how, "silent_s": result.silent_s}
+
+
+def _ending(result: ProbeResult) -> str:
+    match result.ending:
+        case "hung":
+            seconds = int(result.silent_s)
+            return f"did not return within {seconds} s" if seconds else "had not returned when time was up"
+        case "crashed":
+            return f"crashed Python ({result.how})"
+        case "not started":
+            return f"failed ({result.how})"
+        case _:
+            return "ended Python without an error"
+
+
+def see_what_hangs() -> Fix:
+    """Return the fix for a step that hung."""
+    return text_fix(
+        "see-what-hangs",
+        "Run the doctor again. If it still does not return, see whether nvidia-smi hangs too and what the "
+        "kernel log (dmesg) says; a restart of the machine usually helps.",
+    )
+
+
+def see_what_crashes() -> Fix:
+    """Return the fix for a step that crashed."""
+    return text_fix(
+        "see-what-crashes",
+        "See what the kernel log (dmesg) says, and whether the driver and PyTorch's libraries fit.",
+    )
+
+
+def fix_driver_first() -> Fix:
+    """Return the fix for a step that waits for the driver."""
+    return text_fix("fix-driver-first", "Fix the problem of the driver first.")

@@ -1,0 +1,217 @@
+"""Texts of the check of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpuwidget.diagnostics.files_probe import CheckedPackage
+from gpuwidget.diagnostics.messages import text_fix
+from gpuwidget.diagnostics.messages_packages import damage
+from gpuwidget.diagnostics.packages import TorchCopy
+from gpuwidget.model.diagnosis import Fix, Issue
+
+# -- the package -----------------------------------------------------------------------------------------
+
+
+def not_installed(fix: Fix) -> Issue:
+    """Return the issue that torch is not installed."""
+    reason = "PyTorch is not installed in this environment."
+    return Issue("torch-not-installed", "broken", {}, reason, fix)
+
+
+def installed_several_times(copies: Sequence[TorchCopy], fix: Fix) -> Issue:
+    """Return the issue that torch is installed several times."""
+    reason = (
+        f"PyTorch is installed {len(copies)} times: {', '.join(map(str, copies))}. The first one is used."
+    )
+    return Issue("torch-copies", "warning", {"copies": tuple(map(str, copies))}, reason, fix)
+
+
+def changed_since_import(loaded: str, installed: str | None) -> Issue:
+    """Return the issue that the notebook has loaded a version of torch other than the installed one."""
+    return Issue(
+        "torch-changed-since-import",
+        "warning",
+        {"loaded": loaded, "installed": installed},
+        f"This notebook has PyTorch {loaded} loaded, while {installed} is installed by now.",
+        text_fix("restart-kernel", "Restart the kernel."),
+    )
+
+
+def for_macos() -> Issue:
+    """Return the issue that torch for macOS has no CUDA."""
+    return Issue(
+        "torch-for-macos",
+        "broken",
+        {},
+        "PyTorch for macOS has no CUDA.",
+        text_fix("use-linux", "Use a machine with an NVIDIA GPU and Linux."),
+    )
+
+
+def without_cuda(fix: Fix, *, amd: bool) -> Issue:
+    """Return the issue that this build of torch has no CUDA; ``amd`` is whether it is for AMD's GPUs."""
+    what = "is for AMD's GPUs" if amd else "can't use a GPU"
+    reason = f"This build of PyTorch {what}: it has no CUDA."
+    return Issue("torch-without-cuda", "broken", {"amd": amd}, reason, fix)
+
+
+def numpy_fails(error: str, fix: Fix) -> Issue:
+    """Return the issue that numpy fails with this torch; ``error`` is the first line of its error."""
+    reason = f"numpy fails with this PyTorch: {error}."
+    return Issue("numpy-fails", "warning", {"error": error}, reason, fix)
+
+
+# -- files in the way ------------------------------------------------------------------------------------
+
+
+class HidingFile(NamedTuple):
+    """A file or folder of the user that hides a module that torch uses."""
+
+    file: str
+    name: str
+    """Name of the file, or of the folder that is a package."""
+    folder: str
+    module: str
+    standard: bool
+    """Whether the hidden module is in Python's standard library."""
+
+
+def hidden_module(hiding: HidingFile) -> Issue:
+    """Return the issue that a file hides a module that torch uses."""
+    reason = f"{_hides(hiding)}."
+    return Issue("module-hidden", "warning", hiding._asdict(), reason, rename_file(hiding.file))
+
+
+def _hides(hiding: HidingFile) -> str:
+    if hiding.standard:
+        return f"{hiding.name} in {hiding.folder} hides Python's own module {hiding.module}"
+    return f"{hiding.name} in {hiding.folder} hides the package {hiding.module}, which PyTorch uses"
+
+
+def rename_file(file: str) -> Fix:
+    """Return the fix for a file that hides a module."""
+    text = f"Give {file} another name, and start the kernel anew."
+    return text_fix("rename-file", text, file=file)
+
+
+def in_working_directory(file: str) -> Issue:
+    """Return the issue that torch is imported from the working directory, where it was not checked."""
+    return Issue(
+        "torch-in-working-directory",
+        "unknown",
+        {"file": file},
+        f"'import torch' finds {file}, in the working directory. The doctor runs no file of the working "
+        "directory, so this PyTorch was not checked.",
+        text_fix(
+            "use-another-folder", "Start the kernel or the command in another folder, and run it again."
+        ),
+    )
+
+
+def hidden_torch(file: str | None) -> Issue:
+    """Return the issue that a file or folder hides the package torch; None if it is unknown which."""
+    what = file or "a folder"
+    reason = f"{what} is what 'import torch' finds in place of the package."
+    return Issue("torch-hidden", "broken", {"file": file}, reason, rename_file(what))
+
+
+# -- the import ------------------------------------------------------------------------------------------
+
+
+def python_not_started(how: str) -> Issue:
+    """Return the issue that the probe's Python did not start."""
+    reason = f"Python could not be started to look at it ({how})."
+    return Issue("python-not-started", "unknown", {"error": how}, reason, None)
+
+
+def import_timeout(timeout_s: float) -> Issue:
+    """Return the issue that ``import torch`` did not finish in time."""
+    return Issue(
+        "torch-import-timeout",
+        "unknown",
+        {"timeout_s": timeout_s},
+        f"'import torch' did not finish within {timeout_s:.0f} s.",
+        text_fix(
+            "run-doctor-again",
+            "Run the doctor again: a first import from a cold or a network disk takes long, the next one "
+            "less. If it does not finish either, see where it stops: python -X importtime -c 'import torch' "
+            "in a terminal. A driver that hangs does that too (then nvidia-smi also hangs).",
+        ),
+    )
+
+
+def import_killed() -> Issue:
+    """Return the issue that ``import torch`` was killed."""
+    return Issue(
+        "torch-import-killed",
+        "broken",
+        {"signal": "SIGKILL"},
+        "'import torch' was killed (SIGKILL), as happens where memory runs out.",
+        text_fix(
+            "more-memory",
+            "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
+        ),
+    )
+
+
+def import_crashed(how: str, fix: Fix) -> Issue:
+    """Return the issue that ``import torch`` crashes Python; ``how`` is the signal or exit status."""
+    reason = f"'import torch' crashes Python ({how})."
+    return Issue("torch-import-crashed", "broken", {"signal": how}, reason, fix)
+
+
+def import_ended(fix: Fix) -> Issue:
+    """Return the issue that ``import torch`` ends Python without an error."""
+    return Issue("torch-import-ended", "broken", {}, "'import torch' ends Python without a word.", fix)
+
+
+def import_error(kind: str, error: str, fix: Fix) -> Issue:
+    """Return the issue that ``import torch`` raises an error of this type and with this text."""
+    params = {"type": kind, "error": error}
+    return Issue("torch-import-error", "broken", params, _raised(kind, error), fix)
+
+
+def import_error_by_hidden_module(kind: str, error: str, hiding: HidingFile) -> Issue:
+    """Return the issue that ``import torch`` raises an error because a file hides a module."""
+    params = {"type": kind, "error": error, **hiding._asdict()}
+    reason = f"{_raised(kind, error)} {_hides(hiding)}."
+    fix = rename_file(hiding.file)
+    return Issue("torch-import-error-hidden-module", "broken", params, reason, fix)
+
+
+def import_error_by_damage(kind: str, error: str, package: CheckedPackage, fix: Fix) -> Issue:
+    """Return the issue that ``import torch`` raises an error because a package is damaged."""
+    params = {"type": kind, "error": error, "package": package.name}
+    reason = f"{_raised(kind, error)} {damage(package)}"
+    return Issue("torch-import-error-damaged-package", "broken", params, reason, fix)
+
+
+def import_error_in_package(kind: str, error: str, package: str, fix: Fix) -> Issue:
+    """Return the issue that ``import torch`` raises an error in the code of another package."""
+    params = {"type": kind, "error": error, "package": package}
+    whose = "numpy's error" if package == "numpy" else f"an error of {package}"
+    reason = f"{_raised(kind, error)} That is {whose}."
+    return Issue("torch-import-error-in-package", "broken", params, reason, fix)
+
+
+def _raised(kind: str, error: str) -> str:
+    first = error.strip().splitlines()[0] if error.strip() else "without a word"
+    return f"'import torch' raises {kind}: {first}".rstrip(".") + "."
+
+
+def older_torch() -> Fix:
+    """Return the fix for a system whose C library is too old for this build of torch."""
+    return text_fix(
+        "install-torch-for-older-system",
+        "This system is older than that build of PyTorch: install an older PyTorch.",
+    )
+
+
+def raise_memory_limit() -> Fix:
+    """Return the fix if a library could not be mapped into memory."""
+    return text_fix(
+        "raise-memory-limit",
+        "See whether memory is limited (ulimit -v), or the file system mounted with noexec.",
+    )

@@ -1,0 +1,136 @@
+"""Tests of the ids and parameters of the doctor's issues and fixes."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_doctor import NO_CUDA, build, check_of, h200, no_driver, nvml, results
+
+import gpuwidget.diagnostics
+from gpuwidget.diagnostics.issues import add_issues, build_check
+from gpuwidget.diagnostics.probe_results import ProbeResults
+from gpuwidget.model.diagnosis import Issue
+from gpuwidget.model.to_json import to_json
+
+FOLDER = Path(gpuwidget.diagnostics.__file__ or "").parent
+WITH_ID = ("Issue", "Fix", "text_fix", "command_fix")
+"""The functions and classes whose first argument is an id."""
+
+
+def functions_with_ids() -> Iterator[tuple[str, str]]:
+    """Yield each id with the name of the function that uses it."""
+    for file in FOLDER.glob("messages_*.py"):
+        for function in ast.parse(file.read_text(encoding="utf-8")).body:
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in WITH_ID:
+                    assert isinstance(function, ast.FunctionDef)
+                    assert isinstance(node.args[0], ast.Constant), ast.unparse(node)
+                    yield str(node.args[0].value), f"{file.stem}.{function.name}"
+
+
+def test_each_id_belongs_to_one_message() -> None:
+    """Each id of an issue or a fix is used once, by one function, so that it stands for one text."""
+    found = list(functions_with_ids())
+    ids = [one for one, _ in found]
+    assert sorted(ids) == sorted(set(ids))
+    assert [one for one in ids if re.fullmatch(r"[a-z]+(-[a-z]+)*", one) is None] == []
+
+
+def test_issues_and_fixes_are_phrased_in_the_message_modules_only() -> None:
+    """Only message modules make issues and fixes; no other module of the doctor contains their texts."""
+    for file in FOLDER.glob("*.py"):
+        if not file.stem.startswith("messages"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in WITH_ID:
+                    # isolated_run parses them from JSON.
+                    assert (node.args, file.stem) == ([], "isolated_run")
+
+
+TOO_OLD = results(
+    torch={"cuda": "13.0", "available": False}, nvml=nvml(h200(), driver="570.124.06", cuda_driver="12.8")
+)
+
+
+@pytest.mark.parametrize(
+    ("which", "of", "issue", "fix"),
+    [
+        (
+            "driver",
+            TOO_OLD,
+            ("driver-too-old", {"driver": "570.124.06", "cuda": "13.0", "minimum": "580"}),
+            (
+                "update-driver-or-install-torch",
+                {"minimum": "580", "cuda": "12.6", "last_torch": "2.14"},
+            ),
+        ),
+        (
+            "driver",
+            results(torch=NO_CUDA, nvml=no_driver(4, "Insufficient Permissions")),
+            ("driver-start-failed", {"code": 4, "error": "Insufficient Permissions"}),
+            ("fix-driver-start", {"code": 4}),
+        ),
+        (
+            "visible",
+            results(variables={"CUDA_VISIBLE_DEVICES": "0,7"}),
+            (
+                "visible-devices-entry-rejected",
+                {"value": "0,7", "entry": "7", "why": "out-of-range", "number": 1},
+            ),
+            ("set-visible-devices", {}),
+        ),
+        (
+            "sharing",
+            results(nvml=nvml(h200(), h200(1, compute_mode="prohibited"))),
+            ("compute-mode-prohibited", {"gpus": (1,)}),
+            ("allow-cuda", {"gpu": 1}),
+        ),
+    ],
+)
+def test_ids_and_parameters(
+    which: str, of: ProbeResults, issue: tuple[str, Any], fix: tuple[str, Any]
+) -> None:
+    """The worst issue of a check and its fix have an id, and their texts' values as parameters."""
+    worst = check_of(which, of).issues[0]
+    assert worst.fix is not None
+    assert (worst.id, worst.params) == issue
+    assert (worst.fix.id, worst.fix.params) == fix
+    assert json.loads(json.dumps(to_json(worst)))["id"] == issue[0]
+
+
+def test_a_fix_with_text_after_its_command() -> None:
+    """A fix has the texts before and after its command; together they are the check's remedy."""
+    check = check_of("driver", TOO_OLD)
+    fix = check.issues[0].fix
+    assert fix is not None
+    assert (fix.before, fix.command, fix.after) == (
+        "Update the driver to 580 or newer, or install a PyTorch built with CUDA 12.6:",
+        build("cu126"),
+        ". PyTorch 2.14 is the last with such a build.",
+    )
+    assert (check.remedy, check.command) == (fix.text, fix.command)
+
+
+def issue(id_: str, status: Any) -> Issue:
+    return Issue(id_, status, {}, f"This is {id_}.", None)
+
+
+def test_all_issues_are_listed_worst_first() -> None:
+    """A check lists all its issues, the worst first; the sentences of the others are in its evidence, also
+    if issues are added."""
+    doubtful, small, large = issue("doubtful", "unknown"), issue("small", "warning"), issue("large", "broken")
+    check = build_check(("gpu", "GPU"), "1", [doubtful, small], {"name": "H200"})
+    assert (check.status, check.reason, check.issues) == ("warning", "This is small.", (small, doubtful))
+    assert check.evidence == {"name": "H200", "finding 2": "This is doubtful."}
+    more = add_issues(check, [large])
+    assert (more.status, more.reason, more.issues) == ("broken", "This is large.", (large, small, doubtful))
+    assert more.evidence == {
+        "name": "H200",
+        "finding 2": "This is small.",
+        "finding 3": "This is doubtful.",
+    }
