@@ -150,10 +150,10 @@ def check_sharing(results: ProbeResults) -> Check:
     issues = []
     empty = [gpu.index for gpu in gpus if gpu.mig and not gpu.slices]
     if empty:
-        issues.append(messages.mig_without_slice(empty, _status(empty, gpus)))
+        issues.append(messages.mig_without_slice(empty, _unusable_status(empty, gpus)))
     forbidden = [gpu.index for gpu in gpus if gpu.compute_mode == "prohibited"]
     if forbidden:
-        issues.append(messages.mode_prohibited(forbidden, _status(forbidden, gpus)))
+        issues.append(messages.mode_prohibited(forbidden, _unusable_status(forbidden, gpus)))
     alone = [gpu for gpu in gpus if (gpu.compute_mode or "").startswith("exclusive")]
     if alone and mps is None:
         issues.append(messages.mode_exclusive([gpu.index for gpu in alone], alone[0].compute_mode))
@@ -167,6 +167,6 @@ def check_sharing(results: ProbeResults) -> Check:
     return build_check(SHARING, found, issues, evidence)
 
 
-def _status(unusable: Sequence[int], gpus: Sequence[GpuHealth]) -> IssueStatus:
+def _unusable_status(unusable: Sequence[int], gpus: Sequence[GpuHealth]) -> IssueStatus:
     """Return the status of an issue that makes some or all GPUs unusable."""
     return "warning" if len(unusable) < len(gpus) else "broken"
