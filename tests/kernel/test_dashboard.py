@@ -96,7 +96,7 @@ def test_it_pauses_without_activity(kernel: Kernel) -> None:
     """The dashboard stops sampling if no cell has run for a while;
     a click on Resume or the next cell resumes it."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
-    idle = "d._activity._running, d._activity._last = 0, float('-inf')"
+    idle = "d._running.after(None); d._running.clear(); d._activity._last = float('-inf')"
     kernel.ok(f"{idle}\nassert until(lambda: not sampled())\nassert until(lambda: d._paused)")
     assert kernel.ok("until(sampled)").result == "True"
     kernel.ok(f"{idle}\nassert until(lambda: d._paused)\nview._resume.click()\nassert until(sampled)")
@@ -107,7 +107,7 @@ def test_a_click_while_pausing(kernel: Kernel) -> None:
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
     click = "def clicked(view):\n    pause(view)\n    view._resume.click()\n    clicks.append(1)"
     kernel.ok(f"pause, clicks = d._pause, []\n{click}\nd._pause = clicked")
-    idle = "d._activity._running, d._activity._last = 0, float('-inf')"
+    idle = "d._running.after(None); d._running.clear(); d._activity._last = float('-inf')"
     kernel.ok(f"{idle}\nassert until(lambda: clicks)\nassert until(lambda: sampled() and not d._paused)")
 
 

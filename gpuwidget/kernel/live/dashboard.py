@@ -21,6 +21,7 @@ from gpuwidget.kernel.devices.device_choices import DeviceChoices
 from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.kernel.shell.output_slot import IOPubChannel
+from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuWidgetError
@@ -49,32 +50,22 @@ _FAILED = "This dashboard has failed and shows what was last known: %gpu shows a
 class UserActivity:
     """Tracks whether the notebook is in use: a cell is running, or the last cell or click is recent."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, active_s: float = ACTIVE_S) -> None:
+    def __init__(
+        self, running: RunningCells, clock: Clock = SYSTEM_CLOCK, active_s: float = ACTIVE_S
+    ) -> None:
+        self._running = running
         self._clock = clock
         self._active_s = active_s
-        self._running = 0
         self._last = clock.monotonic()
 
-    def cell_started(self) -> None:
-        """Record that a cell starts."""
-        self._running += 1
-        self.record()
-
-    def cell_finished(self) -> None:
-        """Record that a cell has finished."""
-        self._running = max(
-            0, self._running - 1
-        )  # the start of the cell that displayed the dashboard was not recorded
-        self.record()
-
     def record(self) -> None:
-        """Record an action of the user."""
+        """Record an action of the user: the start or the end of a cell, or a click."""
         self._last = self._clock.monotonic()
 
     @property
     def recent(self) -> bool:
         """Whether a cell is running, or the last action is recent."""
-        return bool(self._running) or self._clock.monotonic() - self._last < self._active_s
+        return self._running.busy or self._clock.monotonic() - self._last < self._active_s
 
 
 class RecentSamples:
@@ -122,10 +113,12 @@ class RecentSamples:
 class Dashboard:
     """A dashboard. Displaying it shows its widgets; :meth:`close` closes them."""
 
-    def __init__(self, shell: Any, sampler: Sampler, activity: UserActivity) -> None:
+    def __init__(self, shell: Any, sampler: Sampler) -> None:
         self._shell = shell
         self._sampler = sampler
-        self._activity = activity
+        # Not the extension's tracker: the dashboard also works without %load_ext.
+        self._running = RunningCells(shell)
+        self._activity = UserActivity(self._running)
         self._samples = RecentSamples()
         self._window = TimeAxis.last(WINDOW_S)
         self._changed = threading.Condition()
@@ -171,14 +164,20 @@ class Dashboard:
     def _hooks(self) -> tuple[tuple[str, Callable[..., None]], ...]:
         if self._shell is None:
             return ()
-        return (("pre_run_cell", self._cell_started), ("post_run_cell", self._cell_finished))
+        return (
+            ("pre_run_cell", self._running.before),
+            ("pre_run_cell", self._cell_started),
+            ("post_run_cell", self._running.ending),
+            ("post_run_cell", self._running.after),
+            ("post_run_cell", self._cell_finished),
+        )
 
     def _cell_started(self, info: object) -> None:
-        self._activity.cell_started()
+        self._activity.record()
         self._wake()
 
     def _cell_finished(self, result: object) -> None:
-        self._activity.cell_finished()
+        self._activity.record()
 
     def _device_changed(self, state: DeviceState) -> None:
         with self._changed:
@@ -319,7 +318,7 @@ def close() -> None:
 def _new(shell: Any) -> Dashboard:
     global _current
     close()
-    made = Dashboard(shell, process_sampler(), UserActivity())
+    made = Dashboard(shell, process_sampler())
     with _lock:
         _current = made
     return made

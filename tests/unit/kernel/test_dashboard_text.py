@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from fakes import EPOCH, FakeClock
 from helpers_samples import h200, reading, sample
 
 from gpuwidget.kernel.live.dashboard import WINDOW_S, RecentSamples, UserActivity
 from gpuwidget.kernel.live.time_axis import TimeAxis
+from gpuwidget.kernel.shell.running_cells import RunningCells
+
+SHELL = SimpleNamespace(displayhook=SimpleNamespace(prompt_count=1))
 
 
 def test_it_samples_for_ten_minutes_after_the_last_action() -> None:
     """The dashboard stops sampling ten minutes after the user's last action, even if the browser was
     closed."""
     clock = FakeClock()
-    activity = UserActivity(clock)
+    activity = UserActivity(RunningCells(SHELL), clock)
     clock.advance(599.0)
     assert activity.recent
     clock.advance(2.0)
@@ -24,13 +29,15 @@ def test_it_samples_for_ten_minutes_after_the_last_action() -> None:
 
 def test_it_samples_while_a_cell_runs() -> None:
     """The dashboard samples for as long as a cell runs, and for ten minutes after the cell has finished."""
-    clock = FakeClock()
-    activity = UserActivity(clock)
-    activity.cell_finished()  # the end of the cell that displayed the dashboard
-    activity.cell_started()
+    clock, running = FakeClock(), RunningCells(SHELL)
+    activity = UserActivity(running, clock)
+    cell = SimpleNamespace(raw_cell="train()", store_history=False)
+    running.before(cell)
+    activity.record()
     clock.advance(7200.0)
     assert activity.recent
-    activity.cell_finished()
+    running.after(SimpleNamespace(info=cell))
+    activity.record()
     clock.advance(599.0)
     assert activity.recent
     clock.advance(2.0)
