@@ -6,6 +6,7 @@ import ast
 import asyncio
 import inspect
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,11 @@ from IPython.core.error import UsageError
 from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
 from gpuwidget.kernel.cells.watched_cells import CellWatcher, check, has_front_end
-from gpuwidget.kernel.commands.subcommands import COMMANDS
+from gpuwidget.kernel.commands.subcommands import find_command
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.error_hints import ErrorHints
-from gpuwidget.kernel.live import dashboard, live_display
+from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.oom.handler import OutOfMemoryCards
 from gpuwidget.kernel.panel_requests import PanelRequests
 from gpuwidget.kernel.shell.running_cells import RunningCells
@@ -94,7 +95,10 @@ class Extension:
         CELL_MEMORY.detach()
         DEVICE_SWITCH.detach()
         SWITCHES.detach()
-        dashboard.close()
+        if "gpuwidget.kernel.live.dashboard" in sys.modules:
+            from gpuwidget.kernel.live import dashboard
+
+            dashboard.close()
         for event, hook in self._hooks:
             if hook in self._shell.events.callbacks[event]:
                 self._shell.events.unregister(event, hook)
@@ -188,13 +192,15 @@ class Extension:
         words = line.split()
         try:
             if not words:
+                from gpuwidget.kernel.live import dashboard
+
                 dashboard.show(self._shell)
             elif words in (["watch", "on"], ["watch", "off"]):
                 self._watcher.every_cell = words[1] == "on"
             elif words[0] == "device" and (len(words) <= 2 or words[2:] == ["--light"]):
                 self._device(*words[1:])
-            elif words[0] in COMMANDS:
-                COMMANDS[words[0]](self._shell, words[1:])
+            elif (command := find_command(words[0])) is not None:
+                command(self._shell, words[1:])
             else:
                 raise UsageError(f"{'%gpu ' + line!r} is not known. {_GPU_USAGE}")
         except GpuWidgetError as error:

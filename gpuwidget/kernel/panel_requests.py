@@ -9,10 +9,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
-from gpuwidget.kernel.commands.free_cache_command import free_cache
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.model.errors import GpuWidgetError
@@ -33,6 +31,9 @@ from gpuwidget.model.kernel_requests import (
 from gpuwidget.model.kernel_state import KernelState
 from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
+
+if TYPE_CHECKING:
+    from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,7 +60,8 @@ class PanelRequests:
     def __init__(self, shell: Any, cells: WatchSetting) -> None:
         self._kernel: Any = getattr(shell, "kernel", None)
         self._cells = cells
-        self._diagnosis = SharedDiagnosis()
+        self._diagnosis: SharedDiagnosis | None = None
+        """Created for the first request for a diagnosis, because its modules take long to import."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -112,6 +114,10 @@ class PanelRequests:
     async def _run_checks(self, send: Callable[[_Reply], None]) -> None:
         reply: _Reply
         try:
+            if self._diagnosis is None:
+                from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
+
+                self._diagnosis = SharedDiagnosis()
             reply = DoctorReply("examined", await self._diagnosis.diagnosis(), self._state())
         except Exception as error:
             reply = self._error(error)
@@ -144,6 +150,8 @@ class PanelRequests:
     def _do(self, request: Request) -> str | None:
         """Carry out a request and return the text to show, if any. Raise GpuWidgetError if it fails."""
         if isinstance(request, FreeCacheRequest):
+            from gpuwidget.kernel.commands.free_cache_command import free_cache
+
             return free_cache(cell_runs=self._cells.busy)
         if isinstance(request, SwitchRequest):
             return SWITCHES.request(request.name, request.value)

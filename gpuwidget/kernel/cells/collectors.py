@@ -6,7 +6,6 @@ import functools
 import linecache
 from typing import Any
 
-from gpuwidget.kernel.attribution.line_memory import LineCollector
 from gpuwidget.kernel.attribution.memory_holders import HolderCollector
 from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.shell.user_code import UserCode, cell_label, is_cell_file
@@ -23,6 +22,8 @@ def collectors(options: WatchOptions, shell: Any, raw_cell: str) -> list[Collect
     """Return the collectors for the cell's options, in the order in which they annotate the report."""
     found: list[Collector] = [_profiler(shell, raw_cell), HolderCollector(shell)]
     if options.lines:
+        from gpuwidget.kernel.attribution.line_memory import LineCollector
+
         found.append(LineCollector(UserCode(shell)))
     return found
 

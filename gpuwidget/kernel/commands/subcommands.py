@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
-
-from gpuwidget.kernel.attribution import memory_holders
-from gpuwidget.kernel.commands import compare_command, doctor_command, free_memory_command
-from gpuwidget.kernel.devices import switch_requests
 
 Command = Callable[[Any, Sequence[str]], None]
 """Receives the shell and the words after the subcommand, and displays the result. Raises GpuWidgetError."""
 
-COMMANDS: Mapping[str, Command] = {
-    "memory": memory_holders.memory_command,
-    "free": free_memory_command.free,
-    "compare": compare_command.command,
-    "doctor": doctor_command.command,
-    "switches": switch_requests.command,
+_FUNCTIONS: Mapping[str, tuple[str, str]] = {
+    "memory": ("gpuwidget.kernel.attribution.memory_holders", "memory_command"),
+    "free": ("gpuwidget.kernel.commands.free_memory_command", "free"),
+    "compare": ("gpuwidget.kernel.commands.compare_command", "command"),
+    "doctor": ("gpuwidget.kernel.commands.doctor_command", "command"),
+    "switches": ("gpuwidget.kernel.devices.switch_requests", "command"),
 }
-"""Maps the first word after ``%gpu`` to its command."""
+"""Maps the first word after ``%gpu`` to the module and the name of its command."""
+
+
+def find_command(word: str) -> Command | None:
+    """Return the command for the first word after ``%gpu``, or None if there is none.
+
+    Its module is imported at its first use, so that ``%load_ext`` is quick.
+    """
+    if word not in _FUNCTIONS:
+        return None
+    module, name = _FUNCTIONS[word]
+    command: Command = getattr(import_module(module), name)
+    return command

@@ -18,6 +18,7 @@ from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.attribution.memory_holders import HolderSearch
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.devices.device_choices import group_of
+from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.kernel.shell.name_references import names_read
 from gpuwidget.kernel.shell.shell_references import excluded_objects
 from gpuwidget.kernel.shell.user_code import UserCode
@@ -54,23 +55,6 @@ _TIME_LIMIT_S = 0.15
 """Seconds of CPU time for the search, so that the card appears within 300 ms of the error in any notebook."""
 _SEARCH_FROM_BYTES = units.MIB
 """If at least this many bytes have no holder, the frames of uncollected tracebacks are searched too."""
-
-
-@dataclass(slots=True)
-class FailedCell:
-    """The cell that ran out of memory."""
-
-    info: object
-    number: int | None
-    """The N of In[N]; None for a cell that is not stored in the history."""
-    at_start: dict[int, int] = field(default_factory=dict)
-    """Bytes that torch had allocated when the cell began, by device index."""
-
-    @property
-    def source(self) -> str:
-        """The cell's code, with magics transformed to Python by IPython."""
-        info = self.info
-        return str(getattr(info, "transformed_cell", None) or getattr(info, "raw_cell", ""))
 
 
 def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -> OomContext:

@@ -10,11 +10,10 @@ import logging
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from gpuwidget.kernel.oom.context import FailedCell, collect_context
+from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.kernel.shell.interrupts import ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
 from gpuwidget.pytorch import oom_error
-from gpuwidget.views import oom_card
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,5 +59,9 @@ class OutOfMemoryCards:
         if found is None or id(found) == self._shown:
             return
         self._shown = id(found)
+        # Imported here, because most notebooks never need these modules and %load_ext must be quick.
+        from gpuwidget.kernel.oom.context import collect_context
+        from gpuwidget.views import oom_card
+
         context = collect_context(self._shell, found, cell)
         self._shell.display_pub.publish(data=oom_card.bundle(context), metadata={})

@@ -14,7 +14,8 @@ from helpers_out_of_memory import LimitedGpu
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.devices.non_torch_memory import CONTEXT, NonTorchMemory
-from gpuwidget.kernel.oom.context import FailedCell, collect_context
+from gpuwidget.kernel.oom.context import collect_context
+from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.measure.out_of_memory import LibraryPool, OomContext, OtherMemory
 from gpuwidget.model.report import Holder
 from gpuwidget.system import processes

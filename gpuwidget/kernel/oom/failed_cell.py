@@ -1,0 +1,22 @@
+"""A cell that may run out of memory: a module that imports nothing, for a quick ``%load_ext``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class FailedCell:
+    """The cell that ran out of memory."""
+
+    info: object
+    number: int | None
+    """The N of In[N]; None for a cell that is not stored in the history."""
+    at_start: dict[int, int] = field(default_factory=dict)
+    """Bytes that torch had allocated when the cell began, by device index."""
+
+    @property
+    def source(self) -> str:
+        """The cell's code, with magics transformed to Python by IPython."""
+        info = self.info
+        return str(getattr(info, "transformed_cell", None) or getattr(info, "raw_cell", ""))
