@@ -16,7 +16,15 @@ _NEVER = float("inf")
 _STATUS_INTERVAL_S = 2.0
 _PROCESSES_INTERVAL_S = 1.0
 _PROCESSES_MAX_AGE_S = 10.0
-"""Seconds for which a requested poll reuses the list of processes while the memory in use is unchanged."""
+"""Seconds for which a poll reuses the list of processes while the memory in use is unchanged, if a caller
+waits for the poll or other code holds the GIL."""
+_DELAYED_S = 0.003
+"""If a poll starts this much later than it was due, other code holds the GIL, which Python hands over after
+5 ms."""
+_DELAYED_MEMORY_INTERVAL_S = 0.5
+"""Shortest time from any poll to a memory-only poll while other code holds the GIL, as each poll keeps that
+code from running. With the default interval there are then only full polls."""
+_SAME_MOMENT_S = 0.001
 _NO_GPU_INTERVAL_S = 1.0
 _MAX_TIME_SHARE = 0.1
 """Largest share of the fast thread's time for memory-only polls, however slow the driver is."""
@@ -41,10 +49,9 @@ _ACTIVITY_LATER_AFTER_S = 5.0
 _ACTIVITY_LATER_INTERVAL_S = 1.0
 """Interval after the first seconds, longer because a long run has enough windows and each read costs 0.2 ms
 per GPU."""
-_COSTLY_ACTIVITY_S = 0.05
-"""If reading the counters of all GPUs takes longer than this (each call waits for the GIL), the change to the
-longer interval happens earlier."""
-_COSTLY_ACTIVITY_LATER_AFTER_S = 2.0
+_COSTLY_ACTIVITY_S = 0.02
+"""If reading the counters of all GPUs takes longer than this, because each call waits for the GIL, the longer
+interval is used from the start."""
 _ACTIVITY_MAX_AGE_S = 2.5
 """Seconds for which a window of the counters is still shown if no new window arrives."""
 
@@ -79,6 +86,8 @@ class FastPollLoop:
         self._next_memory = _NOW
         self._slowest = 0.0
         """Seconds that the slowest full poll has taken."""
+        self._delayed = False
+        """Whether the last poll that no caller requested started late, because other code held the GIL."""
         self._requested = 0
         self._started = 0
         self._done = 0
@@ -122,7 +131,10 @@ class FastPollLoop:
         """Return the fast poll that is due now, and count it as started."""
         now = self._clock.monotonic()
         requested = self._requested > self._started
-        full = requested or now >= self._next_full
+        # A full poll that is due at the same moment replaces the memory-only poll.
+        full = requested or now >= self._next_full - _SAME_MOMENT_S
+        if not requested and self.due > _NOW:
+            self._delayed = now - self.due >= _DELAYED_S
         if full:
             self._started += 1
         return FastPoll(self._started, now, full, requested, self._source.states)
@@ -149,6 +161,8 @@ class FastPollLoop:
         self._next_memory = ended + max(
             (INTERVAL_S if memory_interval is None else memory_interval) - took, rest
         )
+        if self._delayed:
+            self._next_memory = max(self._next_memory, ended + _DELAYED_MEMORY_INTERVAL_S)
         return ended
 
     # -- calls ---------------------------------------------------------------------------------------
@@ -165,7 +179,7 @@ class FastPollLoop:
         now = self._clock.monotonic()
         fast = source.read_fast(gpu)
         changed = fast.memory_used is None or fast.memory_used != state.memory_at_processes
-        max_age = _PROCESSES_MAX_AGE_S if requested else _PROCESSES_INTERVAL_S
+        max_age = _PROCESSES_MAX_AGE_S if requested or self._delayed else _PROCESSES_INTERVAL_S
         if changed or now - state.processes_read_at >= max_age:
             # The processes change mostly when the memory in use changes; otherwise read them occasionally.
             processes = source.read_processes(gpu)
@@ -203,8 +217,8 @@ class SlowPollLoop:
         self._clock = clock
         self._next_slow = _NOW
         self._next_windows = _NOW
-        self._next_activity = _NOW
         self._activity_since = _NOW
+        self._last_activity = _NOW
         self._activity_took = 0.0
         self._activity_on = False
 
@@ -221,7 +235,16 @@ class SlowPollLoop:
     def start_activity(self) -> None:
         """Schedule a read of the hardware counters soon. Called when a new subscription needs them."""
         self._activity_since = self._clock.monotonic()
-        self._next_activity = self._activity_since + _ACTIVITY_DELAY_S
+        self._last_activity = _NOW
+
+    @property
+    def _next_activity(self) -> float:
+        """When the next read of the hardware counters is due, in monotonic seconds."""
+        if self._last_activity < self._activity_since:
+            return self._activity_since + _ACTIVITY_DELAY_S
+        costly = self._activity_took > _COSTLY_ACTIVITY_S
+        early = self._last_activity - self._activity_since < _ACTIVITY_LATER_AFTER_S and not costly
+        return self._last_activity + (_ACTIVITY_INTERVAL_S if early else _ACTIVITY_LATER_INTERVAL_S)
 
     def start_poll(self) -> SlowPoll:
         """Return the slow poll that is due now, and schedule the next one."""
@@ -231,10 +254,7 @@ class SlowPollLoop:
         self._activity_on = wanted
         reads = []
         if wanted and now >= self._next_activity:
-            costly = self._activity_took > _COSTLY_ACTIVITY_S
-            later_after = _COSTLY_ACTIVITY_LATER_AFTER_S if costly else _ACTIVITY_LATER_AFTER_S
-            early = now - self._activity_since < later_after
-            self._next_activity = now + (_ACTIVITY_INTERVAL_S if early else _ACTIVITY_LATER_INTERVAL_S)
+            self._last_activity = now
             self._activity_took = 0.0
             reads.append(self._read_activity)
         if self._subscriptions.windows and now >= self._next_windows:

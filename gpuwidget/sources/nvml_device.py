@@ -71,6 +71,8 @@ class NvmlDevice:
         self._call_index: dict[str, int] = {}
         self._lasting_missing: dict[str, Message] = {}
         self._counters: GpmCounters | None = None
+        self._take_sample: TakeSample | None = None
+        """Takes a sample of the hardware counters; None until the GPU is known to support them."""
         self._window: float | None = None
         self._uuid = ""
         nvml = session.nvml
@@ -352,16 +354,20 @@ class NvmlDevice:
         return counters.read()
 
     def _new_counters(self) -> GpmCounters:
+        if self._take_sample is None:
+            self._take_sample = self._find_counters()
+        return GpmCounters(self._nvml, self._take_sample, self._session.clock)
+
+    def _find_counters(self) -> TakeSample:
+        """Return the call that takes a sample. Raises pynvml's NVMLError without support."""
         nvml, whole, handle = self._nvml, self._slice_of, self.handle
         of = handle if whole is None else whole.handle
         if not nvml.nvmlGpmQueryDeviceSupport(of).isSupportedDevice:
             self._unsupported["activity"] = nvml_messages.NO_GPM
             raise nvml.NVMLError(nvml_messages.NOT_SUPPORTED)
         if whole is None:
-            take: TakeSample = partial(nvml.nvmlGpmSampleGet, of)
-        else:
-            take = partial(nvml.nvmlGpmMigSampleGet, of, nvml.nvmlDeviceGetGpuInstanceId(handle))
-        return GpmCounters(nvml, take, self._session.clock)
+            return partial(nvml.nvmlGpmSampleGet, of)
+        return partial(nvml.nvmlGpmMigSampleGet, of, nvml.nvmlDeviceGetGpuInstanceId(handle))
 
     def stop_activity(self) -> None:
         """Free the samples of the hardware counters. A running call's samples are freed when it returns."""
