@@ -32,6 +32,8 @@ def gpu_number(gpu: GpuReport) -> str:
 def programs(children: Iterable[str]) -> tuple[str, ...]:
     """Return at most four programs of child processes, each once with its number of processes."""
     counted = Counter(children)
+    if not counted:
+        return ()
     named = [
         program if count == 1 else f"{count} x {program}"
         for program, count in counted.most_common(_MAX_PROGRAMS)

@@ -15,7 +15,7 @@ from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.measure.resident_memory import ResidentMemory
 from gpuwidget.measure.run_gpus import RunGpus
 from gpuwidget.measure.run_report import GpuReportBuilder, build_report
-from gpuwidget.measure.timeline import MEMORY_INTERVAL_S, TimelineMarks
+from gpuwidget.measure.timeline import MAX_POINTS, MEMORY_INTERVAL_S, TimelineMarks
 from gpuwidget.measure.torch_memory import returnable
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
@@ -78,6 +78,7 @@ class Run:
         reset_after_fork(self._reset_in_child)
         self._lock = threading.Lock()
         self._marks = TimelineMarks()
+        self._memory_interval_s = min(MEMORY_INTERVAL_S, options.interval_s)
         self._gpus = RunGpus(max(_MAX_GAP_S, 3 * options.interval_s))
         self._memory = ResidentMemory(options.interval_s)
         self._peak_scope: PeakScope | None = None
@@ -85,6 +86,7 @@ class Run:
         self._subscription: Subscription | None = None
         self._running = False
         self._sampling = False
+        self._later: tuple[float, Callable[[], None]] | None = None
         self._cell: RunInfo | None = None
         self.wait_interrupted = False
         self._began = 0.0
@@ -110,7 +112,7 @@ class Run:
         self._subscription = self._sampler.subscribe(
             self._on_sample,
             interval_s=self._options.interval_s,
-            memory_interval_s=min(MEMORY_INTERVAL_S, self._options.interval_s),
+            memory_interval_s=self._memory_interval_s,
             activity=True,
         )
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
@@ -122,6 +124,13 @@ class Run:
         self._peak_scope = PEAK_TRACKER.open()
         PRINTED_LINES.subscribe(self._on_line)
         self._memory.begin()
+
+    def call_after(self, seconds: float, function: Callable[[], None]) -> None:
+        """Call ``function`` once, with the first sample after this many seconds, on the sampler's thread.
+
+        This spares runs that are shorter the start of a thread. Call this method before :meth:`start`.
+        """
+        self._later = seconds, function
 
     def mark(self, label: str) -> None:
         """Add a mark to the timeline."""
@@ -289,6 +298,12 @@ class Run:
                 return
             self._gpus.add(t, sample)
             self._memory.add(t)
+        if self._subscription is not None:
+            # Further readings would be merged into the timeline's points, and each costs the run time.
+            self._subscription.memory_interval_s = max(self._memory_interval_s, t / MAX_POINTS)
+        if self._later is not None and t >= self._later[0]:
+            (_, function), self._later = self._later, None
+            function()
 
     def _on_line(self, line: str) -> None:
         if self._running:

@@ -8,20 +8,24 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
+_SAME = frozenset({type(None), str, int, bool})
+"""Types whose values are the same in JSON."""
+
 
 def to_json(value: object) -> Any:
     """Convert dataclasses to dicts and tuples to lists. NaN and infinity, which JSON lacks, become None."""
     # Test the most frequent types first, because a card has hundreds of values and the user waits for it.
-    if value is None or isinstance(value, (str, int)):
+    if type(value) in _SAME or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     kind: Any = type(value)
     names = _names(kind)
     if names:
-        return {name: to_json(getattr(value, name)) for name in names}
+        values = {name: getattr(value, name) for name in names}
+        return {name: item if type(item) in _SAME else to_json(item) for name, item in values.items()}
     if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
+        return {str(key): item if type(item) in _SAME else to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]
     return value

@@ -85,7 +85,8 @@ def left_behind(report: Report) -> list[str]:
 def unknown_values(report: Report) -> list[str]:
     """Return the unknown values per reason, such as ``power, energy: not supported by this GPU``."""
     reasons: dict[str, dict[str, list[GpuReport]]] = {}
-    for gpu in report.shown:
+    shown = report.shown
+    for gpu in shown:
         for field, name in _FIELD_NAMES.items():
             value = getattr(gpu, field)
             if value is None or (isinstance(value, Span) and None in (value.start, value.end, value.peak)):
@@ -95,7 +96,7 @@ def unknown_values(report: Report) -> list[str]:
     found = []
     for reason, fields in reasons.items():
         for gpus, names in groupby(fields, key=lambda name: fields[name]):
-            where = "" if len(gpus) == len(report.shown) else f" of {gpu_names(gpus)}"
+            where = "" if len(gpus) == len(shown) else f" of {gpu_names(gpus)}"
             found.append(f"{', '.join(names)}{where}: {reason}")
     return found
 

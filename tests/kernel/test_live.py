@@ -37,8 +37,8 @@ class Run:
             assert self.changed.wait_for(lambda: self.reads >= reads, 60)
 
 def start(run, **options):
-    view = live_display.LiveDisplay(run, get_ipython(), **{{"delay_s": 0, "period_s": 0.001, **options}})
-    view.start()
+    view = live_display.LiveDisplay(run, get_ipython(), **{{"period_s": 0.001, **options}})
+    view.start(); view.show()
     return view
 
 def instances():
@@ -106,8 +106,9 @@ def test_nothing_is_left_behind(kernel: Kernel) -> None:
 
 
 def test_a_short_cell_creates_no_widget(kernel: Kernel) -> None:
-    """If a cell ends before the chart's delay, the chart's output stays empty, and no progress is read."""
-    ran = kernel.ok("r = Run(); v = start(r, delay_s=3600); v.stop(); print(r.reads)")
+    """If a cell ends before its chart is shown, the chart's output stays empty, and no progress is read."""
+    code = "r = Run(); v = live_display.LiveDisplay(r, get_ipython()); v.start(); v.stop(); v.show()"
+    ran = kernel.ok(f"{code}; print(r.reads)")
     assert message_types(ran) == ["display_data", "stream"]
     assert live_outputs(ran) == ["display_data empty"]
     assert ran.text == "0\n"
@@ -302,7 +303,7 @@ def test_no_chart_before_the_libraries_are_imported(start_kernel: Callable[..., 
     code = """
 import sys
 from gpuwidget.kernel.live import live_display
-v = live_display.LiveDisplay(None, get_ipython(), delay_s=0); v.start(); v.stop()
+v = live_display.LiveDisplay(None, get_ipython()); v.start(); v.show(); v.stop()
 print(live_display.libraries_imported(), "bqplot" in sys.modules, "ipywidgets" in sys.modules)
 """
     ran = kernel.ok(code)

@@ -101,6 +101,7 @@ class CellWatch:
         if show_chart:
             self._view = live_display.LiveDisplay(self.run.progress, self._shell)
             self._view.start()
+            self.run.call_after(live_display.DELAY_S, self._view.show)
         watch_api.enter_cell(self.run)
         if info is not None:
             self.stop_listening = listen_for_error(info, self.end_failed)

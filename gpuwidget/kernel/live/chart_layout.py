@@ -84,15 +84,17 @@ class ChartLayout:
         memory = downsample([gpu.device_memory for gpu in gpus], points) * (100.0 / totals[:, None])
         x = np.empty((len(gpus), 3, len(t) + 2))
         x[:, :, 1:-1] = t
-        x[:, 0, 1:-1] = _area_times(t, np.isnan(utilization))
+        gaps = np.isnan(utilization)
+        x[:, 0, 1:-1] = _area_times(t, gaps)
         x[:, :, 0], x[:, :, -1] = x[:, :, 1], x[:, :, -2]
         y = np.zeros_like(x)
-        y[:, 0, 1:-1] = np.nan_to_num(utilization)
+        y[:, 0, 1:-1] = np.where(gaps, 0.0, utilization)
         y[:, 1, 1:-1], y[:, 2, 1:-1] = utilization, memory
         # All lines must be as long as the area's outline, so the other lines have two more points than they
         # need. These are invisible, but bqplot needs a number at the end of a line.
         y[:, 1:, 0] = np.nan
-        y[:, 1:, -1] = np.nan_to_num(y[:, 1:, -2])
+        last = y[:, 1:, -2]
+        y[:, 1:, -1] = np.where(np.isnan(last), 0.0, last)
         panels = range(len(gpus))
         x += np.array([self.left(panel) for panel in panels])[:, None, None]
         y *= self.height / 100.0

@@ -7,6 +7,7 @@ code imports it when a chart is shown.
 from __future__ import annotations
 
 import time
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -28,19 +29,25 @@ _TILES_MARGIN = {"top": 0, "bottom": 0, "left": 0, "right": 0}
 
 
 class LiveChart:
-    """The widgets of one live chart, for a fixed number of GPUs."""
+    """The widgets of one live chart, for a fixed number of GPUs.
+
+    Creating a widget costs a message, about as much as an update. So there are no more widgets than needed.
+    """
 
     def __init__(self, progress: Progress, window: TimeAxis | None = None) -> None:
         """Create the widgets. With ``window``, the chart shows the last minutes instead of a whole run."""
         self._window = window
         self._layout = ChartLayout.for_gpus(len(progress.gpus))
         self._widgets: list[Any] = []
-        self._updates = 0
+        self._updates = 1
         self._axis = window or TimeAxis.reaching(progress.elapsed_s)
-        self._drawn_marks: object = None
+        self._drawn_marks = progress.marks
         plain = self._register(ipywidgets.Layout())
-        self._axes = self._html(live_text.axes(self._layout, self._axis), plain)
-        self._readings = self._html("", plain)
+        self._axes = self._register(ipywidgets.HTML(self._axes_text(), layout=plain))
+        style = self._register(self._axes.style)
+        self._readings = self._register(
+            ipywidgets.HTML(self._readings_text(progress), layout=plain, style=style)
+        )
         height = float(max(1, self._layout.total_height))
         scales = {
             "x": self._register(bqplot.LinearScale(min=0.0, max=100.0, allow_padding=False)),
@@ -54,16 +61,11 @@ class LiveChart:
             self._layout.series_lines(progress.t, end, progress.gpus),
             [styles.BLUE, styles.BLUE, styles.MEMORY],
         )
-        hidden = self._register(ipywidgets.Layout(display="none"))
-        style = self._html(_style_sheet(), hidden)
         classes = ["gpuwidget-live", "gpuwidget-tiles" if self._layout.tiles else "gpuwidget-rows"]
         charts = (self._figure(scales),) if progress.gpus else ()
         self._root = self._register(
-            ipywidgets.Box(
-                (style, self._axes, *charts, self._readings), layout=plain, _dom_classes=tuple(classes)
-            )
+            ipywidgets.Box((self._axes, *charts, self._readings), layout=plain, _dom_classes=tuple(classes))
         )
-        self.update(progress)
 
     @property
     def widget(self) -> Any:
@@ -85,7 +87,7 @@ class LiveChart:
         axis_changed = axis != self._axis
         if axis_changed:
             self._axis = axis
-            self._axes.value = live_text.axes(self._layout, axis)
+            self._axes.value = self._axes_text()
         if progress.gpus:
             _draw(self._series, self._layout.series_lines(progress.t, axis.end_s, progress.gpus))
             marks_due = self._updates % _MARKS_EVERY == 0 and progress.marks != self._drawn_marks
@@ -93,14 +95,20 @@ class LiveChart:
                 self._drawn_marks = progress.marks
                 _draw(self._marks, self._layout.mark_lines(progress.marks, axis.end_s))
         if self._updates % _READINGS_EVERY == 0:
-            overview = self._window is not None
-            self._readings.value = live_text.readings(progress, self._layout, time.time(), overview=overview)
+            self._readings.value = self._readings_text(progress)
         self._updates += 1
 
     def close(self) -> None:
         """Close every widget in the kernel and in the front end."""
         while self._widgets:
             self._widgets.pop().close()
+
+    def _axes_text(self) -> str:
+        return _style_sheet() + live_text.axes(self._layout, self._axis)
+
+    def _readings_text(self, progress: Progress) -> str:
+        overview = self._window is not None
+        return live_text.readings(progress, self._layout, time.time(), overview=overview)
 
     def _figure(self, scales: dict[str, Any]) -> Any:
         options: dict[str, Any] = {}
@@ -126,11 +134,6 @@ class LiveChart:
         x, y = lines
         return self._register(bqplot.Lines(x=x, y=y, scales=scales, colors=colors, stroke_width=1.5))
 
-    def _html(self, text: str, layout: Any) -> Any:
-        widget = self._register(ipywidgets.HTML(text, layout=layout))
-        self._register(widget.style)
-        return widget
-
     def _register(self, widget: Any) -> Any:
         """Register ``widget`` to be closed with the chart, and return it."""
         self._widgets.append(widget)
@@ -142,6 +145,7 @@ def _draw(widget: Any, lines: Lines) -> None:
         widget.x, widget.y = lines
 
 
+@cache
 def _style_sheet() -> str:
     sheet = resources.files("gpuwidget.kernel.live").joinpath("live.css").read_text(encoding="utf-8")
     colors = f"--gpuwidget-busy:{styles.UTILIZATION};--gpuwidget-memory:{styles.MEMORY}"

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from gpuwidget.kernel.live.live_chart import LiveChart
 
 _LOG = logging.getLogger(__name__)
+
+DELAY_S = 0.5
+"""Seconds that a cell must run before its chart is shown."""
 _STOP_TIMEOUT_S = 0.25
 _RENEW_EVERY_S = 1.0
 
@@ -63,14 +66,13 @@ class LiveDisplay:
         progress: Callable[[], Progress],
         shell: Any,
         *,
-        delay_s: float = 0.5,
         period_s: float = 0.19,
     ) -> None:
         self._progress = progress
         self._shell = shell
-        self._delay_s = delay_s
         self._period_s = period_s
         self._stopping = threading.Event()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._shown = False
         self._renewed_at = float("-inf")
@@ -78,7 +80,7 @@ class LiveDisplay:
         """The output slot of the chart; None before :meth:`start` or if no chart can be shown."""
 
     def start(self) -> None:
-        """Reserve the output slot and start the thread; must be called on the thread that runs the cell.
+        """Reserve the output slot; must be called on the thread that runs the cell.
 
         Does nothing before :func:`import_libraries`, and outside a Jupyter kernel.
         """
@@ -86,12 +88,19 @@ class LiveDisplay:
             return
         try:
             self.slot = OutputSlot.reserve(self._shell)
-            if self.slot is not None:
-                run = self.slot.channel.in_context(self._run)
-                self._thread = threading.Thread(target=run, name="gpuwidget-live", daemon=True)
-                self._thread.start()
         except Exception:
             _LOG.debug("Could not start the live chart", exc_info=True)
+
+    def show(self) -> None:
+        """Start the thread that shows the chart and updates it. Works from any thread; call it once."""
+        try:
+            with self._starting:
+                if self.slot is not None and not self._stopping.is_set():
+                    run = self.slot.channel.in_context(self._run)
+                    self._thread = threading.Thread(target=run, name="gpuwidget-live", daemon=True)
+                    self._thread.start()
+        except Exception:
+            _LOG.debug("Could not show the live chart", exc_info=True)
 
     def stop(self) -> None:
         """Empty the output slot and stop; must be called on the thread that called :meth:`start`.
@@ -102,16 +111,16 @@ class LiveDisplay:
         try:
             if self.slot is not None:
                 self.slot.close()
-            if self._thread is not None:
-                self._thread.join(_STOP_TIMEOUT_S)
-                if self._thread.is_alive():
+            with self._starting:  # another thread may be starting it
+                thread = self._thread
+            if thread is not None:
+                thread.join(_STOP_TIMEOUT_S)
+                if thread.is_alive():
                     self._empty()
         except Exception:
             _LOG.debug("Could not stop the live chart", exc_info=True)
 
     def _run(self) -> None:
-        if self._stopping.wait(self._delay_s):
-            return
         chart: LiveChart | None = None
         try:
             due = time.monotonic()

@@ -107,8 +107,18 @@ class OutputSlot:
         """Show an output below the cell's outputs, after :meth:`close`."""
         if self._clear_pending_at_end and self._display_id is not None:
             self.fill(data)
-        else:
-            self._shell.display_pub.publish(data=dict(data), metadata={})
+            return
+        publisher = self._shell.display_pub
+        if any(_may_have_text(stream) for stream in (sys.stdout, sys.stderr)):
+            publisher.publish(data=dict(data), metadata={})
+            return
+        # ipykernel's publisher would flush both streams, which waits for the sending thread although there is
+        # no text to send.
+        publisher._flush_streams = lambda: None
+        try:
+            publisher.publish(data=dict(data), metadata={})
+        finally:
+            del publisher._flush_streams
 
     def _reserve_after_text(self) -> None:
         # The publisher flushes both streams before it sends the clear message. If they are streams that the
@@ -156,7 +166,7 @@ class IOPubChannel:
         # not flushed, because this may not be the cell's thread. A flush waits for the sending thread even if
         # the buffer is empty, so it is skipped then.
         for stream in (sys.stdout, sys.stderr):
-            if type(stream).__module__ == "ipykernel.iostream" and getattr(stream, "_flush_pending", True):
+            if _is_kernel_stream(stream) and _may_have_text(stream):
                 stream.flush()
         self._send("display_data", data, display_id)
 
@@ -169,6 +179,15 @@ class IOPubChannel:
         self._kernel.session.send(
             self._kernel.iopub_socket, message_type, content, parent=self._parent, ident=_IDENT
         )
+
+
+def _is_kernel_stream(stream: object) -> bool:
+    return type(stream).__module__ == "ipykernel.iostream"
+
+
+def _may_have_text(stream: object) -> bool:
+    """Return whether the stream may have text that was printed but not sent yet."""
+    return not _is_kernel_stream(stream) or getattr(stream, "_flush_pending", True)
 
 
 class _ClearOutputWatch:

@@ -89,6 +89,18 @@ def me(memory: int | None) -> tuple[Process, ...]:
     return (Process(pid=os.getpid(), kind="compute", memory=memory, user=None, program=None, arguments=None),)
 
 
+def test_a_function_is_called_later_in_a_run(bench: Bench) -> None:
+    """What short runs don't need, such as the live chart, starts once a run has lasted long enough."""
+    called: list[str] = []
+    for seconds, expected in ((0.4, []), (1.0, ["chart"])):
+        run = Run(bench.sampler, DEFAULTS, clock=bench.clock)
+        run.call_after(0.5, lambda: called.append("chart"))
+        run.start()
+        bench.pass_time(seconds)
+        bench.report(run)
+        assert called == expected
+
+
 def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
     """The report contains the start, end and peak of each GPU's memory and of this process's part of it."""
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
