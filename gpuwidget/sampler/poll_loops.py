@@ -24,6 +24,9 @@ _DELAYED_S = 0.003
 _DELAYED_MEMORY_INTERVAL_S = 0.5
 """Shortest time from any poll to a memory-only poll while other code holds the GIL, as each poll keeps that
 code from running. With the default interval there are then only full polls."""
+_DELAYED_INTERVAL_PER_GPU_S = 0.05
+"""Seconds per GPU from one full poll to the next while other code holds the GIL. Four GPUs are still read
+five times per second, eight GPUs 2.5 times."""
 _SAME_MOMENT_S = 0.001
 _NO_GPU_INTERVAL_S = 1.0
 _MAX_TIME_SHARE = 0.1
@@ -87,7 +90,7 @@ class FastPollLoop:
         self._slowest = 0.0
         """Seconds that the slowest full poll has taken."""
         self._delayed = False
-        """Whether the last poll that no caller requested started late, because other code held the GIL."""
+        """Whether a run goes on and its last poll was late, because other code held the GIL."""
         self._requested = 0
         self._started = 0
         self._done = 0
@@ -134,7 +137,8 @@ class FastPollLoop:
         # A full poll that is due at the same moment replaces the memory-only poll.
         full = requested or now >= self._next_full - _SAME_MOMENT_S
         if not requested and self.due > _NOW:
-            self._delayed = now - self.due >= _DELAYED_S
+            in_run = self._subscriptions.memory_interval_s is not None
+            self._delayed = in_run and now - self.due >= _DELAYED_S
         if full:
             self._started += 1
         return FastPoll(self._started, now, full, requested, self._source.states)
@@ -149,6 +153,8 @@ class FastPollLoop:
             # The next poll may take as long as the slowest poll so far.
             self._slowest = max(self._slowest, took)
             longest = _MAX_SAMPLE_GAP_S - (self._slowest - took)
+            if self._delayed:
+                interval = max(interval, min(len(poll.states) * _DELAYED_INTERVAL_PER_GPU_S, longest))
             interval = max(interval, min(took / _MAX_FULL_TIME_SHARE, longest))
             wanted = poll.states or self._subscriptions.memory_interval_s is not None
             step = interval if wanted else max(interval, _NO_GPU_INTERVAL_S)

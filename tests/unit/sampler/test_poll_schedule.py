@@ -83,6 +83,19 @@ def test_no_polls_of_memory_while_other_code_holds_the_gil(clock: FakeClock, lat
     assert loop.start_poll().full == full
 
 
+@pytest.mark.parametrize(("gpus", "expected"), [(4, 0.2), (8, 0.4)])
+def test_many_gpus_are_read_less_often_while_other_code_holds_the_gil(
+    clock: FakeClock, gpus: int, expected: float
+) -> None:
+    """Each poll keeps a cell of pure Python from running, the longer the more GPUs there are."""
+    loop = FastPollLoop(*subscribed(clock, gpus), clock)
+    loop.restart()
+    gap(loop, clock, 0.0)
+    loop.end_poll(loop.start_poll())
+    clock.advance(loop.due - clock.monotonic() + 0.005)
+    assert gap(loop, clock, 0.0) == pytest.approx(expected - 0.005)
+
+
 @pytest.mark.parametrize(
     ("took", "since", "expected"), [(0.01, 0.1, 0.5), (0.01, 5.1, 1.0), (0.011, 0.1, 1.0)]
 )
