@@ -1,4 +1,5 @@
-"""Fixtures for a Jupyter server with gpuwidget's extension; the test controls its GPUs and its clock."""
+"""Fixtures that start a Jupyter server with gpuwidget's extension.
+A test controls the server's GPUs and clock."""
 
 from __future__ import annotations
 
@@ -20,19 +21,20 @@ pytest_plugins = ["pytest_jupyter.jupyter_server"]
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """A clock that stands still until the test advances it."""
+    """Return a clock that stands still until the test advances it."""
     return FakeClock()
 
 
 @pytest.fixture
 def source() -> FakeSource:
-    """A source of readings with two GPUs, which the test controls."""
+    """Return a source of GPU readings with two GPUs. A test sets the readings."""
     return FakeSource(gpus=2)
 
 
 @pytest.fixture
 def configuration() -> dict[str, object]:
-    """Values of the extension's traits; a test module or a parametrization overrides this fixture."""
+    """Return the values of the extension's traits.
+    A test module or a test's parameters override this fixture."""
     return {}
 
 
@@ -46,13 +48,13 @@ def jp_server_config(configuration: dict[str, object]) -> Config:
 
 @pytest.fixture
 def told() -> list[str]:
-    """Collects the warnings and errors that the extension logs while it is loaded."""
+    """Return a list to which :func:`hubs` adds the warnings and errors that loading the extension logs."""
     return []
 
 
 @pytest.fixture
 def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[SampleHub]]:
-    """Collects the sample hub of every server that the test starts, and closes them after the test."""
+    """Return the sample hub of every server that the test starts, and close the hubs after the test."""
     made: list[SampleHub] = []
     load = gpuwidget.server.load
 
@@ -92,7 +94,7 @@ def server(
     hubs: list[SampleHub],
     clock: FakeClock,
 ) -> Server:
-    """A running server that uses the test's GPUs and clock."""
+    """Return a running server that uses the test's GPUs and clock."""
     (hub,) = hubs
     return Server(jp_serverapp, jp_fetch, jp_ws_fetch, hub, clock)
 
@@ -101,7 +103,7 @@ def server(
 def real(
     hubs: list[SampleHub], jp_serverapp: Any, jp_fetch: Callable[..., Any], jp_ws_fetch: Callable[..., Any]
 ) -> Server:
-    """A running server as a user has it: configuration or environment choose the source,
-    and the clock is real."""
+    """Return a running server with the system clock.
+    Its configuration or the environment selects the source."""
     (hub,) = hubs
     return Server(jp_serverapp, jp_fetch, jp_ws_fetch, hub, None)

@@ -1,4 +1,4 @@
-"""The websocket to a kernel's channels, which tests use as a notebook does."""
+"""A websocket connection to a kernel's channels, which tests use as a notebook does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def answer(stream, ident, parent):
 shell = get_ipython()
 shell.kernel.control_handlers["{REQUEST}"] = answer
 """
-"""Code that makes a kernel reply to the panel's requests; it replaces ``%load_ext gpuwidget``."""
+"""Code that makes a kernel reply to the panel's requests. Tests run it instead of ``%load_ext gpuwidget``."""
 PATIENCE_S = 30.0
 
 
@@ -59,8 +59,10 @@ class Channels:
         return header["msg_id"]
 
     async def until(self, kind: str, parent: str, **content: object) -> Any:
-        """Read messages until this reply to ``parent`` arrives;
-        messages of different channels arrive in any order."""
+        """Wait for a message of type ``kind`` that answers ``parent`` and has this content, and return it.
+
+        Messages of different channels can arrive in any order, so messages that were read earlier count too.
+        """
 
         def wanted(message: Any) -> bool:
             found = {name: message["content"].get(name) for name in content}
@@ -73,7 +75,7 @@ class Channels:
         return next(filter(wanted, self._seen))
 
     async def run(self, code: str) -> str:
-        """Run a cell to its end, assert that it raises no error, and return what it printed."""
+        """Run a cell until it ends, assert that it raises no error, and return what it printed."""
         request = await self.send("shell", "execute_request", {"code": code, "silent": False})
         await self.until("status", request, execution_state="idle")
         printed = ""
@@ -84,7 +86,8 @@ class Channels:
         return printed
 
     async def ask(self) -> None:
-        """Send the panel's request, and return after the kernel has replied and sent its ``idle`` status."""
+        """Request the kernel's state as the panel does,
+        and return once the kernel has replied and is idle."""
         asked = await self.send("control", REQUEST, {"schema": 1, "ask": "state"})
         await self.until(REPLY, asked, status="ok")
         await self.until("status", asked, execution_state="idle")

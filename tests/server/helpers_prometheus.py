@@ -22,7 +22,8 @@ class Prometheus:
     """A running Prometheus that stores its data in ``folder``."""
 
     def __init__(self, program: str, folder: Path, scrape: Mapping[str, Any], rules: Path) -> None:
-        """Start Prometheus; ``scrape`` is an entry of its ``scrape_configs``, as in docs/prometheus.md."""
+        """Start Prometheus. ``scrape`` is an entry of its ``scrape_configs``,
+        like the one in docs/prometheus.md."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -52,13 +53,14 @@ class Prometheus:
             )
 
     async def api(self, path: str, **query: str) -> Any:
-        """Return the decoded reply of Prometheus's HTTP API,
-        after waiting until Prometheus accepts requests."""
+        """Wait until Prometheus accepts requests, send a request to its HTTP API,
+        and return the decoded reply."""
         address = f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                # In a thread, because Prometheus scrapes a server that runs on this event loop.
+                # Send the request in a thread,
+                # because the server that Prometheus scrapes runs on this event loop.
                 return await asyncio.to_thread(_get, address)
             except (urllib.error.URLError, OSError) as error:
                 if isinstance(error, urllib.error.HTTPError):
@@ -80,7 +82,7 @@ class Prometheus:
         ]
 
     async def until(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """Repeat the query until it matches at least one series, and return what it matches."""
+        """Repeat the query until at least one series matches, and return the result of :meth:`query`."""
         deadline = time.monotonic() + _PATIENCE_S
         while not (found := await self.query(expression)):
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""A client of the server under test, which sends requests as a browser does."""
+"""A client that sends requests to the server under test, as a browser does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOK_S = 0.02
 
 
 class Stream:
-    """The sample stream's websocket of one client."""
+    """One client's websocket connection to the sample stream."""
 
     def __init__(self, socket: Any, clock: FakeClock | None) -> None:
         self._socket = socket
@@ -31,8 +31,8 @@ class Stream:
     async def next(self) -> Any:
         """Return the next initial message or sample, decoded; None if the server closed the stream.
 
-        The fake clock advances while no message arrives. A message with changes is returned as the whole
-        sample.
+        The fake clock advances while no message arrives. If a message contains only changes,
+        they are applied to the previous sample, and the whole sample is returned.
         """
         text = await self.next_text()
         message = None if text is None else json.loads(text)
@@ -46,7 +46,7 @@ class Stream:
         return message
 
     async def usage(self) -> Any:
-        """Return the next message that lists the owners of the GPUs' memory, decoded."""
+        """Decode and return the next message that lists the owners of the GPUs' memory."""
         while True:
             text = await self._next_of_any_kind()
             assert text is not None, "the server ended the stream"
@@ -54,7 +54,7 @@ class Stream:
                 return json.loads(text)
 
     async def next_text(self) -> str | None:
-        """Return the next initial message, sample or set of changes, as text."""
+        """Return the text of the next message that is an initial message, a sample or a set of changes."""
         while True:
             text = await self._next_of_any_kind()
             if text is None or not text.startswith(USAGE):
@@ -74,7 +74,7 @@ class Stream:
         raise AssertionError("no message came")
 
     async def say(self, message: object) -> None:
-        """Send a message: text and bytes unchanged, anything else as JSON."""
+        """Send a message. Text and bytes are sent unchanged, anything else as JSON."""
         raw = message if isinstance(message, (str, bytes)) else json.dumps(message)
         await self._socket.write_message(raw, binary=isinstance(raw, bytes))
 
@@ -84,7 +84,7 @@ class Stream:
 
 
 class Server:
-    """The routes of a running server."""
+    """A running server, with methods that send requests to its routes."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Server:
         return Stream(await self.ws_fetch("gpuwidget", "api", "stream", params=query), self.clock)
 
     async def refused(self, **query: object) -> tuple[int, Any]:
-        """Return the status and the decoded reply of a stream request, which the server must refuse."""
+        """Request the stream, assert that the server refuses, and return the status and the decoded reply."""
         try:
             await self.ws_fetch("gpuwidget", "api", "stream", params=query)
         except HTTPClientError as error:
@@ -133,7 +133,7 @@ class Server:
         raise AssertionError("the stream was given")
 
     async def until(self, happened: Callable[[], bool]) -> None:
-        """Wait until the condition holds, while the server works and the fake clock advances."""
+        """Wait until the condition holds. Meanwhile the server runs and the fake clock advances."""
         for _ in range(int(_PATIENCE_S / _LOOK_S)):
             if happened():
                 return

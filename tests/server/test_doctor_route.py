@@ -1,5 +1,5 @@
-"""``POST gpuwidget/api/doctor`` diagnoses the server's own environment,
-with one run of the checks at a time."""
+"""``POST gpuwidget/api/doctor`` diagnoses the server's Python environment.
+The checks never run twice at the same time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ FOUND = diagnose(results(place="server"))
 
 
 class Examinations:
-    """Replaces the doctor's checks: counts the runs, and each run waits until the test lets it end."""
+    """Fake checks that replace the doctor's.
+    They count their runs, and a run ends only when the test allows it."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -46,7 +47,7 @@ class Examinations:
 
 @pytest.fixture
 def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
-    """Replace the doctor's subprocess runs with runs that the test controls."""
+    """Make the server run fake checks, which the test controls, instead of the doctor's checks."""
     made = Examinations()
     monkeypatch.setattr(
         gpuwidget.server, "CachedDiagnosis", lambda clock: CachedDiagnosis(clock, made), raising=True
@@ -56,7 +57,7 @@ def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
 
 async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: Server) -> None:
     """The route returns the whole diagnosis as JSON.
-    It caches the diagnosis briefly and then runs the checks again."""
+    It returns a cached diagnosis for a few seconds; after that, it runs the checks again."""
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert examinations.count == 1
@@ -67,8 +68,8 @@ async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: S
 
 
 async def test_concurrent_requests_share_one_run(examinations: Examinations, server: Server) -> None:
-    """Concurrent requests share one run of the checks,
-    and the server answers other requests during the run."""
+    """If several requests arrive during a run of the checks, they share this run.
+    The server also answers other requests meanwhile."""
     examinations.may_end.clear()
     asked = [asyncio.ensure_future(server.post("doctor")) for _ in range(3)]
     await server.until(lambda: examinations.count == 1)
@@ -79,8 +80,8 @@ async def test_concurrent_requests_share_one_run(examinations: Examinations, ser
 
 
 async def test_a_failed_run_returns_its_reason(examinations: Examinations, server: Server) -> None:
-    """If a run fails, the route returns 503 with the reason, and the failure is not cached:
-    the next run may succeed."""
+    """If a run of the checks fails, the route returns 503 with the reason.
+    The failure is not cached, so the next request runs the checks again."""
     examinations.fails = True
     status, answer = await server.post("doctor")
     assert (status, answer["message"]) == (
@@ -92,15 +93,14 @@ async def test_a_failed_run_returns_its_reason(examinations: Examinations, serve
 
 
 async def test_requests_are_no_activity(examinations: Examinations, server: Server) -> None:
-    """A request for a diagnosis does not count as activity,
-    so it does not keep an idle server from being culled."""
+    """A request for a diagnosis does not count as activity, so an idle server can still be culled."""
     before = server.app.web_app.last_activity()
     assert (await server.post("doctor"))[0] == 200
     assert server.app.web_app.last_activity() == before
 
 
 async def test_a_link_starts_no_run(examinations: Examinations, server: Server) -> None:
-    """The route refuses a GET request, which any web page can trigger with an image or a link."""
+    """The route refuses a GET request, because any web page can trigger one with an image or a link."""
     assert (await server.get("doctor"))[0] == 405
     assert examinations.count == 0
 
@@ -108,8 +108,8 @@ async def test_a_link_starts_no_run(examinations: Examinations, server: Server) 
 async def test_a_page_of_another_site_starts_no_run(
     examinations: Examinations, server: Server, jp_auth_header: dict[str, str]
 ) -> None:
-    """The user's cookie alone starts no run: the route also requires the XSRF token,
-    which only Jupyter's pages have."""
+    """A request with only the user's cookie is refused.
+    The route also requires the XSRF token, which pages of other sites do not have."""
     answer = await server.fetch("api", "status")
     cookies = [one.partition(";")[0] for one in answer.headers.get_list("Set-Cookie")]
     jp_auth_header.clear()
@@ -122,7 +122,7 @@ async def test_a_page_of_another_site_starts_no_run(
 
 
 async def test_the_right_to_read_is_not_enough(examinations: Examinations, server: Server) -> None:
-    """A user with read permission only may not run the doctor, because its checks execute code."""
+    """A user with only read permission may not run the doctor, because its checks execute code."""
 
     async def only_read(handler: Any, user: Any, action: str, resource: str) -> bool:
         return action == "read"
@@ -136,8 +136,8 @@ async def test_the_right_to_read_is_not_enough(examinations: Examinations, serve
 async def test_files_in_the_servers_folder_do_not_run(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If others can write to the server's working directory,
-    a torch.py that they put into it is not executed."""
+    """A module such as torch.py in the server's working directory is not executed by the doctor,
+    since other users may be able to write to that directory."""
     ran = tmp_path / "ran"
     for name in ("torch", "pynvml", "packaging", "sitecustomize"):
         (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})\n")
@@ -152,13 +152,14 @@ async def test_files_in_the_servers_folder_do_not_run(
 
 
 async def test_the_servers_own_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real run in a subprocess diagnoses the server's environment."""
+    """The doctor's real checks run in a subprocess and diagnose the server's environment."""
     status, doctor = await server.post("doctor")
     assert (status, doctor["place"], len(doctor["links"])) == (200, "server", 14)
 
 
 def test_the_checks_run_for_the_server(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
-    """If the test replaces nothing else, the cached diagnosis runs the checks with the place ``server``."""
+    """The route's diagnosis comes from the doctor's checks,
+    which are run in a subprocess for the place ``server``."""
     asked: list[Any] = []
 
     def run(place: str, version: str, environment: object) -> Diagnosis:

@@ -1,4 +1,4 @@
-"""The stream's samples as JSON, either as a whole sample or as the changes since the previous sample."""
+"""Encoding the stream's samples as JSON, as whole samples and as changes since the previous sample."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ BEFORE = Sample(
 
 
 def test_changes_have_only_what_is_new() -> None:
-    """A client that has the previous sample receives only the changed values,
-    including nulls and empty values."""
+    """A client that has the previous sample receives only the values that differ,
+    including new nulls and new empty values."""
     first, second = BEFORE.readings
     now = replace(
         BEFORE,
@@ -41,7 +41,7 @@ def test_changes_have_only_what_is_new() -> None:
 
 
 def test_what_is_not_json_is_unknown() -> None:
-    """A value that JSON can't represent is null, both in the changes and in the whole sample."""
+    """A value that JSON can't represent, such as NaN, is sent as null."""
     now = replace(BEFORE, readings=(replace(BEFORE.readings[0], power_w=math.nan), BEFORE.readings[1]))
     encoded = EncodedSample(now, BEFORE)
     assert encoded.changes is not None
@@ -58,6 +58,6 @@ def test_what_is_not_json_is_unknown() -> None:
     ],
 )
 def test_without_changes(before: Any) -> None:
-    """The first sample, and a sample whose GPUs or origin differ
-    from the previous sample's, is sent whole."""
+    """The first sample is sent whole,
+    and so is a sample whose GPUs or origin differ from those of the previous sample."""
     assert EncodedSample(BEFORE, before).changes is None

@@ -1,5 +1,5 @@
-"""The holders of one GPU's memory, with every sum and every reason,
-from the driver's process list and the kernels' reports."""
+"""The holders of one GPU's memory and its unattributed memory,
+computed from the driver's process list and the kernels' reports."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def told(
 
 
 def test_holders_are_sorted_by_memory() -> None:
-    """Holders are sorted by memory; a kernel or terminal is one holder together with its child processes."""
+    """Holders are sorted by memory.
+    A kernel or a terminal forms one holder together with its child processes."""
     usage = told(
         process(20, 2 * GIB, program="bash"),
         process(21, 3 * GIB, program="python train.py"),
@@ -87,13 +88,13 @@ def test_holders_are_sorted_by_memory() -> None:
 
 
 def test_a_gpu_without_processes() -> None:
-    """If a GPU has no processes, its used memory is unattributed, and no reason is given."""
+    """If no process is listed for a GPU, all of its used memory is unattributed, and no reason is given."""
     assert (told().holdings, told().unattributed, told().reason) == ((), 60 * GIB, None)
 
 
 def test_never_less_than_nothing() -> None:
-    """Unattributed memory is never negative,
-    although the process list and the total are read at different times."""
+    """Unattributed memory is never negative, even if the listed processes hold more than the used memory,
+    which is read at another time."""
     assert told(process(10, 61 * GIB)).unattributed == 0
 
 
@@ -120,13 +121,15 @@ def test_never_less_than_nothing() -> None:
     ],
 )
 def test_unknown_memory(values: dict[str, Any], unattributed: int | None, reason: str) -> None:
-    """Memory that can't be read is unknown, and a sentence gives the reason."""
+    """If the used memory or the process list can't be read, no holder is listed,
+    and a sentence gives the reason."""
     usage = told(**values)
     assert (usage.holdings, usage.unattributed, usage.reason) == ((), unattributed, reason)
 
 
 def test_torch_fills_in_where_no_process_is_listed() -> None:
-    """If the driver does not list the processes of a GPU or MIG slice, the kernels' own reports are used."""
+    """If the driver does not list the processes of a GPU or MIG slice,
+    the holders come from the kernels' own reports."""
     reports = {"k1": KernelUsage(True, 20 * GIB), "k2": KernelUsage(True, 0), "k3": KernelUsage(False, None)}
     usage = told(gpu=SLICE, processes=None, reports=reports)
     assert usage.holdings == (
@@ -140,8 +143,8 @@ def test_torch_fills_in_where_no_process_is_listed() -> None:
 
 
 def test_torch_fills_in_where_ids_do_not_match() -> None:
-    """If the driver's process ids don't match this server's,
-    its processes are not shown and no memory counts twice."""
+    """If the driver's process ids don't match this server's, the listed processes are not shown,
+    and the memory that kernels report is not counted twice."""
     usage = told(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
     assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, 20 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
@@ -149,15 +152,16 @@ def test_torch_fills_in_where_ids_do_not_match() -> None:
 
 
 def test_a_kernel_with_unknown_memory() -> None:
-    """If a kernel uses the GPU but can't report how much, the unattributed memory is unknown too."""
+    """If a kernel uses the GPU but can't report how much memory it holds,
+    the unattributed memory is unknown too."""
     usage = told(pids_match=False, reports={"k1": KernelUsage(True, None), "k2": KernelUsage(True, GIB)})
     assert [(one.kernel, one.memory) for one in usage.holdings] == [("k2", GIB), ("k1", None)]
     assert usage.unattributed is None
 
 
 def test_a_driver_without_sizes() -> None:
-    """If the driver gives no size for a kernel's own process, torch's count replaces it and the holder is
-    labelled ``torch``; the sizes of the kernel's child processes are added."""
+    """If the driver gives no size for a kernel's process, torch's count is used instead and the holder is
+    labelled ``torch``. The sizes of the kernel's child processes are added to that count."""
     reports = {"k1": KernelUsage(True, 20 * GIB)}
     listed = (process(10, None), process(11, 5 * GIB))
     usage = told(*listed, reports=reports)
@@ -175,8 +179,8 @@ def test_a_driver_without_sizes() -> None:
 
 @pytest.mark.parametrize("own", [(process(10, 30 * GIB),), ()])
 def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
-    """If a kernel's child process has no size, the kernel's memory is unknown:
-    torch's count excludes child processes."""
+    """If the driver gives no size for a kernel's child process, the kernel's memory is unknown,
+    because torch's count excludes child processes."""
     usage = told(*own, process(11, None), reports={"k1": KernelUsage(True, 5 * GIB)})
     (holding,) = usage.holdings
     assert (holding.kernel, holding.memory, holding.source) == ("k1", None, "driver")
@@ -185,16 +189,16 @@ def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
 
 
 def test_in_a_container_that_sees_its_own() -> None:
-    """In a container, the reason
-    for unattributed memory names processes outside the container as possible holders."""
+    """In a container, a sentence explains that processes outside the container may hold the unattributed
+    memory."""
     outside = "Processes outside this container, which are not listed here, may hold some of it."
     assert told(process(10, GIB), in_container=True).reason == outside
     assert told(process(10, 60 * GIB), in_container=True).reason is None
 
 
 def test_remote_kernels() -> None:
-    """If a kernel runs remotely, the reason explains
-    that a listed process without a known owner may be that kernel's."""
+    """If a kernel runs remotely and a listed process has no known owner,
+    a sentence explains that the process may belong to that kernel."""
     one = "One kernel of this server runs elsewhere: what it holds can't be told from what others hold."
     two = "2 kernels of this server run elsewhere: what they hold can't be told from what others hold."
     assert told(process(30, GIB), remote_kernels=1).reason == one
@@ -203,8 +207,8 @@ def test_remote_kernels() -> None:
 
 
 def test_an_impossible_report_of_a_kernel() -> None:
-    """If only the kernel could report its memory and its report is invalid, its memory and the unattributed
-    memory are unknown, and the reason is given."""
+    """If a kernel's memory can only be known from the kernel's report and that report is invalid,
+    its memory and the unattributed memory are unknown, and the reason is given."""
     invalid = {"k1": KernelUsage(False, None, invalid=True), "k2": KernelUsage(True, 5 * GIB)}
     usage = told(process(10, None), reports=invalid, pids_match=False)
     assert usage.holdings == (
@@ -221,7 +225,7 @@ def test_an_impossible_report_of_a_kernel() -> None:
 
 
 def test_an_impossible_report_that_is_not_needed() -> None:
-    """If the driver reports the kernel's memory, an invalid report from the kernel changes nothing."""
+    """If the driver reports a kernel's memory, an invalid report from that kernel has no effect."""
     usage = told(process(10, 20 * GIB), reports={"k1": KernelUsage(True, None, invalid=True)})
     assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, 20 * GIB, "driver"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, None)

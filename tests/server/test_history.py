@@ -1,4 +1,4 @@
-"""The server's history: which samples it stores, for how long, and how it encodes them."""
+"""The server's history: which samples it stores, how long it keeps them, and how it encodes them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ ONE, OTHER = h200(0), h200(1)
 
 
 def at(seconds: float, *indexes: int, **values: Any) -> Sample:
-    """Return a sample taken this many seconds after the tests' epoch."""
+    """Return a sample of the GPUs with these indexes, taken this many seconds after the tests' epoch."""
     return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)
 
 
 def told(store: HistoryStore, since: float = 0.0) -> Any:
-    """Return the decoded JSON of the stored history, with times relative to the tests' epoch."""
+    """Return the stored history since ``since``, decoded from JSON,
+    with times relative to the tests' epoch."""
     whole = json.loads(store.encode_recent(EPOCH + since))
     return {**whole, "t": [round(time - EPOCH, 3) for time in whole["t"]]}
 
@@ -32,7 +33,7 @@ def test_nothing_was_read_yet() -> None:
 
 
 def test_values_are_exact() -> None:
-    """In the history, percent and watts keep their decimals, bytes are integers,
+    """In the history, percentages and watts keep their decimals, bytes are integers,
     and unknown values are null, never 0."""
     store = HistoryStore(600.0, 0.2)
     store.add(at(0.0, 0, utilization=12.5, memory_used=150_323_855_361, power_w=612.437))
@@ -53,7 +54,7 @@ def test_values_are_exact() -> None:
 
 @pytest.mark.parametrize("ticks", [1, 63, 64, 65, 200])
 def test_every_tick_is_stored_in_order(ticks: int) -> None:
-    """The history keeps every sample at the full rate, for any number of samples and any start time."""
+    """The history stores every sample in order, and returns exactly the samples since any given time."""
     store = HistoryStore(600.0, 0.2)
     for tick in range(ticks):
         store.add(at(float(tick), 0, power_w=float(tick)))
@@ -64,8 +65,7 @@ def test_every_tick_is_stored_in_order(ticks: int) -> None:
 
 
 def test_gpus_come_and_go() -> None:
-    """For times when a GPU was absent its values are unknown,
-    and every column stays aligned with the times."""
+    """While a GPU is absent, its values are unknown, and every column still has one value for each time."""
     store = HistoryStore(600.0, 0.2)
     for tick in range(100):
         store.add(at(float(tick), *([0] if tick < 70 else [0, 1] if tick < 80 else [1]), power_w=float(tick)))
@@ -77,7 +77,7 @@ def test_gpus_come_and_go() -> None:
 
 
 def test_a_gpu_that_left_is_dropped_with_its_samples() -> None:
-    """A GPU is dropped from the history together with the last sample that contains it."""
+    """When the last sample that contains a GPU is dropped from the history, the GPU is dropped too."""
     store = HistoryStore(60.0, 1.0)
     store.add(at(0.0, 0, 1))
     for tick in range(1, 200):
@@ -98,8 +98,8 @@ def test_it_is_bounded_in_time_and_in_number() -> None:
 
 
 def test_a_pause_leaves_a_gap() -> None:
-    """A pause in sampling adds no values to the history,
-    and old samples are dropped when sampling resumes."""
+    """A pause in sampling adds no values to the history.
+    Samples that are too old are dropped when sampling resumes."""
     store = HistoryStore(60.0, 0.2)
     store.add(at(0.0, 0))
     store.add(at(30.0, 0))
@@ -109,8 +109,8 @@ def test_a_pause_leaves_a_gap() -> None:
 
 
 def test_a_clock_set_far_back() -> None:
-    """Times in the history always increase: if the clock is set far back,
-    the samples taken before that are dropped."""
+    """If the clock is set far back, the samples taken before are dropped,
+    so that times in the history always increase."""
     store = HistoryStore(600.0, 0.2)
     store.add(at(100.0, 0))
     store.add(at(40.0, 0))
@@ -121,8 +121,8 @@ def test_a_clock_set_far_back() -> None:
 @pytest.mark.parametrize("seconds", [20, 63, 64, 65, 130, 190])
 @pytest.mark.parametrize("back", [0, 1, 3, 59])
 def test_a_clock_set_back_a_little(seconds: int, back: int) -> None:
-    """If the clock is set back a little, only samples later than the new time are dropped,
-    from the full-rate history and from the rollup."""
+    """If the clock is set back a little, only the samples at or after the new time are dropped,
+    both from the full-rate history and from the one-second rollup."""
     store, seconds = HistoryStore(600.0, 1.0), max(seconds, back + 1)
     for second in range(seconds):
         store.add(at(float(second), 0, power_w=float(second)))

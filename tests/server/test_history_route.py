@@ -18,7 +18,7 @@ NAMES = ", ".join(METRICS)
 
 
 async def sampled(server: Server, ticks: int = 3) -> tuple[Stream, list[Any]]:
-    """Connect a client, and return it with the samples that it has received."""
+    """Connect a client to the stream, and return the stream with the first ``ticks`` samples."""
     stream = await server.stream()
     await stream.next()
     return stream, [(await stream.next())["sample"] for _ in range(ticks)]
@@ -41,7 +41,8 @@ async def test_requested_metrics(server: Server) -> None:
 
 
 async def test_all_metrics_of_a_part(server: Server) -> None:
-    """``metrics=all`` returns every known metric, and ``since`` and ``until`` limit the time range."""
+    """``metrics=all`` returns every metric with known values,
+    and ``since`` and ``until`` limit the time range."""
     _, seen = await sampled(server, 5)
     since, until = seen[1]["time"], seen[3]["time"]
     _, course = await server.get("history", metrics="all", since=since, until=until)
@@ -51,8 +52,8 @@ async def test_all_metrics_of_a_part(server: Server) -> None:
 
 
 async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Server) -> None:
-    """A time range that extends into the future or beyond the last hour is cut,
-    and the reply gives the actual range."""
+    """If a requested time range begins more than an hour ago or ends in the future, it is cut.
+    The reply contains the range that was used."""
     await sampled(server, 1)
     assert server.clock is not None
     _, course = await server.get("history", since=0, until=4e9)
@@ -79,14 +80,16 @@ async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Ser
     ],
 )
 async def test_invalid_queries_are_refused(server: Server, query: dict[str, str], sentence: str) -> None:
-    """The history route answers an invalid query with 400 and a sentence that names the allowed values."""
+    """The history route answers an invalid query with status 400 and a sentence that names the allowed
+    values."""
     status, answer = await server.get("history", **query)
     assert (status, answer["message"]) == (400, sentence)
     assert not server.hub._sampler.wanted
 
 
 async def test_the_reply_is_json_and_no_activity(server: Server) -> None:
-    """The history route returns JSON, and a request does not keep an idle server from being culled."""
+    """The history route returns JSON.
+    A request does not count as activity, so an idle server can still be culled."""
     before = server.app.web_app.last_activity()
     answer = await server.fetch("gpuwidget", "api", "history", params={"metrics": "all"})
     assert answer.headers["Content-Type"] == "application/json"
@@ -95,7 +98,7 @@ async def test_the_reply_is_json_and_no_activity(server: Server) -> None:
 
 
 async def test_counters_are_read_while_a_client_requests_them(server: Server, source: FakeSource) -> None:
-    """The hardware counters are read only while a client of the stream requests them."""
+    """The hardware counters are read only while at least one client of the stream requests them."""
     source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
     stream, _ = await sampled(server, 10)
     assert source.calls["activity"] == 0
@@ -147,7 +150,7 @@ async def test_invalid_messages_are_ignored(server: Server, said: str | bytes) -
 
 
 class TestAlwaysOn:
-    """The server with ``c.GpuWidget.always_on = True``."""
+    """A server with ``c.GpuWidget.always_on = True``."""
 
     @pytest.fixture
     def configuration(self) -> dict[str, object]:
@@ -156,8 +159,8 @@ class TestAlwaysOn:
     async def test_the_history_starts_before_the_first_client(
         self, server: Server, source: FakeSource
     ) -> None:
-        """With ``always_on``, the server samples from its start, counters included,
-        and the first client gets that history."""
+        """With ``always_on``, the server reads the GPUs and their hardware counters from its start,
+        and the first client receives the history since then."""
         source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
         await server.until(lambda: source.calls["activity"] > 3 and source.calls["fast"] > 20)
         hello = await (await server.stream()).next()
@@ -191,7 +194,7 @@ class TestAlwaysOn:
 async def test_an_invalid_value_of_always_on(
     server: Server, configuration: dict[str, object], said: str, told: list[str]
 ) -> None:
-    """An invalid value of ``always_on`` is logged, and the server does not start sampling."""
+    """If the value of ``always_on`` is invalid, this is logged, and the server does not start sampling."""
     assert told == [said]
     assert not server.hub._sampler.wanted
 

@@ -1,5 +1,5 @@
-"""When finding the owners of GPU memory hangs, old results are never sent as new,
-and the monitor recovers later."""
+"""While finding the owners of GPU memory hangs, the monitor never sends old results as new ones.
+It recovers once the owners can be found again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEP_S = 0.2
 
 
 class ProcessContext(KernelInventory):
-    """Stands in for the inventory of this server's kernels; a test sets the kernels."""
+    """A fake inventory of this server's kernels; a test sets the kernels."""
 
     def __init__(self) -> None:
         self.kernels: tuple[ServerKernel, ...] = ()
@@ -40,8 +40,8 @@ class ProcessContext(KernelInventory):
 
 
 class Machine:
-    """A machine on which finding the memory's owners hangs while ``stuck``;
-    ``told`` collects the messages, newest last."""
+    """A machine on which finding the owners of GPU memory hangs while ``stuck`` is true.
+    ``told`` contains the messages that the monitor sent, newest last."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -57,7 +57,7 @@ class Machine:
         self.told.append(json.loads(message))
 
     def hang(self) -> None:
-        """Block until the test lets this resolution continue; every resolution calls this."""
+        """Block the calling resolution while ``stuck`` is true, until the test lets it continue."""
         gate = threading.Event()
         self.gates.append(gate)
         if self.stuck:
@@ -77,7 +77,7 @@ class Machine:
         self.watch.add_sample(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
 
     async def until_told(self, reason: str | None) -> Any:
-        """Add samples until a message with that reason arrives, and return the message."""
+        """Add samples until the monitor sends a message with this reason, and return that message."""
         for _ in range(2000):
             await self.run(STEP_S)
             if self.told and self.told[-1]["gpus"][0]["reason"] == reason:
@@ -88,12 +88,12 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """A machine on which finding the memory's owners hangs."""
+    """Return a machine on which finding the owners of GPU memory hangs."""
     machines: list[Machine] = []
 
     class Hanging(OwnershipResolver):
-        """Blocks each resolution. Each test has its own subclass,
-        so that a late thread does not affect the next test."""
+        """A resolver whose resolutions hang.
+        Each test defines this class again, so that a late thread does not affect the next test."""
 
         def resolve(self, request: Any) -> Any:
             machines[0].hang()
@@ -114,8 +114,8 @@ def kernel(name: str) -> ServerKernel:
 
 
 async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
-    """After a resolution has hung for ten seconds, messages contain the reason,
-    with current memory and kernels."""
+    """If finding the owners has hung for ten seconds, the server sends the reason,
+    together with the current memory and kernels."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
     machine.see()
@@ -133,8 +133,8 @@ async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
 
 
 async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
-    """A hung resolution is replaced by a new one, at most three in all; as soon as one of them returns,
-    the memory is attributed again."""
+    """If finding the owners hangs, new attempts are made, but at most three at the same time.
+    As soon as one of them returns, the memory is attributed again."""
     before = threading.active_count()
     machine.watch.enable(True)
     machine.see()
@@ -151,8 +151,8 @@ async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
 
 
 async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
-    """If a resolution has hung for hours,
-    a new client gets the result of a new one or the timeout's reason, no old data."""
+    """If finding the owners has hung for hours, a new client receives no old result.
+    It receives the result of a new attempt, or the reason if that attempt times out."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
     machine.see()
@@ -174,7 +174,7 @@ async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
         SILENT,
     )
     assert machine.clock.time() - told["time"] <= 2.0
-    # The late result of the first resolution is discarded.
+    # The first attempt returns now; its late result must be discarded.
     machine.gates[0].set()
     await machine.run(3.0)
     assert {one["gpus"][0]["reason"] for one in machine.told} == {SILENT}

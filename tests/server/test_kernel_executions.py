@@ -1,5 +1,5 @@
 """Detecting whether a kernel is running code,
-with a real server's kernels and with recorded status messages."""
+with the kernels of a real server and with sequences of status messages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ while not pathlib.Path({0!r}).exists(): time.sleep(0.01)
 """
 """Code of a cell that runs until the given file exists."""
 USAGE = "usage_request"
-"""A request that jupyter-resource-usage sends on the control channel;
-Jupyter Server takes its ``idle`` for the kernel's."""
+"""A request that jupyter-resource-usage sends on the control channel.
+Jupyter Server takes the ``idle`` status of this request for the kernel's state."""
 
 
 class Cell:
@@ -37,19 +37,19 @@ class Cell:
 
     @classmethod
     async def begin(cls, channels: Channels, end: Path, subshell: str | None = None) -> Cell:
-        """Send the cell to the kernel, and return once it runs."""
+        """Send the cell to the kernel, and return once the cell is running."""
         content: dict[str, object] = {"code": WAITS.format(str(end)), "silent": False}
         request = await channels.send("shell", "execute_request", content, subshell)
         await channels.until("stream", request, text="it runs\n")
         return cls(channels, end, request)
 
     async def end(self) -> None:
-        """Let the cell end, and return once the kernel has finished it."""
+        """Let the cell end, and wait until the kernel has finished it."""
         self._end.touch()
         await self.ended()
 
     async def ended(self) -> None:
-        """Return once the kernel has finished the cell."""
+        """Wait until the kernel has finished the cell."""
         await self._channels.until("status", self._request, execution_state="idle")
 
 
@@ -63,7 +63,7 @@ class Kernel:
 
     @classmethod
     async def start(cls, server: Server) -> Kernel:
-        """Start a kernel, and return it once it is ready."""
+        """Start a kernel, wait until it is ready, and return it."""
         answer = await server.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
         channels = Channels(server, json.loads(answer.body)["id"])
         await channels.open()
@@ -76,12 +76,12 @@ class Kernel:
         return self.server.app.kernel_manager.get_kernel(self.id)
 
     async def mislead(self) -> None:
-        """Make Jupyter Server report a busy kernel as idle, by sending a request on the control channel."""
+        """Send a request on the control channel, which makes Jupyter Server report a busy kernel as idle."""
         await self.channels.control(USAGE)
         await self.server.until(lambda: self.manager.execution_state == "idle")
 
     async def streamed(self) -> str:
-        """Return the kernel's state as a newly opened page receives it."""
+        """Return the kernel's state as a new client of the stream receives it."""
         stream = await self.server.stream()
         usage = await stream.usage()
         stream.close()
@@ -90,7 +90,7 @@ class Kernel:
         return state
 
     async def reads(self, state: str) -> None:
-        """Return once an open page receives this state for the kernel."""
+        """Wait until a client of the stream receives this state for the kernel."""
         stream = await self.server.stream()
         while all((one["id"], one["state"]) != (self.id, state) for one in (await stream.usage())["kernels"]):
             pass
@@ -109,8 +109,8 @@ async def test_a_request_on_the_control_channel_ends_no_cell(server: Server, tmp
 
 
 async def test_subshells_of_a_live_chart_end_no_cell(server: Server, tmp_path: Path) -> None:
-    """A watched cell stays busy when JupyterLab creates
-    and deletes a subshell for the live chart's widget."""
+    """While a watched cell runs,
+    the kernel stays busy even if JupyterLab creates and deletes a subshell for the live chart's widget."""
     kernel = await Kernel.start(server)
     cell = await Cell.begin(kernel.channels, tmp_path / "end")
     subshell = (await kernel.channels.control("create_subshell_request"))["content"]["subshell_id"]
@@ -123,7 +123,8 @@ async def test_subshells_of_a_live_chart_end_no_cell(server: Server, tmp_path: P
 
 
 async def test_a_cell_in_a_subshell_runs_too(server: Server, tmp_path: Path) -> None:
-    """If a subshell runs a cell, the kernel is busy even after the main shell has finished its own cell."""
+    """If a cell runs in a subshell,
+    the kernel stays busy even after the main shell has finished another cell."""
     kernel = await Kernel.start(server)
     subshell = (await kernel.channels.control("create_subshell_request"))["content"]["subshell_id"]
     cell = await Cell.begin(kernel.channels, tmp_path / "end", subshell)
@@ -165,7 +166,7 @@ async def test_a_new_process_runs_nothing(server: Server, tmp_path: Path, how: s
         before = kernel.manager.provisioner.pid
         os.kill(before, signal.SIGKILL)
         await server.until(lambda: kernel.manager.provisioner.pid not in (before, None))
-        await Channels(server, kernel.id).open()  # as pages do after Jupyter Server has restarted a kernel
+        await Channels(server, kernel.id).open()  # Pages reconnect after a restart by the server.
     else:
         await kernel.server.fetch("api", "kernels", kernel.id, "restart", method="POST", body="{}")
     await kernel.reads("idle")
@@ -189,17 +190,17 @@ def status(state: str, request: str, kind: str = "execute_request", **changes: A
         # The ``idle`` message of the first request was lost.
         ([status("busy", "1"), status("busy", "2"), status("idle", "2")], False),
         ([status("busy", "1"), status("idle", "0")], True),
-        # The next two cases: the kernel's process is new.
+        # In the next two cases, the kernel has a new process.
         ([status("busy", "1"), status("idle", "2", "kernel_info_request", session="new")], False),
         ([status("busy", "1", session="client"), status("starting", "", session="client")], False),
-        # The kernel sends the client's session id as its own.
+        # The kernel uses the client's session id as its own.
         ([status("busy", "1", session="client"), status("idle", "2", "comm_msg", session="client")], True),
         ([status("busy", "1"), [{"msg_type": "stream", "session": "new"}, {}, {"text": "status"}]], True),
     ],
 )
 def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
     """A request runs from its ``busy`` message until its ``idle`` message,
-    the next request or the kernel's restart."""
+    the ``busy`` message of the next request or a restart of the kernel."""
     execution_tracker = KernelExecutions()
     for message in messages:
         execution_tracker.receive(*message)
@@ -208,7 +209,7 @@ def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
 
 def test_other_kernel_managers() -> None:
     """If a kernel manager lacks Jupyter Server's activity hooks,
-    its kernels start normally and keep Jupyter's state."""
+    its kernels start normally and keep the state that Jupyter reports."""
     execution_tracker = ExecutionTracker()
     execution_tracker.observe(SimpleNamespace())
     started: list[str] = []

@@ -1,4 +1,4 @@
-"""Listing kernels from any kind of Jupyter kernel manager, and deciding which kernels to query, and when."""
+"""Listing the kernels of any kind of Jupyter kernel manager, and deciding which kernels to query and when."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def local(pid: int, returncode: int | None = None) -> LocalProvisioner:
 
 
 def kernel(provisioner: Any, state: str = "idle", **facts: Any) -> Any:
-    """Return Jupyter's manager of one kernel."""
+    """Return a stand-in for Jupyter's manager of one kernel."""
     python = SimpleNamespace(language="python")
     known = {"kernel_name": "python3", "last_activity": WHEN, "kernel_spec": python, **facts}
     return SimpleNamespace(provisioner=provisioner, execution_state=state, **known)
 
 
 class Managers:
-    """Stands in for Jupyter's kernel manager and session manager."""
+    """A stand-in for Jupyter's kernel manager and session manager."""
 
     def __init__(self, **kernels: Any) -> None:
         self.kernels = kernels
@@ -96,8 +96,8 @@ async def test_every_kind_of_kernel(clock: FakeClock) -> None:
 
 
 async def test_one_kernel_is_looked_up_without_the_others(clock: FakeClock) -> None:
-    """Looking up one kernel's manager does not list all kernels,
-    so querying 50 kernels does not take 2500 look-ups."""
+    """The inventory looks up one kernel's manager without listing all kernels,
+    so that querying 50 kernels does not take 2500 look-ups."""
     managers = Managers(a=kernel(local(10)), vanished=KeyError("vanished"), lost=None)
     made = inventory(managers, clock)
     managers.list_kernel_ids = None  # type: ignore[assignment,method-assign]
@@ -117,8 +117,8 @@ async def test_terminals_that_were_closed(clock: FakeClock) -> None:
 
 
 async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
-    """Sessions are listed every five seconds and whenever a new kernel appears; in between,
-    the last list is used."""
+    """Sessions are listed every five seconds and whenever a new kernel appears.
+    In between, the previous list is used."""
     managers = Managers(a=kernel(local(10)))
     managers.rows = [session("a.ipynb", "a")]
     made = inventory(managers, clock)
@@ -142,8 +142,8 @@ async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
 
 
 async def test_a_slow_listing(clock: FakeClock) -> None:
-    """A session manager that queries a remote server does not block the inventory,
-    and only one listing runs at a time."""
+    """If the session manager is slow because it queries a remote server, the inventory does not wait for it.
+    Only one listing runs at a time."""
     managers = Managers(a=kernel(local(10)))
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     managers.rows = answer
@@ -163,7 +163,8 @@ async def test_a_slow_listing(clock: FakeClock) -> None:
 
 
 async def test_odd_sessions(clock: FakeClock) -> None:
-    """The inventory accepts sessions that have no kernel, no name, or a type that another front end uses."""
+    """The inventory accepts sessions without a kernel or a name,
+    and session types that other front ends use."""
     managers = Managers(a=kernel(local(10)), b=kernel(local(11)))
     managers.rows = [
         {"id": "1", "kernel": None},
@@ -192,7 +193,8 @@ STATE_REPLY = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": T
 
 
 class QueriedKernels:
-    """Stands in for kernels' replies to state queries, which the test sets, and counts the queries."""
+    """A stand-in for the kernels' replies to state queries.
+    A test sets the reply, and the queries are counted."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, managers: Managers) -> None:
         self.count = 0
@@ -208,7 +210,7 @@ class QueriedKernels:
         return self.reply
 
     async def query(self, pid: int | None = 10) -> int:
-        """Query the kernel ``a`` if it is due, and return the number of queries so far."""
+        """Query the kernel ``a`` if a query is due, and return the number of queries so far."""
         self.reports.query({"a": pid})
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -218,7 +220,7 @@ class QueriedKernels:
 async def test_a_silent_kernel_is_queried_less_and_less(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that never replies is queried again only after activity, and at growing intervals."""
+    """A kernel that never replies is queried again only after it was active, and at increasing intervals."""
     manager = kernel(local(10))
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     assert await queries.query() == 1
@@ -232,7 +234,8 @@ async def test_a_silent_kernel_is_queried_less_and_less(
 
 
 async def test_a_report_expires(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that replies is queried every five seconds, and its last report is valid for 30 seconds."""
+    """A kernel that replies is queried every five seconds.
+    If it stops replying, its last report is valid for 30 seconds."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10), "busy")))
     queries.reply = STATE_REPLY
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (1, {"a": USAGE})
@@ -253,7 +256,7 @@ async def test_a_kernel_that_has_replied_is_queried_again(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel that has replied before is queried again,
-    even if it missed a query and has run nothing since."""
+    even if it did not reply to the last query and has run no code since."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = STATE_REPLY
     await queries.query()
@@ -269,7 +272,7 @@ async def test_a_kernel_that_has_replied_is_queried_again(
 async def test_a_kernel_that_is_silent_in_a_long_call(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy kernel that has replied before is queried at least every 30 seconds,
+    """A busy kernel that no longer replies is still queried every 30 seconds,
     and immediately after activity."""
     manager = kernel(local(10), "busy")
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
@@ -292,8 +295,8 @@ async def test_a_kernel_that_is_silent_in_a_long_call(
 
 
 async def test_the_report_of_an_invisible_process(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A remote kernel's report is valid for five minutes; after that,
-    the kernel is queried as rarely as one that never replied."""
+    """A remote kernel's report is valid for five minutes.
+    After that, the kernel is queried as rarely as a kernel that has never replied."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(SimpleNamespace(pid=None))))
     queries.reply = STATE_REPLY
     await queries.query(None)
@@ -312,8 +315,8 @@ async def test_the_report_of_an_invisible_process(clock: FakeClock, monkeypatch:
 async def test_the_report_of_a_kernel_that_restarts(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    """If Jupyter reports that a kernel restarts, its report is discarded,
-    even if its process is not visible."""
+    """If Jupyter reports that a kernel restarts or has died, the kernel's report is discarded,
+    even if the server can't see the kernel's process."""
     manager = kernel(SimpleNamespace(pid=None))
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     queries.reply = STATE_REPLY
@@ -338,7 +341,7 @@ async def test_the_report_of_a_kernel_that_restarts(
 async def test_kernels_that_are_never_queried(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, manager: Any
 ) -> None:
-    """Kernels of other languages, kernels that are not running, and a gateway's kernels are never queried."""
+    """Kernels of other languages, kernels that are not running and kernels of a gateway are never queried."""
     assert await QueriedKernels(monkeypatch, clock, Managers(a=manager)).query() == 0
 
 
@@ -354,15 +357,15 @@ async def test_kernels_that_are_never_queried(
 async def test_invalid_replies(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, answer: Mapping[str, Any]
 ) -> None:
-    """An invalid reply of a kernel is ignored."""
+    """A kernel's invalid reply is ignored."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = answer
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (1, {})
 
 
 async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel with an older gpuwidget, whose reply lacks ``torch_reserved``,
-    has a CUDA context and unknown memory."""
+    """If a kernel's gpuwidget is so old that its reply lacks ``torch_reserved``, the kernel uses the GPU,
+    but its memory is unknown."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True}]}}
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (
@@ -382,8 +385,8 @@ async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPa
 async def test_impossible_sizes_are_unknown(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, sent: object
 ) -> None:
-    """If a reported size is no possible number of bytes, it is unknown;
-    the kernel's other GPUs keep their sizes."""
+    """If a kernel reports a size that is not a possible number of bytes, that size is unknown.
+    The sizes for the kernel's other GPUs are kept."""
     gpus = [
         {"uuid": "GPU-1", "context": True, "torch_reserved": sent},
         {"uuid": "GPU-2", "context": False, "torch_reserved": 2**53 - 1},

@@ -1,5 +1,5 @@
-"""The panel's and JupyterLab's requests
-on a kernel's control channel do not make the kernel look idle or active."""
+"""Requests that the panel and JupyterLab send on a kernel's control channel change neither the kernel's state
+nor its last activity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUBSHELLS = ("create_subshell", "list_subshell", "delete_subshell")
 async def test_requests_on_the_control_channel_change_neither_state_nor_last_activity(server: Server) -> None:
     """A busy kernel stays busy while the panel queries it or JupyterLab opens a subshell for a live chart.
 
-    An idle kernel's last activity stays the same, so that it may still be culled.
+    The last activity of an idle kernel stays the same, so that the kernel can still be culled.
     """
     answer = await server.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
     kernel = json.loads(answer.body)["id"]
@@ -57,8 +57,8 @@ async def test_requests_on_the_control_channel_change_neither_state_nor_last_act
 
 
 def test_the_list_of_untracked_messages_grows_by_eight(server: Server) -> None:
-    """gpuwidget adds eight message types to those
-    that the server does not track as activity, and removes none."""
+    """gpuwidget adds eight message types to those that the server does not count as activity, and removes
+    none."""
     manager = server.app.kernel_manager
     added = [REQUEST, REPLY, *(f"{name}_{end}" for name in SUBSHELLS for end in ("request", "reply"))]
     before = type(manager)().untracked_message_types

@@ -1,5 +1,5 @@
-"""The owners of GPU memory on a real server with its kernels, sessions and terminals;
-a test sets the GPU processes."""
+"""The owners of GPU memory on a real server with kernels, sessions and terminals.
+A test sets the processes that the driver lists."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ async def usage_where(stream: Stream, wanted: Callable[[Any], object]) -> Any:
 
 
 def held(usage: Any, place: int = 0) -> list[tuple[Any, ...]]:
-    """Return each holder of one GPU's memory as kernel, terminal, process id, user, program,
-    arguments, bytes, source."""
+    """Return each holder of one GPU's memory as a tuple of kernel, terminal, process id, user, program,
+    arguments, bytes and source."""
     return [tuple(holding.values()) for holding in usage["gpus"][place]["holdings"]]
 
 
 async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source: FakeSource) -> None:
-    """A GPU's memory is split into one holder per notebook, child processes included,
-    and one per other process."""
+    """Each notebook that uses a GPU is one holder together with its child processes.
+    Every other process is a separate holder."""
     session = await start_session(server, "work/train.ipynb")
     kernel = session["kernel"]["id"]
     channels = await connected(server, kernel)
@@ -141,8 +141,8 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
 
 
 async def test_it_is_resent_when_it_changes(server: Server, source: FakeSource) -> None:
-    """An ownership message is sent only when something has changed;
-    a new client receives the latest one immediately."""
+    """An ownership message is sent only when its content has changed.
+    A new client receives the latest one immediately."""
     stream = await server.stream()
     first = await stream.usage()
     assert held(first) == []
@@ -186,8 +186,8 @@ async def test_nothing_is_read_without_clients(
 
 
 async def test_a_notebook_that_is_moved(server: Server) -> None:
-    """If a notebook is moved, its kernel's path and name are updated,
-    even if the request changed only the path."""
+    """If a notebook is moved, the path and name of its kernel are updated,
+    even if the request contains only the new path."""
     session = await start_session(server, "work/train.ipynb")
     stream = await server.stream()
     await usage_where(stream, lambda one: one["kernels"] and one["kernels"][0]["name"] == "train.ipynb")
@@ -199,8 +199,8 @@ async def test_a_notebook_that_is_moved(server: Server) -> None:
 
 
 async def test_consoles_and_several_sessions(server: Server) -> None:
-    """A console has a name and no path; a kernel that both a notebook
-    and a console use gets the notebook's path."""
+    """A console is listed with a name and without a path.
+    A kernel that both a notebook and a console use has the notebook's path."""
     console = await start_session(server, "work/console-1-abc", "console", name="Console 1")
     kernel = console["kernel"]["id"]
     stream = await server.stream()
@@ -215,8 +215,8 @@ async def test_consoles_and_several_sessions(server: Server) -> None:
 
 
 async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: FakeSource) -> None:
-    """After a restart, a kernel has a new process,
-    and a process that the old one left behind is no longer its child."""
+    """After a restart, a kernel has a new process.
+    A process that the old one left behind no longer counts as the kernel's."""
     kernel = await start_kernel(server)
     channels = await connected(server, kernel)
     orphan = int(
@@ -249,8 +249,8 @@ async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: Fak
 
 
 async def test_a_terminal(server: Server, source: FakeSource) -> None:
-    """The memory of a program in one
-    of this server's terminals is attributed to the terminal, by its name."""
+    """If a program runs in one of this server's terminals,
+    its memory is attributed to the terminal, by the terminal's name."""
     answer = await server.fetch("api", "terminals", method="POST", body="")
     name = json.loads(answer.body)["name"]
     shell = server.app.web_app.settings["terminal_manager"].terminals[name].ptyproc.pid
@@ -269,7 +269,8 @@ class TestOtherManagers:
 
     @pytest.fixture(params=["MappingKernelManager", "AsyncMappingKernelManager"])
     def jp_server_config(self, request: pytest.FixtureRequest) -> Config:
-        """Configure a server without terminals, once per kernel manager class."""
+        """Return the configuration of a server that has no terminals and uses the given kernel manager
+        class."""
         manager = f"jupyter_server.services.kernels.kernelmanager.{request.param}"
         return Config(
             {
@@ -282,7 +283,7 @@ class TestOtherManagers:
         )
 
     async def test_both_managers_list_their_kernels(self, server: Server, source: FakeSource) -> None:
-        """The kernels of both manager classes are listed, and a server without terminals works."""
+        """The kernels of both manager classes are listed, even on a server without terminals."""
         session = await start_session(server, "train.ipynb")
         kernel = session["kernel"]["id"]
         source.processes[0] = (process(pid_of(server, kernel), 2 * GIB),)
@@ -297,14 +298,14 @@ class TestRecording:
 
     @pytest.fixture
     def source(self) -> FakeSource:
-        """A source with one recorded GPU."""
+        """Return a source of readings with one GPU, marked as a recording."""
         return FakeSource(gpus=1, kind="replay")
 
     async def test_nothing_is_attributed(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A recording's process ids are not matched with this machine's, even if they are in use,
-        and no kernel is queried."""
+        """Process ids in a recording are not matched with processes of this machine,
+        even if the ids are in use, and no kernel is queried."""
         monkeypatch.setattr(processes, "uses_cuda", lambda pid: True)
         asked: list[Any] = []
         monkeypatch.setattr(KernelReports, "query", lambda self, kernels: asked.extend(kernels))
@@ -390,14 +391,14 @@ def answer(stream, ident, parent):
     shell.kernel.session.send(stream, "{REPLY}", content, parent, ident=ident)
 shell.kernel.control_handlers["{REQUEST}"] = answer
 """
-"""Replaces ``%load_ext gpuwidget`` in a kernel:
-it reports the GPUs that the kernel's variable ``word`` lists."""
+"""Code that replaces ``%load_ext gpuwidget`` in a kernel.
+The kernel then reports the GPUs that its variable ``word`` lists."""
 
 
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch) -> dict[int, bool]:
-    """Simulate a container; the returned dict maps a process id to whether
-    that process has a CUDA device open."""
+    """Simulate a container, and return a dict from process ids to whether the process has a CUDA device open,
+    which the test fills."""
     users: dict[int, bool] = {}
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     monkeypatch.setattr(processes, "uses_cuda", lambda pid: users.get(pid, False))
@@ -407,7 +408,7 @@ def container(monkeypatch: pytest.MonkeyPatch) -> dict[int, bool]:
 async def test_kernels_report_their_memory_in_a_container(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """If process ids don't match, torch's own counts are used and labelled ``torch``,
+    """If process ids don't match, the memory is torch's own count and is labelled ``torch``,
     even while the kernel is busy."""
     busy, silent, idle = [await start_kernel(server) for _ in range(3)]
     for kernel in (busy, silent):
@@ -438,7 +439,7 @@ async def test_kernels_report_their_memory_in_a_container(
 
 @pytest.fixture
 def stand_ins(jp_environ: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give kernels the stand-ins for NVML and torch, with the same GPUs as the server's source."""
+    """Make kernels use the stand-ins for NVML and torch, with the same GPUs as the server's source."""
     driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
     driver.scenario("gpus=2", *(f"gpu.{place}.uuid={gpu(place).uuid}" for place in (0, 1)))
     standins = str(Path(__file__).parent.parent / "torch_standin")
@@ -452,8 +453,8 @@ def stand_ins(jp_environ: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 async def test_the_report_of_a_real_kernel(
     stand_ins: None, container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A kernel that has loaded gpuwidget and uses torch reports the bytes
-    that torch has reserved on each GPU."""
+    """A kernel that has loaded gpuwidget and uses torch reports how many bytes torch has reserved on each
+    GPU."""
     kernel = await start_kernel(server)
     container[pid_of(server, kernel)] = True
     channels = await connected(server, kernel)
@@ -473,8 +474,8 @@ async def test_the_report_of_a_real_kernel(
 async def test_proof_by_a_kernels_report(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """If a kernel reports a CUDA context on a GPU and the driver lists its process id there, the ids match,
-    and the driver's sizes are used."""
+    """If a kernel reports a CUDA context on a GPU and the driver lists the kernel's process id for that GPU,
+    process ids match, and the driver's sizes are used."""
     kernel = await start_kernel(server)
     pid = pid_of(server, kernel)
     channels = await connected(server, kernel)
@@ -498,11 +499,11 @@ async def test_proof_by_a_kernels_report(
 async def test_proof_by_an_open_device(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """In a container, if the driver lists only ids of the container's processes,
-    and one of them uses CUDA, the ids match."""
+    """In a container, process ids match if the driver lists only ids of the container's processes and one of
+    these processes uses CUDA."""
     own = os.getpid()
     container[own] = True
-    # The second id belongs to no process in the container: while it is listed, the ids may be the host's.
+    # No process in the container has the second id. While the driver lists it, the ids may be the host's.
     ours = process(own, 2 * GIB, user=None, program=None)
     source.processes[0] = (ours, process(4_194_305, GIB, user=None, program=None))
     stream = await server.stream()
@@ -518,15 +519,15 @@ def with_raw(sent, pack=shell.kernel.session.pack, names=globals()):
     return pack(sent).replace(b'"RAW"', names.get("raw", "").encode())
 shell.kernel.session.pack = with_raw
 """
-"""Makes the kernel send the text ``raw`` in place of the string RAW,
-to send numbers that json.dumps refuses."""
+"""Code that makes the kernel send its variable ``raw`` in place of the string RAW,
+so that a test can send numbers that json.dumps refuses."""
 
 
 async def test_impossible_numbers_in_a_kernels_reply(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """If a kernel reports an impossible number, its memory is unknown,
-    and the metrics and the stream keep working."""
+    """If a kernel reports an impossible number of bytes, its memory is unknown,
+    and the metrics and the stream continue to work."""
     kernel = await start_kernel(server)
     container[pid_of(server, kernel)] = True
     channels = await connected(server, kernel)
@@ -581,8 +582,8 @@ async def test_the_report_of_a_restarted_kernel_is_discarded(
 async def test_a_stopped_kernel_blocks_nothing(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A stopped kernel is queried once, does not delay other messages,
-    and its query is cancelled with the last client."""
+    """A stopped kernel is queried once and delays no other message.
+    Its query is cancelled when the last client disconnects."""
     hung = await start_kernel(server)
     pid = pid_of(server, hung)
     (await connected(server, hung)).close()
@@ -604,7 +605,8 @@ async def test_a_stopped_kernel_blocks_nothing(
 
 
 async def test_a_gpu_that_is_gone(server: Server, source: FakeSource) -> None:
-    """For a lost GPU, only the reason is sent; the other GPU's memory ownership stays complete."""
+    """For a lost GPU, the server sends only the reason.
+    The memory ownership of the other GPU stays complete."""
     from gpuwidget.model.errors import GpuLostError
 
     source.processes[1] = (process(3_999_999, GIB),)

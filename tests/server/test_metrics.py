@@ -1,4 +1,5 @@
-"""The route that Prometheus scrapes: permissions, values without clients, and how long sampling continues."""
+"""The route that Prometheus scrapes:
+its permissions, its values while no client is connected, and how long sampling continues after a scrape."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def values_of(answer: Any) -> dict[str, list[float]]:
 
 
 async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> None:
-    """Even without clients, the first scrape contains the slow readings, in Prometheus's text format."""
+    """Even if no client is connected, the first scrape contains the slow readings too,
+    in Prometheus's text format."""
     answer = await scrape(server)
     assert (answer.code, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
     found = values_of(answer)
@@ -55,7 +57,8 @@ async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> 
 
 
 async def test_memory_by_notebook_without_clients(server: Server, source: FakeSource) -> None:
-    """The first scrape contains each notebook's GPU memory and name, even without clients."""
+    """Even if no client is connected,
+    the first scrape contains the GPU memory and the name of each notebook."""
     session = await start_session(server, "work/train.ipynb")
     kernel = session["kernel"]["id"]
     await server.until(
@@ -93,8 +96,8 @@ async def test_a_machine_without_a_gpu(server: Server, source: FakeSource) -> No
 
 
 async def test_missing_values_are_waited_for_once(server: Server, source: FakeSource) -> None:
-    """Only the first scrape waits for a kernel's session; if the kernel has none,
-    later scrapes do not wait."""
+    """The first scrape waits until the kernels' sessions are known.
+    If a kernel has no session, later scrapes do not wait for it again."""
     kernel = await start_kernel(server)
     source.processes[0] = (process(pid_of(server, kernel), GIB),)
     text = (await scrape(server)).body.decode()
@@ -103,8 +106,8 @@ async def test_missing_values_are_waited_for_once(server: Server, source: FakeSo
 
 
 async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, source: FakeSource) -> None:
-    """The next scrape uses the open driver and a recent sample; without clients,
-    no sample is encoded or stored."""
+    """After a scrape, the driver stays open and sampling continues at a low rate, so that the next scrape
+    returns a recent sample at once. Without clients, no sample is encoded or stored."""
     await scrape(server)
     subscription = server.hub._subscription
     assert subscription is not None
@@ -118,7 +121,7 @@ async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, so
 
 
 async def test_sampling_ends_after_the_last_scrape(server: Server) -> None:
-    """150 seconds after the last scrape, sampling ends and the driver is closed."""
+    """Sampling ends 150 seconds after the last scrape. A later scrape starts it again."""
     await scrape(server)
     clock = server.clock
     assert clock is not None
@@ -130,8 +133,8 @@ async def test_sampling_ends_after_the_last_scrape(server: Server) -> None:
 
 
 async def test_a_client_between_scrapes(server: Server) -> None:
-    """While Prometheus scrapes, a panel still gets its own rate; after it closes,
-    sampling returns to the scrapes' rate."""
+    """While Prometheus scrapes, an open panel still gets samples at the panel's rate.
+    When the panel closes, sampling returns to the low rate for scrapes."""
     await scrape(server)
     stream = await server.stream()
     assert (await stream.next())["type"] == "hello"
@@ -153,7 +156,8 @@ async def test_a_client_between_scrapes(server: Server) -> None:
 async def test_slow_sampling_returns_the_newest_sample(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If 30 seconds pass between samples as configured, the scrape does not report the driver as hung."""
+    """If the server is configured to take a sample only every 30 seconds,
+    a scrape does not report the driver as hung."""
     await server.until(lambda: server.hub._newest is not None)
     monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     answer = await server.fetch("gpuwidget", "metrics")
@@ -175,8 +179,8 @@ async def test_a_driver_that_hangs_gives_503(
 async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no sample has arrived for over 10 seconds,
-    the scrape fails instead of returning the last one again."""
+    """If no sample has arrived for more than 10 seconds,
+    the scrape fails instead of returning the previous sample again."""
     await scrape(server)
     monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     monkeypatch.setattr(server.hub, "_process_arrived", lambda: None)
@@ -188,7 +192,7 @@ async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
 
 
 async def test_a_gpu_that_hangs_is_not_up(server: Server, source: FakeSource) -> None:
-    """If one GPU hangs, the scrape reports it as not up, and still contains the other GPU's values."""
+    """If one GPU hangs, the scrape reports that GPU as not up, and still contains the other GPU's values."""
     await scrape(server)
     source.hanging[0] = threading.Event()
     await server.until(lambda: source.calls["fast 1"] > 4)
@@ -213,8 +217,7 @@ async def test_no_metrics_without_the_token(server: Server, jp_auth_header: dict
 
 
 async def test_no_metrics_without_permission(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's authorizer is called for reading ``gpuwidget``, and if it denies the action,
-    the scrape fails with 403."""
+    """If the server's authorizer denies reading ``gpuwidget``, the scrape fails with 403."""
     asked: list[tuple[str, str]] = []
 
     def refuse(handler: object, user: object, action: str, resource: str) -> bool:
@@ -228,7 +231,7 @@ async def test_no_metrics_without_permission(server: Server, monkeypatch: pytest
 
 
 async def test_scraping_is_no_activity(server: Server) -> None:
-    """Scrapes do not count as activity, so they do not keep an idle server from being culled."""
+    """Scrapes do not count as activity, so an idle server can still be culled."""
     before = server.app.web_app.last_activity()
     await scrape(server)
     assert server.app.web_app.last_activity() == before
@@ -237,5 +240,5 @@ async def test_scraping_is_no_activity(server: Server) -> None:
 
 @pytest.mark.parametrize("jp_base_url", ["/user/a.b+c/"])
 async def test_behind_jupyterhub(server: Server, jp_base_url: str) -> None:
-    """The metrics route is under the server's base URL."""
+    """The metrics route is below the server's base URL, for example behind JupyterHub."""
     assert (await scrape(server)).code == 200

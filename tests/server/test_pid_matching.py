@@ -1,4 +1,5 @@
-"""Deciding whether the driver's process ids are this server's own; that needs proof."""
+"""Deciding whether the process ids that the driver lists are those of this server's PID namespace.
+Outside the host's namespace, that needs proof."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ GPU = h200(0)
 
 @pytest.fixture
 def matching(monkeypatch: pytest.MonkeyPatch) -> PidMatching:
-    """Simulate a container with the processes 5 and 6, of which 6 has a CUDA context."""
+    """Simulate a container with the processes 5 and 6, of which only process 6 uses CUDA."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     monkeypatch.setattr(processes, "process_exists", lambda pid: pid in (5, 6))
     monkeypatch.setattr(processes, "uses_cuda", lambda pid: pid == 6)
@@ -22,7 +23,8 @@ def matching(monkeypatch: pytest.MonkeyPatch) -> PidMatching:
 
 
 def listed(*pids: int | None) -> list[Reading]:
-    """Return the readings of two GPUs: the first lists these processes, the second has no process list."""
+    """Return the readings of two GPUs.
+    The first GPU lists these processes, and the second has no process list."""
     found = [process(pid, 1) for pid in pids if pid is not None]
     other = h200(1)
     return [reading(GPU, processes=tuple(found)), reading(other, processes=None)]
@@ -49,7 +51,8 @@ def test_ids_match_only_with_proof(
 
 
 def test_a_proof_holds(matching: PidMatching) -> None:
-    """Once proven, the match stays valid, even if a process that has just ended is still listed."""
+    """Once process ids are proven to match, they keep matching,
+    even if a process that has just ended is still listed."""
     matching.update(listed(6), lambda pid, uuid: False)
     matching.update(listed(6, 7), lambda pid, uuid: False)
     assert matching.proven

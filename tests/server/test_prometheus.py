@@ -1,5 +1,5 @@
-"""A real Prometheus (Debian's) scrapes a real server,
-and stores the metrics that docs/prometheus.md describes."""
+"""A real Prometheus, as Debian packages it,
+scrapes a real server and stores the metrics that docs/prometheus.md describes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VARIABLES = {"$instance": ".*", "$__range": "1h"}
 
 @pytest.fixture(scope="session")
 def programs() -> dict[str, str]:
-    """The paths of Prometheus and promtool; if they are missing, the test is skipped."""
+    """Return the paths of Prometheus and promtool, or skip the test if they are missing."""
     found = prometheus.find()
     if found is None:
         skip(prometheus.MISSING)
@@ -47,8 +47,8 @@ Scrape = Callable[[Server], Prometheus]
 
 @pytest.fixture
 def scrape(programs: dict[str, str], tmp_path: Path) -> Iterator[Scrape]:
-    """Return a function that starts a Prometheus,
-    which scrapes a server every second as the documentation describes."""
+    """Return a function that starts a Prometheus, configured as docs/prometheus.md describes,
+    which scrapes the given server every second."""
     started: list[Prometheus] = []
 
     def scrape(server: Server) -> Prometheus:
@@ -87,7 +87,8 @@ def metrics_of(text: str) -> set[str]:
 
 
 def expressions() -> list[str]:
-    """Return the queries of the Grafana dashboard's panels."""
+    """Return the queries of the Grafana dashboard's panels,
+    with the dashboard's variables replaced by values."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
     found: list[str] = [target["expr"] for panel in panels for target in panel["targets"]]
     for name, value in VARIABLES.items():
@@ -101,16 +102,16 @@ class TestOnARecording:
 
     @pytest.fixture(autouse=True)
     def recording(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Record two GPUs; the first one is throttled by its power limit,
-        and the second one has no clock reading."""
+        """Write a recording of two GPUs.
+        The first is throttled by its power limit, and the second has no clock reading."""
         busy = values(util=97, mem_used=60 * GIB, power_mw=612_400, temp_c=51, throttle=4)
         quiet = values(util=0, mem_used=0, power_mw=75_000, sm_mhz=None)
         path = write(tmp_path / "still.jsonl", meta(2), tick(0, busy, quiet), tick(1, busy, quiet))
         monkeypatch.setenv("GPUWIDGET_SOURCE", f"replay:{path}")
 
     async def test_series_have_the_values_of_the_sample(self, real: Server, scrape: Scrape) -> None:
-        """Prometheus stores every value of the server's sample, in base units,
-        and nothing for unknown values."""
+        """Prometheus stores every known value of the server's sample in base units,
+        and stores nothing for unknown values."""
         there = scrape(real)
         await there.until('up{job="gpuwidget"} == 1')
         uuids = [one["uuid"] for one in (await real.get("sample"))[1]["gpus"]]
@@ -146,7 +147,7 @@ class TestOnARecording:
         assert age < 30
 
     async def test_the_dashboard_and_the_rules_are_understood(self, real: Server, scrape: Scrape) -> None:
-        """Prometheus loads the alert rules, and answers every query of the dashboard."""
+        """Prometheus loads the alert rules, and evaluates every query of the dashboard."""
         there = scrape(real)
         await there.until("gpuwidget_gpu_up")
         asked = expressions()
@@ -161,7 +162,7 @@ class TestOnARecording:
 
 @pytest.fixture
 def on_a_gpu(source: FakeSource, hubs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server uses the test's GPUs, but the system clock, as Prometheus does."""
+    """Make the server use the test's GPUs, but the system clock, because Prometheus uses that too."""
     monkeypatch.setattr("gpuwidget.server.settings.open_source", lambda *_: source)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
@@ -169,7 +170,7 @@ def on_a_gpu(source: FakeSource, hubs: Any, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("jp_base_url", ["/user/a%2Bb%40c/"])
 async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSource, scrape: Scrape) -> None:
     """Prometheus stores each notebook's memory correctly,
-    whatever characters the notebook's and user's names contain."""
+    whatever characters the names of the notebook and the user contain."""
     name = 'a "b"\\c é.ipynb'
     kernel = (await start_session(real, f"work/{name}"))["kernel"]["id"]
     channels = await connected(real, kernel)
@@ -200,7 +201,8 @@ async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSour
     assert await there.query(by_notebook) == [
         ({"instance": "lab", "kernel": kernel, "name": name}, 20.0 * GIB)
     ]
-    # Ten minutes of idle time would be too long for a test, so any idle time counts.
+    # The dashboard lists a notebook as idle after ten minutes.
+    # A test can't wait so long, so any idle time counts here.
     await there.until("gpuwidget_kernel_idle_since_timestamp_seconds")
     idle = [one.replace("> 600", ">= 0") for one in expressions() if "> 600" in one]
     rows = [await there.query(expression) for expression in idle]
@@ -211,7 +213,8 @@ async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSour
 
 
 def run(*command: str, told: bytes | None = None) -> str:
-    """Return what promtool prints if it fails or warns; empty if it accepts the input."""
+    """Run promtool, and return what it prints if it fails or warns,
+    or an empty string if it accepts the input."""
     done = subprocess.run(command, input=told, capture_output=True, check=False, timeout=60)
     return "" if done.returncode == 0 and not done.stderr else (done.stdout + done.stderr).decode()
 
@@ -222,7 +225,7 @@ def test_promtool_objects_to_no_metric(programs: dict[str, str]) -> None:
 
 
 def test_the_alerts_fire_when_they_should(programs: dict[str, str], tmp_path: Path) -> None:
-    """Each alert fires under its condition, with its text, and does not fire on a healthy machine."""
+    """Each alert fires under its condition, with its text. No alert fires on a healthy machine."""
     assert run(programs["promtool"], "check", "rules", str(ALERTS)) == ""
     path = tmp_path / "test.yml"
     path.write_text(ALERTS_TEST.read_text(encoding="utf-8").replace("ALERTS", str(ALERTS)))
@@ -233,7 +236,8 @@ def test_the_alerts_fire_when_they_should(programs: dict[str, str], tmp_path: Pa
 
 
 def test_errors_of_users_programs_are_no_alert() -> None:
-    """The XID alert excludes the same XIDs (errors of users' programs) as the panel and the doctor."""
+    """The XID alert excludes the XIDs that users' programs can cause,
+    and they are the same as in the panel and the doctor."""
     (line,) = re.findall(r"gpuwidget_gpu_xid (!= .*)", ALERTS.read_text())
     assert [int(number) for number in re.findall(r"!= (\d+)", line)] == list(APPLICATION_XIDS)
 

@@ -1,4 +1,4 @@
-"""The text that Prometheus scrapes: exact names, labels and values, and no series for unknown values."""
+"""The text that Prometheus scrapes has exact names, labels and values, and no series for unknown values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WINDOW = Activity(
 
 
 def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> MemoryHolder:
-    """Return a holder whose memory is known from the driver."""
+    """Return a holder whose memory was reported by the driver."""
     return MemoryHolder(kernel, terminal, None, None, None, None, memory, "driver")
 
 
@@ -73,7 +73,7 @@ def names(text: bytes) -> set[str]:
 
 
 def whole() -> bytes:
-    """Return the metrics of a machine that has every kind of value."""
+    """Return the text of the metrics of a machine on which every metric has a value."""
     return metrics_text(
         sample(
             (ZERO, reading(ZERO, throttle=("power cap",), xid=79, xid_time=EPOCH - 30, activity=WINDOW)),
@@ -109,8 +109,8 @@ def test_the_exact_text() -> None:
 
 
 def test_user_text_stays_within_its_quotes() -> None:
-    """A notebook's name is escaped: quotes, backslashes,
-    line breaks and invalid characters stay within the label."""
+    """In the metrics, a notebook's name is escaped.
+    Quotes, backslashes, line breaks and invalid characters do not end the label."""
     nasty = 'a "b"\\c\nd{}=,\udcff é.ipynb'
     kernel = replace(NOTEBOOK, path=nasty, name=nasty)
     text = metrics_text(
@@ -143,7 +143,8 @@ def test_what_is_unknown_is_absent() -> None:
 
 @pytest.mark.parametrize("state", ["lost_since", "silent_since"])
 def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
-    """A lost or silent GPU is still reported, with ``gpuwidget_gpu_up`` 0 and the time of its last answer."""
+    """A GPU that is lost or does not respond is still reported,
+    with ``gpuwidget_gpu_up`` 0 and the time of its last response."""
     text = metrics_text(
         sample((ZERO, reading(ZERO)), (ONE, reading(ONE, **{state: EPOCH, "answered": EPOCH - 60}))), None
     )
@@ -164,14 +165,14 @@ def test_no_gpu() -> None:
 
 
 def test_a_recording_is_labelled() -> None:
-    """The build info of metrics from a recording has the label ``source="replay"``."""
+    """If the GPUs come from a recording, the build info has the label ``source="replay"``."""
     origin = Origin("replay", None, None, "Recording of NVIDIA H200", "580.1", "13.0")
     text = metrics_text(sample((ZERO, reading(ZERO)), origin=origin), None)
     assert series(text, "gpuwidget_build_info")[0][0]["source"] == "replay"
 
 
 def test_unknown_memory_is_not_summed() -> None:
-    """If the memory of one process is unknown, the sum that would contain it is left out."""
+    """If the memory of one process is unknown, the sum that would include this process has no series."""
     text = metrics_text(
         sample((ZERO, reading(ZERO))),
         usage(
@@ -196,7 +197,7 @@ def test_kernels_without_gpu_memory_are_not_named() -> None:
 
 
 def test_an_unknown_throttle_reason() -> None:
-    """A throttle reason that gpuwidget does not know is labelled with its number."""
+    """If gpuwidget has no name for a throttle reason, the reason is labelled with its number."""
     text = metrics_text(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
     on = [labels["reason"] for labels, value in series(text, "gpuwidget_gpu_throttle_reason") if value]
     assert on == ["reason 0x800"]
@@ -204,7 +205,7 @@ def test_an_unknown_throttle_reason() -> None:
 
 
 def test_ownership_of_a_gpu_that_left() -> None:
-    """If a GPU disappears from the sample, the memory ownership that was found for it is left out."""
+    """If a GPU is no longer in the sample, its memory ownership is left out of the metrics."""
     text = metrics_text(
         sample((ZERO, reading(ZERO))),
         usage(GpuMemoryOwnership(ONE.uuid, (holding(GIB, kernel="k-1"),), 0, None, ())),
@@ -213,8 +214,8 @@ def test_ownership_of_a_gpu_that_left() -> None:
 
 
 def test_memory_in_a_slice_counts_once() -> None:
-    """If the driver lists a process both on a MIG slice and on its GPU,
-    a sum over all series counts it once."""
+    """If the driver lists a process both on a MIG slice and on that slice's GPU,
+    a sum over all series counts the process's memory once."""
     held = (holding(GIB, kernel="k-1"), holding(2 * GIB))
     text = metrics_text(
         sample((ONE, reading(ONE)), (SLICE, reading(SLICE))),

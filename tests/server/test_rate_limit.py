@@ -1,4 +1,4 @@
-"""Clients of the stream that request fewer samples than the server takes."""
+"""Rate limits of stream clients that request fewer samples than the server takes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gpuwidget.server.rate_limit import RateLimit
 
 
 def sent(interval_s: float, moments: list[float]) -> list[float]:
-    """Return the times in ``moments`` at which a client with
-    that interval gets a sample from a 5 Hz server."""
+    """Return the times in ``moments`` at which a client with this interval gets a sample
+    from a server that samples at 5 Hz."""
     rate_limit: RateLimit[str] = RateLimit(0.2)
     rate_limit.set_interval("client", interval_s)
     return [moment for moment in moments if rate_limit.due("client", moment)]
@@ -32,18 +32,19 @@ CHUNK_TICKS = [round(0.2 * tick, 1) for tick in range(16)]
     ],
 )
 def test_whole_steps_and_never_faster_than_the_server(interval_s: float, moments: list[float]) -> None:
-    """A client gets the first sample, and then one sample per interval, never more than the server takes."""
+    """A client gets the first sample and then one per interval,
+    which is rounded up to a multiple of the server's interval."""
     assert sent(interval_s, CHUNK_TICKS) == moments
 
 
 def test_a_late_sample_costs_no_other() -> None:
-    """A sample that arrives slightly early or late is still sent,
-    and does not cost the client another sample."""
+    """If a sample is taken slightly early or late, it is still sent,
+    and the client's next sample is sent on time."""
     assert sent(0.4, [0.0, 0.2, 0.43, 0.6, 0.79, 1.0, 1.2]) == [0.0, 0.43, 0.79, 1.2]
 
 
 def test_each_client_has_its_own_limit() -> None:
-    """Each client's rate limit is independent of the others', and is removed with the client."""
+    """Each client has a separate rate limit, which is removed together with the client."""
     rate_limit: RateLimit[str] = RateLimit(0.2)
     rate_limit.set_interval("slow", 10.0)
     assert [rate_limit.due(client, 0.0) for client in ("slow", "quick")] == [True, True]
@@ -58,8 +59,8 @@ def test_each_client_has_its_own_limit() -> None:
 
 @pytest.mark.parametrize("configuration", [{"interval": 0.5}])
 async def test_a_client_may_have_fewer_samples(server: Server, clock: FakeClock) -> None:
-    """A client that requests one sample per two seconds gets every fourth one, another client gets all,
-    and invalid requests are ignored."""
+    """A client that requests one sample per two seconds gets every fourth sample,
+    and another client gets all of them. Invalid requests are ignored."""
     server = server.with_still_clock()
     slow, quick = await server.stream(), await server.stream()
     for stream in (slow, quick):
@@ -81,7 +82,7 @@ async def test_a_client_may_have_fewer_samples(server: Server, clock: FakeClock)
 
 
 async def sample_times(stream: Stream, last: float) -> list[float]:
-    """Return the times of the stream's next samples, up to ``last``, except the one at the start."""
+    """Return the times of the stream's next samples up to ``last``, without a sample at time ``EPOCH``."""
     times: list[float] = []
     while not times or times[-1] < last:
         times.append((await stream.next())["sample"]["time"])

@@ -1,5 +1,4 @@
-"""The mean utilization of a GPU over a time window,
-which is known only if the window was sampled completely."""
+"""The mean utilization of a GPU over a time window. It is known only if the whole window was sampled."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ def at(seconds: float, utilization: float | None) -> Sample:
 def fed(
     made: RollingMeans, since: int, until: int, utilization: float | None, every: int = 1
 ) -> RollingMeans:
-    """Add a sample every ``every`` seconds."""
+    """Add a sample every ``every`` seconds, from ``since`` until before ``until``, and return ``made``."""
     for second in range(since, until, every):
         made.add(at(second, utilization), second)
     return made
@@ -36,7 +35,7 @@ def told(made: RollingMeans) -> list[float | None]:
 
 
 def test_windows_are_unknown_until_sampled() -> None:
-    """The mean over a window of 10, 30 or 60 minutes is unknown until that much time has been sampled."""
+    """The mean over the last 10, 30 or 60 minutes is unknown until samples have been taken for that long."""
     made = RollingMeans(1.0)
     assert told(made) == [None, None, None]
     assert told(fed(made, 0, 300, 20.0)) == [None, None, None]
@@ -59,7 +58,8 @@ def test_time_counts_not_samples() -> None:
 
 
 def test_gaps_make_a_mean_unknown() -> None:
-    """The 10-minute mean is unknown if a minute of it is missing: no samples, no value, or an absent GPU."""
+    """The 10-minute mean is unknown if samples or values are missing for one minute,
+    or if the GPU was absent."""
     made = fed(RollingMeans(1.0), 0, 300, 50.0)
     assert told(fed(made, 360, 660, 50.0))[0] is None
     assert told(fed(made, 660, 990, 50.0))[0] == 50.0
@@ -72,14 +72,15 @@ def test_gaps_make_a_mean_unknown() -> None:
 
 
 def test_a_few_seconds_more_or_less_do_not_matter() -> None:
-    """If only 25 seconds of values are missing, the 10-minute mean is still known."""
+    """If values are missing for only 25 seconds, the 10-minute mean is still known."""
     made = fed(fed(RollingMeans(1.0), 0, 300, 50.0), 300, 325, None)
     assert told(fed(made, 325, 620, 50.0))[0] == 50.0
 
 
 @pytest.mark.parametrize("step", [-5000.0, -1.0, 3.0, 5000.0])
 def test_a_clock_that_is_set(step: float) -> None:
-    """If the system clock is set forward or back, the means are not affected, since they use elapsed time."""
+    """If the system clock is set forward or back, the means stay correct,
+    because they are computed with elapsed time."""
     made = fed(RollingMeans(1.0), 0, 700, 50.0)
     for second in range(700, 1311):
         assert told(made)[0] is not None
@@ -96,13 +97,13 @@ def test_a_pause() -> None:
 
 
 def test_slow_sampling() -> None:
-    """At the slowest sampling rate, one sample per minute, the means are known too."""
+    """Even at the slowest sampling rate, one sample per minute, the means are known."""
     made = fed(RollingMeans(60.0), 0, 3700, 30.0, every=60)
     assert told(made) == [30.0, 30.0, 30.0]
 
 
 def test_memory_is_bounded() -> None:
-    """The stored samples cover at most an hour, and only GPUs that are still present."""
+    """Samples are stored for at most an hour, and only for GPUs that are still present."""
     made = fed(RollingMeans(1.0), 0, 20_000, 30.0, every=5)
     assert len(made._gpus[GPU.uuid]._spans) == 360
     other = replace(GPU, uuid="GPU-other")

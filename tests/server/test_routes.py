@@ -1,4 +1,4 @@
-"""The server's routes: permissions, replies, and that no request counts as activity."""
+"""The server's routes: their permissions and replies, and that no request counts as activity."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ALLOWED = {
     ("SampleHandler", "GET"): "read",
     ("StreamHandler", "GET"): "read",
 }
-"""Maps each method of each handler to the action for which the authorizer is called. A GET must change
-nothing and run no code: check that before you add one here."""
+"""The action that the authorizer must allow for each method of each handler.
+A GET must change nothing and run no code: check that before you add a GET."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:
-    """If no stream runs, a request for the sample reads the GPUs once, and sampling does not continue."""
+    """If no stream is open, a request for the sample reads the GPUs once, and sampling does not continue."""
     status, sample = await server.get("sample")
     assert status == 200
     assert (sample["schema"], sample["origin"]["kind"]) == (1, "nvml")
@@ -39,7 +39,8 @@ async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:
 
 
 async def test_sample_reads_nothing_while_a_stream_runs(server: Server, source: FakeSource) -> None:
-    """While a stream runs, requests for the sample return its newest sample and do not call the driver."""
+    """While a stream is open, a request for the sample returns the stream's newest sample and does not call
+    the driver."""
     stream = await server.stream()
     await stream.next()
     await stream.next()
@@ -78,7 +79,8 @@ async def test_history(server: Server) -> None:
 
 @pytest.mark.parametrize("seconds", ["601", "-0.1", "nan", "1e999", "ten", ""])
 async def test_seconds_out_of_range_are_refused(server: Server, seconds: str) -> None:
-    """The history route answers an invalid ``seconds`` with 400 and a sentence that gives the range."""
+    """The history route answers an invalid ``seconds`` with status 400 and a sentence that gives the allowed
+    range."""
     status, answer = await server.get("history", seconds=seconds)
     assert (status, answer["message"]) == (400, "seconds must be a number of seconds from 0 to 600.")
 
@@ -88,7 +90,7 @@ async def test_every_route_requires_authentication(
     server: Server, jp_auth_header: dict[str, str], route: str
 ) -> None:
     """Every route refuses a request without the token,
-    so nobody else sees the GPUs and whose processes run on them."""
+    so that only the user can see the GPUs and the owners of their processes."""
     fetch = server.ws_fetch if route == "stream" else server.fetch
     jp_auth_header.clear()
     with pytest.raises(HTTPClientError) as refused:
@@ -101,8 +103,7 @@ async def test_every_route_requires_authentication(
 
 @pytest.mark.parametrize("route", ROUTES)
 async def test_every_route_requires_authorization(server: Server, route: str) -> None:
-    """Every route asks the server's authorizer for the right to read ``gpuwidget``,
-    and is refused if it denies that."""
+    """Every route refuses a request if the server's authorizer denies the right to read ``gpuwidget``."""
     asked = []
 
     async def deny(handler: Any, user: Any, action: str, resource: str) -> bool:
@@ -118,7 +119,7 @@ async def test_every_route_requires_authorization(server: Server, route: str) ->
 
 
 def registered(server: Server) -> list[tuple[str, type[RequestHandler]]]:
-    """Return each of gpuwidget's registered handlers, together with a path that the server routes to it."""
+    """Return gpuwidget's registered handlers, each with a path that the server routes to that handler."""
     rules = [rule for group in server.app.web_app.default_router.rules for rule in group.target.rules]
     rules += server.app.web_app.wildcard_router.rules
     found = {
@@ -136,7 +137,7 @@ def implemented(handler: type[RequestHandler]) -> list[str]:
 
 
 async def request(server: Server, path: str, handler: type[RequestHandler], method: str) -> int:
-    """Return the status of a request to that path."""
+    """Send a request to this path, and return the status of the reply."""
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     headers = {**upgrade, "Sec-WebSocket-Key": "AAAA"} if issubclass(handler, WebSocketHandler) else {}
     body = None if method in ("GET", "HEAD", "OPTIONS") else ""
@@ -150,8 +151,8 @@ async def request(server: Server, path: str, handler: type[RequestHandler], meth
 
 
 async def test_every_handler_is_in_the_table(server: Server) -> None:
-    """Every route and method of the server is listed in ``ALLOWED`` with its permission;
-    a new one must be added."""
+    """Every method of every handler is listed in ``ALLOWED`` with its permission.
+    A new one must be added there."""
     found = {(one.__name__, method) for _, one in registered(server) for method in implemented(one)}
     assert found == set(ALLOWED)
 
@@ -160,7 +161,7 @@ async def test_every_method_requires_authentication_and_authorization(
     server: Server, jp_auth_header: dict[str, str]
 ) -> None:
     """Every method of every handler refuses a request without a login,
-    and a request that the authorizer denies for the listed action."""
+    and a request for which the authorizer denies the listed action."""
     asked: list[tuple[str, str]] = []
 
     async def deny(handler: Any, user: Any, action: str, resource: str) -> bool:
@@ -181,7 +182,8 @@ async def test_every_method_requires_authentication_and_authorization(
 
 
 async def test_every_other_method_is_refused(server: Server) -> None:
-    """A method that a handler does not implement, except OPTIONS, returns 405."""
+    """If a handler does not implement a method,
+    a request with that method returns 405, except for OPTIONS."""
     for path, handler in registered(server):
         for method in set(METHODS) - set(implemented(handler)) - {"OPTIONS"}:
             assert await request(server, path, handler, method) == 405, (handler, method)
@@ -190,7 +192,7 @@ async def test_every_other_method_is_refused(server: Server) -> None:
 async def test_a_page_of_another_site_gets_no_stream(
     server: Server, jp_auth_header: dict[str, str], jp_http_port: int
 ) -> None:
-    """The user's cookie opens the stream for Jupyter's own pages, but not for pages of another site."""
+    """With the user's cookie, Jupyter's own pages can open the stream, but pages of another site can't."""
     answer = await server.fetch("api", "status", headers={"Host": f"localhost:{jp_http_port}"})
     jp_auth_header.clear()
     jp_auth_header["Cookie"] = "; ".join(
@@ -212,7 +214,7 @@ async def test_the_base_url_is_kept(server: Server, jp_base_url: str) -> None:
 
 async def test_requests_are_no_activity(server: Server) -> None:
     """Requests and an open stream do not count as activity,
-    so an open panel does not keep an idle server from being culled."""
+    so an idle server can still be culled while a panel is open."""
     before = server.app.web_app.last_activity()
     stream = await server.stream()
     await stream.next()

@@ -1,4 +1,4 @@
-"""The sample hub on a busy server: messages are sent in batches and do not pile up."""
+"""The sample hub on a busy server sends messages in batches, so that they do not pile up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Client:
 
 
 class Nobody(KernelInventory):
-    """Stands in for the inventory of a server without kernels."""
+    """A stand-in for the inventory of a server without kernels."""
 
     def __init__(self) -> None:
         pass
@@ -46,8 +46,8 @@ class Nobody(KernelInventory):
 
 @pytest.mark.parametrize("turns", [2, 13])
 async def test_messages_do_not_pile_up_on_a_busy_server(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
-    """With 100 clients and few turns of the event loop per sample,
-    no client falls further and further behind."""
+    """If the event loop runs only a few times per sample,
+    none of 100 clients lags more than a few messages behind."""
     clock = FakeClock()
     hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
     clients = [Client() for _ in range(100)]
@@ -69,7 +69,7 @@ async def test_messages_do_not_pile_up_on_a_busy_server(monkeypatch: pytest.Monk
 
 
 class Gone(Client):
-    """A client that accepts the initial message and no later one."""
+    """A client that accepts the initial message but no later message."""
 
     def send(self, message: bytes) -> bool:
         super().send(message)
@@ -80,8 +80,8 @@ class Gone(Client):
 
 
 async def test_after_a_dropped_sample_comes_a_whole_one() -> None:
-    """Changes are sent only to a client that has received the sample they are relative to;
-    others get a whole sample."""
+    """Changes are sent only to a client that has received the previous sample.
+    Other clients get a whole sample."""
     clock = FakeClock()
     hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
     first, second, third, fourth = [sample((h200(0), reading(h200(0))), time=10.0 + n) for n in range(4)]

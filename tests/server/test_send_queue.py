@@ -10,7 +10,7 @@ from gpuwidget.server.stream_handler import SendQueue
 
 
 class Network:
-    """A network connection on which each message is sent when the test completes its future."""
+    """A fake network connection. A message counts as sent once the test completes the message's future."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -26,7 +26,7 @@ class Network:
 
 
 async def test_a_backlog_is_bounded() -> None:
-    """The queue holds at most ``limit`` unsent messages; ``put`` returns False for one more."""
+    """The queue holds at most ``limit`` unsent messages. If it is full, ``put`` returns False."""
     network = Network()
     queue = SendQueue(network.write, limit=2)
     assert [queue.put(message) for message in (b"1", b"2", b"3")] == [True, True, False]
@@ -34,8 +34,8 @@ async def test_a_backlog_is_bounded() -> None:
 
 
 async def test_sent_messages_do_not_count() -> None:
-    """Messages that have been sent do not count towards the queue's limit,
-    so a client that keeps up never reaches it."""
+    """A message that has been sent no longer counts towards the queue's limit,
+    so a client that keeps up never reaches the limit."""
     network = Network()
     queue = SendQueue(network.write, limit=1)
     for number in range(100):
@@ -53,7 +53,8 @@ async def test_a_closed_client_is_reported() -> None:
 
 
 async def test_a_connection_that_breaks_is_no_error_in_the_log() -> None:
-    """If a queued message can't be sent because the connection breaks, no unretrieved exception is logged."""
+    """If a queued message can't be sent because the connection breaks,
+    asyncio logs no unretrieved exception."""
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
     network = Network()

@@ -1,4 +1,4 @@
-"""The server's configuration: limits, and that the server starts despite invalid values."""
+"""The server's configuration: allowed values are applied, and the server starts despite invalid values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INSTALL = (
 
 @pytest.fixture
 def variable(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Restore GPUWIDGET_INSTALL_REQUIREMENT after the test, since the server sets it."""
+    """Empty GPUWIDGET_INSTALL_REQUIREMENT, and restore it after the test, because the server sets it."""
     monkeypatch.setenv(installation.REQUIREMENT_VARIABLE, "")
     return monkeypatch
 
@@ -35,7 +35,7 @@ async def test_rate_and_length_are_the_configured_ones(
     server: Server, configuration: dict[str, object], told: list[str]
 ) -> None:
     """``c.GpuWidget.interval`` and ``c.GpuWidget.history`` take effect,
-    and the initial message tells the panel about them."""
+    and the initial message to the panel contains them."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (1.0, 30.0)
     assert await server.refused(history=31) == (
@@ -91,7 +91,7 @@ async def test_rate_and_length_are_the_configured_ones(
 async def test_an_invalid_value_is_logged_in_a_sentence(
     server: Server, configuration: dict[str, object], said: list[str], told: list[str]
 ) -> None:
-    """If a value is invalid, the server uses the default and logs the value,
+    """If a value is invalid, the server uses the default and logs a sentence with the value,
     the allowed values and the default."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.2, 600.0)
@@ -100,8 +100,8 @@ async def test_an_invalid_value_is_logged_in_a_sentence(
 
 @pytest.mark.parametrize("jp_argv", [["--GpuWidget.interval=0.5", "--GpuWidget.history=soon"]])
 async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], told: list[str]) -> None:
-    """``--GpuWidget.interval=0.5`` on the command line takes effect,
-    and an invalid value there does not stop the server."""
+    """``--GpuWidget.interval=0.5`` on the command line takes effect.
+    If a value on the command line is invalid, the server still starts."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.5, 600.0)
     assert told == [f"GpuWidget.history can't be 'soon': {HISTORY}"]
@@ -127,8 +127,8 @@ async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], 
 async def test_the_configured_install_command(
     variable: pytest.MonkeyPatch, server: Server, configuration: dict[str, str], command: str | None
 ) -> None:
-    """The panel gets the configured requirement as a quoted pip command, pinned to the server's version if it
-    is a bare name; kernels and terminals get it through the environment."""
+    """The panel gets the configured requirement as a quoted pip command. A bare package name is pinned to the
+    server's version. Kernels and terminals get the requirement through the environment."""
     hello = await (await server.stream()).next()
     assert (hello["install"], hello["documentation"]) == (command, installation.documentation())
     requirement = configuration.get("install_requirement")
@@ -146,7 +146,7 @@ def test_the_variable_wins(variable: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("configuration", [{"source": "replay"}])
 async def test_a_recording_by_the_trait(real: Server, configuration: dict[str, object]) -> None:
-    """``c.GpuWidget.source = 'replay'`` plays the built-in recording,
+    """With ``c.GpuWidget.source = 'replay'``, the server plays the built-in recording,
     and the sample is labelled as a recording."""
     _, sample = await real.get("sample")
     assert sample["origin"]["recording"] == "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
@@ -155,7 +155,7 @@ async def test_a_recording_by_the_trait(real: Server, configuration: dict[str, o
 
 @pytest.mark.parametrize("configuration", [{"source": "none"}])
 async def test_no_gpus_by_the_trait(real: Server, configuration: dict[str, object]) -> None:
-    """``c.GpuWidget.source = 'none'`` shows no GPU, with a reason that names the setting."""
+    """With ``c.GpuWidget.source = 'none'``, no GPU is shown, and the reason names the setting."""
     _, sample = await real.get("sample")
     assert (sample["gpus"], sample["origin"]["reason"]) == (
         [],
@@ -185,8 +185,7 @@ class TestWithTheVariable:
     async def test_a_source_that_is_none_shows_no_gpus(
         self, variable: None, real: Server, told: list[str]
     ) -> None:
-        """If GPUWIDGET_SOURCE is misspelt, the log and the panel give the reason,
-        and no other source is used."""
+        """If GPUWIDGET_SOURCE is misspelt, the log and the panel give the reason, and no GPUs are shown."""
         reason = (
             "GPUWIDGET_SOURCE can't be used. 'nvidia' names no source of GPU readings. "
             "Use auto, nvml, replay, replay:PATH, replay-once:PATH or none."
@@ -209,8 +208,8 @@ class TestWithABrokenDriver:
     async def test_the_reason_is_sent_and_nothing_else(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """If the driver can't be opened, the stream sends samples without GPUs
-        and with the reason, and continues."""
+        """If the driver can't be opened,
+        the stream continues with samples that contain no GPUs, but the reason."""
 
         def fail() -> None:
             raise OSError("no permission")

@@ -40,8 +40,8 @@ async def test_the_initial_message_comes_first_then_every_sample(server: Server)
 
 
 async def test_a_sample_is_sent_whole_once(server: Server, source: FakeSource) -> None:
-    """A client receives one whole sample and then only changes,
-    from which it can always build the newest sample."""
+    """A client receives one whole sample and then only changes.
+    From these, it can always build the newest sample."""
     stream = await server.stream()
     types = [json.loads(str(await stream.next_text()))["type"] for _ in range(4)]
     assert types == ["hello", "sample", "changes", "changes"]
@@ -87,7 +87,7 @@ async def test_a_late_client_starts_with_the_history(server: Server, source: Fak
 
 
 async def test_no_history_unless_requested(server: Server) -> None:
-    """``history=0`` requests the newest sample without the history."""
+    """With ``history=0``, the initial message contains the newest sample without the history."""
     first = await server.stream()
     await first.next()
     newest = await first.next()
@@ -106,7 +106,7 @@ async def test_all_clients_get_the_same_tick(server: Server) -> None:
     await other.next()
     ticks = [await other.next_text() for _ in range(3)]
     first = await one.next_text()
-    while first != ticks[0]:  # The first stream connected earlier, and has more samples.
+    while first != ticks[0]:  # The first stream connected earlier, so it may have received more samples.
         first = await one.next_text()
     assert [first, await one.next_text(), await one.next_text()] == ticks
 
@@ -136,7 +136,7 @@ async def test_sampling_runs_while_there_are_clients(server: Server, source: Fak
 
 
 async def test_a_lost_gpu_does_not_affect_others(server: Server, source: FakeSource) -> None:
-    """If one GPU is lost, its readings are unknown with the reason, and the other GPU's readings continue."""
+    """If one GPU is lost, its readings are unknown and have a reason. The other GPU is still read."""
     stream = await server.stream()
     await stream.next()
     await stream.next()
@@ -152,13 +152,13 @@ async def test_a_lost_gpu_does_not_affect_others(server: Server, source: FakeSou
 
 
 def time_of(message: bytes) -> float:
-    """Return the time of the sample in a message, which contains either the whole sample or changes."""
+    """Return the time of the sample in a message, which contains either the whole sample or only changes."""
     said = json.loads(message)
     return float(said["time"] if said["type"] == "changes" else said["sample"]["time"])
 
 
 class Slow:
-    """A client whose network accepts only this many messages."""
+    """A client whose network accepts only ``takes`` messages."""
 
     def __init__(self, takes: int) -> None:
         self.left = takes
@@ -197,7 +197,8 @@ async def test_a_slow_client_is_dropped(server: Server) -> None:
 
 
 async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -> None:
-    """With 100 clients, each receives every sample after its initial message, in order."""
+    """If 100 clients are connected,
+    each of them receives every sample after the initial message, in order."""
     many = [Slow(takes=10_000) for _ in range(100)]
     for one in many:
         server.hub.join(one, 0.0)
@@ -213,7 +214,8 @@ async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -
 
 
 async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSource) -> None:
-    """After the server was busy, it sends the samples that it missed in order, up to a limited number."""
+    """If the server was too busy to send samples,
+    it then sends the missed samples in order, up to a limited number."""
     late = Slow(takes=10_000)
     server.hub.join(late, 0.0)
     await server.until(lambda: len(late.got) >= 2)
@@ -227,7 +229,7 @@ async def test_a_server_that_was_busy_catches_up(server: Server, source: FakeSou
 
 
 async def test_a_client_that_closes_while_connecting(server: Server) -> None:
-    """A client that disconnects while it connects does not start sampling."""
+    """If a client disconnects while it is still connecting, sampling does not start."""
     gone = Slow(takes=0)
     server.hub.join(gone, 0.0)
     assert (gone.dropped, server.hub._sampler.wanted) == (1, False)
@@ -235,8 +237,8 @@ async def test_a_client_that_closes_while_connecting(server: Server) -> None:
 
 @pytest.mark.parametrize("history", ["601", "-1", "nan", "inf", "x", ""])
 async def test_a_history_out_of_range_is_refused(server: Server, history: str) -> None:
-    """The stream answers an invalid ``history`` with 400 and a sentence that gives the range,
-    and no sampling starts."""
+    """The stream answers an invalid ``history`` with status 400 and a sentence that gives the allowed range,
+    and sampling does not start."""
     assert await server.refused(history=history) == (
         400,
         {"message": "history must be a number of seconds from 0 to 600."},

@@ -1,4 +1,4 @@
-"""Queries of the history: which step they use, and that no spike and no gap is lost in a step."""
+"""Queries of the history: the step that a reply uses, and that no spike or gap is lost within a step."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ RATE_S = 0.2
 
 
 def at(seconds: float, *indexes: int, **values: Any) -> Sample:
-    """Return a sample taken this many seconds after the tests' epoch."""
+    """Return a sample of the GPUs with these indexes, taken this many seconds after the tests' epoch."""
     return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)
 
 
 def course(
     store: HistoryStore, since: float, until: float, *names: str, points: int = 600
 ) -> tuple[list[float], dict[str, Any], Any]:
-    """Return the times relative to the tests' epoch, the metrics of each GPU by UUID, and the whole reply."""
+    """Query the history. Return the times relative to the tests' epoch,
+    each GPU's metrics by UUID, and the whole reply."""
     asked = HistoryQuery(EPOCH + since, EPOCH + until, names or ("utilization",), points)
     whole = json.loads("".join(store.query(asked)))
     times = [round(time - EPOCH, 3) for time in whole["t"]]
@@ -45,7 +46,7 @@ def filled(values: Sequence[float | None], *, rate_s: float = RATE_S, seconds: f
 
 
 def test_a_short_part_is_exact() -> None:
-    """If all samples fit into the requested number of points, each sample is sent exactly,
+    """If all samples fit into the requested number of points, each sample is returned exactly,
     with null for unknown values."""
     store = filled([1.25, None, 0.0, 97.123456789])
     times, metrics, whole = course(store, 0.0, 0.6)
@@ -58,8 +59,8 @@ def test_a_short_part_is_exact() -> None:
 
 
 def test_minimum_mean_and_maximum_of_a_second() -> None:
-    """Each one-second step has a minimum, mean and maximum of its known values;
-    those of byte counts are integers."""
+    """Each one-second step contains the minimum, mean and maximum of its known values.
+    For metrics in bytes, these are integers."""
     store = HistoryStore(600.0, RATE_S)
     for tick, value in enumerate([10, None, 40, 10, 20, 5, 5, 5, 5, 5]):
         store.add(at(tick / 5, 0, utilization=value, memory_used=value))
@@ -73,7 +74,7 @@ def test_minimum_mean_and_maximum_of_a_second() -> None:
 
 @pytest.mark.parametrize("seconds", [10.0, 60.0, 600.0, 3600.0])
 def test_no_spike_disappears_at_any_step(seconds: float) -> None:
-    """A value that occurs in one sample is the exact maximum or minimum of its step,
+    """A value that occurs in a single sample appears exactly as the maximum or minimum of its step,
     however long the step is."""
     random.seed(7)
     values = [random.uniform(40, 50) for _ in range(int(seconds / RATE_S) + 1)]
@@ -94,14 +95,15 @@ def test_no_spike_disappears_at_any_step(seconds: float) -> None:
 
 
 def test_means_are_those_of_all_samples() -> None:
-    """The mean of a long step weights every sample equally, not every second."""
+    """The mean of a long step gives each sample the same weight, even if some seconds have fewer samples."""
     store = filled([100.0] * 5 + [10.0])
     _, metrics, _ = course(store, 0.0, 3600.0, points=10)
     assert metrics[ONE.uuid]["utilization"] == {"mean": [85.0], "min": [10.0], "max": [100.0]}
 
 
 def test_steps_are_aligned() -> None:
-    """Steps are aligned with the epoch, so that two queries with the same step have the same boundaries."""
+    """Steps are aligned with the epoch,
+    so that two queries that use the same step have the same boundaries."""
     store = filled([float(tick % 7) for tick in range(3000)])
     early, _, whole = course(store, 3.1, 303.1, points=150)
     later, _, _ = course(store, 7.7, 307.7, points=150)
@@ -110,8 +112,8 @@ def test_steps_are_aligned() -> None:
 
 
 def test_parts_of_a_second() -> None:
-    """If there are too many samples to send each, but few enough for steps below a second,
-    half-second steps are used."""
+    """Half-second steps are used if there are too many samples to return each one,
+    but few enough for steps shorter than a second."""
     store = filled([float(tick) for tick in range(301)])
     times, metrics, whole = course(store, 0.0, 60.0, points=130)
     assert (whole["step_s"], times[:3], whole["samples"][:3]) == (0.5, [0.0, 0.5, 1.0], [3, 2, 3])
@@ -119,7 +121,7 @@ def test_parts_of_a_second() -> None:
 
 
 def test_parts_before_the_full_rate_history() -> None:
-    """If a query begins before the full-rate history, its steps are at least one second long throughout."""
+    """If a query begins before the full-rate history, all steps in the reply are at least one second long."""
     store = filled([float(tick) for tick in range(1500)], seconds=60.0)
     times, metrics, whole = course(store, 100.0, 109.9)
     assert (whole["step_s"], times) == (1, [float(second) for second in range(100, 110)])
@@ -128,7 +130,8 @@ def test_parts_before_the_full_rate_history() -> None:
 
 
 def test_an_hour_is_stored_and_no_more() -> None:
-    """The history keeps one hour of one-second steps at any sampling rate, plus at most one chunk of 64."""
+    """The history keeps one-second steps for one hour at any sampling rate,
+    plus at most one chunk of 64 steps."""
     store = HistoryStore(10.0, 0.2)
     for tick in range(4 * 4000):
         store.add(at(tick / 4, 0))
@@ -139,7 +142,7 @@ def test_an_hour_is_stored_and_no_more() -> None:
 
 
 def test_a_pause_is_a_gap() -> None:
-    """A pause in sampling is left out of the reply, at any step."""
+    """During a pause in sampling, the reply has no points, whatever the step."""
     store = filled([1.0, 2.0])
     store.add(at(100.0, 0))
     assert course(store, 0.0, 100.0)[0] == [0.0, 0.2, 100.0]
@@ -147,7 +150,8 @@ def test_a_pause_is_a_gap() -> None:
 
 
 def test_gpus_and_metrics_come_and_go() -> None:
-    """A GPU's values are null for times when it was absent, and a metric that was never known is left out."""
+    """A GPU's values are null for times when the GPU was absent.
+    A metric whose value was never known is left out."""
     store = HistoryStore(600.0, 1.0)
     for tick in range(300):
         present = [0] if tick < 100 else [0, 1] if tick < 200 else [1]
@@ -180,7 +184,8 @@ def test_every_metric_is_stored() -> None:
 
 
 def test_a_clock_set_far_back() -> None:
-    """If the clock is set far back, the samples taken before that are left out of the reply, at any step."""
+    """If the clock is set far back,
+    the samples taken before that are left out of the reply, whatever the step."""
     store = filled([1.0] * 400)
     store.add(at(10.0, 0))
     assert course(store, 0.0, 80.0)[0] == [10.0]
@@ -189,8 +194,8 @@ def test_a_clock_set_far_back() -> None:
 
 @pytest.mark.parametrize("points", [50, 200, MAX_POINTS])
 def test_the_newest_sample_in_the_reply(points: int) -> None:
-    """``newest`` in the reply is the time of its newest sample,
-    from which a client continues with the stream."""
+    """``newest`` in the reply is the time of the reply's newest sample.
+    A client continues with the stream from that time."""
     store = filled([float(tick) for tick in range(297)])
     newest = EPOCH + 296 * RATE_S
     assert course(store, 0.0, 60.0, points=points)[2]["newest"] == newest
