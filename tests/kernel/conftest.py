@@ -1,4 +1,5 @@
-"""Kernels for the tests: single kernels, and a pair that runs the same cells without and with gpuwidget."""
+"""Fixtures that start kernels:
+single kernels, and a pair that runs the same cells without and with gpuwidget."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from helpers_pair import Pair
 
 @pytest.fixture(scope="module")
 def start_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Kernel]]:
-    """Return a function that starts a kernel with the given environment variables;
-    the kernels stop after the module."""
+    """Return a function that starts a kernel with the given environment variables.
+    The kernels are stopped after the module's tests."""
     kernels: list[Kernel] = []
 
     def start(**environment: str | None) -> Kernel:

@@ -1,4 +1,4 @@
-"""Difficult cells, which must have the same results and outputs with ``%%gpuwatch`` as without it."""
+"""Difficult cells, whose results and outputs must be the same with ``%%gpuwatch`` as without it."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ class Steps:
     async def __aexit__(self, *_): print("exit")
 number = 7
 """
-"""Definitions that the cells use. If a file ``long`` exists, ``pause()`` waits until a file ``go`` exists."""
+"""Definitions that the cells use.
+If a file named ``long`` exists, ``pause()`` waits until a file named ``go`` exists."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A difficult cell, and what it must show."""
+    """A difficult cell, and the output that it must have."""
 
     name: str
     body: str
     shows: str = ""
-    """Text that the unwatched cell must print, display or raise,
-    so that the case really tests what its name says."""
+    """Text that the unwatched cell must print, display or raise.
+    It ensures that the case tests what its name promises."""
     plain: str | None = None
-    """The unwatched cell; by default a comment followed by the body."""
+    """The code of the unwatched cell; by default, a comment followed by the body."""
     watched: str | None = None
-    """The watched cell, with ``MAGIC`` in place of the line with the magic;
-    by default that line followed by the body."""
+    """The code of the watched cell, with ``MAGIC`` in place of the line with the magic;
+    by default, that line followed by the body."""
     cards: int = 1
     """The number of cards that the watched cell displays."""
     then: str = ""
@@ -52,8 +53,8 @@ class Case:
     sending: dict[str, Any] | None = None
     """Options of the execute requests."""
     hidden: bool = False
-    """Whether the live chart can't be shown while the cell pauses: an Output widget captures all messages, or
-    a pending clear_output(wait=True) would remove the other outputs."""
+    """Whether the live chart can't be shown while the cell pauses. This is so if an Output widget captures
+    all messages, or if a pending clear_output(wait=True) would remove the other outputs."""
 
     @property
     def pauses(self) -> bool:
@@ -895,4 +896,4 @@ FUTURE = [
         "0.5",
     ),
 ]
-"""Cases that affect all later cells of the kernel, and therefore run last."""
+"""Cases that affect all later cells of the kernel, so they run last."""

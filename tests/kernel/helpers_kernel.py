@@ -18,7 +18,8 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
 KERNEL_PYTHON = os.environ.get("GPUWIDGET_TEST_PYTHON", sys.executable)
-"""The kernel's Python interpreter; its environment may have older packages than the tests' environment."""
+"""The Python interpreter of the kernels.
+Its environment may have older packages than the one that runs the tests."""
 TORCH_STANDIN = str(Path(__file__).parent.parent / "torch_standin")
 """A folder for PYTHONPATH that contains a stand-in for torch with two GPUs."""
 TIMEOUT_S = 30.0
@@ -76,7 +77,7 @@ class Ran:
 
     @property
     def live(self) -> list[dict[str, Any]]:
-        """The MIME bundles of the live chart's output, one per display or update."""
+        """The MIME bundles of the live chart's output, one for each time that it was displayed or updated."""
         return [m.content["data"] for m in self.messages if m.is_live]
 
     def as_seen(self) -> dict[str, Any]:
@@ -92,7 +93,7 @@ class Ran:
 
 
 class Kernel:
-    """A running kernel with an empty home directory; a test uses it from a single thread."""
+    """A running kernel with an empty home directory. A test may use it from a single thread only."""
 
     def __init__(self, root: Path, environment: Mapping[str, str | None] | None = None) -> None:
         self.folder = root / "notebooks"
@@ -108,7 +109,7 @@ class Kernel:
                 variables[name] = value
         for folder in homes.values():
             Path(folder).mkdir()
-        # The transport is not TCP, because another program could take the chosen port before the kernel does.
+        # Not TCP: another program could take the chosen port before the kernel does.
         self._manager = KernelManager(transport="ipc")
         self._manager.connection_file = str(root / "connection.json")
         self._manager._kernel_spec = KernelSpec(
@@ -155,7 +156,7 @@ class Kernel:
     # -- cells ---------------------------------------------------------------------------------------
 
     def send(self, code: str, *, answers: Iterable[str] = (), **options: Any) -> str:
-        """Send a request to execute ``code``, and return its id;
+        """Send a request to execute ``code``, and return the request's id.
         ``answers`` are the replies to its ``input()`` calls."""
         answers = list(answers)
         options.setdefault("allow_stdin", bool(answers))
@@ -190,12 +191,14 @@ class Kernel:
         ran = Ran(reply["content"], reply["metadata"], messages, late, self)
         self._ids.note_models(messages, self.our_models)
         if ran.reply["status"] == "error":
-            # After a failed cell, a kernel aborts all requests in its queue; wait until that is over.
+            # After a cell has failed, the kernel aborts the requests in its queue.
+            # Wait until it has done that.
             self.reply_to(self.client.kernel_info())
         return ran
 
     def run_all(self, *cells: str) -> list[Ran]:
-        """Run cells that are all in the kernel's queue before the first one starts."""
+        """Put all cells into the kernel's queue before the first one starts.
+        Wait for all of them, and return what the kernel sent for each."""
         go = self.folder / "begin"
         gate = self.send("import os, time\nwhile not os.path.exists('begin'): time.sleep(0.002)", silent=True)
         requests = [self.send(cell) for cell in cells]
@@ -205,8 +208,8 @@ class Kernel:
         return [self.wait(request) for request in requests]
 
     def setup(self, code: str) -> None:
-        """Run ``code`` without changing history, execution count or Out;
-        it must succeed and print nothing."""
+        """Run ``code`` without changing the history, the execution count or Out.
+        The code must succeed and print nothing."""
         ran = self.ok(code, silent=True, store_history=False)
         assert ran.text == ""
 
@@ -230,7 +233,7 @@ class Kernel:
         return found()
 
     def has_ended(self, request: str, within_s: float) -> bool:
-        """Return whether ``request`` ends within this many seconds."""
+        """Wait at most this many seconds for ``request`` to end, and return whether it has ended."""
         deadline = time.monotonic() + within_s
         while request not in self._replies and time.monotonic() < deadline:
             self._poll(20)
@@ -274,8 +277,8 @@ class Kernel:
         self._log.close()
 
     def answer_to(self, *, timeout_s: float = TIMEOUT_S, **request: Any) -> dict[str, Any]:
-        """Send a request of the panel on the control channel, and return the reply,
-        even while a cell runs."""
+        """Send a request of the panel on the control channel, and return the kernel's reply.
+        The kernel replies even while a cell runs."""
         channel = self.client.control_channel
         message = self.client.session.msg("gpuwidget_request", {"schema": 1, **request})
         channel.send(message)

@@ -17,7 +17,7 @@ _REPLACEMENTS = (
     (re.compile(r"/\S*ipykernel_\d+/\d+\.py"), "/tmp/ipykernel/cell.py"),
     (re.compile(r"\(\d+\.py, line"), "(cell.py, line"),
     (re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>"), r"<ipython-input-\1>"),
-    # The unwatched cell has the line with the magic as a comment.
+    # In the unwatched cell, the line with the magic is a comment.
     (re.compile(r"(# )?%%gpuwatch( --[a-z-]+)*"), "# gpuwatch"),
     (re.compile(r"\d+(\.\d+)?(e[+-]\d+)? (ns|µs|us|μs|ms|s|min)\b"), "TIME"),
 )
@@ -64,11 +64,11 @@ def cards(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[str, Any]]:
-    """Return the messages that are not gpuwidget's, in order, without ``execute_input``.
+    """Return the messages in order, without those of gpuwidget and without ``execute_input``.
 
-    stdout and stderr are buffered separately and sent by a timer: between two other messages, only the
-    complete text of each stream is deterministic. Input requests arrive on another channel, so only their
-    order among themselves is deterministic.
+    stdout and stderr are buffered separately and sent by a timer. Between two other messages, only the
+    complete text of each stream is deterministic. Input requests arrive on another channel, so only the order
+    among input requests is deterministic.
     """
     found: list[tuple[str, Any]] = [(m.type, m.content) for m in messages if m.type == "input_request"]
     streams: dict[str, str] = {}
@@ -91,10 +91,10 @@ def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[st
 
 
 def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str, list[tuple[str, Any]]]:
-    """Return the final outputs of each area: the cell (``cell``), or an Output widget (its id).
+    """Return the final outputs of each area. An area is the cell (``cell``) or an Output widget (its id).
 
-    gpuwidget's outputs are applied together with the others, because they affect them: they end a line that a
-    progress bar rewrites, and trigger a ``clear_output(wait=True)``. They are removed from the result.
+    gpuwidget's outputs are applied before they are removed from the result, because they affect the other
+    outputs: they end a line that a progress bar rewrites, and they trigger a ``clear_output(wait=True)``.
     """
     return {
         area: _joined([output for output in outputs if not _is_own(output["message"], our_models)])
@@ -103,8 +103,8 @@ def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str
 
 
 def shown(messages: Iterable[Message]) -> list[str]:
-    """Return the visible text of each final output of the cell, from top to bottom;
-    a card is returned as ``card``."""
+    """Return the visible text of each final output of the cell, from top to bottom.
+    A card is returned as ``card``."""
     found = []
     for output in _applied(messages)["cell"]:
         if "stream" in output:
@@ -143,8 +143,8 @@ def _applied(messages: Iterable[Message]) -> dict[str, list[dict[str, Any]]]:
 
 
 def areas_of_own_outputs(messages: Iterable[Message]) -> set[str]:
-    """Return the areas that contain gpuwidget's outputs: ``cell``,
-    and the id of an Output widget if it captured one."""
+    """Return the areas that contain gpuwidget's outputs:
+    ``cell``, and the id of each Output widget that captured one of them."""
     capturing: list[str] = []
     found = set()
     for message in messages:
@@ -185,7 +185,8 @@ def _update(areas: dict[str, list[dict[str, Any]]], message: Message) -> None:
 
 
 def _joined(outputs: list[dict[str, Any]]) -> list[tuple[str, Any]]:
-    """Return the visible outputs; stream outputs between two others are joined per stream."""
+    """Return the visible outputs.
+    The stream outputs between two other outputs are joined, separately for each stream."""
     found: list[tuple[str, Any]] = []
     streams: dict[str, str] = {}
     for output in outputs:
@@ -217,7 +218,8 @@ def _is_own(message: Message, our_models: set[str]) -> bool:
 
 
 class ExpectedIds:
-    """Replaces text that differs between two kernels that ran the same cells with fixed text."""
+    """Replaces text that differs between two kernels although they ran the same cells,
+    such as ids, with fixed text."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -225,7 +227,8 @@ class ExpectedIds:
         self._referenced: dict[str, set[str]] = {}
 
     def note_models(self, messages: Iterable[Message], our_models: set[str]) -> None:
-        """Add the widget models of each live chart among ``messages``, parts included, to ``our_models``."""
+        """Add the ids of the live charts' widget models to ``our_models``,
+        including models that these models refer to."""
         new = []
         for message in messages:
             if message.type == "comm_open":
@@ -243,8 +246,8 @@ class ExpectedIds:
             new.extend(self._referenced.get(model, set()) - our_models)
 
     def clean(self, value: Any) -> Any:
-        """Return ``value`` with addresses, times, file names and random ids replaced;
-        ids are numbered in order."""
+        """Return ``value`` with addresses, times, file names and random ids replaced.
+        Ids are numbered in the order in which they occur."""
         if isinstance(value, str):
             return self._clean_text(value)
         if isinstance(value, dict):

@@ -27,8 +27,8 @@ class Pair:
         self.watched.setup(code)
 
     def both(self, code: str, **options: Any) -> tuple[Ran, Ran]:
-        """Run the same unwatched cell in both kernels; assert that all visible output is the same,
-        and that there is no card."""
+        """Run the same unwatched cell in both kernels.
+        Assert that all visible output is the same and that there is no card."""
         plain, watched = self.run(code, code, **options)
         assert_same(plain, watched)
         assert watched.cards == []
@@ -37,8 +37,8 @@ class Pair:
     def run(
         self, plain: str, watched: str, *, during: Callable[[Kernel, str], None] | None = None, **options: Any
     ) -> tuple[Ran, Ran]:
-        """Run a cell in each kernel at the same time;
-        ``during`` is called with each kernel and request while the cells run."""
+        """Run a cell in each kernel at the same time.
+        While the cells run, ``during`` is called for each kernel, with the kernel and the request."""
         cells = ((self.plain, plain), (self.watched, watched))
         requests = [(kernel, kernel.send(code, **options)) for kernel, code in cells]
         if during is not None:
@@ -50,7 +50,8 @@ class Pair:
     def run_until(
         self, plain: str, watched: str, wanted: Callable[[Message], bool], **options: Any
     ) -> tuple[Ran, Ran]:
-        """Run cells that pause (see helpers_cases) until the watched cell sends a ``wanted`` message."""
+        """Run two cells that pause (see helpers_cases),
+        and continue them when the watched cell sends a ``wanted`` message."""
 
         def wait(kernel: Kernel, request: str) -> None:
             if kernel is self.watched:
@@ -80,8 +81,8 @@ class Pair:
     ) -> tuple[Ran, Ran]:
         """Run ``body`` unwatched and watched, compare all visible output, and assert the number of cards.
 
-        The unwatched cell has the line with the magic as a comment, so that line numbers are the same in both
-        cells, unless the cell begins with another cell magic.
+        In the unwatched cell, the line with the magic is a comment, so that line numbers are the same in both
+        cells. The comment is left out if the cell begins with another cell magic.
         """
         magic = f"%%gpuwatch {options}".rstrip()
         if plain is None:
@@ -102,14 +103,16 @@ class Pair:
 
 
 def assert_same(plain: Ran, watched: Ran) -> None:
-    """Assert that everything visible is the same; the error message contains the lines that differ."""
+    """Assert that everything visible is the same.
+    If it is not, the error message contains the lines that differ."""
     before, after = (pprint.pformat(ran.as_seen(), width=160).splitlines() for ran in (plain, watched))
     difference = "\n".join(difflib.unified_diff(before, after, "plain", "watched", lineterm="", n=1))
     assert not difference, f"watched, the cell differs:\n{difference}"
 
 
 def check_card(ran: Ran) -> dict[str, Any]:
-    """Assert that the only card is complete, small and has the reply's status, and return its report."""
+    """Assert that the cell has a single card, which is complete, small and has the reply's status.
+    Return the card's report."""
     (card,) = ran.cards
     assert set(card) == {"text/plain", "text/html", CARD}
     assert len(json.dumps(card)) <= MAX_CARD_BYTES
@@ -120,7 +123,7 @@ def check_card(ran: Ran) -> dict[str, Any]:
     # If the code succeeds and only displaying its result fails, ipykernel 7.4 replies with 'error' too.
     if expected != "error" or ran.reply["ename"] != "NoneType":
         assert cell["status"] == expected
-    # A front end continues to show a live chart unless its output is emptied.
+    # A front end keeps showing a live chart unless the chart's output is emptied.
     shown: dict[str, dict[str, Any]] = {}
     for message in ran.messages:
         if message.is_live and not message.is_card:

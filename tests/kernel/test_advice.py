@@ -1,4 +1,4 @@
-"""Advice on watched cells in a real kernel, with recordings that repeat a phase."""
+"""Advice on watched cells in a real kernel whose GPU readings repeat a part of a recording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 4
 
 @pytest.fixture
 def fp32(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
-    """A kernel with gpuwidget loaded, whose recorded GPUs train in float32."""
+    """Return a kernel with gpuwidget loaded. Its GPU readings are recorded from a training run in float32."""
     skip_without_torch()
     kernel = start_kernel(GPUWIDGET_SOURCE=f"replay:{repeated(tmp_path / 'fp32.jsonl', 58.0, 8.5, 1)}")
     kernel.ok("%load_ext gpuwidget")
@@ -26,7 +26,8 @@ def fp32(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
 
 
 def test_advice_about_a_switch(fp32: Kernel) -> None:
-    """The advice about TF32 gives the evidence of the hardware counters, and torch's setting, in one line."""
+    """The advice to turn on TF32 contains the measured use of the tensor cores and torch's current setting in
+    one line."""
     fp32.run("import time, torch")
     ran = fp32.run(f"%%gpuwatch --no-live\ntime.sleep({SECONDS})")
     (card,) = ran.cards
@@ -38,8 +39,8 @@ def test_advice_about_a_switch(fp32: Kernel) -> None:
 
 
 def test_loaders_are_searched_in_the_notebook(fp32: Kernel) -> None:
-    """DataLoaders are found among the notebook's variables,
-    even if another variable raises on attribute access."""
+    """gpuwidget searches the notebook's variables for DataLoaders,
+    even if another variable raises an error on attribute access."""
     fp32.run(
         "class Odd:\n    def __getattr__(self, name): raise RuntimeError(name)\nodd = Odd()\n"
         "import torch, sys\nloader = torch.utils.data.DataLoader([1, 2, 3], batch_size=2)"

@@ -1,4 +1,4 @@
-"""The memory of a cell's child processes counts as the cell's, and its card names the child processes."""
+"""The memory of a cell's child processes counts as the cell's, and the card names the child processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def seen(index, memory):
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Iterator[Kernel]:
-    """A kernel on a machine with three GPUs; cells set what the driver reports."""
+    """Return a kernel on a machine with three GPUs. Cells set what the driver reports."""
     standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
     standin.scenario(*MACHINE)
     path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
@@ -62,7 +62,7 @@ def watched(kernel: Kernel, body: str) -> tuple[dict[str, Any], str]:
 
 
 def test_children_and_grandchildren(kernel: Kernel) -> None:
-    """A cell's peak memory includes that of its child process and of the child's child,
+    """A cell's peak memory includes that of its child process and of the grandchild process,
     even after both have ended."""
     report, text = watched(
         kernel,
@@ -90,8 +90,8 @@ seen(0, {GIB})
 
 
 def test_gpus_that_only_children_used(kernel: Kernel) -> None:
-    """GPUs that only child processes used are on the card,
-    with a note that this process itself did not use them."""
+    """If only child processes used a GPU,
+    the card shows this GPU with a note that its memory is that of the child processes alone."""
     report, text = watched(
         kernel,
         f"""
@@ -136,8 +136,8 @@ os.kill(orphan, 9)
 
 
 def test_forked_workers(kernel: Kernel) -> None:
-    """The memory of multiprocessing's workers, as a DataLoader uses them, counts;
-    an unrelated process's does not."""
+    """The memory of multiprocessing's forked workers, which a DataLoader uses, counts as the cell's.
+    The memory of an unrelated process does not."""
     report, _ = watched(
         kernel,
         f"""
@@ -154,8 +154,8 @@ pool.join()
 
 
 def test_a_program_that_the_cell_waits_for(kernel: Kernel) -> None:
-    """The card of a cell that runs '!python child.py' attributes the peak to that program,
-    not to the notebook."""
+    """If a cell runs '!python child.py',
+    its card attributes the peak memory to that program, not to the notebook."""
     (kernel.folder / "child.py").write_text(
         "import os, time\n"
         + HELPERS.partition("def seen")[0].partition("import gpuwidget")[2]

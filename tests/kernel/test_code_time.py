@@ -11,13 +11,14 @@ from helpers_kernel import Kernel
 
 
 def lines(kernel: Kernel, body: str) -> dict[int | None, Any]:
-    """Return the line profile of a watched cell, as a dict from line numbers."""
+    """Run a watched cell, and return the lines of its line profile as a dict with line numbers as keys."""
     report = kernel.ok(f"%%gpuwatch --no-live\n{body}").report
     return {line["line"]: line for line in report["time"]["lines"]}
 
 
 def test_lines_of_the_cell(kernel: Kernel) -> None:
-    """The line profile attributes time to the line of the cell that took it; line 1 is the magic."""
+    """The line profile attributes time to the line of the cell that took it.
+    The line with the magic is line 1."""
     profile = lines(kernel, "import time\n\ntime.sleep(1.2)")
     assert profile[4]["source"] == "time.sleep(1.2)"
     assert profile[4]["share"] > 80
@@ -25,8 +26,8 @@ def test_lines_of_the_cell(kernel: Kernel) -> None:
 
 
 def test_functions_of_other_cells_and_modules(start_kernel: Callable[..., Kernel]) -> None:
-    """For a line of the cell, the profile names the innermost frame of the user's code,
-    in another cell or in a module."""
+    """If a line of the cell calls a function in another cell or in a module,
+    the profile names the innermost frame of the user's code."""
     kernel = start_kernel()
     (kernel.folder / "mine.py").write_text("import time\ndef step():\n    time.sleep(0.6)\n")
     kernel.run("%load_ext gpuwidget")
@@ -37,14 +38,15 @@ def test_functions_of_other_cells_and_modules(start_kernel: Callable[..., Kernel
 
 
 def test_an_awaiting_cell(kernel: Kernel) -> None:
-    """Time spent in ``await`` is attributed to the line that awaits."""
+    """Time that a cell spends in ``await`` is attributed to the line with the ``await``."""
     profile = lines(kernel, "import asyncio\nawait asyncio.sleep(1.2)")
     assert profile[3]["share"] > 80
     assert profile[3]["call"] == "asyncio.tasks.sleep"
 
 
 def test_below_other_magics(kernel: Kernel) -> None:
-    """If the cell also has %%time or %%capture, its profile has the cell's line numbers and source."""
+    """If the cell also has %%time or %%capture,
+    its line profile still has the line numbers and the source of the cell."""
     profile = lines(kernel, "%%time\n%%capture out\nimport time\ntime.sleep(0.7)\ntime.sleep(0.5)")
     assert [(profile[line]["source"], profile[line]["until"]) for line in (5, 6)] == [
         ("time.sleep(0.7)", None),
@@ -59,22 +61,22 @@ def test_below_other_magics(kernel: Kernel) -> None:
 
 
 def test_a_cell_that_fails(kernel: Kernel) -> None:
-    """The line profile of a failed cell excludes the time for formatting the traceback."""
+    """The line profile of a failed cell excludes the time that IPython takes to format the traceback."""
     ran = kernel.run("%%gpuwatch --no-live\nimport time\ntime.sleep(0.7)\n1 / 0")
     assert ran.reply["status"] == "error"
     assert [line["line"] for line in ran.report["time"]["lines"]] == [3]
 
 
 def test_a_statement_that_holds_the_gil(kernel: Kernel) -> None:
-    """If a statement holds the GIL, the profiler can sample only after it has ended,
-    so the possible lines share a row."""
+    """The profiler can't sample while a statement holds the GIL.
+    The lines to which that time may belong then share a row."""
     profile = lines(kernel, "import time\ntime.sleep(0.8)\nx = 3**3_000_000\ny = x * x")
     assert profile[3]["until"] == 5
     assert profile[3]["share"] > 95
 
 
 def test_the_profiler_stops_with_the_cell(kernel: Kernel) -> None:
-    """After a cell, no profiler thread is left, even if the cell failed."""
+    """After a watched cell ends, no profiler thread is left, even if the cell failed."""
     lines(kernel, "import time\ntime.sleep(0.5)")
     kernel.run("%%gpuwatch\n1 / 0")
     ran = kernel.run("import threading; print([t.name for t in threading.enumerate() if 'code' in t.name])")
@@ -93,8 +95,8 @@ def test_the_profiler_stops_with_the_cell(kernel: Kernel) -> None:
     ],
 )
 def test_waiting_for_a_child_process(kernel: Kernel, statement: str) -> None:
-    """For a line that waits for a child process, the profile names that as the call,
-    not a library's function."""
+    """For a line that waits for a child process, the profile gives 'waiting for a child process' as the call,
+    instead of a library's function."""
     ran = kernel.ok(f"%%gpuwatch --no-live\nimport asyncio, subprocess\n{statement}")
     line = ran.report["time"]["lines"][0]
     assert (line["line"], line["frame"], line["call"]) == (3, None, "waiting for a child process")

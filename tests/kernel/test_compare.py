@@ -16,7 +16,7 @@ def table(ran: Ran) -> dict[str, str]:
 
 
 def test_cells_labels_and_variables(kernel: Kernel) -> None:
-    """%gpu compare accepts cell numbers, labels and variables; labels are escaped in the HTML."""
+    """%gpu compare accepts cell numbers, labels and variables as runs. Labels are escaped in the HTML."""
     first = kernel.run("%%gpuwatch --name '<b>big</b> one'\n1").reply["execution_count"]
     second = kernel.run("%%gpuwatch\n2").reply["execution_count"]
     kernel.setup("import gpuwidget\nwith gpuwidget.watch() as w: pass\nkept = w.report")
@@ -31,7 +31,7 @@ def test_cells_labels_and_variables(kernel: Kernel) -> None:
 
 
 def test_unknown_runs(kernel: Kernel) -> None:
-    """An unknown run or a wrong number of runs is reported as a usage error in one line."""
+    """If a run is unknown or the number of runs is wrong, %gpu compare prints a usage error in one line."""
     for runs in ("1 99999", "only-one", "", "1 2 3", "'unclosed 2"):
         ran = kernel.run(f"%gpu compare {runs}")
         assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")

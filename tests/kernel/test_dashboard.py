@@ -1,5 +1,5 @@
-"""The dashboard that %gpu shows below a cell, in a real kernel: showing, synchronizing,
-pausing and closing."""
+"""The dashboard that %gpu shows below a cell, in a real kernel:
+how it is shown, kept in sync with other views, paused and closed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def until(condition):
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A new kernel with gpuwidget, the torch stand-in, and the GPUs of a recording."""
+    """Return a new kernel with gpuwidget, the torch stand-in, and GPU readings from a recording."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
     kernel.setup(HELPERS)
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
@@ -41,7 +41,8 @@ def shows_widget(ran: Ran) -> bool:
 
 
 def test_sampling_until_it_is_closed(kernel: Kernel) -> None:
-    """%gpu and gpuwidget.dashboard() show the same live dashboard; closing it stops the sampling."""
+    """%gpu and gpuwidget.dashboard() show the same live dashboard.
+    When the dashboard is closed, sampling stops."""
     assert shows_widget(kernel.ok("%gpu"))
     assert kernel.ok("until(sampled), threads()").result == "(True, ['gpuwidget-dashboard'])"
     assert shows_widget(kernel.ok("d = gpuwidget.dashboard(); d"))
@@ -63,8 +64,8 @@ def test_libraries_are_imported_when_first_shown(start_kernel: Callable[..., Ker
 
 
 def test_views_are_in_sync(kernel: Kernel) -> None:
-    """A device that is selected in the dropdown, by magic or in the panel appears in the dropdown and the
-    panel."""
+    """If the user selects a device in the dropdown, with %gpu device or in the panel,
+    all of them show the new device."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view")
     options = "until(lambda: len(view._device.options) == 4), [v for _, v in view._device.options]"
     kernel.ok("torch.cuda.init()")
@@ -83,8 +84,8 @@ def test_views_are_in_sync(kernel: Kernel) -> None:
 
 
 def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
-    """If an invalid device is selected, the dropdown returns
-    to the current device and shows the reason below it."""
+    """If the user selects an invalid device,
+    the dropdown returns to the current device and the reason is shown below it."""
     kernel.ok("torch.cuda.init()\nd = gpuwidget.dashboard(); display(d)\nview = d._view")
     kernel.ok("until(lambda: len(view._device.options) == 4)\nview._light.value = True")
     kernel.ok("view._device.value = 'cpu'")
@@ -93,8 +94,8 @@ def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
 
 
 def test_it_pauses_without_activity(kernel: Kernel) -> None:
-    """The dashboard stops sampling if no cell has run for a while;
-    a click on Resume or the next cell resumes it."""
+    """The dashboard stops sampling if no cell has run for a while.
+    A click on Resume or the next cell starts sampling again."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
     idle = "d._running.after(None); d._running.clear(); d._activity._last = float('-inf')"
     kernel.ok(f"{idle}\nassert until(lambda: not sampled())\nassert until(lambda: d._paused)")
@@ -103,7 +104,8 @@ def test_it_pauses_without_activity(kernel: Kernel) -> None:
 
 
 def test_a_click_while_pausing(kernel: Kernel) -> None:
-    """A click on Resume while the dashboard is pausing resumes it immediately, not only at its next check."""
+    """If the user clicks Resume while the dashboard is pausing,
+    it resumes immediately instead of at its next check."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
     click = "def clicked(view):\n    pause(view)\n    view._resume.click()\n    clicks.append(1)"
     kernel.ok(f"pause, clicks = d._pause, []\n{click}\nd._pause = clicked")
@@ -112,7 +114,7 @@ def test_a_click_while_pausing(kernel: Kernel) -> None:
 
 
 def test_closing_its_widgets_closes_it(kernel: Kernel) -> None:
-    """Widget.close_all() closes the dashboard, which ends its thread and the sampling."""
+    """Widget.close_all() closes the dashboard. Its thread ends and sampling stops."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nuntil(sampled)")
     kernel.ok("import ipywidgets\nipywidgets.Widget.close_all()")
     assert kernel.ok("until(lambda: not sampled()), until(lambda: threads() == [])").result == "(True, True)"

@@ -1,6 +1,6 @@
-"""The default torch device in a real kernel: for all cells, for one cell, and by request of the panel.
+"""The default torch device in a real kernel: set for all cells, for one cell, and by a request of the panel.
 
-torch is a stand-in with two GPUs; test_device_torch.py uses the real one.
+torch is a stand-in with two GPUs; test_device_torch.py uses the real torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PANEL_TIMEOUT_S = 2.0
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A new kernel with gpuwidget loaded, in which the torch stand-in can be imported."""
+    """Return a new kernel with gpuwidget loaded, in which cells can import the torch stand-in."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, threading")
     return kernel
@@ -27,14 +27,14 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 @pytest.fixture
 def with_torch(kernel: Kernel) -> Kernel:
-    """A kernel with gpuwidget loaded, in which the torch stand-in's CUDA is initialized."""
+    """Return a kernel with gpuwidget loaded, in which CUDA of the torch stand-in is initialized."""
     kernel.ok("import torch\ntorch.cuda.init()")
     return kernel
 
 
 def test_setting_it_by_magic(with_torch: Kernel) -> None:
-    """%gpu device cuda:1 takes effect from the next cell, even for plain 'cuda';
-    'none' restores torch's default."""
+    """After %gpu device cuda:1, the next cell uses cuda:1, even for plain 'cuda'.
+    %gpu device none restores torch's default."""
     ran = with_torch.ok(f"%gpu device cuda:1\nprint({NOW})")
     assert ran.text == "cpu\n"
     assert ran.displayed.startswith("Default torch device from the next cell: cuda:1 (full mode, 1 to 2 µs")
@@ -48,7 +48,7 @@ def test_setting_it_by_magic(with_torch: Kernel) -> None:
 
 
 def test_listing(with_torch: Kernel) -> None:
-    """%gpu device without a device shows the default device and lists all devices."""
+    """%gpu device without an argument shows the default device and lists all devices."""
     lines = with_torch.ok("%gpu device").displayed.splitlines()
     assert lines[0] == "No default torch device is chosen. torch says cpu."
     assert [line.split()[0] for line in lines[1:]] == ["cpu", "cuda:0", "cuda:1"]
@@ -75,7 +75,7 @@ def test_light_mode(with_torch: Kernel) -> None:
     ],
 )
 def test_invalid_devices(with_torch: Kernel, line: str, message: str) -> None:
-    """An invalid device is a usage error, and the cell's code does not run."""
+    """An invalid device is reported as a usage error, and the cell's code does not run."""
     ran = with_torch.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert "ran\n" not in ran.text
@@ -83,7 +83,7 @@ def test_invalid_devices(with_torch: Kernel, line: str, message: str) -> None:
 
 
 def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """If torch was built without CUDA, the reason is given in one sentence,
+    """If torch was built without CUDA, a sentence gives that as the reason,
     and only the CPU can be chosen."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none", TORCH_STANDIN_GPUS="0")
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
@@ -96,8 +96,8 @@ def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
-    """A device that is chosen before torch is imported takes effect after the import,
-    which gpuwidget does not trigger."""
+    """A device that is chosen before torch is imported takes effect in the cell after the import.
+    gpuwidget itself does not import torch."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
     kernel.ok("%load_ext gpuwidget\nimport sys")
     assert "torch is not imported yet. The choice holds" in kernel.ok("%gpu device cuda:1").displayed
@@ -122,7 +122,7 @@ def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
     ],
 )
 def test_device_of_one_cell(with_torch: Kernel, body: str) -> None:
-    """%%gpuwatch --device applies to one cell only, however the cell ends."""
+    """%%gpuwatch --device applies to one cell only, whether the cell succeeds or fails."""
     ran = with_torch.run(f"%%gpuwatch --device cuda:1\n{body}".replace("NOW", NOW))
     assert "cuda:1" in ran.text
     assert len(ran.cards) == 1
@@ -131,7 +131,7 @@ def test_device_of_one_cell(with_torch: Kernel, body: str) -> None:
 
 
 def test_device_of_one_cell_by_run_cell_magic(with_torch: Kernel) -> None:
-    """--device also applies if %%gpuwatch is run with run_cell_magic()."""
+    """--device also applies if code runs %%gpuwatch with run_cell_magic()."""
     cell = f"get_ipython().run_cell_magic('gpuwatch', '--device cuda:1', \"print({NOW})\")"
     assert with_torch.ok(cell).text == "cuda:1\n"
     assert with_torch.ok(NOW).result == "'cpu'"
@@ -148,8 +148,8 @@ def test_device_of_an_interrupted_cell(with_torch: Kernel) -> None:
 
 
 def test_a_panel_request_while_a_cell_runs(with_torch: Kernel) -> None:
-    """The kernel replies to the panel while a cell runs;
-    a device chosen in the panel takes effect from the next cell."""
+    """The kernel replies to the panel while a cell runs.
+    A device that is chosen in the panel takes effect from the next cell."""
     with_torch.ok("import os\ndef stopped(): return os.path.exists('stop')")
     request = with_torch.send(f"open('on', 'w').close()\nwhile not stopped(): pass\n{NOW}")
     with_torch.wait_for_file("on")
@@ -172,8 +172,8 @@ def test_a_panel_request_while_a_cell_runs(with_torch: Kernel) -> None:
 
 
 def test_replies_to_the_panel(with_torch: Kernel) -> None:
-    """The kernel's reply contains schema, process id, torch and devices; to an invalid request,
-    it contains the reason."""
+    """The kernel's reply to the panel contains the schema, the process id, torch's version and the devices.
+    An invalid request gets an error with the reason."""
     state = with_torch.answer_to(ask="state")["state"]
     assert state["pid"] == with_torch.process_id
     assert (state["schema"], state["torch"], state["cuda_initialized"]) == (1, "2.13.0", True)
@@ -225,8 +225,8 @@ def test_after_unloading_nothing_is_left(with_torch: Kernel) -> None:
 
 
 def test_tensors_on_different_devices(with_torch: Kernel) -> None:
-    """If tensors are on different devices, the error's traceback is unchanged,
-    and the devices and a fix are shown below."""
+    """If an operation fails because its tensors are on different devices, the error is unchanged,
+    and the devices and a fix are shown below it."""
     plain = "x = torch.empty(3)\ny = torch.empty(3, device='cuda:1')\ndef add(a, b):\n    return a + b"
     with_torch.ok(plain)
     ran = with_torch.run("add(x, y)")

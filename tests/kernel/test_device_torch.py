@@ -1,4 +1,5 @@
-"""The default torch device with the real torch's CPU build; ``meta`` serves as a second device."""
+"""The default torch device with the real torch, which may be built for the CPU only:
+``meta`` serves as a second device."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def _has_torch() -> None:
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel that has loaded gpuwidget and torch."""
+    """Return a kernel that has loaded gpuwidget and torch."""
     kernel = start_kernel()
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch, sys")
     return kernel
@@ -27,7 +28,8 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 @pytest.fixture(scope="module")
 def device_pair(start_kernel: Callable[..., Kernel]) -> Pair:
-    """A kernel without gpuwidget and one with a default device, at the same execution count."""
+    """Return a kernel without gpuwidget and a kernel with gpuwidget and a default device,
+    at the same execution count."""
     pair = Pair(start_kernel(), start_kernel())
     pair.run("import torch", "import torch\n%load_ext gpuwidget\n%gpu device cpu")
     pair.setup(SETUP)
@@ -36,7 +38,7 @@ def device_pair(start_kernel: Callable[..., Kernel]) -> Pair:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_cells_are_the_same_with_a_default_device(device_pair: Pair, case: Case) -> None:
-    """With a default device chosen, a cell's outputs,
+    """If a default device is chosen, a cell's outputs,
     errors and replies are the same as without gpuwidget."""
     device_pair.both(case.plain or case.body)
     if case.then:
@@ -66,7 +68,8 @@ def test_device_of_one_cell(kernel: Kernel) -> None:
 
 
 def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
-    """A `with torch.device` that one cell enters and another one exits works as it does without gpuwidget."""
+    """If one cell enters ``with torch.device`` and a later cell exits it,
+    it works as it does without gpuwidget."""
     kernel.ok("scope = torch.device('meta'); scope.__enter__();")
     kernel.ok("%gpu device cpu")
     assert kernel.ok("torch.empty(3).device").result == "device(type='meta')"
@@ -81,7 +84,7 @@ def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
 
 
 def test_a_build_without_cuda(kernel: Kernel) -> None:
-    """With a torch without CUDA, choosing cuda:0 is reported as an error in one line."""
+    """If torch was built without CUDA, choosing cuda:0 is reported as an error in one line."""
     if kernel.ok("torch.version.cuda").result is not None:
         pytest.skip("this torch was built with CUDA")
     ran = kernel.run("gpuwidget.set_device(torch.device('cuda:0'))")
@@ -91,7 +94,8 @@ def test_a_build_without_cuda(kernel: Kernel) -> None:
 
 
 def test_default_device_of_new_threads(kernel: Kernel) -> None:
-    """As documented, the default device applies only to the main thread: a new thread starts with cpu."""
+    """As documented, the default device applies only to the main thread.
+    In a new thread, torch uses the CPU."""
     kernel.ok("torch.set_default_device('meta')\nfrom concurrent.futures import ThreadPoolExecutor as Pool")
     kernel.ok("%gpu device cpu")
     cell = "torch.set_default_device('meta')\nPool(1).submit(lambda: torch.empty(1).device).result()"
@@ -131,7 +135,7 @@ HINTS = {
 
 @pytest.mark.parametrize("hint", HINTS.values(), ids=HINTS.keys())
 def test_hints_on_known_errors(kernel: Kernel, hint: tuple[str, str, str, str]) -> None:
-    """For a known error, the cause and a fix are shown below the unchanged traceback."""
+    """Below the unchanged traceback of a known error, the cause and a fix are shown."""
     code, name, cause, fix = hint
     kernel.ok("torch.set_default_device('meta'); layer = torch.nn.Linear(2, 2)")
     ran = kernel.run(code)
@@ -145,7 +149,8 @@ def test_hints_on_known_errors(kernel: Kernel, hint: tuple[str, str, str, str]) 
 
 
 def test_other_errors_have_no_hint(kernel: Kernel) -> None:
-    """A RuntimeError of the user's code gets no hint, and neither does an error whose str() raises."""
+    """No hint is shown for a RuntimeError that the user's code raises,
+    nor for an error whose str() raises."""
     assert kernel.run("raise RuntimeError('mine')").displayed == ""
     kernel.ok("class Odd(RuntimeError):\n    def __str__(self): raise SystemExit")
     assert kernel.run("raise Odd").displayed == ""

@@ -26,8 +26,8 @@ LIBRARY = "libcudnn.so.9: cannot open shared object file: No such file or direct
 
 @pytest.fixture
 def start(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Callable[[str], Kernel]:
-    """Return a function that starts a kernel with gpuwidget loaded,
-    and with a fake torch whose import runs that code."""
+    """Return a function that starts a kernel with gpuwidget loaded and with a fake torch.
+    Importing this torch runs the given code."""
 
     def start(torch: str) -> Kernel:
         kernel = start_kernel(GPUWIDGET_SOURCE="none")
@@ -40,7 +40,7 @@ def start(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Callable[[str]
 
 
 def checks_by_id(doctor: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the checks of a diagnosis, as a dict from their ids."""
+    """Return the checks of a diagnosis as a dict with their ids as keys."""
     return {check["id"]: check for check in doctor["links"]}
 
 
@@ -68,7 +68,8 @@ def wait_for_reply(kernel: Kernel, message_id: str) -> dict[str, Any]:
 
 
 def test_the_magic(start: Callable[[str], Kernel]) -> None:
-    """%gpu doctor reports a torch whose import raises, and the kernel itself does not import torch."""
+    """If importing torch raises an error, %gpu doctor reports that.
+    The kernel itself does not import torch."""
     kernel = start(f"raise ImportError({LIBRARY!r})")
     (shown,) = (m.content["data"] for m in kernel.ok("%gpu doctor").messages if m.type == "display_data")
     assert sorted(shown) == ["text/html", "text/plain"]
@@ -89,7 +90,8 @@ def test_arguments_are_a_usage_error(start: Callable[[str], Kernel]) -> None:
 
 
 def test_the_function(start: Callable[[str], Kernel]) -> None:
-    """gpuwidget.doctor() returns the diagnosis of this kernel, which displays itself as a cell's result."""
+    """gpuwidget.doctor() returns the diagnosis of this kernel.
+    As a cell's result, the diagnosis displays itself."""
     kernel = start(WORKING)
     (shown,) = (
         m.content["data"]
@@ -104,7 +106,7 @@ def test_the_function(start: Callable[[str], Kernel]) -> None:
 def test_a_panel_request_blocks_nothing(start: Callable[[str], Kernel], tmp_path: Path) -> None:
     """While torch's import hangs in the probe process, the kernel runs cells and replies to other requests.
 
-    Concurrent requests for a diagnosis receive the same diagnosis.
+    Concurrent requests for a diagnosis get the same diagnosis.
     """
     started, gate = tmp_path / "started", tmp_path / "gate"
     kernel = start(HANGING.format(started=str(started), gate=str(gate)) + WORKING)

@@ -1,4 +1,4 @@
-"""A watched cell works without a driver, and with GPUs that are lost, hang or are split by MIG."""
+"""Watched cells work without a driver, and with GPUs that are lost, hang or are split by MIG."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def has_driver() -> bool:
 
 
 def watched(kernel: Kernel, body: str = "6 * 7", options: str = "") -> tuple[Ran, dict[str, Any]]:
-    """Run a watched cell, which must succeed, and return what the kernel sent and the report."""
+    """Run a watched cell, assert that it succeeds,
+    and return what the kernel sent together with the report."""
     ran = kernel.ok(f"%%gpuwatch {options}\n{body}")
     return ran, check_card(ran)
 
 
 def explained(ran: Ran, report: dict[str, Any]) -> str:
-    """Assert that the cell works and its card explains why there is no GPU, and return that reason."""
+    """Assert that the cell works and that its card explains why there is no GPU, and return this reason."""
     assert [name for name, _ in sequence(ran.messages, set())] == ["execute_result"]
     assert (ran.result, report["gpus"], report["source"]["kind"]) == ("42", [], "none")
     assert report["cell"]["duration_s"] > 0
@@ -96,7 +97,7 @@ def test_recording_that_is_not_there(start_kernel: Callable[..., Kernel]) -> Non
 
 
 class Machine:
-    """A kernel whose NVML is the stand-in."""
+    """A kernel whose NVML library is the stand-in."""
 
     def __init__(self, kernel: Kernel, standin: Standin) -> None:
         self.kernel = kernel
@@ -138,7 +139,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the stand-in for NVML."""
+    """Compile the stand-in for NVML, and return its path."""
     library: Path = build(tmp_path_factory.mktemp("nvml"))
     return library
 
@@ -147,7 +148,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start_machine(
     start_kernel: Callable[..., Kernel], library: Path, tmp_path: Path
 ) -> Iterator[Callable[..., Machine]]:
-    """Return a function that starts a kernel with gpuwidget loaded, on a driver with this scenario."""
+    """Return a function that starts a kernel with gpuwidget loaded,
+    whose driver follows the given scenario."""
     kernels: list[Kernel] = []
 
     def start(*lines: str) -> Machine:
@@ -165,12 +167,12 @@ def start_machine(
 
 @pytest.fixture
 def machine(start_machine: Callable[..., Machine]) -> Machine:
-    """A machine with two idle GPUs, on which the kernel's process holds memory."""
+    """Return a machine with two idle GPUs, on which the kernel's process holds memory."""
     return start_machine(*IDLE)
 
 
 def test_numbers_of_the_driver(machine: Machine) -> None:
-    """The card has the driver's values for each GPU, and the peak memory during the run."""
+    """The card has the driver's values for each GPU and the peak memory of the run."""
     ran, report = machine.during_cell(*IDLE, f"gpu.1.memory_used={5 * GIB}")
     assert report["source"] == {
         "kind": "nvml",
@@ -189,8 +191,8 @@ def test_numbers_of_the_driver(machine: Machine) -> None:
 
 
 def test_gpu_lost_in_a_cell(machine: Machine) -> None:
-    """If a GPU is lost, the cell succeeds, the other GPU is measured,
-    and the lost one is measured again once it is back."""
+    """If a GPU is lost during a cell, the cell succeeds and the card shows the loss.
+    The other GPU is still measured, in this cell and in the next one."""
     ran, report = machine.during_cell(*IDLE, "gpu.1.*=error 15")
     first, second = report["gpus"]
     assert first["lost_since"] is None
@@ -210,12 +212,12 @@ def test_gpu_lost_in_a_cell(machine: Machine) -> None:
 
 @pytest.mark.parametrize("call", [MEMORY, "nvmlDeviceGetUtilizationRates", "*"])
 def test_call_hangs_in_a_cell(machine: Machine, call: str) -> None:
-    """If a driver call for one GPU hangs, it delays neither the cell nor the other GPU,
-    and later cells skip it."""
+    """If a driver call for one GPU hangs, neither the cell nor the other GPU is delayed.
+    Later cards show that GPU's memory as n/a until the call returns."""
     request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
     machine.kernel.wait_for_message(request, lambda message: message.shows_chart)
     machine.says(*IDLE, f"gpu.1.{call}=hang", f"gpu.0.memory_used={2 * GIB}")
-    # The cell ends while the call hangs, either before or after the call's timeout.
+    # When the cell ends, the call still hangs. Its timeout may or may not have passed by then.
     _, report = machine.finish(request)
     assert report["gpus"][1]["device_memory"]["start"] == GIB
     request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
@@ -235,8 +237,8 @@ def test_call_hangs_in_a_cell(machine: Machine, call: str) -> None:
 
 
 def test_driver_goes_away_in_a_cell(machine: Machine) -> None:
-    """If the driver goes away while a cell runs, the cell is unaffected,
-    and the card shows unknown values as unknown."""
+    """If the driver goes away while a cell runs, the cell succeeds,
+    and the values that could not be read are unknown."""
     _, report = machine.during_cell(*IDLE, "*=error 9", "gpu.*.*=error 9", times=1, call="nvmlInitWithFlags")
     for gpu in report["gpus"]:
         assert gpu["device_memory"]["start"] == GIB
@@ -245,13 +247,13 @@ def test_driver_goes_away_in_a_cell(machine: Machine) -> None:
 
 @pytest.mark.parametrize("error", [9, 18, 4, 17, 999])
 def test_driver_broken(start_machine: Callable[..., Machine], error: int) -> None:
-    """If the driver can't be used, the card explains why in one sentence."""
+    """If the driver can't be initialized, the card explains why in one sentence."""
     machine = start_machine(f"nvmlInitWithFlags=error {error}", f"nvmlInit_v2=error {error}")
     assert explained(*watched(machine.kernel)).endswith(".")
 
 
 def test_driver_hangs_from_the_beginning(start_machine: Callable[..., Machine]) -> None:
-    """If the driver hangs from the beginning, a watched cell is not delayed."""
+    """If initializing the driver hangs, a watched cell is not delayed."""
     machine = start_machine("nvmlInitWithFlags=hang", "nvmlInit_v2=hang")
     for _ in range(2):
         _, report = watched(machine.kernel)
@@ -259,7 +261,7 @@ def test_driver_hangs_from_the_beginning(start_machine: Callable[..., Machine]) 
 
 
 def test_slices(start_machine: Callable[..., Machine]) -> None:
-    """The card shows each MIG instance of a GPU as a separate device."""
+    """The card shows each MIG slice of a GPU as a separate device."""
     machine = start_machine(*IDLE, "gpu.0.mig=0 2", f"gpu.0.mig.2.memory_used={3 * GIB}")
     _, report = watched(machine.kernel)
     found = [(gpu["index"], gpu["mig_index"], gpu["device_memory"]["end"]) for gpu in report["gpus"]]

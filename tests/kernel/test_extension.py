@@ -1,5 +1,5 @@
-"""Loading and unloading the extension leave no trace; ``%gpu watch``, reports,
-child processes and imports work."""
+"""Loading and unloading the extension in a real kernel, ``%gpu watch``, reports,
+child processes and imports."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def shape(kernel: Kernel) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def fresh(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel for loading and unloading gpuwidget."""
+    """Return a kernel in which tests load and unload gpuwidget."""
     kernel = start_kernel()
-    # The first import of ipywidgets registers comm targets, so it happens before the hooks are compared.
+    # Import ipywidgets before the hooks are compared, because its first import registers comm targets.
     kernel.setup("import bqplot, ipywidgets\n" + SNAPSHOT)
     return kernel
 
@@ -87,7 +87,7 @@ def test_unloading(fresh: Kernel) -> None:
 
 
 def test_unloading_at_once(fresh: Kernel) -> None:
-    """%unload_ext removes everything even directly after %load_ext, before the driver has replied."""
+    """%unload_ext removes everything, even directly after %load_ext, when the driver has not replied yet."""
     before = shape(fresh)
     for _ in range(5):
         fresh.ok("%load_ext gpuwidget\n%unload_ext gpuwidget")
@@ -95,7 +95,7 @@ def test_unloading_at_once(fresh: Kernel) -> None:
 
 
 def test_loading_within_a_watched_cell(fresh: Kernel) -> None:
-    """A watched cell may itself reload or unload the extension: it succeeds."""
+    """If a watched cell reloads or unloads the extension, the cell succeeds."""
     before = shape(fresh)
     fresh.ok("%load_ext gpuwidget")
     once = shape(fresh)
@@ -110,7 +110,8 @@ def test_loading_within_a_watched_cell(fresh: Kernel) -> None:
 
 
 def test_card_names_its_cell(kernel: Kernel) -> None:
-    """The card has the cell's execution count, the N of In[N]; without store_history, it has none."""
+    """The card contains the cell's execution count, the N of In[N].
+    A cell that runs without store_history has none."""
     ran = kernel.ok("%%gpuwatch\n1")
     assert check_card(ran)["cell"]["execution_count"] == ran.reply["execution_count"]
     ran = kernel.run("%%gpuwatch\n1", store_history=False)
@@ -118,7 +119,7 @@ def test_card_names_its_cell(kernel: Kernel) -> None:
 
 
 def test_card_is_last(kernel: Kernel) -> None:
-    """The card is the cell's last output, even below an error."""
+    """The card is the cell's last output, even if the cell failed."""
     for body in ("print(1)\ndisplay(2)\n3", "print(1)\n1 / 0"):
         ran = kernel.run(f"%%gpuwatch\n{body}")
         assert ran.messages[-1].is_card
@@ -126,7 +127,8 @@ def test_card_is_last(kernel: Kernel) -> None:
 
 
 def test_watch_every_cell(pair: Pair) -> None:
-    """With %gpu watch on, each cell behaves as usual and has a one-line card; %gpu watch off ends that."""
+    """With %gpu watch on, each cell behaves as usual and has a one-line card.
+    After %gpu watch off, cells have no card."""
     pair.run("pass", "%gpu watch on")
     cells = [
         "6 * 7",
@@ -158,7 +160,7 @@ def test_watch_every_cell(pair: Pair) -> None:
 
 
 def test_gpuwatch_while_every_cell_is_watched(kernel: Kernel) -> None:
-    """With %gpu watch on, a cell with %%gpuwatch has a single card, and it is the full one."""
+    """With %gpu watch on, a cell with %%gpuwatch has only one card, which is the full card."""
     kernel.ok("%gpu watch on")
     ran = kernel.ok("%%gpuwatch --name own\n1")
     report = check_card(ran)
@@ -172,7 +174,7 @@ def test_gpuwatch_while_every_cell_is_watched(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("line", ["%gpu watch", "%gpu watch maybe", "%gpu nonsense <b>"])
 def test_unknown_gpu_line(kernel: Kernel, line: str) -> None:
-    """An unknown %gpu subcommand prints one line that lists the known subcommands."""
+    """An unknown %gpu command prints one line that lists the known commands."""
     ran = kernel.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert "watch on" in ran.text + ran.reply["evalue"]
@@ -181,7 +183,7 @@ def test_unknown_gpu_line(kernel: Kernel, line: str) -> None:
 
 
 def test_run_cell_magic(kernel: Kernel) -> None:
-    """run_cell_magic('gpuwatch', …) runs its body in the user's namespace, with a card."""
+    """run_cell_magic('gpuwatch', …) runs the given code in the user's namespace and shows a card."""
     ran = kernel.ok("get_ipython().run_cell_magic('gpuwatch', '', 'through = 1\\nthrough + 1')")
     assert (ran.result, len(ran.cards)) == ("2", 1)
     assert kernel.ok("through").result == "1"
@@ -220,14 +222,14 @@ def test_history_has_the_typed_cell(kernel: Kernel) -> None:
     ],
 )
 def test_completeness(pair: Pair, body: str) -> None:
-    """is_complete returns the same for a watched cell as for an unwatched one."""
+    """For a watched cell, is_complete returns the same as for an unwatched one."""
     plain = pair.plain.reply_to(pair.plain.client.is_complete(f"# comment\n{body}"))
     watched = pair.watched.reply_to(pair.watched.client.is_complete(f"%%gpuwatch\n{body}"))
     assert watched == plain
 
 
 def test_completion_and_inspection(pair: Pair) -> None:
-    """Completion and tooltips work in a watched cell as in an unwatched one, without running anything."""
+    """Completion and tooltips work in a watched cell as in an unwatched one, and they run no code."""
     pair.setup("import sys")
     answers = []
     for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch   \n")):
@@ -257,8 +259,8 @@ def test_marks_and_printed_lines(kernel: Kernel) -> None:
 
 
 def test_with_statement_shows_nothing(kernel: Kernel) -> None:
-    """``with gpuwidget.watch()`` displays nothing;
-    its report displays itself as a card if it is the cell's result."""
+    """``with gpuwidget.watch()`` displays nothing.
+    If its report is a cell's result, the report is displayed as a card."""
     ran = kernel.ok("import gpuwidget\nwith gpuwidget.watch('inner') as w:\n    print('body')\n")
     assert sequence(ran.messages, set()) == [("stdout", "body\n")]
     ran = kernel.ok("w.report")
@@ -281,7 +283,8 @@ def test_reports_keeps_the_last_200(kernel: Kernel) -> None:
 
 
 def test_forked_child_watches_too(kernel: Kernel) -> None:
-    """A child process that a watched cell forks can itself watch; it exits successfully and shows no card."""
+    """A child process that a watched cell forks can use ``gpuwidget.watch()``.
+    It exits successfully and shows no card."""
     ran = kernel.ok(
         "%%gpuwatch\nimport gpuwidget, os\npid = os.fork()\nif pid == 0:\n    code = 1\n    try:\n"
         "        with gpuwidget.watch('child') as w: pass\n"
@@ -304,12 +307,14 @@ def test_multiprocessing(kernel: Kernel) -> None:
 
 
 def test_imports(start_kernel: Callable[..., Kernel]) -> None:
-    """gpuwidget never imports torch, and never imports bqplot while a cell runs, even if the cell awaits."""
+    """gpuwidget never imports torch.
+    While a cell runs, it does not import bqplot either, even if the cell awaits."""
     kernel = start_kernel()
     kernel.setup(
         "import sys, asyncio, time\ndef loaded(): return [n in sys.modules for n in ('torch', 'bqplot')]"
     )
-    # Send the requests together, before the idle kernel imports the libraries of the live chart.
+    # Send all requests at once, so that the first watched cell starts before the kernel is idle and imports
+    # the libraries of the live chart.
     first = kernel.send("%load_ext gpuwidget")
     quiet = kernel.send(
         "%%gpuwatch --no-live\nbefore = loaded()\nfor i in range(40): await asyncio.sleep(0.02)\n"

@@ -27,8 +27,7 @@ explained = 0
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget loaded, and with exceptions that add a mark
-    when their traceback is formatted."""
+    """Return a kernel with gpuwidget loaded. Its exceptions add a mark when their traceback is formatted."""
     made = start_kernel()
     made.setup(SETUP)
     made.setup("%load_ext gpuwidget")
@@ -36,7 +35,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def marks(kernel: Kernel, cell: str, status: str = "error") -> list[str]:
-    """Run a watched cell that fails, and return the labels of its marks."""
+    """Run a watched cell that fails, and return the labels of the marks in its report."""
     kernel.setup("explained = 0")
     ran = kernel.run(cell)
     assert (ran.reply["status"], kernel.value("explained > 0")) == ("error", "True")
@@ -55,7 +54,7 @@ def marks(kernel: Kernel, cell: str, status: str = "error") -> list[str]:
     ],
 )
 def test_its_time_ends_with_the_error(kernel: Kernel, body: str) -> None:
-    """The run of a failed cell does not include formatting the traceback, and the traceback is unchanged."""
+    """The run of a failed cell ends before IPython formats the traceback, and the traceback is unchanged."""
     assert marks(kernel, f"%%gpuwatch\n{body}") == ["at work"]
 
 
@@ -66,12 +65,14 @@ def test_an_interrupt(kernel: Kernel) -> None:
 
 
 def test_below_another_magic(kernel: Kernel) -> None:
-    """If another magic runs the watched cell, its measured time still ends with the error."""
+    """If another cell magic, such as %%prun, runs the watched cell,
+    its measured time still ends with the error."""
     assert marks(kernel, "%%prun -q\n%%gpuwatch\nfail()") == ["at work"]
 
 
 def test_the_users_own_handler(kernel: Kernel) -> None:
-    """A handler that the user set with set_custom_exc is called as usual, after the run has ended."""
+    """A handler that the user has set with set_custom_exc is called as usual,
+    after the measured time has ended."""
     kernel.setup(
         "def handle(shell, kind, error, trace, tb_offset=None):\n"
         "    handled.append(kind.__name__)\n    shell.showtraceback((kind, error, trace))\n"
@@ -84,7 +85,7 @@ def test_the_users_own_handler(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("body", ["1", "fail()", "SyntaxError(", "raise SystemExit", "%unload_ext gpuwidget"])
 def test_the_result_is_ipythons_own(kernel: Kernel, body: str) -> None:
-    """After a watched cell, its result is the object that IPython created, without additional attributes."""
+    """The result of a watched cell is IPython's own ExecutionResult, without additional attributes."""
     kernel.setup(
         "from IPython.core.interactiveshell import ExecutionResult\n"
         "def look(result):\n    seen.append((type(result) is ExecutionResult, sorted(vars(result))))\n"

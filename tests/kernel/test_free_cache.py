@@ -33,7 +33,7 @@ FREED = "Given back to the GPU: 20 MiB by torch's count; the driver's is not kno
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget loaded and a stand-in GPU in use."""
+    """Return a kernel with gpuwidget loaded and a stand-in GPU in use."""
     skip_without_torch()
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.setup(SETUP)
@@ -54,8 +54,8 @@ def done(reply: dict[str, Any]) -> str:
 
 
 def test_the_cache_is_freed(kernel: Kernel) -> None:
-    """Unused cache memory returns to the driver; the reply gives the statement,
-    its duration and the freed bytes."""
+    """Freeing the cache returns its unused memory to the driver.
+    The reply contains the statement that ran, how long it took and how many bytes it freed."""
     kernel.ok("kept = gpu.empty(1_000_000); gone = gpu.empty(5_000_000)")
     kernel.ok("del gone")
     assert kernel.value("gpu.reserved - gpu.allocated > 20_000_000") == "True"
@@ -66,8 +66,8 @@ def test_the_cache_is_freed(kernel: Kernel) -> None:
 
 
 def test_while_a_cell_runs(kernel: Kernel) -> None:
-    """The cache is freed even while a cell runs;
-    the reply explains what that costs the cell, which continues."""
+    """The cache is freed even while a cell runs.
+    The cell continues, and the reply explains how freeing the cache slows it down."""
     kernel.ok("import os\ngone = gpu.empty(5_000_000)\ndel gone")
     request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass\n'done'")
     kernel.wait_for_file("on")
@@ -83,7 +83,7 @@ def test_while_a_cell_runs(kernel: Kernel) -> None:
 
 def test_nothing_to_free(kernel: Kernel) -> None:
     """If the cache has nothing to free, torch.cuda.empty_cache() is not called,
-    since it would wait for the GPU."""
+    because the call would wait for the GPU."""
     kernel.setup("calls = []\ntorch.cuda.empty_cache = lambda: calls.append(1)")
     assert done(free(kernel)) == "Nothing was done: torch's cache is empty."
     kernel.ok("kept = gpu.empty(1000)")
@@ -133,14 +133,16 @@ def test_errors_of_torch(kernel: Kernel, error: str, reason: str) -> None:
 
 
 def test_after_a_cuda_error(kernel: Kernel) -> None:
-    """After a CUDA error, torch is not called, because only restarting the process frees the memory."""
+    """After a CUDA error, gpuwidget does not call torch,
+    because only restarting the process frees the memory."""
     kernel.ok("gone = gpu.empty(5_000_000)\ndel gone")
     kernel.setup("runtime.code = 700")
     assert free(kernel)["reason"].startswith("CUDA has reported an error in this process")
 
 
 def test_without_capture_status(kernel: Kernel) -> None:
-    """If graph capture can't be detected, the cache is freed between cells, but not while a cell runs."""
+    """If gpuwidget can't detect whether a graph is being captured, it frees the cache between cells,
+    but not while a cell runs."""
     kernel.ok("import os\ns.cuda_runtime = lambda: None\ngone = gpu.empty(5_000_000)\ndel gone")
     request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass")
     kernel.wait_for_file("on")
@@ -163,7 +165,7 @@ def test_other_requests_during_a_slow_one(kernel: Kernel) -> None:
     channel = kernel.client.control_channel
     slow = kernel.client.session.msg("gpuwidget_request", {"schema": 1, "ask": "free_cache"})
     channel.send(slow)
-    # Waiting by running a cell would not work: empty_cache might find that cell still running.
+    # A cell can't be used to wait: empty_cache might be called while that cell still runs.
     kernel.wait_for_file("busy")
     assert kernel.answer_to(ask="state")["status"] == "ok"
     second = free(kernel)
@@ -177,7 +179,8 @@ def test_other_requests_during_a_slow_one(kernel: Kernel) -> None:
 
 
 def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """Without torch, CUDA, counters or a context, the reply gives the reason, and CUDA is not initialized."""
+    """If torch, CUDA, torch's memory counters or a CUDA context is missing,
+    the reply gives that as the reason, and CUDA is not initialized."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none", PYTHONPATH=STANDIN)
     kernel.ok("%load_ext gpuwidget")
     no_cache = "There is no cache of torch's to free: "
@@ -208,8 +211,8 @@ def test_no_context_is_created_on_another_gpu(kernel: Kernel) -> None:
 
 
 def test_the_state_has_the_reserved_memory(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
-    """The kernel's state contains torch's reserved bytes per GPU,
-    which are unknown before CUDA is initialized."""
+    """The kernel's state contains the bytes that torch has reserved on each GPU.
+    Before CUDA is initialized, they are unknown."""
     driver = Standin(build(tmp_path / "library"), tmp_path / "driver")
     driver.scenario("gpus=2", *(f"gpu.{n}.uuid=GPU-0000000{n}-aaaa-bbbb-cccc-dddddddddddd" for n in (0, 1)))
     path = driver.environment()["LD_LIBRARY_PATH"]

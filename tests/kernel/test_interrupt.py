@@ -1,5 +1,5 @@
 """Interrupting a watched cell has the same effect as interrupting an unwatched one,
-and the cell has a card."""
+and the watched cell has a card."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ AWAITING = {
     "    while not os.path.exists('go'): await asyncio.sleep(0.005)\nawait wait()",
 }
 IGNORED_AFTER_S = 2
-"""A kernel may ignore an interrupt while a cell awaits; after this many seconds,
-the test lets the cell end."""
+"""A kernel may ignore an interrupt while a cell awaits.
+The test then lets the cell end after this many seconds."""
 
 
 def names_our_code(traceback: list[str]) -> bool:
-    """Return whether the traceback names a file of gpuwidget;
-    IPython shortens the home directory to ``~``."""
+    """Return whether the traceback names a file of gpuwidget.
+    Only the end of the path is compared, because IPython shortens the home directory to ``~``."""
     package = Path(gpuwidget.__file__).parent
     return f"{package.parent.name}/{package.name}/" in "".join(traceback)
 
@@ -80,8 +80,8 @@ def _prepared(pair: Pair) -> None:
 
 
 def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
-    """Run ``body`` unwatched and watched, interrupt both kernels when they signal,
-    and compare the results."""
+    """Run ``body`` unwatched and watched,
+    interrupt each kernel when its cell creates the file ``reached``, and compare the results."""
 
     def stop(kernel: Kernel, request: str) -> None:
         for _ in range(times):
@@ -95,15 +95,15 @@ def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
 @pytest.mark.parametrize("options", ["", "--no-live"])
 @pytest.mark.parametrize("name", CASES)
 def test_interrupted_alike(pair: Pair, name: str, options: str) -> None:
-    """Interrupting a cell has the same effect and traceback with %%gpuwatch as without it,
-    and the cell has a card."""
+    """An interrupt has the same effect on a cell with %%gpuwatch as on one without it,
+    traceback included, and the cell has a card."""
     interrupted(pair, CASES[name], options)
 
 
 @pytest.mark.parametrize("name", AWAITING)
 def test_interrupted_while_awaiting(pair: Pair, name: str) -> None:
-    """Interrupting an `await` has the same effect as in an unwatched cell of this kernel,
-    and the cell has a card."""
+    """If a cell is interrupted during an ``await``, the effect is the same as on an unwatched cell in the
+    same version of ipykernel, and the cell has a card."""
 
     def stop(kernel: Kernel, request: str) -> None:
         kernel.wait_for_file("reached")
@@ -118,14 +118,15 @@ def test_interrupted_while_awaiting(pair: Pair, name: str) -> None:
 
 
 def test_interrupted_twice(pair: Pair) -> None:
-    """If a cell catches the first interrupt, a second interrupt ends it as it does without %%gpuwatch."""
+    """If a cell catches the first interrupt,
+    a second interrupt ends the cell as it would without %%gpuwatch."""
     body = "for i in range(2):\n    try:\n        signal_when_here()\n        time.sleep(60)  # here\n"
     body += "    except KeyboardInterrupt:\n        if i == 1: raise\n        print('not yet')"
     interrupted(pair, body, "", times=2)
 
 
 def test_interrupted_while_the_chart_shows(pair: Pair) -> None:
-    """An interrupt while the live chart is shown removes the chart, and the card is shown."""
+    """If a cell is interrupted while its live chart is shown, the chart is removed and the card is shown."""
 
     def stop(kernel: Kernel, request: str) -> None:
         kernel.wait_for_file("reached")
@@ -148,7 +149,8 @@ def test_interrupted_input(pair: Pair) -> None:
 
 
 def test_interrupted_while_printing(kernel: Kernel) -> None:
-    """If a loop of print() is interrupted, there is one traceback without gpuwidget's frames, and a card."""
+    """If a cell that prints in a loop is interrupted, it has one traceback,
+    without frames of gpuwidget, and a card."""
     kernel.setup(SETUP)
     body = "for i in itertools.count():\n    print(i)\n    if i == 100: reached()\n    time.sleep(0.0001)"
     request = kernel.send(f"%%gpuwatch\n{body}")
@@ -163,8 +165,8 @@ def test_interrupted_while_printing(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("body", ["%%gpuwatch\nprint(1)", "with watch():\n    print(1)"])
 def test_interrupted_while_a_printed_line_is_recorded(kernel: Kernel, body: str) -> None:
-    """If an interrupt arrives while a printed line is recorded,
-    the traceback ends in the code that printed it."""
+    """If an interrupt arrives while gpuwidget records a printed line,
+    the traceback ends in the code that printed the line."""
     kernel.setup(
         "import gpuwidget\nfrom gpuwidget.measure.printed_lines import PRINTED_LINES\n"
         "watch = gpuwidget.watch\n"
@@ -186,7 +188,7 @@ def test_interrupted_in_a_namespace_without_a_name(kernel: Kernel) -> None:
 
 
 def test_interrupt_after_the_end(kernel: Kernel) -> None:
-    """An interrupt after the cell's code has ended, while the card is created, has no effect."""
+    """An interrupt that arrives after the cell's code has ended, while the card is created, has no effect."""
     kernel.setup(SETUP)
     kernel.setup(
         "from gpuwidget.views import card\nmade = card.bundle\n"
@@ -206,7 +208,7 @@ def test_interrupt_after_the_end(kernel: Kernel) -> None:
 
 
 def test_next_cells_are_not_run(pair: Pair) -> None:
-    """If a watched cell fails, Run All stops: the cells after it do not run."""
+    """If a watched cell fails, Run All stops, and the cells after it do not run."""
     plain = pair.plain.run_all("# %%gpuwatch\n1 / 0", "behind = 1", "# %%gpuwatch\nbehind = 2")
     watched = pair.watched.run_all("%%gpuwatch\n1 / 0", "behind = 1", "%%gpuwatch\nbehind = 2")
     for ran_plain, ran_watched in zip(plain, watched, strict=True):
@@ -217,7 +219,7 @@ def test_next_cells_are_not_run(pair: Pair) -> None:
 
 
 def test_next_cells_are_not_run_after_an_interrupt(pair: Pair) -> None:
-    """If a watched cell is interrupted, Run All stops: the cells after it do not run."""
+    """If a watched cell is interrupted, Run All stops, and the cells after it do not run."""
     rans = []
     for kernel, line in ((pair.plain, "# %%gpuwatch\n"), (pair.watched, "%%gpuwatch\n")):
         requests = [kernel.send(code) for code in (line + CASES["sleep"], "behind = 1")]

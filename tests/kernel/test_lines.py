@@ -15,15 +15,15 @@ PREPARE = "import torch, standin_allocator\nallocator = standin_allocator.instal
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget and the torch stand-in, before CUDA is initialized."""
+    """Return a kernel with gpuwidget and the torch stand-in, in which CUDA is not initialized yet."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok(f"%load_ext gpuwidget\n{PREPARE}")
     return kernel
 
 
 def lines(ran: Ran) -> list[tuple[Any, ...]]:
-    """Return each line's file, number, function, source and caller, and its MiB at the peak,
-    at the end and in total."""
+    """Return the lines in the cell's report as tuples:
+    file, number, function, source, caller, and MiB at the peak, at the end and in total."""
     return [
         (
             *(line[name] for name in ("file", "line", "function", "source", "called_from")),
@@ -34,8 +34,8 @@ def lines(ran: Ran) -> list[tuple[Any, ...]]:
 
 
 def test_cells_functions_and_modules(kernel: Kernel) -> None:
-    """The report has lines of the cell, of other cells' functions and
-    of the user's modules, with their source."""
+    """The report lists lines of the cell,
+    of functions in other cells and of the user's modules, with their source."""
     (kernel.folder / "layers.py").write_text(
         "import torch\n\n\ndef forward(n):\n    return torch.allocate(n)\n", encoding="utf-8"
     )
@@ -60,8 +60,8 @@ def test_cells_functions_and_modules(kernel: Kernel) -> None:
     "magics", ["%%gpuwatch --no-live --lines\n%%time", "%%time\n%%gpuwatch --no-live --lines"]
 )
 def test_below_a_time_magic(kernel: Kernel, magics: str) -> None:
-    """With %%time above or below %%gpuwatch,
-    each line of the cell has its own number and source in the report."""
+    """If %%time is above or below %%gpuwatch,
+    each line of the cell still has its number and source in the report."""
     kernel.ok("def step():\n    return torch.allocate(MIB)")
     ran = kernel.ok(f"{magics}\n\nx = torch.allocate(8 * MIB)\ny = step()")
     assert lines(ran) == [
@@ -71,8 +71,8 @@ def test_below_a_time_magic(kernel: Kernel, magics: str) -> None:
 
 
 def test_lines_with_magics(kernel: Kernel) -> None:
-    """A line with a line magic is shown as written; if a cell magic's lines can't be told apart,
-    they share one row."""
+    """A line with a line magic is shown as the user wrote it.
+    If the lines below a cell magic can't be distinguished, they share one row."""
     ran = kernel.ok("%%gpuwatch --no-live --lines\n\n%time x = torch.allocate(8 * MIB)")
     assert [line[:4] for line in lines(ran)] == [
         ("In[2]", 3, None, "%time x = torch.allocate(8 * MIB)"),
@@ -82,7 +82,7 @@ def test_lines_with_magics(kernel: Kernel) -> None:
 
 
 def test_an_edited_module(kernel: Kernel) -> None:
-    """The source of a module's line is shown only if the file still matches the module as it was imported."""
+    """The source of a module's line is shown only if the file still matches the imported module."""
     module = kernel.folder / "layers.py"
     code = "import torch\n\ndef forward(n):\n    return torch.allocate(n)\n"
     module.write_text(code, encoding="utf-8")
@@ -99,8 +99,8 @@ def test_an_edited_module(kernel: Kernel) -> None:
 
 
 def test_after_an_error(kernel: Kernel) -> None:
-    """After an error or an interrupt, the lines are reported,
-    and recording the allocation history has stopped."""
+    """After an error or an interrupt, the report still lists the lines,
+    and torch no longer records its allocation history."""
     ran = kernel.run("%%gpuwatch --no-live --lines\nx = torch.allocate(8 * MIB)\n1 / 0")
     assert ran.reply["ename"] == "ZeroDivisionError"
     assert lines(ran) == [("In[2]", 2, None, "x = torch.allocate(8 * MIB)", None, 8, 8, 8)]
@@ -115,7 +115,8 @@ def test_after_an_error(kernel: Kernel) -> None:
 
 
 def test_an_interrupt_while_recording_starts(kernel: Kernel) -> None:
-    """An interrupt while recording starts is raised in the cell's code, and recording stops with the cell."""
+    """An interrupt that arrives while the recording starts is raised in the cell's code.
+    The recording stops when the cell ends."""
     kernel.ok(
         "torch.cuda.init()\nimport signal, gpuwidget.pytorch.allocation_history as h\n"
         "counts = h._requested_bytes\n"
@@ -131,7 +132,7 @@ def test_an_interrupt_while_recording_starts(kernel: Kernel) -> None:
 
 def test_nested_cells(kernel: Kernel) -> None:
     """If a watched cell runs another watched cell,
-    each report contains what was allocated while its cell ran."""
+    each report lists what was allocated while its own cell ran."""
     inner = "%%gpuwatch --no-live --lines\\nb = torch.allocate(2 * MIB)"
     ran = kernel.ok(
         f"%%gpuwatch --no-live --lines\na = torch.allocate(MIB)\nr = get_ipython().run_cell('{inner}')\n"
@@ -144,7 +145,8 @@ def test_nested_cells(kernel: Kernel) -> None:
 
 
 def test_the_users_own_recording(kernel: Kernel) -> None:
-    """A recording that the user started is used and stays on, and a note in the report mentions it."""
+    """If the user has already started a recording, gpuwidget uses it and leaves it on,
+    and a note in the report mentions it."""
     kernel.ok("torch.cuda.init()\ntorch.cuda.memory._record_memory_history('all')")
     ran = kernel.ok("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)")
     assert len(lines(ran)) == 1
@@ -154,7 +156,8 @@ def test_the_users_own_recording(kernel: Kernel) -> None:
 
 
 def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
-    """Without torch, the report has a note; if the cell itself imports torch, its lines are reported."""
+    """If torch is not loaded, a note in the report explains that.
+    If the cell imports torch, the report lists its lines."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     ran = kernel.ok("%%gpuwatch --no-live --lines\n1")
@@ -164,7 +167,7 @@ def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_a_history_that_overflows(kernel: Kernel) -> None:
-    """If the allocation history overflows, a note gives the bytes that are missing,
+    """If torch's allocation history overflows, a note gives the bytes that can't be attributed to lines,
     and all other lines are reported."""
     kernel.ok(
         "import gpuwidget.pytorch.allocation_history as h\n"

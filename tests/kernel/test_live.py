@@ -1,4 +1,4 @@
-"""The live chart in a real kernel, with made-up runs."""
+"""The live chart in a real kernel, with simulated runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def leftovers():
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel for made-up runs, which has imported the live chart's libraries."""
+    """Return a kernel in which simulated runs can be started and the live chart's libraries are imported."""
     kernel = start_kernel()
     kernel.setup(SETUP)
     kernel.setup("live_display.import_libraries(); before = leftovers()")
@@ -63,7 +63,8 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def live_outputs(ran: Ran) -> list[str]:
-    """Return the message type and the content (chart or empty) of each output of the live chart, in order."""
+    """Return a text for each message that displays or updates the live chart's output:
+    the message type, and 'chart' or 'empty'."""
     return [
         f"{message.type} {'chart' if WIDGET in message.content['data'] else 'empty'}"
         for message in ran.messages
@@ -72,8 +73,8 @@ def live_outputs(ran: Ran) -> list[str]:
 
 
 def model_ids(ran: Ran, kind: str) -> list[str]:
-    """Return the ids of the widget models
-    that the cell opened or closed (message type ``kind``), in order."""
+    """Return the ids of the widget models in the cell's messages of type ``kind`` (``comm_open`` or
+    ``comm_close``), in order."""
     return [message.content["comm_id"] for message in ran.messages if message.type == kind]
 
 
@@ -83,8 +84,8 @@ def message_types(ran: Ran) -> list[str]:
 
 
 def test_a_long_cell_shows_and_clears_the_chart(kernel: Kernel) -> None:
-    """The live chart appears in an output that was reserved for it, is updated,
-    and leaves that output empty."""
+    """An output is reserved for the live chart.
+    The chart appears there and is updated, and at the end the output is empty."""
     ran = kernel.ok("r = Run(); v = start(r); r.wait(5); v.stop()")
     assert live_outputs(ran) == [
         "display_data empty",
@@ -117,7 +118,7 @@ def test_a_short_cell_creates_no_widget(kernel: Kernel) -> None:
 
 
 def test_no_chart_without_a_gpu(kernel: Kernel) -> None:
-    """Without a GPU, no live chart is shown; the card explains the reason."""
+    """If the machine has no GPU, no live chart is shown."""
     code = """
 none = replace(progress(0), origin=replace(progress().origin, kind="none", reason="no driver"))
 r = Run(lambda count: none); v = start(r); r.wait(); v.stop()
@@ -126,14 +127,13 @@ r = Run(lambda count: none); v = start(r); r.wait(); v.stop()
 
 
 def test_no_chart_before_the_first_sample(kernel: Kernel) -> None:
-    """No live chart is shown before the first sample,
-    because until then it is unknown whether there is a GPU."""
+    """No live chart is shown before the first sample, because it is not known yet whether there is a GPU."""
     code = "r = Run(lambda count: replace(progress(0), origin=None)); v = start(r); r.wait(); v.stop()"
     assert live_outputs(kernel.ok(code)) == ["display_data empty"]
 
 
 def test_gpus_are_added(kernel: Kernel) -> None:
-    """GPUs that the cell starts to use while it runs are added to the live chart."""
+    """If the cell starts to use further GPUs while it runs, they are added to the live chart."""
     code = """
 seen = (0, 1, 1, 4, 5, 16)
 r = Run(lambda count: progress(seen[min(count, len(seen)) - 1])); v = start(r); r.wait(8); v.stop()
@@ -146,7 +146,7 @@ r = Run(lambda count: progress(seen[min(count, len(seen)) - 1])); v = start(r); 
 
 
 def test_the_chart_is_not_captured(kernel: Kernel) -> None:
-    """Under %%capture, the user's outputs are captured, but the live chart's are not."""
+    """%%capture captures the user's outputs, but not the live chart."""
     code = """
 r = Run(); v = start(r)
 with capture_output() as captured:
@@ -164,8 +164,8 @@ print(captured.stdout, len(captured.outputs))
 
 
 def test_shown_again_after_clear(kernel: Kernel) -> None:
-    """clear_output() removes the live chart together with everything else;
-    the chart then reappears in a new output."""
+    """clear_output() removes the live chart together with the other outputs.
+    The chart then appears in a new output."""
     code = "r = Run(); v = start(r); r.wait(5); clear_output(); r.wait(5); v.stop()"
     ran = kernel.ok(code)
     assert live_outputs(ran) == [
@@ -181,8 +181,8 @@ def test_shown_again_after_clear(kernel: Kernel) -> None:
 
 
 def test_the_chart_does_not_trigger_a_pending_clear(kernel: Kernel) -> None:
-    """After clear_output(wait=True), the user's next output clears the others;
-    the live chart's updates do not."""
+    """After clear_output(wait=True), the user's next output clears the previous outputs.
+    An update of the live chart does not clear them."""
     code = """
 r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 display("next"); r.wait(5); v.stop()
@@ -199,7 +199,7 @@ display("next"); r.wait(5); v.stop()
 
 
 def test_printing_triggers_a_pending_clear(kernel: Kernel) -> None:
-    """After clear_output(wait=True), printing a line clears the outputs, and the live chart reappears."""
+    """After clear_output(wait=True), a printed line clears the outputs, and the live chart appears again."""
     code = """
 r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 print("next"); r.wait(5); v.stop()
@@ -210,8 +210,8 @@ print("next"); r.wait(5); v.stop()
 
 
 def test_the_card_does_not_trigger_a_pending_clear(kernel: Kernel) -> None:
-    """If clear_output(wait=True) is pending at the cell's end,
-    a card in the chart's output does not trigger it."""
+    """If a clear_output(wait=True) is still pending when the cell ends,
+    the card replaces the chart without clearing the other outputs."""
     code = """
 r = Run(); v = start(r); r.wait(5); print("stays"); clear_output(wait=True); v.stop()
 if v.slot.clear_pending: v.slot.fill({"text/plain": "card"})
@@ -223,8 +223,8 @@ if v.slot.clear_pending: v.slot.fill({"text/plain": "card"})
 
 
 def test_no_chart_in_an_output_widget(kernel: Kernel) -> None:
-    """While an Output widget captures the cell's outputs, no live chart is shown;
-    afterwards it appears in the cell."""
+    """While an Output widget captures the cell's outputs, no live chart is shown.
+    Afterwards, the chart appears in the cell."""
     code = """
 out = ipywidgets.Output(); inside = threading.Event()
 r = Run(lambda count: progress() if inside.is_set() else replace(progress(0), origin=None)); v = start(r)
@@ -243,8 +243,8 @@ print("after"); r.wait(5); v.stop(); out.layout.close(); out.close()
 
 
 def test_clearing_an_output_widget_keeps_the_chart(kernel: Kernel) -> None:
-    """clear_output() within an Output widget clears only the widget;
-    the live chart stays and is not duplicated."""
+    """clear_output() within an Output widget clears only that widget.
+    The live chart stays in the cell and is not shown twice."""
     code = """
 out = ipywidgets.Output(); r = Run(); v = start(r); r.wait(5)
 with out:
@@ -278,7 +278,8 @@ r = Run(fail); v = start(r); v._thread.join(60); v.stop(); print("fine")
 
 
 def test_hung_progress_does_not_delay_the_cell(kernel: Kernel) -> None:
-    """If reading the progress hangs, the cell is not delayed; once it returns, the chart is closed."""
+    """If reading the run's progress hangs, the cell is not delayed.
+    Once the read returns, the chart is closed."""
     code = """
 go = threading.Event()
 def hang(count):
@@ -298,7 +299,7 @@ go.set(); v._thread.join(60)
 
 
 def test_no_chart_before_the_libraries_are_imported(start_kernel: Callable[..., Kernel]) -> None:
-    """A cell never waits for the live chart's libraries: until they are imported, no chart is shown."""
+    """A cell never waits until the live chart's libraries are imported. Before that, it shows no chart."""
     kernel = start_kernel()
     code = """
 import sys
@@ -327,8 +328,8 @@ except live_display.LiveUnavailable as error:
 
 
 def test_a_watched_cell_shows_chart_and_card(start_kernel: Callable[..., Kernel]) -> None:
-    """%%gpuwatch shows the live chart while the cell runs; at the end the chart's output is empty,
-    and the card is last."""
+    """While a cell with %%gpuwatch runs, the live chart is shown.
+    At the end, the chart's output is empty and the card is the last output."""
     kernel = start_kernel()
     kernel.run("%load_ext gpuwidget")
     request = kernel.send("%%gpuwatch\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)")

@@ -50,7 +50,7 @@ def test_invalid_options(kernel: Kernel, options: str) -> None:
 
 
 def test_help(kernel: Kernel) -> None:
-    """%%gpuwatch? shows every option and runs nothing."""
+    """%%gpuwatch? lists every option and runs no cell."""
     ran = kernel.ok("%%gpuwatch?")
     (page,) = [payload["data"]["text/plain"] for payload in ran.reply["payload"]]
     assert [name for name in NAMES if name not in page] == []
@@ -70,7 +70,8 @@ def test_help(kernel: Kernel) -> None:
     ],
 )
 def test_gpus_by_index(kernel: Kernel, options: str, indices: list[int]) -> None:
-    """--gpu accepts nvidia-smi's indices in several notations, and the report contains only those GPUs."""
+    """--gpu accepts nvidia-smi's indices in several notations,
+    and the report contains only the selected GPUs."""
     report = check_card(kernel.run(f"%%gpuwatch {options}\n1"))
     assert [gpu["index"] for gpu in report["gpus"]] == indices
     assert {gpu["uuid"] for gpu in report["timeline"]["gpus"]} == {gpu["uuid"] for gpu in report["gpus"]}
@@ -85,7 +86,7 @@ def test_gpus_by_uuid(kernel: Kernel) -> None:
 
 
 def test_name(kernel: Kernel) -> None:
-    """--name labels the card; the label is shown as text, whatever characters it contains."""
+    """--name sets the card's label. The label is shown as plain text, whatever characters it contains."""
     ran = kernel.run("%%gpuwatch --name '<b>run</b> & co'\n1")
     assert check_card(ran)["cell"]["label"] == "<b>run</b> & co"
     assert "&lt;b&gt;run&lt;/b&gt; &amp; co" in ran.cards[0]["text/html"]
@@ -101,7 +102,7 @@ def test_quiet(kernel: Kernel) -> None:
 
 
 def test_interval(kernel: Kernel) -> None:
-    """--interval accepts the seconds between samples, from 0.05 to 60."""
+    """--interval accepts from 0.05 to 60 seconds between samples."""
     for interval in ("0.05", "0.5", "60"):
         report = check_card(kernel.run(f"%%gpuwatch --interval {interval}\n1"))
         assert report["cell"]["status"] == "ok"

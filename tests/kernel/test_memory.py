@@ -27,7 +27,7 @@ def _has_torch() -> None:
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel with gpuwidget loaded and a stand-in GPU in use; its next cell is In[1]."""
+    """Return a kernel with gpuwidget loaded and a stand-in GPU in use. Its next cell is In[1]."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.setup(SETUP)
     kernel.setup("%load_ext gpuwidget\nimport gpuwidget")
@@ -35,7 +35,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def holders(kernel: Kernel, names: str = "kind, names, bytes, cell") -> Any:
-    """Return the given fields of each holder,
+    """Return these fields of each holder,
     and assert that the holders' bytes add up to the allocated bytes."""
     fields = ", ".join(f"h.{name.strip()}" for name in names.split(","))
     assert kernel.value("sum(h.bytes for h in gpuwidget.holders()) == gpu.allocated") == "True"
@@ -43,8 +43,8 @@ def holders(kernel: Kernel, names: str = "kind, names, bytes, cell") -> Any:
 
 
 def test_variables_results_and_errors(kernel: Kernel) -> None:
-    """Variables, results in Out and the last error's frames are listed as holders,
-    with their names and cells."""
+    """Variables, results in Out and the frames of the last error are listed as holders,
+    with their names and the cells that allocated the memory."""
     kernel.ok("x = gpu.empty(3000)\ny = x[1:]")
     kernel.ok("gpu.empty(1000)")
     kernel.run("def fail(data):\n    1 / 0\nfail(gpu.empty(2000))")
@@ -56,7 +56,8 @@ def test_variables_results_and_errors(kernel: Kernel) -> None:
 
 
 def test_a_result_that_is_also_a_variable(kernel: Kernel) -> None:
-    """A result that is also a variable is listed as that variable; %gpu free keeps it and explains why."""
+    """If a result is also a variable, it is listed as that variable.
+    %gpu free does not release it and explains why."""
     kernel.ok("x = gpu.empty(1000)\nx")
     assert holders(kernel) == [("variable", ("x", "Out[1]", "_", "_1"), 4096, 1)]
     assert kernel.ok("%gpu free").displayed == (
@@ -65,8 +66,8 @@ def test_a_result_that_is_also_a_variable(kernel: Kernel) -> None:
 
 
 def test_free_lists_and_frees(kernel: Kernel) -> None:
-    """%gpu free lists results and errors that hold memory; with --yes,
-    it releases them and frees torch's cache."""
+    """%gpu free lists the results and errors that hold memory.
+    With --yes, it releases them and frees torch's cache."""
     kernel.ok("kept = gpu.empty(100)")
     kernel.ok("gpu.empty(1_000_000)")
     kernel.ok("'a result of another kind'")
@@ -96,8 +97,7 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
 
 
 def test_free_by_name(kernel: Kernel) -> None:
-    """%gpu free deletes only the variables that are named,
-    and deletes nothing if one of the names is unknown."""
+    """%gpu free deletes only the named variables. If one of the names is unknown, it deletes nothing."""
     kernel.ok("x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
     ran = kernel.run("%gpu free y nonsense")
     assert ran.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
@@ -113,7 +113,8 @@ def test_free_by_name(kernel: Kernel) -> None:
 
 
 def test_free_by_name_without_counters(kernel: Kernel) -> None:
-    """If torch has no complete counters, %gpu free reports that the amount of released memory is unknown."""
+    """If torch's memory counters are incomplete,
+    %gpu free reports that the amount of released memory is unknown."""
     kernel.ok("x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
     assert kernel.ok("%gpu free x").displayed == (
         "Deleted x: how much GPU memory that released is not known: torch runs on cudaMallocAsync, whose "
@@ -122,7 +123,7 @@ def test_free_by_name_without_counters(kernel: Kernel) -> None:
 
 
 def test_a_result_that_contains_a_variable(kernel: Kernel) -> None:
-    """A result that can be released is not listed as kept, even if a variable holds a part of it."""
+    """If a variable holds only a part of a result, %gpu free lists the result as one that it can release."""
     kernel.ok("x = gpu.empty(1000)\n[x, gpu.empty(2000)]")
     assert kernel.ok("%gpu free").displayed == (
         "%gpu free --yes would release:\n  Out[1], _, _1, the last result: 8 KiB\nLost with it: Out[1]."
@@ -157,8 +158,8 @@ def test_cells_that_still_hold_memory(kernel: Kernel) -> None:
 
 
 def test_nested_cells_and_a_missed_end(kernel: Kernel) -> None:
-    """Memory of a nested cell counts for the outer cell. If a cell's end was missed,
-    the next cell is still attributed."""
+    """Memory that a nested cell allocates counts for the outer cell.
+    If gpuwidget missed the end of a cell, it still attributes memory to the next cell."""
     inner = "get_ipython().run_cell('a = gpu.empty(1000)', store_history={stored})\n"
     kernel.ok(inner.format(stored=True) + inner.format(stored=False) + "b = gpu.empty(2000)")
     cells = dict(holders(kernel, "names[0], cell"))
@@ -173,8 +174,8 @@ def test_nested_cells_and_a_missed_end(kernel: Kernel) -> None:
 
 
 def test_losses_collected_across_cells(kernel: Kernel) -> None:
-    """Tensors that a list of losses keeps are attributed to the cells that created them,
-    even if those also freed memory."""
+    """Tensors in a list that grows over several cells are attributed to the cells that created them,
+    even if these cells also freed memory."""
     kernel.ok("losses, weight = [], gpu.empty(4).requires_grad_()")
     step = "y = gpu.empty({n})\nlosses.append((weight[:1] * y).sum())\ndel y"
     kernel.ok(step.format(n=1000))
@@ -205,7 +206,7 @@ def test_memory_allocated_before_loading(start_kernel: Callable[..., Kernel]) ->
 
 
 def test_the_report_lists_what_a_cell_left_behind(kernel: Kernel) -> None:
-    """A watched cell's report lists only holders of memory that this cell allocated and that still exists."""
+    """A watched cell's report lists only the holders of memory that this cell allocated and did not free."""
     kernel.ok("before = gpu.empty(5000)")
     ran = kernel.ok("%%gpuwatch\nx = gpu.empty(1000)\ngpu.empty(7)\ntemporary = gpu.empty(9)\ndel temporary")
     report = ran.report
@@ -226,8 +227,8 @@ def test_no_search_without_allocations(kernel: Kernel) -> None:
 
 
 def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """Without torch, or before CUDA is initialized,
-    %gpu memory and %gpu free explain the reason in one sentence."""
+    """If torch is not imported or CUDA is not initialized,
+    %gpu memory and %gpu free explain that in one sentence."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     assert kernel.ok("%gpu memory").displayed == "No memory of torch's to show: torch is not loaded."
@@ -247,8 +248,8 @@ def test_unknown_options(kernel: Kernel) -> None:
 
 
 def test_unloading_and_reloading(kernel: Kernel) -> None:
-    """Memory is attributed to cells only while the extension is loaded;
-    loading it again starts a new record."""
+    """Memory is attributed to cells only while the extension is loaded.
+    Memory that was allocated before the extension is loaded again is attributed to no cell."""
     kernel.ok("x = gpu.empty(1000)")
     kernel.ok("%unload_ext gpuwidget")
     kernel.ok("y = gpu.empty(2000)")
@@ -259,8 +260,8 @@ def test_unloading_and_reloading(kernel: Kernel) -> None:
 
 
 def test_an_interrupted_search_keeps_nothing_alive(kernel: Kernel) -> None:
-    """After an interrupt of %gpu memory, nothing of it keeps the user's objects alive:
-    deleting a variable frees its memory."""
+    """If %gpu memory is interrupted, it keeps none of the user's objects alive:
+    deleting a variable frees the variable's memory."""
     kernel.ok("import gpuwidget.heap.reachability as s\nx, reachable = [gpu.empty(1000)], s.reachable")
     kernel.setup("def stop(*_):\n    raise KeyboardInterrupt\ns.reachable = stop")
     assert kernel.run("%gpu memory").reply["ename"] == "KeyboardInterrupt"
@@ -270,15 +271,15 @@ def test_an_interrupted_search_keeps_nothing_alive(kernel: Kernel) -> None:
 
 
 def test_an_unhashable_class(kernel: Kernel) -> None:
-    """An object whose class is unhashable does not prevent finding the other holders."""
+    """If the class of an object is unhashable, gpuwidget still finds the other holders."""
     odd = "class Meta(type):\n    def __eq__(a, b): return a is b\nclass Odd(metaclass=Meta): pass\n"
     kernel.ok(odd + "odd = Odd()\nx = gpu.empty(1000)")
     assert holders(kernel) == [("variable", ("x",), 4096, 1)]
 
 
 def test_a_failing_search_is_not_repeated_after_every_cell(kernel: Kernel) -> None:
-    """If the search for storages fails, it is repeated only after new allocations,
-    and blocks keep their cells."""
+    """If the search for tensor storages fails, it is repeated only after new allocations,
+    and the memory is still attributed to cells."""
     kernel.setup(
         "import gpuwidget.kernel.attribution.cell_memory as c\ncalls = []\n"
         "def fail(*a, **k):\n    calls.append(1)\n    raise ValueError\nc.find_storages = fail"

@@ -35,7 +35,7 @@ def read(path: Path) -> Any:
 
 
 def test_all_notebooks_are_tested() -> None:
-    """These tests run every notebook that is shipped, except the quickstart."""
+    """The tests in this module run every notebook of the repository except the quickstart."""
     assert set(FOUND) == {*LABELS, "quickstart"}
 
 
@@ -43,7 +43,7 @@ def test_all_notebooks_are_tested() -> None:
 @pytest.mark.parametrize("source", ["replay", "none"])
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (TORCH=0)")
 def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a recording or without a GPU, each cell of the notebook succeeds,
+    """If GPU readings come from a recording or if there is no GPU, each cell of the notebook succeeds,
     and each watched cell has a card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook = read(FOUND[name])
@@ -52,7 +52,7 @@ def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.Monke
     assert [report["cell"]["label"] for report in found] == LABELS[name]
     assert {report["cell"]["status"] for report in found} == {"ok"}
     assert {report["source"]["kind"] for report in found} == {source}
-    # Some cells fail on a GPU on purpose, but none fails without one.
+    # Some cells fail on purpose if there is a GPU. Without one, no cell fails.
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert [output for output in outputs if output["output_type"] == "error"] == []
     texts = [output.get("data", {}).get("text/plain", "") for output in outputs]
@@ -61,7 +61,7 @@ def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.Monke
 
 
 def lines(cell: Any) -> list[str]:
-    """Return the lines of a code cell; a cell of another type has none."""
+    """Return the lines of a code cell; for any other cell, return an empty list."""
     return str(cell.source).splitlines() if cell.cell_type == "code" else []
 
 

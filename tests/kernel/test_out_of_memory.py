@@ -28,21 +28,21 @@ def _has_torch() -> None:
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Iterator[Kernel]:
-    """A kernel with gpuwidget loaded and a stand-in GPU with 64 MiB."""
+    """Yield a kernel with gpuwidget loaded and a stand-in GPU with 64 MiB."""
     kernel = prepare(start_kernel())
     yield kernel
     kernel.shutdown()
 
 
 def prepare(kernel: Kernel, version: str = "2.13") -> Kernel:
-    """Install the stand-in GPU in the kernel and load gpuwidget; return the kernel."""
+    """Install the stand-in GPU in the kernel, load gpuwidget, and return the kernel."""
     kernel.ok(SETUP.replace("VERSION", repr(version)))
     kernel.ok("%load_ext gpuwidget")
     return kernel
 
 
 def fails(kernel: Kernel, code: str) -> Ran:
-    """Run ``code``, which must raise an out-of-memory error, and return what the kernel sent."""
+    """Run ``code``, assert that it raises an out-of-memory error, and return what the kernel sent."""
     ran = kernel.run(code)
     assert ran.reply["status"] == "error", ran.text
     assert ran.reply["ename"] == "OutOfMemoryError"
@@ -58,7 +58,7 @@ def displayed_after_error(ran: Ran) -> list[dict[str, str]]:
 
 def card(ran: Ran) -> str:
     """Return the text of the only out-of-memory card,
-    without the lines about unknown values of the driver."""
+    without the lines about values that the driver can't provide."""
     (bundle,) = displayed_after_error(ran)
     assert set(bundle) == {"text/plain", "text/html"}
     lines = [line for line in bundle["text/plain"].splitlines() if "Not known" not in line]
@@ -66,7 +66,7 @@ def card(ran: Ran) -> str:
 
 
 def test_the_card(kernel: Kernel) -> None:
-    """The out-of-memory card shows requested and free memory,
+    """The out-of-memory card shows the requested and the free memory,
     the holders by variable and by cell, and the fixes."""
     kernel.ok(MODEL)
     kernel.ok("cache = [mib(6), mib(6)]")
@@ -101,8 +101,8 @@ def test_the_card(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("fix", ["%gpu free --yes", "%gpu free cache --yes", None])
 def test_each_fix_works(kernel: Kernel, fix: str | None) -> None:
-    """After applying any of the card's fixes as printed, the failed cell succeeds;
-    without a fix it fails again."""
+    """If the user applies any of the card's fixes as printed, the failed cell then succeeds.
+    Without a fix, it fails again."""
     kernel.ok(MODEL)
     kernel.ok("cache = [mib(6), mib(6)]")
     kernel.ok("mib(10)")
@@ -118,7 +118,7 @@ def test_each_fix_works(kernel: Kernel, fix: str | None) -> None:
 
 @pytest.mark.parametrize("version", ["1.13", "2.3", "2.13"])
 def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) -> None:
-    """The error messages of different torch versions lead to the same out-of-memory card."""
+    """The out-of-memory card is the same for the error messages of different torch versions."""
     kernel = prepare(start_kernel(), version)
     kernel.ok(MODEL)
     first, *lines = card(fails(kernel, "mib(50)")).splitlines()
@@ -149,8 +149,8 @@ def test_variables_that_the_code_reads_are_kept(kernel: Kernel, cell: str) -> No
 
 
 def test_a_variable_that_is_assigned_again(kernel: Kernel) -> None:
-    """If the cell only overwrites a variable, a fix deletes it first,
-    because both values would exist at the same time."""
+    """If the cell only overwrites a variable, a fix suggests deleting it first.
+    Otherwise the old and the new value would exist at the same time."""
     kernel.ok("model = mib(40)")
     assert "%gpu free model --yes" in card(fails(kernel, "model = mib(40)"))
     assert "%gpu free model --yes" in card(fails(kernel, "%%time\nmodel = mib(40)"))
@@ -160,7 +160,7 @@ def test_a_variable_that_is_assigned_again(kernel: Kernel) -> None:
 
 
 def test_an_earlier_errors_frames(kernel: Kernel) -> None:
-    """Frames of an earlier error that Python has not collected yet are listed as holders,
+    """Frames of an earlier error that Python has not garbage-collected yet are listed as holders,
     and %gpu free releases them."""
     kernel.ok("import gc; gc.disable()")
     fails(kernel, "def first():\n    big = mib(40)\n    mib(40)\nfirst()")
@@ -174,8 +174,8 @@ def test_an_earlier_errors_frames(kernel: Kernel) -> None:
 
 
 def test_no_garbage_collection_during_the_search(kernel: Kernel) -> None:
-    """No garbage collection runs between torch's memory snapshot and the search,
-    so that every listed block exists."""
+    """No garbage collection runs between torch's memory snapshot and the search for holders,
+    so that all blocks in the snapshot still exist."""
     kernel.ok(
         "import gc, gpuwidget\ngc.set_threshold(0)\nsnapshot = torch.cuda.memory_snapshot\n"
         "def and_collect():\n    found = snapshot()\n    if gc.isenabled(): gc.collect()\n    return found\n"
@@ -195,7 +195,8 @@ def test_no_garbage_collection_during_the_search(kernel: Kernel) -> None:
 
 
 def test_memory_freed_since_the_error(kernel: Kernel) -> None:
-    """If enough memory was freed when the cell ended, the card advises to run the cell again."""
+    """If enough memory has become free by the end of the failed cell,
+    the card advises running the cell again."""
     kernel.ok("big = [mib(40)]")
     cell = "def step():\n    try:\n        mib(40)\n    finally:\n        big.clear()\nstep()"
     assert "- Run it again: 40 MiB from before this cell" in card(fails(kernel, cell))
@@ -215,8 +216,8 @@ def test_a_memory_fraction(kernel: Kernel) -> None:
 
 
 def test_fragmented_memory(kernel: Kernel) -> None:
-    """If memory is fragmented, the card advises expandable segments,
-    with the variable that this torch version reads."""
+    """If memory is fragmented, the card suggests expandable segments and names the environment variable that
+    this torch version reads."""
     kernel.ok("gpu.capacity = 2**30\nkept, fill = [], []")
     kernel.ok(
         "for _ in range(3):\n    mib(256)\n    kept.append(mib(56)); fill.append(mib(200))\nfill.clear()"
@@ -239,8 +240,8 @@ def test_in_a_watched_cell(kernel: Kernel) -> None:
 
 
 def test_other_errors_have_no_card(kernel: Kernel) -> None:
-    """Other errors get no out-of-memory card,
-    and neither does an out-of-memory error that the cell catches."""
+    """No out-of-memory card is shown for other errors,
+    nor for an out-of-memory error that the cell catches."""
     for code in ("1 / 0", "raise RuntimeError('out of memory')", "raise MemoryError('CUDA out of memory')"):
         assert displayed_after_error(kernel.run(code)) == []
     ran = kernel.ok("try:\n    mib(100)\nexcept torch.OutOfMemoryError:\n    pass")
@@ -248,7 +249,7 @@ def test_other_errors_have_no_card(kernel: Kernel) -> None:
 
 
 def test_a_chained_error(kernel: Kernel) -> None:
-    """If a library raises another error from the out-of-memory error, the card is shown too."""
+    """If a library catches an out-of-memory error and raises another error from it, the card is shown too."""
     ran = kernel.run(
         "try:\n    mib(100)\nexcept torch.OutOfMemoryError as e:\n    raise ValueError('no') from e"
     )
@@ -256,7 +257,8 @@ def test_a_chained_error(kernel: Kernel) -> None:
 
 
 def test_an_old_error_without_figures(kernel: Kernel) -> None:
-    """An error of an old torch, whose message contains no numbers, gets a card without numbers."""
+    """If an old torch version raises an error whose message contains no numbers,
+    the card contains no numbers either."""
     ran = kernel.run("raise RuntimeError('CUDA error: out of memory')")
     assert card(ran).splitlines()[:2] == [
         "Out of memory on cuda:0: the error says no figures",
@@ -265,7 +267,7 @@ def test_an_old_error_without_figures(kernel: Kernel) -> None:
 
 
 def test_it_keeps_nothing_alive(kernel: Kernel) -> None:
-    """The out-of-memory card keeps no tensor alive: after %gpu free, the error's tensors are freed."""
+    """The out-of-memory card keeps no tensor alive: %gpu free releases the tensors that the error held."""
     code = (
         "import weakref\nseen = []\n"
         "def step():\n    batch = mib(8); seen.append(weakref.ref(batch)); mib(100)\nstep()"
@@ -277,8 +279,8 @@ def test_it_keeps_nothing_alive(kernel: Kernel) -> None:
 
 
 def test_the_error_is_unchanged(kernel: Kernel, start_kernel: Callable[..., Kernel]) -> None:
-    """With gpuwidget, an out-of-memory error has the same traceback, reply,
-    sys.last_value and %debug as without it."""
+    """With gpuwidget, an out-of-memory error has the same message,
+    traceback and sys.last_value as without it, and %debug works."""
     code = "def step():\n    batch = mib(8); mib(100)\nstep()"
     plain = start_kernel()
     plain.ok(SETUP.replace("VERSION", "'2.13'"))

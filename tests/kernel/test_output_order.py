@@ -47,19 +47,18 @@ CELLS: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "not last": (("print('old')", CLEAR_LATER, "print('text')"), ["text\n", "card"]),
     "at once": (("print('text')", "clear_output()"), ["card"]),
 }
-"""Each cell's lines, and the outputs that it must have at the end."""
+"""The lines of each cell, and the outputs that the cell must have at its end."""
 
 
 @pytest.mark.parametrize(("lines", "expected"), CELLS.values(), ids=CELLS)
 def test_the_card_is_below_the_text(kernel: Kernel, lines: tuple[str, ...], expected: list[str]) -> None:
-    """If a cell ends with ``clear_output(wait=True)``, its text stays,
-    and its card appears below the text."""
+    """The card appears below the text that remains, wherever the cell calls ``clear_output()``."""
     kernel.setup(SETUP)
     assert shown(kernel.ok("\n".join(("%%gpuwatch --no-live", *lines))).messages) == expected
 
 
 def test_a_chart_is_below_the_text_before_it(kernel: Kernel) -> None:
-    """The live chart appears below the text that was printed before it, even after clear_output()."""
+    """If the live chart gets a new output, it appears below all text that was printed before."""
     kernel.setup(SETUP)
     ran = kernel.ok(SLOT.format(before="print('before')", after="print('after')"))
     kinds = [message.type for message in ran.messages if message.type in ("stream", "display_data")]
@@ -68,7 +67,8 @@ def test_a_chart_is_below_the_text_before_it(kernel: Kernel) -> None:
 
 
 def test_a_chart_does_not_flush_the_users_stream(kernel: Kernel) -> None:
-    """If the user has replaced stdout, only the cell's own thread flushes that stream."""
+    """If the user has replaced stdout,
+    the thread that shows the live chart does not flush the user's stream."""
     kernel.setup(SETUP)
     ran = kernel.ok(
         "with contextlib.redirect_stdout(Tee(sys.stdout)) as tee:"

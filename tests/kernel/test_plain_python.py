@@ -11,7 +11,8 @@ from helpers_kernel import KERNEL_PYTHON, skip_without_torch
 
 
 def run(tmp_path: Path, *arguments: str, source: str = "replay") -> subprocess.CompletedProcess[str]:
-    """Run the kernel's Python interpreter with an empty home directory, and wait for its end."""
+    """Run the kernel's Python interpreter with an empty home directory,
+    wait until it ends, and return the result."""
     environment = {
         **os.environ,
         "HOME": str(tmp_path),
@@ -26,7 +27,7 @@ def run(tmp_path: Path, *arguments: str, source: str = "replay") -> subprocess.C
 
 
 def script(tmp_path: Path, text: str, source: str = "replay") -> str:
-    """Run a script, which must succeed and write nothing to stderr, and return what it prints."""
+    """Run a script, assert that it succeeds and writes nothing to stderr, and return what it prints."""
     path = tmp_path / "script.py"
     path.write_text(text)
     ran = run(tmp_path, str(path), source=source)
@@ -36,7 +37,7 @@ def script(tmp_path: Path, text: str, source: str = "replay") -> str:
 
 @pytest.mark.parametrize("source", ["replay", "none"])
 def test_script(tmp_path: Path, source: str) -> None:
-    """In a script, ``with gpuwidget.watch()`` yields a report, with and without a GPU."""
+    """In a script, ``with gpuwidget.watch()`` creates a report, whether there is a GPU or not."""
     text = "import gpuwidget\nwith gpuwidget.watch('x') as w:\n    w.mark('half')\n"
     text += "print(w.report.cell.status, w.report.cell.label, w.report.cell.execution_count)\n"
     text += "print([mark.label for mark in w.report.timeline.marks], w.report.source.kind)"
@@ -44,7 +45,7 @@ def test_script(tmp_path: Path, source: str) -> None:
 
 
 def test_script_loads_no_notebook_packages(tmp_path: Path) -> None:
-    """A script that uses gpuwidget.watch() does not load IPython, ipywidgets, bqplot,
+    """A script that uses gpuwidget.watch() does not import IPython, ipywidgets, bqplot,
     torch, tornado or pandas."""
     text = "import gpuwidget, sys\nwith gpuwidget.watch() as w: pass\n"
     text += (
@@ -54,7 +55,8 @@ def test_script_loads_no_notebook_packages(tmp_path: Path) -> None:
 
 
 def test_script_nested_and_in_threads(tmp_path: Path) -> None:
-    """Watches can be nested, and can run in several threads at the same time; each has its own report."""
+    """Watches can be nested, and can run in several threads at the same time.
+    Each watch has a separate report."""
     text = """
 import gpuwidget, threading
 with gpuwidget.watch("outer") as outer:
@@ -82,7 +84,8 @@ print([found[n] for n in range(4)])
 
 
 def test_script_decorators(tmp_path: Path) -> None:
-    """A decorated function works as before, keeps its name, and its ``report`` is that of its last call."""
+    """A decorated function works as before and keeps its name.
+    Its attribute ``report`` is the report of the last call."""
     text = """
 import asyncio, gpuwidget
 @gpuwidget.watch
@@ -165,7 +168,7 @@ def test_ipython_command(tmp_path: Path) -> None:
 
 
 def test_terminal_a_cell_that_an_interrupt_leaves(tmp_path: Path) -> None:
-    """In terminal IPython, after Ctrl-C has ended an `await`,
+    """In terminal IPython, after Ctrl-C has ended an ``await``,
     memory is still attributed to each later cell."""
     text = f"""
 import sys

@@ -25,7 +25,7 @@ def reports(notebook: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("source", ["replay", "none"])
 def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a recording or without a GPU, each cell of the notebook succeeds,
+    """If GPU readings come from a recording or if there is no GPU, each cell of the notebook succeeds,
     and each watched cell has a card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
@@ -41,8 +41,8 @@ def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_committed_outputs_are_from_a_real_gpu() -> None:
-    """The quickstart's committed outputs were measured on an H200, not replayed,
-    with an exact peak and energy."""
+    """The quickstart's committed outputs were measured on an H200, not replayed.
+    They contain the exact peak of torch's memory and the energy used."""
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     assert sum(cell.cell_type == "code" for cell in notebook.cells) == 5
     training, gone, phases = reports(notebook)

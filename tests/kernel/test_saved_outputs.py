@@ -1,4 +1,4 @@
-"""A saved notebook contains no secret, user name, notebook name or escape sequence from another process."""
+"""A saved notebook contains no secrets, user names, notebook names or escape sequences of other processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 GIB = 1024**3
 OTHER_USER = 54321
-"""A user id that has no user name."""
+"""A user id for which the system has no user name."""
 ESCAPES = "\x1b]0;PRIVATE_title\x07\x9b2J\u202e"
 SECRETS = ("SECRET", "PRIVATE", str(OTHER_USER), "\x1b", "\x9b", "\u202e")
 REPORT = "application/vnd.gpuwidget.report+json"
@@ -100,8 +100,8 @@ driver(20 * GIB, listed)""",
 
 @pytest.fixture
 def others(tmp_path: Path) -> Iterator[list[int]]:
-    """Start other processes with secrets: a script, a notebook's kernel and, if root,
-    two processes of another user."""
+    """Start processes with secrets in their command lines: a script, a notebook's kernel and,
+    if the tests run as root, two processes of another user. Yield the process ids."""
     script = tmp_path / "other.py"
     script.write_text(WAITING)
     os.chmod(tmp_path, 0o755)
@@ -124,8 +124,8 @@ def others(tmp_path: Path) -> Iterator[list[int]]:
 
 
 def run(tmp_path: Path, others: list[int]) -> Any:
-    """Run a notebook with :data:`CELLS` while these processes run;
-    return it with its outputs and widget states."""
+    """Run a notebook with :data:`CELLS` while these processes run,
+    and return it with its outputs and widget states."""
     standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
     standin.scenario(MACHINE)
     environment = {
@@ -152,8 +152,8 @@ def run(tmp_path: Path, others: list[int]) -> Any:
 
 
 def test_a_saved_notebook_has_no_secret(tmp_path: Path, others: list[int]) -> None:
-    """In a saved notebook, gpuwidget's outputs identify another process only
-    by its program and its kind of owner."""
+    """In a saved notebook, gpuwidget's outputs identify another process only by its program and by the kind
+    of its owner."""
     skip_without_torch()
     notebook = run(tmp_path, others)
     outputs = {

@@ -1,4 +1,4 @@
-"""The PyTorch switches in a real kernel with the real torch, set by %gpu switches and by the panel."""
+"""The PyTorch switches in a real kernel with the real torch, set by %gpu switches and in the panel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _has_torch() -> None:
 
 @pytest.fixture
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A kernel that has loaded gpuwidget and torch."""
+    """Return a kernel that has loaded gpuwidget and torch."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     kernel.ok("import torch")
@@ -43,8 +43,8 @@ def request_switch(kernel: Kernel, value: str, name: str = "cudnn.benchmark") ->
 
 
 def test_by_magic(kernel: Kernel) -> None:
-    """%gpu switches sets a switch immediately and shows the statement that it ran;
-    an invalid value is an error."""
+    """%gpu switches sets a switch immediately and shows the statement that it ran.
+    An invalid value is a usage error."""
     ran = kernel.ok(f"%gpu switches cudnn.benchmark on\nprint({NOW})")
     assert (ran.displayed, ran.text) == (f"Ran: {ON}", "True\n")
     assert "matmul.precision: highest, or high, medium" in kernel.ok("%gpu switches").displayed
@@ -54,8 +54,8 @@ def test_by_magic(kernel: Kernel) -> None:
 
 
 def test_from_the_panel_while_nothing_runs(kernel: Kernel) -> None:
-    """If no cell runs, the panel's request sets the switch immediately;
-    the reply has the statement and the new state."""
+    """If no cell runs, the panel's request sets the switch immediately,
+    and the reply contains the statement and the new state."""
     reply = request_switch(kernel, "on")
     assert (reply["status"], reply["done"]) == ("ok", ON)
     state = switch(reply)
@@ -64,7 +64,7 @@ def test_from_the_panel_while_nothing_runs(kernel: Kernel) -> None:
 
 
 def test_from_the_panel_while_a_cell_runs(kernel: Kernel) -> None:
-    """If the panel sets a switch while a cell runs, that cell keeps the old value,
+    """If the user sets a switch in the panel while a cell runs, that cell keeps the old value,
     and the next cell has the new one."""
     request = kernel.send(f"{HOLD}print({NOW})")
     kernel.wait_for_file("began")
@@ -80,7 +80,7 @@ def test_from_the_panel_while_a_cell_runs(kernel: Kernel) -> None:
 
 
 def test_the_cell_that_loads_gpuwidget(start_kernel: Callable[..., Kernel]) -> None:
-    """If the panel sets a switch while the cell that loads gpuwidget still runs,
+    """If the user sets a switch in the panel while the cell that loads gpuwidget still runs,
     that cell keeps the old value too."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     request = kernel.send(f"import torch\n%load_ext gpuwidget\n{HOLD}print({NOW})")
@@ -104,8 +104,8 @@ def test_a_nested_cell_does_not_apply_it(kernel: Kernel) -> None:
 
 
 def test_both_tf32_settings_agree(kernel: Kernel) -> None:
-    """After the panel changes a TF32 setting, torch's old and new settings agree,
-    and reading either raises no error."""
+    """If the user changes a TF32 setting in the panel, torch's old and new settings agree,
+    and reading either of them raises no error."""
     kernel.ok("torch.backends.fp32_precision = 'tf32'")
     assert request_switch(kernel, "highest", "matmul.precision")["status"] == "ok"
     assert switch(request_switch(kernel, "off", "cudnn.tf32"), "cudnn.tf32")["value"] == "off"
@@ -118,8 +118,8 @@ def test_both_tf32_settings_agree(kernel: Kernel) -> None:
 
 
 def test_invalid_requests(start_kernel: Callable[..., Kernel]) -> None:
-    """A request before torch is imported, or with an unknown switch or value,
-    gets an error reply with the reason."""
+    """If torch is not imported yet, or if the switch or the value is unknown,
+    the request gets an error with the reason."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget\nimport sys")
     reply = request_switch(kernel, "on")
@@ -136,7 +136,7 @@ def test_invalid_requests(start_kernel: Callable[..., Kernel]) -> None:
 
 
 def test_a_pending_switch_after_an_interrupt(kernel: Kernel) -> None:
-    """If the running cell is interrupted, a pending switch still applies from the next cell."""
+    """If the running cell is interrupted, a pending switch is still applied before the next cell."""
     request = kernel.send(HOLD)
     kernel.wait_for_file("began")
     request_switch(kernel, "on")

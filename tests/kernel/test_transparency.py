@@ -1,4 +1,4 @@
-"""In a real kernel, a watched cell does and shows exactly the same as an unwatched one."""
+"""In a real kernel, a watched cell has the same effects and outputs as an unwatched one."""
 
 from __future__ import annotations
 
@@ -64,28 +64,27 @@ def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
 
 @pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
 def test_same_without_live_view(pair: Pair, case: Case) -> None:
-    """With ``%%gpuwatch --no-live``, everything that a cell shows,
-    raises and replies is the same as without the magic."""
+    """With ``%%gpuwatch --no-live``, a cell's outputs,
+    errors and replies are the same as without the magic."""
     run_case(pair, case, "--no-live")
 
 
 @pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
 def test_same_with_live_view(pair: Pair, case: Case) -> None:
-    """With the live chart on, everything that a cell shows,
-    raises and replies is the same as without the magic."""
+    """With the live chart on, a cell's outputs, errors and replies are the same as without the magic."""
     run_case(pair, case, "")
 
 
 @pytest.mark.parametrize("case", LONG, ids=lambda case: case.name)
 def test_same_while_live_view_shows(pair: Pair, case: Case) -> None:
-    """While the live chart is visible, everything that a cell shows,
-    raises and replies is the same as without the magic."""
+    """While the live chart is visible, a cell's outputs,
+    errors and replies are the same as without the magic."""
     run_case(pair, case, "", long=True)
 
 
 def test_names_and_counters_after_many_cells(pair: Pair) -> None:
     """After many watched cells, the user's namespace,
-    history and counters are the same as after unwatched cells."""
+    the history and the counters are the same as after unwatched cells."""
     pair.both("sorted(name for name in globals()), len(In), sorted(Out), len(_ih), len(_dh)")
     pair.both("sorted(get_ipython().user_ns_hidden), get_ipython().execution_count")
 
@@ -100,6 +99,6 @@ def test_debugger(pair: Pair) -> None:
 
 
 def test_reset(pair: Pair) -> None:
-    """%reset in a watched cell empties the namespace, and the cell continues and has its card."""
+    """If a watched cell runs %reset, the namespace is emptied, the cell continues, and its card is shown."""
     pair.same("%reset -f\nprint(sorted(name for name in globals() if name[0] != '_'))")
     pair.same("kept = 1\nkept")

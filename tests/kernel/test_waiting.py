@@ -12,14 +12,14 @@ from helpers_pair import check_card
 
 
 def is_status_line(message: Message) -> bool:
-    """Return whether the message shows the status line that a waiting cell has."""
+    """Return whether the message shows the status line of a cell that waits for memory."""
     text = message.content.get("data", {}).get("text/plain", "") if message.is_live else ""
     return text.startswith("Waiting for ")
 
 
 def assert_skipped(ran: Ran, message: str) -> None:
     """Assert that the cell failed with one printed line that contains ``message``,
-    and has no other output."""
+    and that it has no other output."""
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
     assert len(ran.text.strip().splitlines()) == 1
     assert ran.text.startswith("UsageError: ")
@@ -32,7 +32,7 @@ def assert_skipped(ran: Ran, message: str) -> None:
 
 @pytest.fixture
 def busy(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Kernel:
-    """A kernel on a machine whose only GPU always has 12 GiB free."""
+    """Return a kernel on a machine whose only GPU always has 12 GiB free."""
     recording = tmp_path / "full.jsonl"
     meta = (
         '{"meta": {"driver": "580.95.05", "cuda_driver": 13000, "tick_s": 1.0, "gpus": [{"name": '
@@ -75,7 +75,7 @@ def test_not_enough_memory(busy: Kernel) -> None:
     ],
 )
 def test_no_kind_of_cell_runs_without_memory(busy: Kernel, cell: str) -> None:
-    """If a cell is skipped, none of its code runs, whatever magics it contains, and the next cell runs."""
+    """If a cell is skipped, none of its code runs, whatever magics it contains. The next cell runs."""
     busy.setup("ran = False")
     ran = busy.run(cell.format("%%gpuwatch --need 20GiB"))
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
@@ -93,8 +93,8 @@ def test_a_syntax_error_does_not_wait(busy: Kernel) -> None:
 
 @pytest.mark.parametrize("body", ["ran = True", "import asyncio\nawait asyncio.sleep(0)\nran = True"])
 def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
-    """An interrupt ends the wait for memory: the cell does not run, even one with await,
-    and the next cell does."""
+    """An interrupt ends the wait for memory.
+    The cell does not run, even if it contains ``await``; the next cell runs."""
     busy.setup("ran = False")
     request = busy.send(f"%%gpuwatch --need 20GiB --wait 1h\n{body}")
     shown = busy.wait_for_message(request, is_status_line)
@@ -116,7 +116,8 @@ def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
     ],
 )
 def test_a_cell_whose_memory_can_not_be_checked(busy: Kernel, cell: str) -> None:
-    """If checking the free memory fails, the cell is skipped with one line, and the next cell runs."""
+    """If checking the free memory fails,
+    the cell is skipped and one line explains why. The next cell runs."""
     busy.setup(
         "ran = False\nfrom gpuwidget.kernel.cells import wait_for_memory as w\n"
         "w.find_target_gpus = lambda *_: 1 / 0"
@@ -141,7 +142,7 @@ def test_a_cell_that_can_not_be_watched_runs(busy: Kernel) -> None:
     ],
 )
 def test_exclusive_is_unknown(busy: Kernel, cell: str) -> None:
-    """%%gpuwatch has no option --exclusive: a cell with it is skipped with a usage error."""
+    """%%gpuwatch has no option --exclusive. A cell with this option is skipped with a usage error."""
     busy.setup("ran = False")
     assert_skipped(busy.run(cell), "%%gpuwatch: unrecognized arguments: --exclusive.")
     assert busy.value("ran") == "False"
