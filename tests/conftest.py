@@ -1,5 +1,7 @@
-"""Fixtures for all tests, with stand-ins for devices.
-GPUWIDGET_SOURCE of the developer's environment is unset."""
+"""Fixtures for all tests, such as stand-ins for devices.
+
+This module unsets GPUWIDGET_SOURCE, so that the developer's setting does not affect the tests.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ os.environ.pop(SOURCE_VARIABLE, None)
 
 @pytest.fixture
 def gpu() -> Iterator[StandInGpu]:
-    """A stand-in for a CUDA device, which torch reports as initialized and in use."""
+    """Return a stand-in for a CUDA device that torch reports as initialized and in use."""
     device = StandInGpu(pytest.importorskip("torch"))
     device.install()
     yield device
@@ -29,7 +31,7 @@ def gpu() -> Iterator[StandInGpu]:
 
 @pytest.fixture
 def small_gpu() -> Iterator[LimitedGpu]:
-    """A stand-in GPU with 64 MiB for the real torch; no other process holds memory on it."""
+    """Return a stand-in GPU with 64 MiB for the real torch. No other process holds memory on this GPU."""
     made = LimitedGpu(pytest.importorskip("torch"), 64 * MIB)
     made.install()
     yield made
@@ -38,13 +40,14 @@ def small_gpu() -> Iterator[LimitedGpu]:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in for NVML, compiled once per test session."""
+    """Compile the stand-in for NVML, once per test session, and return its path."""
     return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture(scope="session")
 def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in for NVML without the functions that a driver of the 470 series lacks."""
+    """Compile the stand-in for NVML without the functions that a driver of the 470 series lacks, and return
+    its path."""
     return build(tmp_path_factory.mktemp("nvml-old"), absent=OLD_DRIVER)
 
 
@@ -57,12 +60,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 @pytest.fixture
 def machine(install: Install, library: Path) -> Machine:
-    """A machine whose NVML stand-in reports one H200."""
+    """Return a machine whose NVML stand-in reports one H200."""
     return install(library)
 
 
 @pytest.fixture
 def old_machine(install: Install, old_library: Path) -> Machine:
-    """A machine whose NVML stand-in reports one H200 and lacks the functions
-    that a driver of the 470 series lacks."""
+    """Return a machine whose NVML stand-in reports one H200 and lacks the functions that a driver of the 470
+    series lacks."""
     return install(old_library)

@@ -19,8 +19,7 @@ _PATIENCE_S = 20.0
 
 
 class FakeClock:
-    """A clock that stands still until :meth:`advance` moves it,
-    which wakes the threads whose timeout has passed."""
+    """A clock that stands still until a test calls :meth:`advance`."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -61,8 +60,8 @@ class FakeClock:
             return any(until == self._now + seconds for _, until in self._waiting)
 
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
-        """Let other threads run until the condition holds,
-        advancing the clock by ``step`` before each check."""
+        """Let other threads run until the condition holds.
+        Before each check, the clock advances by ``step`` seconds."""
         patience = threading.Event()
         for _ in range(int(_PATIENCE_S / 0.002)):
             if happened():
@@ -89,7 +88,8 @@ def gpu(index: int, *, total: int = 150_000_000_000, name: str = "NVIDIA H200") 
 
 
 class FakeSource:
-    """A source with GPUs whose readings a test sets; it counts the reads, and can let them hang or fail."""
+    """A source with GPUs whose readings a test sets.
+    It counts its calls, and a test can make them hang or fail."""
 
     def __init__(self, gpus: int = 1, *, kind: str = "nvml", clock: FakeClock | None = None) -> None:
         self.gpus = [gpu(index) for index in range(gpus)]

@@ -1,5 +1,5 @@
 """Probe results of a healthy machine with an H200, which tests modify,
-and a fake torch and CUDA driver library."""
+and a fake torch and a fake CUDA driver library."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LAST = "is the last with such a build."
 
 
 def build(wheel: str, wanted: str | None = None) -> str:
-    """Return the command that installs torch's build for ``wheel``,
-    in version 2.13.0 unless ``wanted`` names another requirement."""
+    """Return the command that installs torch 2.13.0, or the requirement ``wanted``,
+    from the wheels for ``wheel`` (such as cu130)."""
     return f"{PIP} install {wanted or f'torch==2.13.0+{wheel}'} --index-url {WHEELS}/{wheel}"
 
 
@@ -209,8 +209,8 @@ def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
 
 
 def fake_torch(folder: Path, body: str, *, version: str = "2.10.0", cuda: str | None = "12.8") -> Path:
-    """Create a package ``torch`` in ``folder`` whose import runs ``body``,
-    and return ``folder`` for ``sys.path``."""
+    """Create a package ``torch`` in ``folder`` whose import runs ``body``.
+    Return ``folder``, which a test adds to ``sys.path``."""
     package = folder / "torch"
     package.mkdir(parents=True)
     (package / "version.py").write_text(f"__version__ = {version!r}\ncuda: str | None = {cuda!r}\n")
@@ -260,8 +260,8 @@ int cuDeviceGetAttribute(int *out, int which, int on) { (void)on; *out = which =
 
 
 def build_libcuda(folder: Path) -> Path:
-    """Build a CUDA driver library with one H200; its cuInit returns the value of FAKE_CUINIT,
-    or hangs if that is ``hang``."""
+    """Build a CUDA driver library with one H200.
+    Its cuInit returns the value of FAKE_CUINIT, or hangs if the value is ``hang``."""
     source = folder / "libcuda.c"
     source.write_text(_LIBCUDA)
     library = folder / "libcuda.so.1"

@@ -30,7 +30,7 @@ SOURCE = "for x, y in loader:\n    loss = step(x, y)\n    print(loss)\n"
 
 
 def code(file: str, name: str, lines: int = 40) -> CodeType:
-    """Return the code of a function with that many lines, with instructions on each line."""
+    """Return the code object of a function with this many lines. Each line has instructions."""
     body = "".join(f"    x{n} = {n}\n" for n in range(2, lines + 1))
     if name == "<module>":
         text = "x = 0\n" + "".join(f"x{n} = {n}\n" for n in range(2, lines + 1))
@@ -61,8 +61,8 @@ _CODES: dict[tuple[str, str], CodeType] = {}
 
 
 def stack(*frames: tuple[str, str, int]) -> Any:
-    """Return the innermost frame of a stack; the frames are given as file, function and line, outermost
-    first."""
+    """Return the innermost frame of a stack.
+    Each frame is given as file, function and line, beginning with the outermost frame."""
     top: Frame | None = None
     for file, name, line in frames:
         made = _CODES.setdefault((file, name), code(file, name))
@@ -73,7 +73,7 @@ def stack(*frames: tuple[str, str, int]) -> Any:
 
 
 class FakeStreams:
-    """Streams whose busy bits a test sets; if ``bits`` is None, they can't be queried."""
+    """Fake CUDA streams whose busy bits a test sets. If ``bits`` is None, the streams can't be queried."""
 
     def __init__(self, bits: int | None = None, reason: Message | None = None) -> None:
         self.bits = bits
@@ -88,7 +88,7 @@ class FakeStreams:
 
 
 class FakeWindows:
-    """Utilization windows of the driver and means of the hardware counters, both set by a test."""
+    """Fake utilization windows of the driver and fake means of the hardware counters. A test sets both."""
 
     def __init__(self) -> None:
         self.windows: Sequence[UtilizationWindow] = ()
@@ -118,7 +118,7 @@ class ProfiledRun:
         before: Sequence[tuple[str, str, int]] = (),
         source: CellSource = UNKNOWN_SOURCE,
     ) -> None:
-        """Start profiling; ``before`` is the stack on which the run starts."""
+        """Start profiling. ``before`` is the stack at the start of the run."""
         self.clock = FakeClock()
         self.streams = FakeStreams(bits, reason)
         self.windows = FakeWindows()
@@ -171,7 +171,7 @@ def report(duration: float = 10.0, utilization: float | None = None, tail: float
 def time_of(run: ProfiledRun, **options: Any) -> CodeTime:
     """Return the line profile of a run that was sampled from its beginning to its end.
 
-    Unless a test passes another value, the driver's mean utilization equals that of the stream queries.
+    By default, the driver's mean utilization in the report equals that of the stream queries.
     """
     counts = run.profiler._counts
     defaults = {

@@ -16,7 +16,7 @@ from gpuwidget.pytorch import allocator
 def holders_of(
     gpu: StandInGpu, variables: dict[str, object], notebook: dict[str, object] | None = None, **options: Any
 ) -> list[Holder]:
-    """Return the holders, and assert that their bytes add up to what is allocated on the GPU."""
+    """Return the holders of the GPU's memory, and assert that their bytes add up to the allocated bytes."""
     roots = [Root(name, value, "variable") for name, value in variables.items()]
     roots += [Root(name, value, "notebook") for name, value in (notebook or {}).items()]
     blocks = allocator.snapshot()

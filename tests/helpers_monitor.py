@@ -1,4 +1,4 @@
-"""A stand-in for a torch that uses the first of two GPUs,
+"""A stand-in for torch that uses the first of two GPUs,
 and a GPU monitor with samples that a test provides."""
 
 from __future__ import annotations

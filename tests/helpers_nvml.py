@@ -1,4 +1,4 @@
-"""Replaces this process's NVML with a stand-in library, and provides sources that read it."""
+"""Functions that replace this process's NVML with a stand-in library, and sources that read the stand-in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ UUIDS = [f"GPU-00000000-0000-4000-8000-{index:012d}" for index in range(4)]
 
 
 class ManualClock:
-    """A clock that advances when the test sets ``now``, and when code waits, by the wait's timeout."""
+    """A clock whose time a test sets with ``now``.
+    A wait does not block, but advances the clock by its timeout."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -65,7 +66,7 @@ class Machine:
 
 
 class Hung:
-    """A thread in an NVML call that hangs until :meth:`let_go`."""
+    """A thread whose NVML call hangs until a test calls :meth:`let_go`."""
 
     def __init__(self, machine: Machine, function: str, call: Callable[[], object]) -> None:
         machine.says("gpus=2", f"gpu.0.{function}=hang")

@@ -1,5 +1,5 @@
 """A stand-in GPU that runs out of memory as torch's allocator does,
-with the error messages of several versions."""
+with the error messages of several torch versions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LimitedGpu(StandInGpu):
 
     @property
     def free(self) -> int:
-        """Bytes of the GPU's memory that no process holds."""
+        """The bytes of the GPU's memory that no process holds."""
         return self.capacity - self.taken_by_others - self.reserved
 
     def stats(self, index: int) -> dict[str, Any]:

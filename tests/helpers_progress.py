@@ -1,4 +1,4 @@
-"""Made-up progress of runs, for tests of live charts."""
+"""Simulated progress of runs, for tests of live charts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reading(index: int, utilization: float | None = 97.0, memory: int | None = 5
 
 
 def gpu_progress(index: int, points: int = 3) -> GpuProgress:
-    """Return the progress of one busy GPU, whose time series have that many points."""
+    """Return the progress of one busy GPU. Its time series have ``points`` points."""
     return GpuProgress(
         gpu=h200(index),
         reading=reading(index),

@@ -1,4 +1,4 @@
-"""Small recordings that a test writes, and a clock to play them by."""
+"""Small recordings that tests write, and a clock with which tests play them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SetClock:
         return self.now
 
     def wait(self, condition: object, seconds: float | None) -> None:
-        """Fail the test, since a source never waits."""
+        """Fail the test, because a source must not wait."""
         raise AssertionError("a source never waits")
 
 

@@ -1,4 +1,5 @@
-"""Runs over a part of a recording, with the real source, sampler and run, on a clock that a test sets."""
+"""Runs over a part of a recording, with the real source, sampler and run,
+and with a clock that a test controls."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _THREADS = 3
 
 
 class Player:
-    """Plays a recording once, up to the position to which a test moves it."""
+    """Plays a recording once. A test sets the position in the recording."""
 
     def __init__(self, path: Path = SHIPPED) -> None:
         self.clock = FakeClock()
@@ -83,7 +84,8 @@ class Player:
         return self.report(run)
 
     def progress(self, start: float, seconds: float) -> Progress:
-        """Return the progress of a run, started at ``start``, that is still in progress after ``seconds``."""
+        """Return the progress that a run started at ``start`` has after ``seconds``,
+        while the run is still in progress."""
         self.go_to(start)
         run = self.start()
         self.play(seconds)
@@ -93,7 +95,7 @@ class Player:
             run.abandon()
 
     def _rest(self) -> None:
-        """Wait until every thread of the sampler has finished what was due, and waits for a later time."""
+        """Wait until no thread of the sampler has work left and every thread waits for a later time."""
         self.clock.until(self._all_wait)
 
     def _all_wait(self) -> bool:
@@ -109,7 +111,7 @@ class Player:
 
 def recording_without(path: Path, *keys: str) -> Path:
     """Write a copy of the packaged recording without these readings,
-    as from a GPU that lacks them; return its path."""
+    as if the GPU lacked them, and return its path."""
     with gzip.open(SHIPPED, "rt", encoding="utf-8") as source, path.open("w", encoding="utf-8") as out:
         for line in source:
             tick: dict[str, Any] = json.loads(line)
@@ -122,7 +124,7 @@ def recording_without(path: Path, *keys: str) -> Path:
 
 def repeated(path: Path, start: float, seconds: float, times: int) -> Path:
     """Write a recording that repeats a part of the packaged one,
-    as a longer phase of the same work; return its path."""
+    as if that phase had lasted longer, and return its path."""
     with gzip.open(SHIPPED, "rt", encoding="utf-8") as source:
         first, *ticks = (json.loads(line) for line in source)
     part = [tick for tick in ticks if start <= tick["t"] < start + seconds]

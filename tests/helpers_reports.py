@@ -46,7 +46,8 @@ def gib(size: float) -> int:
 
 
 def gpu(index: int = 0, **changes: Any) -> GpuReport:
-    """Return the report of an H200 in training, with 3.2 GiB more in use at the end and every value known."""
+    """Return the report of an H200 during training.
+    Every value is known, and 3.2 GiB more are in use at the end than at the start."""
     made = GpuReport(
         uuid=f"GPU-{index:08x}-1b2c-4d3e-8f90-a1b2c3d4e5f6",
         index=index,
@@ -101,8 +102,8 @@ def bare_gpu(index: int = 0, **changes: Any) -> GpuReport:
 
 
 def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 14.0) -> Timeline:
-    """Return timelines with rising memory,
-    and steady work if a GPU's mean utilization exceeds 50 %, else bursts."""
+    """Return timelines with rising memory.
+    A GPU works steadily if its mean utilization exceeds 50 %; otherwise it works in bursts."""
     t = tuple(duration * (n + 1) / points for n in range(points))
 
     def course(place: int) -> GpuTimeline:
@@ -123,8 +124,8 @@ def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 1
 
 
 def marks(count: int, duration: float = 14.0, label: str = "epoch {n}: loss 0.4321") -> tuple[Mark, ...]:
-    """Return ``count`` marks at equal distances over the run; every tenth one is set by the user,
-    the others are printed lines."""
+    """Return ``count`` marks at equal distances over the run.
+    The user has set every tenth mark; the others are printed lines."""
     return tuple(
         Mark(duration * (n + 0.5) / count, label.format(n=n), "mark" if n % 10 == 0 else "printed")
         for n in range(count)
@@ -134,7 +135,7 @@ def marks(count: int, duration: float = 14.0, label: str = "epoch {n}: loss 0.43
 def report(
     *gpus: GpuReport, duration: float = 14.0, points: int = 240, marks: tuple[Mark, ...] = (), **changes: Any
 ) -> Report:
-    """Return the report of a run on ``gpus``;
+    """Return the report of a run on ``gpus``.
     ``changes`` replace other fields of the report, such as ``cell``."""
     shown = tuple(one for one in gpus if one.shown)
     made = Report(
@@ -169,7 +170,7 @@ def cell(duration: float = 14.0, **changes: Any) -> RunInfo:
 
 
 def starved() -> Report:
-    """Return the report of a training run with a log, on a GPU that waits for its data."""
+    """Return the report of a training run that prints a log, on a GPU that often waits for data."""
     return report(gpu(1), marks=marks(12))
 
 
@@ -189,8 +190,8 @@ def ddp() -> Report:
 
 
 def sixteen(count: int = 16) -> Report:
-    """Return the report with the largest card: 16 GPUs, full timelines, 60 marks of 80 characters,
-    long hostile texts."""
+    """Return the report with the largest card:
+    16 GPUs, full timelines, 60 marks of 80 characters, and long hostile texts."""
     hostile = (HOSTILE * 40)[:1000]
     label = ("{n} " + HOSTILE * 3)[:80]
     return report(
@@ -280,7 +281,7 @@ def left_behind() -> Report:
 
 
 def much_left_behind() -> Report:
-    """Return the report with the most text: 16 GPUs, and 30 holders with long hostile names."""
+    """Return the report whose card has the most text: 16 GPUs, and 30 holders with long hostile names."""
     holders = tuple(
         Holder("variable", (HOSTILE * 9,) * 9, HOSTILE * 9, f"cuda:{n % 16}", gib(30 - n), 1234)
         for n in range(30)
@@ -357,8 +358,8 @@ def hostile() -> Report:
 
 
 def advised() -> Report:
-    """Return the report of a GPU that waits for data,
-    with more advice than a card shows, and its evidence."""
+    """Return the report of a GPU that waits for data.
+    It has more advice than a card shows, with the evidence for each."""
     cores = {"cores": 15.5, "shared_memory_free_bytes": gib(60), "num_workers": 0, "pin_memory": False}
     return replace(
         starved(),
@@ -408,4 +409,4 @@ ALL = {
     "hostile": hostile,
     "advised": advised,
 }
-"""Maps the name of each function above to the function, which returns a report."""
+"""The functions above by their names. Each returns a report."""

@@ -39,7 +39,7 @@ def status_readings(missing: Mapping[str, Message] | None = None, **values: Any)
 
 
 def reading(one: Gpu, **values: Any) -> Reading:
-    """Return the reading of a busy, healthy H200, with the given values instead of its own."""
+    """Return the reading of a busy, healthy H200, with the given values replaced."""
     unknown: dict[str, Any] = dict.fromkeys(field.name for field in fields(Reading))
     known = {
         "uuid": one.uuid,

@@ -84,8 +84,8 @@ def torch_wheel(
     imports: str = "",
     from_numpy: str = "return list(array)",
 ) -> Path:
-    """Write a wheel of a fake torch whose import fails if one
-    of ``files`` is missing or too small; return its path."""
+    """Write a wheel of a fake torch, and return its path.
+    Importing this torch fails if one of ``files`` is missing or too small."""
     body = TORCH.format(files=list(files), imports=imports, from_numpy=from_numpy, size=LIBRARY_SIZE)
     texts = {
         "torch/__init__.py": body.encode(),
@@ -96,7 +96,8 @@ def torch_wheel(
 
 
 def content(of: str) -> bytes:
-    """Return the content of a fake shared library: the same length for every package, but different bytes."""
+    """Return the content of a fake shared library.
+    All packages' libraries have the same length, but different bytes."""
     return of.encode().ljust(LIBRARY_SIZE, b".")
 
 
