@@ -36,7 +36,7 @@ def build(wheel: str, wanted: str | None = None) -> str:
 
 
 NO_CUDA = {"cu_init": None, "cu_count": None, "available": False}
-"""What the probes report if CUDA does not start."""
+"""Values that the probes report if CUDA can't be initialized."""
 UUIDS = [f"GPU-{index}0000000-0000-4000-8000-000000000000" for index in range(8)]
 
 TORCH: dict[str, Any] = {
@@ -62,7 +62,7 @@ TORCH: dict[str, Any] = {
         "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
     ],
 }
-"""What the torch probe reports for a working torch."""
+"""Values that the torch probe reports for a working torch."""
 CUDA: dict[str, Any] = {
     "step": "end",
     "cuda_driver": 13000,
@@ -70,7 +70,7 @@ CUDA: dict[str, Any] = {
     "cu_text": None,
     "cu_count": 1,
 }
-"""What the CUDA probe reports for a working driver library."""
+"""Values that the CUDA probe reports for a working driver library."""
 
 
 def h200(index: int = 0, **results: Any) -> GpuHealth:
@@ -200,7 +200,7 @@ def check_of(which: str, of: ProbeResults) -> Check:
 
 
 def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
-    """Return what the torch probe reports if ``import torch`` raises this error."""
+    """Return the values that the torch probe reports if ``import torch`` raises this error."""
     nothing = dict.fromkeys((*TORCH, "imported"))
     return {**nothing, "step": "end", "import_error": error, "import_error_type": kind, "mapped": []}
 

@@ -409,4 +409,4 @@ ALL = {
     "hostile": hostile,
     "advised": advised,
 }
-"""The functions above by their names. Each returns a report."""
+"""The functions above, keyed by name. Each function returns a report."""

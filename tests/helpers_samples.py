@@ -1,4 +1,4 @@
-"""Functions that build samples in one line each, for tests."""
+"""Functions with which a test can build a sample in one line."""
 
 from __future__ import annotations
 

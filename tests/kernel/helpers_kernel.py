@@ -19,7 +19,7 @@ from jupyter_client.manager import KernelManager
 
 KERNEL_PYTHON = os.environ.get("GPUWIDGET_TEST_PYTHON", sys.executable)
 """The Python interpreter of the kernels.
-Its environment may have older packages than the one that runs the tests."""
+Its environment may have older packages than the environment of the tests."""
 TORCH_STANDIN = str(Path(__file__).parent.parent / "torch_standin")
 """A folder for PYTHONPATH that contains a stand-in for torch with two GPUs."""
 TIMEOUT_S = 30.0
@@ -109,7 +109,7 @@ class Kernel:
                 variables[name] = value
         for folder in homes.values():
             Path(folder).mkdir()
-        # Not TCP: another program could take the chosen port before the kernel does.
+        # TCP is not used, because another program could take the chosen port before the kernel does.
         self._manager = KernelManager(transport="ipc")
         self._manager.connection_file = str(root / "connection.json")
         self._manager._kernel_spec = KernelSpec(

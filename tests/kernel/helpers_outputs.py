@@ -218,7 +218,7 @@ def _is_own(message: Message, our_models: set[str]) -> bool:
 
 
 class ExpectedIds:
-    """Replaces text that differs between two kernels although they ran the same cells,
+    """Replaces text that differs between two kernels even if they run the same cells,
     such as ids, with fixed text."""
 
     def __init__(self, root: str) -> None:

@@ -69,7 +69,7 @@ def test_device_of_one_cell(kernel: Kernel) -> None:
 
 def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
     """If one cell enters ``with torch.device`` and a later cell exits it,
-    it works as it does without gpuwidget."""
+    this context works as it does without gpuwidget."""
     kernel.ok("scope = torch.device('meta'); scope.__enter__();")
     kernel.ok("%gpu device cpu")
     assert kernel.ok("torch.empty(3).device").result == "device(type='meta')"

@@ -108,7 +108,7 @@ class Machine:
         self.standin.scenario(*lines)
 
     def asked(self, times: int = 3, call: str = MEMORY) -> None:
-        """Wait until the driver has been called this many more times."""
+        """Wait until the driver's function ``call`` has been called this many more times."""
         self.standin.calls()
         seen = 0
         deadline = time.monotonic() + TIMEOUT_S

@@ -222,7 +222,7 @@ def test_history_has_the_typed_cell(kernel: Kernel) -> None:
     ],
 )
 def test_completeness(pair: Pair, body: str) -> None:
-    """For a watched cell, is_complete returns the same as for an unwatched one."""
+    """An is_complete request gets the same reply for a watched cell as for an unwatched one."""
     plain = pair.plain.reply_to(pair.plain.client.is_complete(f"# comment\n{body}"))
     watched = pair.watched.reply_to(pair.watched.client.is_complete(f"%%gpuwatch\n{body}"))
     assert watched == plain
@@ -313,8 +313,8 @@ def test_imports(start_kernel: Callable[..., Kernel]) -> None:
     kernel.setup(
         "import sys, asyncio, time\ndef loaded(): return [n in sys.modules for n in ('torch', 'bqplot')]"
     )
-    # Send all requests at once, so that the first watched cell starts before the kernel is idle and imports
-    # the libraries of the live chart.
+    # Send all requests at once. If the kernel were idle before the first watched cell,
+    # it would import the libraries of the live chart then.
     first = kernel.send("%load_ext gpuwidget")
     quiet = kernel.send(
         "%%gpuwatch --no-live\nbefore = loaded()\nfor i in range(40): await asyncio.sleep(0.02)\n"

@@ -27,7 +27,8 @@ explained = 0
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """Return a kernel with gpuwidget loaded. Its exceptions add a mark when their traceback is formatted."""
+    """Return a kernel with gpuwidget loaded.
+    Its cells can raise exceptions that add a mark when IPython formats their traceback."""
     made = start_kernel()
     made.setup(SETUP)
     made.setup("%load_ext gpuwidget")

@@ -165,7 +165,7 @@ def test_other_requests_during_a_slow_one(kernel: Kernel) -> None:
     channel = kernel.client.control_channel
     slow = kernel.client.session.msg("gpuwidget_request", {"schema": 1, "ask": "free_cache"})
     channel.send(slow)
-    # A cell can't be used to wait: empty_cache might be called while that cell still runs.
+    # Do not wait by running a cell: it might still be running when empty_cache is called.
     kernel.wait_for_file("busy")
     assert kernel.answer_to(ask="state")["status"] == "ok"
     second = free(kernel)

@@ -299,7 +299,8 @@ go.set(); v._thread.join(60)
 
 
 def test_no_chart_before_the_libraries_are_imported(start_kernel: Callable[..., Kernel]) -> None:
-    """A cell never waits until the live chart's libraries are imported. Before that, it shows no chart."""
+    """A cell does not wait for the import of the live chart's libraries.
+    Until they are imported, no chart is shown."""
     kernel = start_kernel()
     code = """
 import sys

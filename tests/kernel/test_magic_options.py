@@ -50,7 +50,7 @@ def test_invalid_options(kernel: Kernel, options: str) -> None:
 
 
 def test_help(kernel: Kernel) -> None:
-    """%%gpuwatch? lists every option and runs no cell."""
+    """%%gpuwatch? lists every option and watches no cell."""
     ran = kernel.ok("%%gpuwatch?")
     (page,) = [payload["data"]["text/plain"] for payload in ran.reply["payload"]]
     assert [name for name in NAMES if name not in page] == []

@@ -52,7 +52,7 @@ def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.Monke
     assert [report["cell"]["label"] for report in found] == LABELS[name]
     assert {report["cell"]["status"] for report in found} == {"ok"}
     assert {report["source"]["kind"] for report in found} == {source}
-    # Some cells fail on purpose if there is a GPU. Without one, no cell fails.
+    # With a GPU, some cells fail on purpose. Without a GPU, no cell fails.
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert [output for output in outputs if output["output_type"] == "error"] == []
     texts = [output.get("data", {}).get("text/plain", "") for output in outputs]

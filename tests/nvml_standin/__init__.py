@@ -1,4 +1,5 @@
-"""A C library that stands in for NVML and follows a scenario, to test the real ctypes calls without a GPU.
+"""A C library that stands in for NVML and returns the values that a scenario sets.
+With it, tests make the real ctypes calls without a GPU.
 
 The scenario is a text of ``key=value`` lines. The library reads it again whenever the file changes; if a key
 occurs twice, the later line wins. The prefix ``gpu.N.`` applies a key to GPU N, ``gpu.N.mig.M.`` to its slice
@@ -11,12 +12,12 @@ on the GPU, the value ``ok`` makes it succeed on the slice.
 - ``gpu.0.power=650`` ``.power_average`` ``.power_limit``: watts; the energy counter integrates ``power``
 - ``gpu.0.temperature`` ``.memory_temperature`` ``.sm_clock`` ``.pstate`` ``.throttle`` ``.fan``
   ``.memory_clock`` ``.encoder`` ``.decoder``: in NVML's units
-- ``gpu.0.energy=2706.5``: joules at which the energy counter starts
-- ``gpu.0.window=0.2`` ``gpu.0.samples=70``: length in seconds and number of the driver's utilization samples
+- ``gpu.0.energy=2706.5``: the first value of the energy counter, in joules
+- ``gpu.0.window=0.2`` ``gpu.0.samples=70``: seconds between the driver's utilization samples, and their count
 - ``gpu.0.compute=self:1048576 4711``: compute processes as pid:bytes; ``self`` is the caller;
   without bytes, the size is unknown
 - ``gpu.0.graphics=...``: graphics processes, in the same format
-- ``gpu.0.mig=0 2`` ``gpu.0.mig.2.memory_used=B``: the MIG indices that hold a slice, and a value of slice 2
+- ``gpu.0.mig=0 2`` ``gpu.0.mig.2.memory_used=B``: the indices of the MIG slices, and a value of slice 2
 - ``gpu.0.gpm=0`` ``gpu.0.gpm.2=55.5`` ``gpu.0.gpm.3=nan``: no GPM on GPU 0;
   values of the GPM metrics 2 and 3
 - ``gpu.0.name`` ``.uuid`` ``.pci`` ``.compute_capability`` ``.slice_name`` ``.slice_uuid``:
@@ -24,11 +25,11 @@ on the GPU, the value ``ok`` makes it succeed on the slice.
 - ``gpu.1.nvmlDeviceGetMemoryInfo_v2=error 15``: the call fails for GPU 1;
   ``gpu.1.*`` instead of the function's name: every call for GPU 1 fails
 - ``gpu.1.nvmlDeviceGetMemoryInfo_v2=hang``: the call does not return while the scenario contains this line
-- ``nvmlInitWithFlags=error 9`` ``*=error 9``: a call that concerns no GPU fails; every call fails
-- ``gpu.0.field.186=error 3`` ``gpu.0.gpm.2=error 3``: one value fails, and the call that returns it succeeds
+- ``nvmlInitWithFlags=error 9`` ``*=error 9``: a call without a GPU argument fails; all calls fail
+- ``gpu.0.field.186=error 3`` ``gpu.0.gpm.2=error 3``: one value can't be read, but the call succeeds
 - ``gpu.0.ecc=2`` ``.ecc_mode`` ``.remapped`` ``.remap_pending`` ``.remap_failed``
   ``.retired_pending``: errors and repairs of the GPU's memory
-- ``gpu.0.xids=13 79``: the XIDs so far; an event set receives those that are added after it was registered
+- ``gpu.0.xids=13 79``: the XIDs so far; an event set receives the XIDs that a test adds after registering it
 - ``gpu.0.persistence`` ``.compute_mode`` ``.mig_mode`` ``.mig_mode_pending``: the GPU's settings
 - ``gpu.0.pcie_gen`` ``.pcie_gen_max`` ``.pcie_width`` ``.pcie_width_max``: the GPU's PCIe link
 - ``gpu.0.p2p.1.2=5``: the P2P status from GPU 0 to GPU 1 for capability 2 (NVLink; 0 is reading)

@@ -1,7 +1,9 @@
-/* A stand-in for libnvidia-ml.so.1: implements the NVML calls that gpuwidget makes, by a scenario file.
+/* A stand-in for libnvidia-ml.so.1. It implements the NVML calls that gpuwidget makes, and returns the values
+ * that a scenario sets.
  *
- * NVML_STANDIN names the scenario, lines of key=value, read again whenever it changes; NVML_STANDIN_CALLS a
- * file that counts the calls of each function, for all processes together. See __init__.py for the keys.
+ * The variable NVML_STANDIN names the scenario, a file of key=value lines that is read again whenever it
+ * changes. NVML_STANDIN_CALLS names a file that counts the calls of each function over all processes.
+ * __init__.py describes the keys.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -38,8 +40,9 @@ typedef struct {
     int busy;
 } sample;
 
-/* Microseconds of a call on one H200, median, loaded where that is known (nvmlDeviceGetSamples, which
- * pynvml calls twice, has half of the pair's). Absent: about 1 us, like the other cheap calls. */
+/* Median microseconds of a call on one H200, measured under load where that is known. pynvml calls
+ * nvmlDeviceGetSamples twice, so its value is half of what both calls take. A call that is not in this table
+ * takes about 1 us. */
 static const struct {
     const char *name;
     double us;
@@ -214,7 +217,7 @@ static void pass_time(const char *function, double began) {
     double us = OTHER_US;
     for (size_t i = 0; i < sizeof H200 / sizeof *H200; i++)
         if (!strcmp(H200[i].name, function)) us = H200[i].us;
-    if (us >= 1000) usleep((useconds_t)us); /* the driver waits for the GPU's own processor */
+    if (us >= 1000) usleep((useconds_t)us); /* a real driver waits for the GPU's own processor */
     while (seconds(CLOCK_MONOTONIC) < began + us * 1e-6) {
     }
 }
@@ -469,7 +472,7 @@ result nvmlDeviceGetFieldValues(device *of, int count, field_value *values) {
 
 NUMBER(nvmlDeviceGetPowerUsage, of, unsigned, "power_average", 75, 1000)
 NUMBER(nvmlDeviceGetEnforcedPowerLimit, of, unsigned, "power_limit", 700, 1000)
-/* As on a server GPU without a fan, unless the scenario gives it a speed. */
+/* A GPU has no fan, like a GPU in a server, unless the scenario sets a fan speed. */
 result nvmlDeviceGetFanSpeed(device *of, unsigned *out) {
     BEGIN(of);
     WHOLE_GPU_ONLY(of);
@@ -559,7 +562,7 @@ result nvmlDeviceGetSamples(device *of, unsigned type, unsigned long long since,
     return SUCCESS;
 }
 
-/* -- processes: `compute` and `graphics` list pid:bytes, `self` for the caller, no bytes: unknown -------- */
+/* -- processes: `compute` and `graphics` list pid:bytes; `self` is the caller; no bytes means unknown ---- */
 
 typedef struct {
     unsigned pid;
@@ -665,7 +668,7 @@ result nvmlGpmMetricsGet(gpm_metrics *get) {
     return SUCCESS;
 }
 
-/* -- health: errors, events (`xids` lists those so far; a set gets those added after it registered) ----- */
+/* -- health: errors and events (`xids` lists all XIDs; a set gets those added after its registration) --- */
 
 NUMBER(nvmlDeviceGetPersistenceMode, of, unsigned, "persistence", 1, 1)
 NUMBER(nvmlDeviceGetComputeMode, of, unsigned, "compute_mode", 0, 1)

@@ -48,7 +48,8 @@ def jp_server_config(configuration: dict[str, object]) -> Config:
 
 @pytest.fixture
 def told() -> list[str]:
-    """Return a list to which :func:`hubs` adds the warnings and errors that loading the extension logs."""
+    """Return a list to which :func:`hubs` adds the warnings and errors that are logged while the extension is
+    loaded."""
     return []
 
 

@@ -101,7 +101,7 @@ class Server:
         self.clock = clock
 
     def with_still_clock(self) -> Server:
-        """Return the same server, but waiting for it does not advance the fake clock."""
+        """Return this server with methods that do not advance the fake clock while they wait."""
         return Server(self.app, self.fetch, self.ws_fetch, self.hub, None)
 
     async def get(self, *path: str, **query: object) -> tuple[int, Any]:

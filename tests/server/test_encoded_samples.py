@@ -22,7 +22,7 @@ BEFORE = Sample(
 
 def test_changes_have_only_what_is_new() -> None:
     """A client that has the previous sample receives only the values that differ,
-    including new nulls and new empty values."""
+    including values that became null or empty."""
     first, second = BEFORE.readings
     now = replace(
         BEFORE,

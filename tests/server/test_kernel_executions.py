@@ -24,7 +24,7 @@ while not pathlib.Path({0!r}).exists(): time.sleep(0.01)
 """Code of a cell that runs until the given file exists."""
 USAGE = "usage_request"
 """A request that jupyter-resource-usage sends on the control channel.
-Jupyter Server takes the ``idle`` status of this request for the kernel's state."""
+Jupyter Server mistakes the ``idle`` status of this request for the kernel's state."""
 
 
 class Cell:

@@ -364,8 +364,8 @@ async def test_invalid_replies(
 
 
 async def test_an_older_gpuwidget(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a kernel's gpuwidget is so old that its reply lacks ``torch_reserved``, the kernel uses the GPU,
-    but its memory is unknown."""
+    """If a kernel's gpuwidget is so old that its reply lacks ``torch_reserved``,
+    the kernel counts as using the GPU, with unknown memory."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(local(10))))
     queries.reply = {"status": "ok", "state": {"gpus": [{"uuid": "GPU-1", "context": True}]}}
     assert (await queries.query(), queries.reports.newest({"a": 10})) == (

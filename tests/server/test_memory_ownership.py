@@ -164,7 +164,7 @@ async def test_nothing_is_read_without_clients(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While no client is connected to the stream,
-    the server reads neither Jupyter's kernels nor the process table."""
+    the server neither lists the kernels nor determines the owners of GPU memory."""
     looks: list[int] = []
     look = server.hub._ownership._inventory.snapshot
 
@@ -397,8 +397,8 @@ The kernel then reports the GPUs that its variable ``word`` lists."""
 
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch) -> dict[int, bool]:
-    """Simulate a container, and return a dict from process ids to whether the process has a CUDA device open,
-    which the test fills."""
+    """Simulate a container, and return a dict that the test fills.
+    It maps process ids to whether the process has a CUDA device open."""
     users: dict[int, bool] = {}
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     monkeypatch.setattr(processes, "uses_cuda", lambda pid: users.get(pid, False))
@@ -408,8 +408,8 @@ def container(monkeypatch: pytest.MonkeyPatch) -> dict[int, bool]:
 async def test_kernels_report_their_memory_in_a_container(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """If process ids don't match, the memory is torch's own count and is labelled ``torch``,
-    even while the kernel is busy."""
+    """If the driver's process ids don't match the server's,
+    a kernel's memory is torch's own count and is labelled ``torch``, even while the kernel is busy."""
     busy, silent, idle = [await start_kernel(server) for _ in range(3)]
     for kernel in (busy, silent):
         container[pid_of(server, kernel)] = True
@@ -475,7 +475,7 @@ async def test_proof_by_a_kernels_report(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
     """If a kernel reports a CUDA context on a GPU and the driver lists the kernel's process id for that GPU,
-    process ids match, and the driver's sizes are used."""
+    the driver's process ids match the server's, and the driver's sizes are used."""
     kernel = await start_kernel(server)
     pid = pid_of(server, kernel)
     channels = await connected(server, kernel)
@@ -499,8 +499,8 @@ async def test_proof_by_a_kernels_report(
 async def test_proof_by_an_open_device(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """In a container, process ids match if the driver lists only ids of the container's processes and one of
-    these processes uses CUDA."""
+    """In a container, the driver's process ids match the server's if the driver lists only ids of the
+    container's processes and one of these processes uses CUDA."""
     own = os.getpid()
     container[own] = True
     # No process in the container has the second id. While the driver lists it, the ids may be the host's.

@@ -243,7 +243,8 @@ def test_errors_of_users_programs_are_no_alert() -> None:
 
 
 def test_the_throttle_alert_has_all_harmful_reasons() -> None:
-    """The throttling alert has exactly the reasons that the panel and the doctor treat as harmful."""
+    """The throttling alert fires for exactly the throttle reasons that the panel and the doctor treat as
+    harmful."""
     (pattern,) = re.findall(r"gpuwidget_gpu_throttle_reason\{reason=~`(.*?)`\}", ALERTS.read_text())
     assert [reason for reason in ALL_NAMES if re.fullmatch(pattern, reason)] == list(HARMFUL)
 

@@ -80,7 +80,7 @@ def test_a_few_seconds_more_or_less_do_not_matter() -> None:
 @pytest.mark.parametrize("step", [-5000.0, -1.0, 3.0, 5000.0])
 def test_a_clock_that_is_set(step: float) -> None:
     """If the system clock is set forward or back, the means stay correct,
-    because they are computed with elapsed time."""
+    because a monotonic clock is used to compute them."""
     made = fed(RollingMeans(1.0), 0, 700, 50.0)
     for second in range(700, 1311):
         assert told(made)[0] is not None

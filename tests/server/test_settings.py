@@ -25,7 +25,8 @@ INSTALL = (
 
 @pytest.fixture
 def variable(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Empty GPUWIDGET_INSTALL_REQUIREMENT, and restore it after the test, because the server sets it."""
+    """Set GPUWIDGET_INSTALL_REQUIREMENT to an empty string, and restore it after the test,
+    because the server changes it."""
     monkeypatch.setenv(installation.REQUIREMENT_VARIABLE, "")
     return monkeypatch
 
@@ -209,7 +210,7 @@ class TestWithABrokenDriver:
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """If the driver can't be opened,
-        the stream continues with samples that contain no GPUs, but the reason."""
+        the stream continues with samples that contain the reason and no GPUs."""
 
         def fail() -> None:
             raise OSError("no permission")
