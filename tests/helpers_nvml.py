@@ -21,7 +21,7 @@ from gpuwidget.system import processes
 
 EPOCH = 1_700_000_000.0
 GIB = 1024**3
-STRANGER = 2**30
+NO_PROCESS = 2**30
 """A process id that no process on this machine has."""
 H200_MEMORY = 150_754_820_096
 H200_RESERVED = 644_939_776
@@ -53,7 +53,7 @@ class Machine:
         self.clock = ManualClock()
         self.sources: list[NvmlSource] = []
 
-    def says(self, *lines: str) -> None:
+    def set_scenario(self, *lines: str) -> None:
         self.standin.scenario(*lines)
 
     def source(self) -> NvmlSource:
@@ -66,10 +66,10 @@ class Machine:
 
 
 class Hung:
-    """A thread whose NVML call hangs until a test calls :meth:`let_go`."""
+    """A thread whose NVML call hangs until a test calls :meth:`resume`."""
 
     def __init__(self, machine: Machine, function: str, call: Callable[[], object]) -> None:
-        machine.says("gpus=2", f"gpu.0.{function}=hang")
+        machine.set_scenario("gpus=2", f"gpu.0.{function}=hang")
         machine.calls()
         self.answer: list[object] = []
         self.thread = threading.Thread(target=lambda: self.answer.append(call()), daemon=True)
@@ -77,8 +77,8 @@ class Hung:
         while function not in machine.calls():
             assert self.thread.is_alive()
 
-    def let_go(self, machine: Machine) -> object:
-        machine.says("gpus=2")
+    def resume(self, machine: Machine) -> object:
+        machine.set_scenario("gpus=2")
         self.thread.join(timeout=30)
         return self.answer[0]
 
@@ -104,7 +104,7 @@ def replace_driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[In
 
     yield put
     for machine in machines:
-        machine.says()
+        machine.set_scenario()
         for source in machine.sources:
             source.close()
 

@@ -81,7 +81,7 @@ def test_kernels_too_short_for_a_query(load: str) -> None:
         assert "kernels of a few microseconds end before a query sees them" in found["reason"]
 
 
-def test_graph_captures_are_unharmed() -> None:
+def test_graph_captures_still_work() -> None:
     """While streams are queried all the time, CUDA graphs can be captured and replayed."""
     found = run_program(
         START_PROFILER

@@ -44,7 +44,7 @@ def test_an_awaiting_cell(kernel: Kernel) -> None:
     assert profile[3]["call"] == "asyncio.tasks.sleep"
 
 
-def test_below_other_magics(kernel: Kernel) -> None:
+def test_cells_with_other_magics(kernel: Kernel) -> None:
     """If the cell also has %%time or %%capture,
     its line profile still has the line numbers and the source of the cell."""
     profile = lines(kernel, "%%time\n%%capture out\nimport time\ntime.sleep(0.7)\ntime.sleep(0.5)")

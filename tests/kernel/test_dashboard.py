@@ -40,7 +40,7 @@ def shows_widget(ran: Ran) -> bool:
     )
 
 
-def test_sampling_until_it_is_closed(kernel: Kernel) -> None:
+def test_closing_the_dashboard_stops_sampling(kernel: Kernel) -> None:
     """%gpu and gpuwidget.dashboard() show the same live dashboard.
     When the dashboard is closed, sampling stops."""
     assert shows_widget(kernel.ok("%gpu"))
@@ -93,7 +93,7 @@ def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
     assert kernel.ok("until(lambda: 'the light mode' in view._text.value)").result == "True"
 
 
-def test_it_pauses_without_activity(kernel: Kernel) -> None:
+def test_the_dashboard_pauses_without_activity(kernel: Kernel) -> None:
     """The dashboard stops sampling if no cell has run for a while.
     A click on Resume or the next cell starts sampling again."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nview = d._view\nuntil(sampled)")
@@ -113,14 +113,14 @@ def test_a_click_while_pausing(kernel: Kernel) -> None:
     kernel.ok(f"{idle}\nassert until(lambda: clicks)\nassert until(lambda: sampled() and not d._paused)")
 
 
-def test_closing_its_widgets_closes_it(kernel: Kernel) -> None:
+def test_closing_all_widgets_closes_the_dashboard(kernel: Kernel) -> None:
     """Widget.close_all() closes the dashboard. Its thread ends and sampling stops."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nuntil(sampled)")
     kernel.ok("import ipywidgets\nipywidgets.Widget.close_all()")
     assert kernel.ok("until(lambda: not sampled()), until(lambda: threads() == [])").result == "(True, True)"
 
 
-def test_unloading_closes_it(kernel: Kernel) -> None:
+def test_reloading_closes_the_dashboard(kernel: Kernel) -> None:
     """Reloading the extension removes the dashboard's thread and callbacks."""
     before = kernel.ok("{k: len(v) for k, v in get_ipython().events.callbacks.items()}").result
     kernel.ok("%gpu")

@@ -32,7 +32,7 @@ def with_torch(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def test_setting_it_by_magic(with_torch: Kernel) -> None:
+def test_setting_the_device_by_magic(with_torch: Kernel) -> None:
     """After %gpu device cuda:1, the next cell uses cuda:1, even for plain 'cuda'.
     %gpu device none restores torch's default."""
     ran = with_torch.ok(f"%gpu device cuda:1\nprint({NOW})")
@@ -47,7 +47,7 @@ def test_setting_it_by_magic(with_torch: Kernel) -> None:
     assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 0)"
 
 
-def test_listing(with_torch: Kernel) -> None:
+def test_listing_devices(with_torch: Kernel) -> None:
     """%gpu device without an argument shows the default device and lists all devices."""
     lines = with_torch.ok("%gpu device").displayed.splitlines()
     assert lines[0] == "No default torch device is chosen. torch says cpu."

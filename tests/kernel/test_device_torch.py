@@ -67,7 +67,7 @@ def test_device_of_one_cell(kernel: Kernel) -> None:
     kernel.ok("torch.set_default_device(None)")
 
 
-def test_a_scope_that_spans_cells(kernel: Kernel) -> None:
+def test_a_device_context_that_spans_cells(kernel: Kernel) -> None:
     """If one cell enters ``with torch.device`` and a later cell exits it,
     this context works as it does without gpuwidget."""
     kernel.ok("scope = torch.device('meta'); scope.__enter__();")

@@ -67,7 +67,7 @@ def wait_for_reply(kernel: Kernel, message_id: str) -> dict[str, Any]:
     raise TimeoutError("no reply")
 
 
-def test_the_magic(start: Callable[[str], Kernel]) -> None:
+def test_the_doctor_magic(start: Callable[[str], Kernel]) -> None:
     """If importing torch raises an error, %gpu doctor reports that.
     The kernel itself does not import torch."""
     kernel = start(f"raise ImportError({LIBRARY!r})")
@@ -89,7 +89,7 @@ def test_arguments_are_a_usage_error(start: Callable[[str], Kernel]) -> None:
     )
 
 
-def test_the_function(start: Callable[[str], Kernel]) -> None:
+def test_the_doctor_function(start: Callable[[str], Kernel]) -> None:
     """gpuwidget.doctor() returns the diagnosis of this kernel.
     As a cell's result, the diagnosis displays itself."""
     kernel = start(WORKING)

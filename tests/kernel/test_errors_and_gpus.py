@@ -39,7 +39,7 @@ def watched(kernel: Kernel, body: str = "6 * 7", options: str = "") -> tuple[Ran
     return ran, check_card(ran)
 
 
-def explained(ran: Ran, report: dict[str, Any]) -> str:
+def assert_explained(ran: Ran, report: dict[str, Any]) -> str:
     """Assert that the cell works and that its card explains why there is no GPU, and return this reason."""
     assert [name for name, _ in sequence(ran.messages, set())] == ["execute_result"]
     assert (ran.result, report["gpus"], report["source"]["kind"]) == ("42", [], "none")
@@ -60,7 +60,7 @@ def test_source_switched_off(start_kernel: Callable[..., Kernel]) -> None:
     """With GPUWIDGET_SOURCE=none, the card explains that this variable turned the GPU readings off."""
     kernel = start_kernel(**{SOURCE: "none"})
     kernel.run("%load_ext gpuwidget")
-    assert SOURCE in explained(*watched(kernel))
+    assert SOURCE in assert_explained(*watched(kernel))
 
 
 @pytest.mark.skipif(has_driver(), reason="this machine has an NVIDIA driver")
@@ -68,7 +68,7 @@ def test_no_driver(start_kernel: Callable[..., Kernel]) -> None:
     """Without NVIDIA's driver, a watched cell works, and its card explains what is missing."""
     kernel = start_kernel(**{SOURCE: None})
     kernel.run("%load_ext gpuwidget")
-    assert "driver" in explained(*watched(kernel)).lower()
+    assert "driver" in assert_explained(*watched(kernel)).lower()
 
 
 @pytest.mark.parametrize("choice", ["nonsense", "replay-once"])
@@ -83,7 +83,7 @@ def test_unknown_source(start_kernel: Callable[..., Kernel], choice: str) -> Non
     assert kernel.run("1").result == "1"
 
 
-def test_recording_that_is_not_there(start_kernel: Callable[..., Kernel]) -> None:
+def test_missing_recording(start_kernel: Callable[..., Kernel]) -> None:
     """If the recording can't be read, a watched cell still works."""
     kernel = start_kernel(**{SOURCE: "replay:nowhere.jsonl"})
     kernel.run("%load_ext gpuwidget")
@@ -103,11 +103,11 @@ class Machine:
         self.kernel = kernel
         self.standin = standin
 
-    def says(self, *lines: str) -> None:
+    def set_scenario(self, *lines: str) -> None:
         """Set what the driver returns from now on."""
         self.standin.scenario(*lines)
 
-    def asked(self, times: int = 3, call: str = MEMORY) -> None:
+    def wait_for_calls(self, times: int = 3, call: str = MEMORY) -> None:
         """Wait until the driver's function ``call`` has been called this many more times."""
         self.standin.calls()
         seen = 0
@@ -123,8 +123,8 @@ class Machine:
         """Run a watched cell with a live chart, and change what the driver returns in the middle of it."""
         request = self.kernel.send(f"%%gpuwatch\n{WAIT}")
         self.kernel.wait_for_message(request, lambda message: message.shows_chart)
-        self.says(*lines)
-        self.asked(times, call)
+        self.set_scenario(*lines)
+        self.wait_for_calls(times, call)
         return self.finish(request)
 
     def finish(self, request: str) -> tuple[Ran, dict[str, Any]]:
@@ -171,7 +171,7 @@ def machine(start_machine: Callable[..., Machine]) -> Machine:
     return start_machine(*IDLE)
 
 
-def test_numbers_of_the_driver(machine: Machine) -> None:
+def test_values_of_the_driver(machine: Machine) -> None:
     """The card has the driver's values for each GPU and the peak memory of the run."""
     ran, report = machine.during_cell(*IDLE, f"gpu.1.memory_used={5 * GIB}")
     assert report["source"] == {
@@ -202,9 +202,9 @@ def test_gpu_lost_in_a_cell(machine: Machine) -> None:
     assert second["device_memory"]["end"] is None
     assert "device_memory" in second["missing"]
     assert "lost" in ran.cards[0]["text/plain"]
-    machine.says(*IDLE)
+    machine.set_scenario(*IDLE)
     request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
-    machine.asked(2)
+    machine.wait_for_calls(2)
     machine.kernel.wait_for_message(request, lambda message: message.shows_chart)
     _, report = machine.finish(request)
     assert report["gpus"][0]["device_memory"]["end"] == GIB
@@ -216,18 +216,18 @@ def test_call_hangs_in_a_cell(machine: Machine, call: str) -> None:
     Later cards show that GPU's memory as n/a until the call returns."""
     request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
     machine.kernel.wait_for_message(request, lambda message: message.shows_chart)
-    machine.says(*IDLE, f"gpu.1.{call}=hang", f"gpu.0.memory_used={2 * GIB}")
+    machine.set_scenario(*IDLE, f"gpu.1.{call}=hang", f"gpu.0.memory_used={2 * GIB}")
     # When the cell ends, the call still hangs. Its timeout may or may not have passed by then.
     _, report = machine.finish(request)
     assert report["gpus"][1]["device_memory"]["start"] == GIB
     request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
-    machine.asked(4)
+    machine.wait_for_calls(4)
     ran, report = machine.finish(request)
     assert report["gpus"][0]["device_memory"]["end"] == 2 * GIB
     assert report["gpus"][1]["device_memory"]["end"] is None
     assert report["gpus"][1]["missing"]["device_memory"]
     assert "n/a" in ran.cards[0]["text/plain"]
-    machine.says(*IDLE)
+    machine.set_scenario(*IDLE)
     for _ in range(50):
         _, report = watched(machine.kernel)
         if report["gpus"][1]["device_memory"]["end"] is not None:
@@ -249,7 +249,7 @@ def test_driver_goes_away_in_a_cell(machine: Machine) -> None:
 def test_driver_broken(start_machine: Callable[..., Machine], error: int) -> None:
     """If the driver can't be initialized, the card explains why in one sentence."""
     machine = start_machine(f"nvmlInitWithFlags=error {error}", f"nvmlInit_v2=error {error}")
-    assert explained(*watched(machine.kernel)).endswith(".")
+    assert assert_explained(*watched(machine.kernel)).endswith(".")
 
 
 def test_driver_hangs_from_the_beginning(start_machine: Callable[..., Machine]) -> None:

@@ -86,7 +86,7 @@ def test_unloading(fresh: Kernel) -> None:
     assert fresh.ok("'unwatched'").cards == []
 
 
-def test_unloading_at_once(fresh: Kernel) -> None:
+def test_unloading_directly_after_loading(fresh: Kernel) -> None:
     """%unload_ext removes everything, even directly after %load_ext, when the driver has not replied yet."""
     before = shape(fresh)
     for _ in range(5):
@@ -94,7 +94,7 @@ def test_unloading_at_once(fresh: Kernel) -> None:
         assert (shape(fresh), fresh.value("threads()")) == (before, "[]")
 
 
-def test_loading_within_a_watched_cell(fresh: Kernel) -> None:
+def test_reloading_within_a_watched_cell(fresh: Kernel) -> None:
     """If a watched cell reloads or unloads the extension, the cell succeeds."""
     before = shape(fresh)
     fresh.ok("%load_ext gpuwidget")
@@ -173,7 +173,7 @@ def test_gpuwatch_while_every_cell_is_watched(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("line", ["%gpu watch", "%gpu watch maybe", "%gpu nonsense <b>"])
-def test_unknown_gpu_line(kernel: Kernel, line: str) -> None:
+def test_unknown_gpu_command(kernel: Kernel, line: str) -> None:
     """An unknown %gpu command prints one line that lists the known commands."""
     ran = kernel.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
@@ -221,7 +221,7 @@ def test_history_has_the_typed_cell(kernel: Kernel) -> None:
         "1 +",
     ],
 )
-def test_completeness(pair: Pair, body: str) -> None:
+def test_is_complete_replies(pair: Pair, body: str) -> None:
     """An is_complete request gets the same reply for a watched cell as for an unwatched one."""
     plain = pair.plain.reply_to(pair.plain.client.is_complete(f"# comment\n{body}"))
     watched = pair.watched.reply_to(pair.watched.client.is_complete(f"%%gpuwatch\n{body}"))
@@ -282,7 +282,7 @@ def test_reports_keeps_the_last_200(kernel: Kernel) -> None:
     assert result[CARD]["cell"]["label"] == "quiet"
 
 
-def test_forked_child_watches_too(kernel: Kernel) -> None:
+def test_a_forked_child_can_watch(kernel: Kernel) -> None:
     """A child process that a watched cell forks can use ``gpuwidget.watch()``.
     It exits successfully and shows no card."""
     ran = kernel.ok(

@@ -54,24 +54,24 @@ def marks(kernel: Kernel, cell: str, status: str = "error") -> list[str]:
         "1\n2\nfail();",
     ],
 )
-def test_its_time_ends_with_the_error(kernel: Kernel, body: str) -> None:
+def test_the_measured_time_ends_with_the_error(kernel: Kernel, body: str) -> None:
     """The run of a failed cell ends before IPython formats the traceback, and the traceback is unchanged."""
     assert marks(kernel, f"%%gpuwatch\n{body}") == ["at work"]
 
 
-def test_an_interrupt(kernel: Kernel) -> None:
+def test_the_measured_time_ends_with_an_interrupt(kernel: Kernel) -> None:
     """The measured time of an interrupted cell ends with the interrupt."""
     body = "gpuwidget.mark('at work')\nraise Stopped"
     assert marks(kernel, f"%%gpuwatch --no-live\n{body}", "interrupted") == ["at work"]
 
 
-def test_below_another_magic(kernel: Kernel) -> None:
+def test_the_measured_time_below_another_magic(kernel: Kernel) -> None:
     """If another cell magic, such as %%prun, runs the watched cell,
     its measured time still ends with the error."""
     assert marks(kernel, "%%prun -q\n%%gpuwatch\nfail()") == ["at work"]
 
 
-def test_the_users_own_handler(kernel: Kernel) -> None:
+def test_the_users_exception_handler(kernel: Kernel) -> None:
     """A handler that the user has set with set_custom_exc is called as usual,
     after the measured time has ended."""
     kernel.setup(
@@ -85,7 +85,7 @@ def test_the_users_own_handler(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("body", ["1", "fail()", "SyntaxError(", "raise SystemExit", "%unload_ext gpuwidget"])
-def test_the_result_is_ipythons_own(kernel: Kernel, body: str) -> None:
+def test_the_result_has_no_additional_attributes(kernel: Kernel, body: str) -> None:
     """The result of a watched cell is IPython's own ExecutionResult, without additional attributes."""
     kernel.setup(
         "from IPython.core.interactiveshell import ExecutionResult\n"

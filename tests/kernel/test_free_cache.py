@@ -65,7 +65,7 @@ def test_the_cache_is_freed(kernel: Kernel) -> None:
     assert kernel.value("kept.sum().item(), gpu.reserved < 5_000_000, runtime.modes") == "(0.0, True, [2])"
 
 
-def test_while_a_cell_runs(kernel: Kernel) -> None:
+def test_the_cache_is_freed_while_a_cell_runs(kernel: Kernel) -> None:
     """The cache is freed even while a cell runs.
     The cell continues, and the reply explains how freeing the cache slows it down."""
     kernel.ok("import os\ngone = gpu.empty(5_000_000)\ndel gone")

@@ -67,7 +67,7 @@ IGNORED_AFTER_S = 2
 The test then lets the cell end after this many seconds."""
 
 
-def names_our_code(traceback: list[str]) -> bool:
+def names_gpuwidget_code(traceback: list[str]) -> bool:
     """Return whether the traceback names a file of gpuwidget.
     Only the end of the path is compared, because IPython shortens the home directory to ``~``."""
     package = Path(gpuwidget.__file__).parent
@@ -94,7 +94,7 @@ def interrupted(pair: Pair, body: str, options: str, times: int = 1) -> None:
 
 @pytest.mark.parametrize("options", ["", "--no-live"])
 @pytest.mark.parametrize("name", CASES)
-def test_interrupted_alike(pair: Pair, name: str, options: str) -> None:
+def test_interrupts_have_the_same_effect(pair: Pair, name: str, options: str) -> None:
     """An interrupt has the same effect on a cell with %%gpuwatch as on one without it,
     traceback included, and the cell has a card."""
     interrupted(pair, CASES[name], options)
@@ -159,7 +159,7 @@ def test_interrupted_while_printing(kernel: Kernel) -> None:
     ran = kernel.wait(request)
     (error,) = [message.content for message in ran.messages if message.type == "error"]
     assert error["ename"] == "KeyboardInterrupt"
-    assert not names_our_code(error["traceback"])
+    assert not names_gpuwidget_code(error["traceback"])
     assert check_card(ran)["cell"]["status"] == "interrupted"
 
 
@@ -177,7 +177,7 @@ def test_interrupted_while_a_printed_line_is_recorded(kernel: Kernel, body: str)
     (error,) = [message.content for message in ran.messages if message.type == "error"]
     assert error["ename"] == "KeyboardInterrupt"
     assert "print" in "".join(error["traceback"])
-    assert not names_our_code(error["traceback"])
+    assert not names_gpuwidget_code(error["traceback"])
 
 
 def test_interrupted_in_a_namespace_without_a_name(kernel: Kernel) -> None:

@@ -59,7 +59,7 @@ def test_cells_functions_and_modules(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     "magics", ["%%gpuwatch --no-live --lines\n%%time", "%%time\n%%gpuwatch --no-live --lines"]
 )
-def test_below_a_time_magic(kernel: Kernel, magics: str) -> None:
+def test_cells_with_a_time_magic(kernel: Kernel, magics: str) -> None:
     """If %%time is above or below %%gpuwatch,
     each line of the cell still has its number and source in the report."""
     kernel.ok("def step():\n    return torch.allocate(MIB)")
@@ -144,7 +144,7 @@ def test_nested_cells(kernel: Kernel) -> None:
     assert kernel.value("[call[0] for call in allocator.calls]") == "['all', None]"
 
 
-def test_the_users_own_recording(kernel: Kernel) -> None:
+def test_a_recording_that_the_user_started(kernel: Kernel) -> None:
     """If the user has already started a recording, gpuwidget uses it and leaves it on,
     and a note in the report mentions it."""
     kernel.ok("torch.cuda.init()\ntorch.cuda.memory._record_memory_history('all')")

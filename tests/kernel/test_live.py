@@ -163,7 +163,7 @@ print(captured.stdout, len(captured.outputs))
     ]
 
 
-def test_shown_again_after_clear(kernel: Kernel) -> None:
+def test_the_chart_is_shown_again_after_clear(kernel: Kernel) -> None:
     """clear_output() removes the live chart together with the other outputs.
     The chart then appears in a new output."""
     code = "r = Run(); v = start(r); r.wait(5); clear_output(); r.wait(5); v.stop()"

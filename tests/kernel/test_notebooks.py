@@ -42,7 +42,7 @@ def test_all_notebooks_are_tested() -> None:
 @EACH
 @pytest.mark.parametrize("source", ["replay", "none"])
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (TORCH=0)")
-def test_it_runs_without_a_gpu(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_run_without_a_gpu(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If GPU readings come from a recording or if there is no GPU, each cell of the notebook succeeds,
     and each watched cell has a card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)

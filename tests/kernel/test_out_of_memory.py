@@ -256,7 +256,7 @@ def test_a_chained_error(kernel: Kernel) -> None:
     assert "100 MiB asked for" in card(ran)
 
 
-def test_an_old_error_without_figures(kernel: Kernel) -> None:
+def test_an_old_error_without_numbers(kernel: Kernel) -> None:
     """If an old torch version raises an error whose message contains no numbers,
     the card contains no numbers either."""
     ran = kernel.run("raise RuntimeError('CUDA error: out of memory')")
@@ -266,7 +266,7 @@ def test_an_old_error_without_figures(kernel: Kernel) -> None:
     ]
 
 
-def test_it_keeps_nothing_alive(kernel: Kernel) -> None:
+def test_the_card_keeps_nothing_alive(kernel: Kernel) -> None:
     """The out-of-memory card keeps no tensor alive: %gpu free releases the tensors that the error held."""
     code = (
         "import weakref\nseen = []\n"

@@ -167,7 +167,7 @@ def test_ipython_command(tmp_path: Path) -> None:
     assert "Exception" not in ran.stderr
 
 
-def test_terminal_a_cell_that_an_interrupt_leaves(tmp_path: Path) -> None:
+def test_terminal_memory_attribution_after_an_interrupt(tmp_path: Path) -> None:
     """In terminal IPython, after Ctrl-C has ended an ``await``,
     memory is still attributed to each later cell."""
     text = f"""

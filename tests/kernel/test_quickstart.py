@@ -24,7 +24,7 @@ def reports(notebook: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("source", ["replay", "none"])
-def test_it_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quickstart_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If GPU readings come from a recording or if there is no GPU, each cell of the notebook succeeds,
     and each watched cell has a card."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)

@@ -42,7 +42,7 @@ def request_switch(kernel: Kernel, value: str, name: str = "cudnn.benchmark") ->
     return kernel.answer_to(ask="set_switch", name=name, value=value)
 
 
-def test_by_magic(kernel: Kernel) -> None:
+def test_setting_a_switch_by_magic(kernel: Kernel) -> None:
     """%gpu switches sets a switch immediately and shows the statement that it ran.
     An invalid value is a usage error."""
     ran = kernel.ok(f"%gpu switches cudnn.benchmark on\nprint({NOW})")
@@ -53,7 +53,7 @@ def test_by_magic(kernel: Kernel) -> None:
     assert refused.reply["evalue"] == "cudnn.benchmark can be on or off, not 'maybe'."
 
 
-def test_from_the_panel_while_nothing_runs(kernel: Kernel) -> None:
+def test_setting_a_switch_in_the_panel_between_cells(kernel: Kernel) -> None:
     """If no cell runs, the panel's request sets the switch immediately,
     and the reply contains the statement and the new state."""
     reply = request_switch(kernel, "on")
@@ -63,7 +63,7 @@ def test_from_the_panel_while_nothing_runs(kernel: Kernel) -> None:
     assert kernel.value(NOW) == "True"
 
 
-def test_from_the_panel_while_a_cell_runs(kernel: Kernel) -> None:
+def test_setting_a_switch_in_the_panel_while_a_cell_runs(kernel: Kernel) -> None:
     """If the user sets a switch in the panel while a cell runs, that cell keeps the old value,
     and the next cell has the new one."""
     request = kernel.send(f"{HOLD}print({NOW})")
@@ -92,7 +92,7 @@ def test_the_cell_that_loads_gpuwidget(start_kernel: Callable[..., Kernel]) -> N
     assert request_switch(kernel, "off")["done"] == "torch.backends.cudnn.benchmark = False"
 
 
-def test_a_nested_cell_does_not_apply_it(kernel: Kernel) -> None:
+def test_a_nested_cell_does_not_apply_a_pending_switch(kernel: Kernel) -> None:
     """A pending switch is not applied before a nested cell,
     because a nested cell is part of the outer cell."""
     request = kernel.send(f"{HOLD}get_ipython().run_cell('seen = {NOW}')\nprint(seen, {NOW})")

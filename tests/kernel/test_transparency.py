@@ -63,20 +63,20 @@ def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
 
 
 @pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
-def test_same_without_live_view(pair: Pair, case: Case) -> None:
+def test_same_without_live_chart(pair: Pair, case: Case) -> None:
     """With ``%%gpuwatch --no-live``, a cell's outputs,
     errors and replies are the same as without the magic."""
     run_case(pair, case, "--no-live")
 
 
 @pytest.mark.parametrize("case", BRIEF, ids=lambda case: case.name)
-def test_same_with_live_view(pair: Pair, case: Case) -> None:
+def test_same_with_live_chart(pair: Pair, case: Case) -> None:
     """With the live chart on, a cell's outputs, errors and replies are the same as without the magic."""
     run_case(pair, case, "")
 
 
 @pytest.mark.parametrize("case", LONG, ids=lambda case: case.name)
-def test_same_while_live_view_shows(pair: Pair, case: Case) -> None:
+def test_same_while_live_chart_is_shown(pair: Pair, case: Case) -> None:
     """While the live chart is visible, a cell's outputs,
     errors and replies are the same as without the magic."""
     run_case(pair, case, "", long=True)

@@ -47,21 +47,21 @@ def jp_server_config(configuration: dict[str, object]) -> Config:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def logged() -> list[str]:
     """Return a list to which :func:`hubs` adds the warnings and errors that are logged while the extension is
     loaded."""
     return []
 
 
 @pytest.fixture
-def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[SampleHub]]:
+def hubs(monkeypatch: pytest.MonkeyPatch, logged: list[str]) -> Iterator[list[SampleHub]]:
     """Return the sample hub of every server that the test starts, and close the hubs after the test."""
     made: list[SampleHub] = []
     load = gpuwidget.server.load
 
     def remember(serverapp: Any, clock: Clock) -> SampleHub:
         client = logging.Handler(logging.WARNING)
-        client.emit = lambda record: told.append(client.format(record))  # type: ignore[method-assign]
+        client.emit = lambda record: logged.append(client.format(record))  # type: ignore[method-assign]
         serverapp.log.addHandler(client)
         made.append(load(serverapp, clock))
         serverapp.log.removeHandler(client)
@@ -74,7 +74,7 @@ def hubs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Iterator[list[Samp
 
 
 @pytest.fixture
-def faked(
+def fake_devices(
     hubs: list[SampleHub], clock: FakeClock, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """Make the server use the test's source and clock."""
@@ -88,7 +88,7 @@ def faked(
 
 @pytest.fixture
 def server(
-    faked: None,
+    fake_devices: None,
     jp_serverapp: Any,
     jp_fetch: Callable[..., Any],
     jp_ws_fetch: Callable[..., Any],
@@ -101,7 +101,7 @@ def server(
 
 
 @pytest.fixture
-def real(
+def real_server(
     hubs: list[SampleHub], jp_serverapp: Any, jp_fetch: Callable[..., Any], jp_ws_fetch: Callable[..., Any]
 ) -> Server:
     """Return a running server with the system clock.

@@ -85,12 +85,12 @@ class Channels:
                 printed += message["content"]["text"] if message["msg_type"] == "stream" else ""
         return printed
 
-    async def ask(self) -> None:
+    async def request_state(self) -> None:
         """Request the kernel's state as the panel does,
         and return once the kernel has replied and is idle."""
-        asked = await self.send("control", REQUEST, {"schema": 1, "ask": "state"})
-        await self.until(REPLY, asked, status="ok")
-        await self.until("status", asked, execution_state="idle")
+        request = await self.send("control", REQUEST, {"schema": 1, "ask": "state"})
+        await self.until(REPLY, request, status="ok")
+        await self.until("status", request, execution_state="idle")
 
     async def control(self, kind: str, **content: object) -> Any:
         """Send a request on the control channel, wait for the kernel's ``idle`` status,

@@ -73,7 +73,7 @@ class Stream:
                 self._clock.advance(TICK_S)
         raise AssertionError("no message came")
 
-    async def say(self, message: object) -> None:
+    async def send(self, message: object) -> None:
         """Send a message. Text and bytes are sent unchanged, anything else as JSON."""
         raw = message if isinstance(message, (str, bytes)) else json.dumps(message)
         await self._socket.write_message(raw, binary=isinstance(raw, bytes))

@@ -27,7 +27,7 @@ from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 FOUND = diagnose(results(place="server"))
 
 
-class Examinations:
+class FakeChecks:
     """Fake checks that replace the doctor's.
     They count their runs, and a run ends only when the test allows it."""
 
@@ -46,67 +46,67 @@ class Examinations:
 
 
 @pytest.fixture
-def examinations(monkeypatch: pytest.MonkeyPatch) -> Examinations:
+def fake_checks(monkeypatch: pytest.MonkeyPatch) -> FakeChecks:
     """Make the server run fake checks, which the test controls, instead of the doctor's checks."""
-    made = Examinations()
+    made = FakeChecks()
     monkeypatch.setattr(
         gpuwidget.server, "CachedDiagnosis", lambda clock: CachedDiagnosis(clock, made), raising=True
     )
     return made
 
 
-async def test_the_answer_is_the_diagnosis(examinations: Examinations, server: Server) -> None:
+async def test_the_reply_is_the_diagnosis(fake_checks: FakeChecks, server: Server) -> None:
     """The route returns the whole diagnosis as JSON.
     It returns a cached diagnosis for a few seconds; after that, it runs the checks again."""
     assert await server.post("doctor") == (200, to_json(FOUND))
     assert await server.post("doctor") == (200, to_json(FOUND))
-    assert examinations.count == 1
+    assert fake_checks.count == 1
     assert server.clock is not None
     server.clock.advance(10.0)
     assert (await server.post("doctor"))[0] == 200
-    assert examinations.count == 2
+    assert fake_checks.count == 2
 
 
-async def test_concurrent_requests_share_one_run(examinations: Examinations, server: Server) -> None:
+async def test_concurrent_requests_share_one_run(fake_checks: FakeChecks, server: Server) -> None:
     """If several requests arrive during a run of the checks, they share this run.
     The server also answers other requests meanwhile."""
-    examinations.may_end.clear()
+    fake_checks.may_end.clear()
     asked = [asyncio.ensure_future(server.post("doctor")) for _ in range(3)]
-    await server.until(lambda: examinations.count == 1)
+    await server.until(lambda: fake_checks.count == 1)
     assert (await server.get("sample"))[0] == 200
-    examinations.may_end.set()
+    fake_checks.may_end.set()
     assert {status for status, _ in await asyncio.gather(*asked)} == {200}
-    assert examinations.count == 1
+    assert fake_checks.count == 1
 
 
-async def test_a_failed_run_returns_its_reason(examinations: Examinations, server: Server) -> None:
+async def test_a_failed_run_returns_its_reason(fake_checks: FakeChecks, server: Server) -> None:
     """If a run of the checks fails, the route returns 503 with the reason.
     The failure is not cached, so the next request runs the checks again."""
-    examinations.fails = True
+    fake_checks.fails = True
     status, answer = await server.post("doctor")
     assert (status, answer["message"]) == (
         503,
         "The doctor could not look at this environment (100 % of it).",
     )
-    examinations.fails = False
+    fake_checks.fails = False
     assert (await server.post("doctor"))[0] == 200
 
 
-async def test_requests_are_no_activity(examinations: Examinations, server: Server) -> None:
+async def test_requests_do_not_count_as_activity(fake_checks: FakeChecks, server: Server) -> None:
     """A request for a diagnosis does not count as activity, so an idle server can still be culled."""
     before = server.app.web_app.last_activity()
     assert (await server.post("doctor"))[0] == 200
     assert server.app.web_app.last_activity() == before
 
 
-async def test_a_link_starts_no_run(examinations: Examinations, server: Server) -> None:
+async def test_get_requests_are_refused(fake_checks: FakeChecks, server: Server) -> None:
     """The route refuses a GET request, because any web page can trigger one with an image or a link."""
     assert (await server.get("doctor"))[0] == 405
-    assert examinations.count == 0
+    assert fake_checks.count == 0
 
 
-async def test_a_page_of_another_site_starts_no_run(
-    examinations: Examinations, server: Server, jp_auth_header: dict[str, str]
+async def test_a_page_of_another_site_is_refused(
+    fake_checks: FakeChecks, server: Server, jp_auth_header: dict[str, str]
 ) -> None:
     """A request with only the user's cookie is refused.
     The route also requires the XSRF token, which pages of other sites do not have."""
@@ -116,12 +116,12 @@ async def test_a_page_of_another_site_starts_no_run(
     token = "0123456789abcdef" * 2
     jp_auth_header["Cookie"] = "; ".join([*cookies, f"_xsrf={token}"])
     assert (await server.post("doctor"))[0] == 403
-    assert examinations.count == 0
+    assert fake_checks.count == 0
     jp_auth_header["X-XSRFToken"] = token
     assert (await server.post("doctor"))[0] == 200
 
 
-async def test_the_right_to_read_is_not_enough(examinations: Examinations, server: Server) -> None:
+async def test_read_permission_is_not_enough(fake_checks: FakeChecks, server: Server) -> None:
     """A user with only read permission may not run the doctor, because its checks execute code."""
 
     async def only_read(handler: Any, user: Any, action: str, resource: str) -> bool:
@@ -130,10 +130,10 @@ async def test_the_right_to_read_is_not_enough(examinations: Examinations, serve
     server.app.authorizer.is_authorized = only_read
     assert (await server.get("sample"))[0] == 200
     assert (await server.post("doctor"))[0] == 403
-    assert examinations.count == 0
+    assert fake_checks.count == 0
 
 
-async def test_files_in_the_servers_folder_do_not_run(
+async def test_files_in_the_servers_folder_are_not_executed(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A module such as torch.py in the server's working directory is not executed by the doctor,
@@ -151,13 +151,13 @@ async def test_files_in_the_servers_folder_do_not_run(
     assert str(tmp_path) not in json.dumps(torch)
 
 
-async def test_the_servers_own_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_servers_environment_is_diagnosed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The doctor's real checks run in a subprocess and diagnose the server's environment."""
     status, doctor = await server.post("doctor")
     assert (status, doctor["place"], len(doctor["links"])) == (200, "server", 14)
 
 
-def test_the_checks_run_for_the_server(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+def test_the_checks_use_the_place_server(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     """The route's diagnosis comes from the doctor's checks,
     which are run in a subprocess for the place ``server``."""
     asked: list[Any] = []

@@ -20,7 +20,7 @@ BEFORE = Sample(
 )
 
 
-def test_changes_have_only_what_is_new() -> None:
+def test_changes_contain_only_new_values() -> None:
     """A client that has the previous sample receives only the values that differ,
     including values that became null or empty."""
     first, second = BEFORE.readings
@@ -40,7 +40,7 @@ def test_changes_have_only_what_is_new() -> None:
     assert encoded.whole == json.dumps(to_json(now), separators=(",", ":")).encode()
 
 
-def test_what_is_not_json_is_unknown() -> None:
+def test_values_that_are_not_json_are_null() -> None:
     """A value that JSON can't represent, such as NaN, is sent as null."""
     now = replace(BEFORE, readings=(replace(BEFORE.readings[0], power_w=math.nan), BEFORE.readings[1]))
     encoded = EncodedSample(now, BEFORE)
@@ -57,7 +57,7 @@ def test_what_is_not_json_is_unknown() -> None:
         replace(BEFORE, origin=replace(LIVE, driver="580.1")),
     ],
 )
-def test_without_changes(before: Any) -> None:
+def test_samples_that_are_sent_whole(before: Any) -> None:
     """The first sample is sent whole,
     and so is a sample whose GPUs or origin differ from those of the previous sample."""
     assert EncodedSample(BEFORE, before).changes is None

@@ -38,7 +38,7 @@ INVALID = "A kernel reported an impossible amount of torch memory, so what it ho
 LOAD_EXTENSION = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
 
 
-def told(
+def ownership(
     *listed: Process,
     reports: Mapping[str, KernelUsage] | None = None,
     pids_match: bool = True,
@@ -63,7 +63,7 @@ def told(
 def test_holders_are_sorted_by_memory() -> None:
     """Holders are sorted by memory.
     A kernel or a terminal forms one holder together with its child processes."""
-    usage = told(
+    usage = ownership(
         process(20, 2 * GIB, program="bash"),
         process(21, 3 * GIB, program="python train.py"),
         process(10, GIB),
@@ -89,13 +89,13 @@ def test_holders_are_sorted_by_memory() -> None:
 
 def test_a_gpu_without_processes() -> None:
     """If no process is listed for a GPU, all of its used memory is unattributed, and no reason is given."""
-    assert (told().holdings, told().unattributed, told().reason) == ((), 60 * GIB, None)
+    assert (ownership().holdings, ownership().unattributed, ownership().reason) == ((), 60 * GIB, None)
 
 
-def test_never_less_than_nothing() -> None:
+def test_unattributed_memory_is_never_negative() -> None:
     """Unattributed memory is never negative, even if the listed processes hold more than the used memory,
     which is read at another time."""
-    assert told(process(10, 61 * GIB)).unattributed == 0
+    assert ownership(process(10, 61 * GIB)).unattributed == 0
 
 
 @pytest.mark.parametrize(
@@ -123,15 +123,15 @@ def test_never_less_than_nothing() -> None:
 def test_unknown_memory(values: dict[str, Any], unattributed: int | None, reason: str) -> None:
     """If the used memory or the process list can't be read, no holder is listed,
     and a sentence gives the reason."""
-    usage = told(**values)
+    usage = ownership(**values)
     assert (usage.holdings, usage.unattributed, usage.reason) == ((), unattributed, reason)
 
 
-def test_torch_fills_in_where_no_process_is_listed() -> None:
+def test_torch_reports_are_used_without_a_process_list() -> None:
     """If the driver does not list the processes of a GPU or MIG slice,
     the holders come from the kernels' own reports."""
     reports = {"k1": KernelUsage(True, 20 * GIB), "k2": KernelUsage(True, 0), "k3": KernelUsage(False, None)}
-    usage = told(gpu=SLICE, processes=None, reports=reports)
+    usage = ownership(gpu=SLICE, processes=None, reports=reports)
     assert usage.holdings == (
         MemoryHolder("k1", None, None, None, None, None, 20 * GIB, "torch"),
         MemoryHolder("k2", None, None, None, None, None, 0, "torch"),
@@ -142,19 +142,19 @@ def test_torch_fills_in_where_no_process_is_listed() -> None:
     )
 
 
-def test_torch_fills_in_where_ids_do_not_match() -> None:
+def test_torch_reports_are_used_without_matching_pids() -> None:
     """If the driver's process ids don't match this server's, the listed processes are not shown,
     and the memory that kernels report is not counted twice."""
-    usage = told(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
+    usage = ownership(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
     assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, 20 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
-    assert told(process(10, 30 * GIB), pids_match=False).reason == f"{FOREIGN} {LOAD_EXTENSION}"
+    assert ownership(process(10, 30 * GIB), pids_match=False).reason == f"{FOREIGN} {LOAD_EXTENSION}"
 
 
 def test_a_kernel_with_unknown_memory() -> None:
     """If a kernel uses the GPU but can't report how much memory it holds,
     the unattributed memory is unknown too."""
-    usage = told(pids_match=False, reports={"k1": KernelUsage(True, None), "k2": KernelUsage(True, GIB)})
+    usage = ownership(pids_match=False, reports={"k1": KernelUsage(True, None), "k2": KernelUsage(True, GIB)})
     assert [(one.kernel, one.memory) for one in usage.holdings] == [("k2", GIB), ("k1", None)]
     assert usage.unattributed is None
 
@@ -164,36 +164,36 @@ def test_a_driver_without_sizes() -> None:
     labelled ``torch``. The sizes of the kernel's child processes are added to that count."""
     reports = {"k1": KernelUsage(True, 20 * GIB)}
     listed = (process(10, None), process(11, 5 * GIB))
-    usage = told(*listed, reports=reports)
+    usage = ownership(*listed, reports=reports)
     unsaid = "The driver does not say how much each process holds."
     assert usage.holdings == (MemoryHolder("k1", None, None, None, None, None, 25 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (35 * GIB, f"{unsaid} {BY_TORCH_ITSELF}")
-    usage = told(*listed, process(30, None), reports=reports)
+    usage = ownership(*listed, process(30, None), reports=reports)
     assert [(one.kernel, one.memory, one.source) for one in usage.holdings] == [
         ("k1", 25 * GIB, "torch"),
         (None, None, "driver"),
     ]
     assert usage.unattributed is None
-    assert told(*listed).holdings == (MemoryHolder("k1", None, None, None, None, None, None, "driver"),)
+    assert ownership(*listed).holdings == (MemoryHolder("k1", None, None, None, None, None, None, "driver"),)
 
 
 @pytest.mark.parametrize("own", [(process(10, 30 * GIB),), ()])
 def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
     """If the driver gives no size for a kernel's child process, the kernel's memory is unknown,
     because torch's count excludes child processes."""
-    usage = told(*own, process(11, None), reports={"k1": KernelUsage(True, 5 * GIB)})
+    usage = ownership(*own, process(11, None), reports={"k1": KernelUsage(True, 5 * GIB)})
     (holding,) = usage.holdings
     assert (holding.kernel, holding.memory, holding.source) == ("k1", None, "driver")
     assert usage.unattributed is None
     assert usage.reason == "The driver does not say how much each process holds."
 
 
-def test_in_a_container_that_sees_its_own() -> None:
+def test_processes_outside_the_container() -> None:
     """In a container, a sentence explains that processes outside the container may hold the unattributed
     memory."""
     outside = "Processes outside this container, which are not listed here, may hold some of it."
-    assert told(process(10, GIB), in_container=True).reason == outside
-    assert told(process(10, 60 * GIB), in_container=True).reason is None
+    assert ownership(process(10, GIB), in_container=True).reason == outside
+    assert ownership(process(10, 60 * GIB), in_container=True).reason is None
 
 
 def test_remote_kernels() -> None:
@@ -201,22 +201,22 @@ def test_remote_kernels() -> None:
     a sentence explains that the process may belong to that kernel."""
     one = "One kernel of this server runs elsewhere: what it holds can't be told from what others hold."
     two = "2 kernels of this server run elsewhere: what they hold can't be told from what others hold."
-    assert told(process(30, GIB), remote_kernels=1).reason == one
-    assert told(process(30, GIB), remote_kernels=2).reason == two
-    assert told(process(10, GIB), remote_kernels=1).reason is None
+    assert ownership(process(30, GIB), remote_kernels=1).reason == one
+    assert ownership(process(30, GIB), remote_kernels=2).reason == two
+    assert ownership(process(10, GIB), remote_kernels=1).reason is None
 
 
-def test_an_impossible_report_of_a_kernel() -> None:
+def test_an_invalid_report_of_a_kernel() -> None:
     """If a kernel's memory can only be known from the kernel's report and that report is invalid,
     its memory and the unattributed memory are unknown, and the reason is given."""
     invalid = {"k1": KernelUsage(False, None, invalid=True), "k2": KernelUsage(True, 5 * GIB)}
-    usage = told(process(10, None), reports=invalid, pids_match=False)
+    usage = ownership(process(10, None), reports=invalid, pids_match=False)
     assert usage.holdings == (
         MemoryHolder("k2", None, None, None, None, None, 5 * GIB, "torch"),
         MemoryHolder("k1", None, None, None, None, None, None, "torch"),
     )
     assert (usage.unattributed, usage.reason) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
-    usage = told(process(10, None), reports=invalid)
+    usage = ownership(process(10, None), reports=invalid)
     assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, None, "driver"),)
     assert (usage.unattributed, usage.reason) == (
         None,
@@ -224,8 +224,8 @@ def test_an_impossible_report_of_a_kernel() -> None:
     )
 
 
-def test_an_impossible_report_that_is_not_needed() -> None:
+def test_an_invalid_report_that_is_not_needed() -> None:
     """If the driver reports a kernel's memory, an invalid report from that kernel has no effect."""
-    usage = told(process(10, 20 * GIB), reports={"k1": KernelUsage(True, None, invalid=True)})
+    usage = ownership(process(10, 20 * GIB), reports={"k1": KernelUsage(True, None, invalid=True)})
     assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, 20 * GIB, "driver"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, None)

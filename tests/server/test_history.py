@@ -20,16 +20,16 @@ def at(seconds: float, *indexes: int, **values: Any) -> Sample:
     return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)
 
 
-def told(store: HistoryStore, since: float = 0.0) -> Any:
+def stored_history(store: HistoryStore, since: float = 0.0) -> Any:
     """Return the stored history since ``since``, decoded from JSON,
     with times relative to the tests' epoch."""
     whole = json.loads(store.encode_recent(EPOCH + since))
     return {**whole, "t": [round(time - EPOCH, 3) for time in whole["t"]]}
 
 
-def test_nothing_was_read_yet() -> None:
+def test_before_the_first_sample() -> None:
     """Before the first sample, the history contains neither times nor GPUs."""
-    assert told(HistoryStore(600.0, 0.2)) == {"t": [], "gpus": []}
+    assert stored_history(HistoryStore(600.0, 0.2)) == {"t": [], "gpus": []}
 
 
 def test_values_are_exact() -> None:
@@ -39,7 +39,7 @@ def test_values_are_exact() -> None:
     store.add(at(0.0, 0, utilization=12.5, memory_used=150_323_855_361, power_w=612.437))
     store.add(at(0.2004, 0, utilization=None, memory_used=None, power_w=None))
     store.add(at(0.4, 0, utilization=0.0, memory_used=0, power_w=float("nan")))
-    assert told(store) == {
+    assert stored_history(store) == {
         "t": [0.0, 0.2, 0.4],
         "gpus": [
             {
@@ -59,7 +59,7 @@ def test_every_tick_is_stored_in_order(ticks: int) -> None:
     for tick in range(ticks):
         store.add(at(float(tick), 0, power_w=float(tick)))
     for since in {0, 1, 63, 64, 65, 100, ticks - 1, ticks}:
-        known = told(store, float(since))
+        known = stored_history(store, float(since))
         assert known["t"] == [float(tick) for tick in range(since, ticks)]
         assert [one["power_w"] for one in known["gpus"]] == ([known["t"]] if since < ticks else [])
 
@@ -69,23 +69,23 @@ def test_gpus_come_and_go() -> None:
     store = HistoryStore(600.0, 0.2)
     for tick in range(100):
         store.add(at(float(tick), *([0] if tick < 70 else [0, 1] if tick < 80 else [1]), power_w=float(tick)))
-    columns = {one["uuid"]: one["power_w"] for one in told(store)["gpus"]}
+    columns = {one["uuid"]: one["power_w"] for one in stored_history(store)["gpus"]}
     assert columns == {
         ONE.uuid: [float(tick) if tick < 80 else None for tick in range(100)],
         OTHER.uuid: [float(tick) if tick >= 70 else None for tick in range(100)],
     }
 
 
-def test_a_gpu_that_left_is_dropped_with_its_samples() -> None:
+def test_a_removed_gpu_is_dropped_with_its_samples() -> None:
     """When the last sample that contains a GPU is dropped from the history, the GPU is dropped too."""
     store = HistoryStore(60.0, 1.0)
     store.add(at(0.0, 0, 1))
     for tick in range(1, 200):
         store.add(at(float(tick), 1))
-    assert [one["uuid"] for one in told(store)["gpus"]] == [OTHER.uuid]
+    assert [one["uuid"] for one in stored_history(store)["gpus"]] == [OTHER.uuid]
 
 
-def test_it_is_bounded_in_time_and_in_number() -> None:
+def test_old_samples_are_dropped() -> None:
     """Samples older than the configured time are dropped, in chunks of 64, at any sampling rate."""
     store = HistoryStore(60.0, 0.2)
     for tick in range(5_000):
@@ -103,9 +103,9 @@ def test_a_pause_leaves_a_gap() -> None:
     store = HistoryStore(60.0, 0.2)
     store.add(at(0.0, 0))
     store.add(at(30.0, 0))
-    assert told(store)["t"] == [0.0, 30.0]
+    assert stored_history(store)["t"] == [0.0, 30.0]
     store.add(at(500.0, 0))
-    assert told(store, 440.0)["t"] == [500.0]
+    assert stored_history(store, 440.0)["t"] == [500.0]
 
 
 def test_a_clock_set_far_back() -> None:
@@ -115,7 +115,7 @@ def test_a_clock_set_far_back() -> None:
     store.add(at(100.0, 0))
     store.add(at(40.0, 0))
     store.add(at(40.2, 0))
-    assert told(store)["t"] == [40.0, 40.2]
+    assert stored_history(store)["t"] == [40.0, 40.2]
 
 
 @pytest.mark.parametrize("seconds", [20, 63, 64, 65, 130, 190])
@@ -131,7 +131,7 @@ def test_a_clock_set_back_a_little(seconds: int, back: int) -> None:
         store.add(at(float(second), 0, power_w=1000.0 + second))
     times = [float(second) for second in range(newest + 150)]
     power = [second if second < newest else 1000.0 + second for second in times]
-    assert (told(store)["t"], told(store)["gpus"][0]["power_w"]) == (times, power)
+    assert (stored_history(store)["t"], stored_history(store)["gpus"][0]["power_w"]) == (times, power)
     held = store._rollup.chunks()
     assert [time - EPOCH for chunk in held for time in chunk.times] == times
     parts = [values for chunk in held if (values := chunk.values(ONE.uuid, "power_w")) is not None]

@@ -40,7 +40,7 @@ async def test_requested_metrics(server: Server) -> None:
         assert one["metrics"]["utilization"] == {"mean": [50.0] * len(course["t"]), "min": None, "max": None}
 
 
-async def test_all_metrics_of_a_part(server: Server) -> None:
+async def test_all_metrics_in_a_time_range(server: Server) -> None:
     """``metrics=all`` returns every metric with known values,
     and ``since`` and ``until`` limit the time range."""
     _, seen = await sampled(server, 5)
@@ -51,7 +51,7 @@ async def test_all_metrics_of_a_part(server: Server) -> None:
     assert list(course["gpus"][0]["metrics"]) == list(METRICS[:7])
 
 
-async def test_the_future_and_what_is_older_than_an_hour_are_cut_off(server: Server) -> None:
+async def test_time_ranges_are_limited_to_the_last_hour(server: Server) -> None:
     """If a requested time range begins more than an hour ago or ends in the future, it is cut.
     The reply contains the range that was used."""
     await sampled(server, 1)
@@ -87,7 +87,7 @@ async def test_invalid_queries_are_refused(server: Server, query: dict[str, str]
     assert not server.hub._sampler.wanted
 
 
-async def test_the_reply_is_json_and_no_activity(server: Server) -> None:
+async def test_the_reply_is_json_and_does_not_count_as_activity(server: Server) -> None:
     """The history route returns JSON.
     A request does not count as activity, so an idle server can still be culled."""
     before = server.app.web_app.last_activity()
@@ -102,16 +102,16 @@ async def test_counters_are_read_while_a_client_requests_them(server: Server, so
     source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
     stream, _ = await sampled(server, 10)
     assert source.calls["activity"] == 0
-    await stream.say({"type": "activity", "wanted": True})
+    await stream.send({"type": "activity", "wanted": True})
     sample = (await stream.next())["sample"]
     while sample["readings"][0]["activity"] is None:
         sample = (await stream.next())["sample"]
     assert sample["readings"][0]["activity"]["tensor"] == 7.0
     late = await server.stream()
     await late.next()
-    await late.say({"type": "activity", "wanted": True})
+    await late.send({"type": "activity", "wanted": True})
     await server.until(lambda: len(server.hub._activity_clients) == 2)
-    await stream.say({"type": "activity", "wanted": False})
+    await stream.send({"type": "activity", "wanted": False})
     await server.until(lambda: len(server.hub._activity_clients) == 1)
     assert server.hub._activity is not None
     late.close()
@@ -128,7 +128,7 @@ async def test_counters_are_read_while_a_client_requests_them(server: Server, so
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "",
         "{",
@@ -140,10 +140,10 @@ async def test_counters_are_read_while_a_client_requests_them(server: Server, so
         b"\xff\xfe",
     ],
 )
-async def test_invalid_messages_are_ignored(server: Server, said: str | bytes) -> None:
+async def test_invalid_messages_are_ignored(server: Server, message: str | bytes) -> None:
     """The server ignores a client's invalid message, and the stream continues."""
     stream, _ = await sampled(server, 1)
-    await stream.say(said)
+    await stream.send(message)
     for _ in range(3):
         assert (await stream.next())["type"] == "sample"
     assert server.hub._activity is None
@@ -169,7 +169,7 @@ class TestAlwaysOn:
         _, course = await server.get("history", metrics="tensor")
         assert 7.0 in course["gpus"][0]["metrics"]["tensor"]["mean"]
 
-    async def test_sampling_goes_on_without_clients(self, server: Server, source: FakeSource) -> None:
+    async def test_sampling_continues_without_clients(self, server: Server, source: FakeSource) -> None:
         """With ``always_on``, sampling continues after the last client disconnects,
         until the server stops."""
         stream, _ = await sampled(server)
@@ -183,7 +183,7 @@ class TestAlwaysOn:
 
 
 @pytest.mark.parametrize(
-    ("configuration", "said"),
+    ("configuration", "expected"),
     [
         (
             {"always_on": "maybe"},
@@ -192,15 +192,15 @@ class TestAlwaysOn:
     ],
 )
 async def test_an_invalid_value_of_always_on(
-    server: Server, configuration: dict[str, object], said: str, told: list[str]
+    server: Server, configuration: dict[str, object], expected: str, logged: list[str]
 ) -> None:
     """If the value of ``always_on`` is invalid, this is logged, and the server does not start sampling."""
-    assert told == [said]
+    assert logged == [expected]
     assert not server.hub._sampler.wanted
 
 
 @pytest.mark.parametrize("jp_argv", [["--GpuWidget.always_on=True"]])
-async def test_always_on_by_a_command_line(server: Server, jp_argv: list[str], source: FakeSource) -> None:
+async def test_always_on_on_the_command_line(server: Server, jp_argv: list[str], source: FakeSource) -> None:
     """``--GpuWidget.always_on=True`` on the command line starts sampling without a client."""
     await server.until(lambda: source.calls["fast"] > 4)
     assert not server.hub._clients

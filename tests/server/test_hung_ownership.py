@@ -41,12 +41,12 @@ class ProcessContext(KernelInventory):
 
 class Machine:
     """A machine on which finding the owners of GPU memory hangs while ``stuck`` is true.
-    ``told`` contains the messages that the monitor sent, newest last."""
+    ``messages`` contains the messages that the monitor sent, newest last."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.context = ProcessContext()
-        self.told: list[Any] = []
+        self.messages: list[Any] = []
         self.watch = OwnershipMonitor(self.context, self.clock, STEP_S, self._receive)
         self.used = 60 * GIB
         self.gates: list[threading.Event] = []
@@ -54,7 +54,7 @@ class Machine:
         self._go_on = threading.Event()
 
     def _receive(self, message: bytes) -> None:
-        self.told.append(json.loads(message))
+        self.messages.append(json.loads(message))
 
     def hang(self) -> None:
         """Block the calling resolution while ``stuck`` is true, until the test lets it continue."""
@@ -67,23 +67,23 @@ class Machine:
         """Add samples to the monitor for this many seconds of the fake clock."""
         for _ in range(round(seconds / STEP_S)):
             self.clock.advance(STEP_S)
-            self.see()
+            self.add_sample()
             await asyncio.sleep(0)
 
-    def see(self) -> None:
+    def add_sample(self) -> None:
         """Add one sample to the monitor."""
         gpu = h200(0)
         newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
         self.watch.add_sample(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
 
-    async def until_told(self, reason: str | None) -> Any:
+    async def wait_for_reason(self, reason: str | None) -> Any:
         """Add samples until the monitor sends a message with this reason, and return that message."""
         for _ in range(2000):
             await self.run(STEP_S)
-            if self.told and self.told[-1]["gpus"][0]["reason"] == reason:
-                return self.told[-1]
+            if self.messages and self.messages[-1]["gpus"][0]["reason"] == reason:
+                return self.messages[-1]
             await asyncio.sleep(0.005)
-        raise AssertionError("it was never told")
+        raise AssertionError("no message has this reason")
 
 
 @pytest.fixture
@@ -113,20 +113,20 @@ def kernel(name: str) -> ServerKernel:
     return ServerKernel(name, "python3", "idle", 1.0, None, None, None, f"{name}.ipynb")
 
 
-async def test_while_it_hangs_all_else_is_current(machine: Machine) -> None:
+async def test_current_memory_is_sent_while_ownership_hangs(machine: Machine) -> None:
     """If finding the owners has hung for ten seconds, the server sends the reason,
     together with the current memory and kernels."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
-    machine.see()
+    machine.add_sample()
     await machine.run(9.0)
-    assert machine.told == []
+    assert machine.messages == []
     await machine.run(2.0)
-    assert machine.told[-1]["gpus"][0]["unattributed"] == 60 * GIB
-    assert machine.told[-1]["gpus"][0]["reason"] == SILENT
+    assert machine.messages[-1]["gpus"][0]["unattributed"] == 60 * GIB
+    assert machine.messages[-1]["gpus"][0]["reason"] == SILENT
     machine.context.kernels, machine.used = (kernel("new"),), 5 * GIB
     await machine.run(3.0)
-    newest = machine.told[-1]
+    newest = machine.messages[-1]
     assert (newest["gpus"][0]["unattributed"], newest["gpus"][0]["reason"]) == (5 * GIB, SILENT)
     assert [one["id"] for one in newest["kernels"]] == ["new"]
     assert machine.clock.time() - newest["time"] <= 3.0
@@ -137,7 +137,7 @@ async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
     As soon as one of them returns, the memory is attributed again."""
     before = threading.active_count()
     machine.watch.enable(True)
-    machine.see()
+    machine.add_sample()
     await machine.run(200.0)
     machine.clock.until(lambda: len(machine.gates) == 3)
     await machine.run(60.0)
@@ -145,8 +145,8 @@ async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
     assert threading.active_count() - before <= 3
     machine.stuck = False
     machine.gates[0].set()
-    told = await machine.until_told(None)
-    assert [one["memory"] for one in told["gpus"][0]["holdings"]] == [2 * GIB]
+    message = await machine.wait_for_reason(None)
+    assert [one["memory"] for one in message["gpus"][0]["holdings"]] == [2 * GIB]
     assert len(machine.gates) >= 4
 
 
@@ -155,26 +155,26 @@ async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
     It receives the result of a new attempt, or the reason if that attempt times out."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
-    machine.see()
+    machine.add_sample()
     await machine.run(1.0)
     machine.clock.until(lambda: len(machine.gates) == 1)
     machine.watch.enable(False)
     machine.context.kernels, machine.used = (), 5 * GIB
     machine.clock.advance(8 * 3600.0)
     machine.watch.enable(True)
-    machine.see()
+    machine.add_sample()
     await machine.run(9.0)
     machine.clock.until(lambda: len(machine.gates) == 2)
-    assert machine.told == []
+    assert machine.messages == []
     await machine.run(2.0)
-    (told,) = machine.told
-    assert (told["kernels"], told["gpus"][0]["unattributed"], told["gpus"][0]["reason"]) == (
+    (message,) = machine.messages
+    assert (message["kernels"], message["gpus"][0]["unattributed"], message["gpus"][0]["reason"]) == (
         [],
         5 * GIB,
         SILENT,
     )
-    assert machine.clock.time() - told["time"] <= 2.0
+    assert machine.clock.time() - message["time"] <= 2.0
     # The first attempt returns now; its late result must be discarded.
     machine.gates[0].set()
     await machine.run(3.0)
-    assert {one["gpus"][0]["reason"] for one in machine.told} == {SILENT}
+    assert {one["gpus"][0]["reason"] for one in machine.messages} == {SILENT}

@@ -46,9 +46,9 @@ class Cell:
     async def end(self) -> None:
         """Let the cell end, and wait until the kernel has finished it."""
         self._end.touch()
-        await self.ended()
+        await self.wait_until_ended()
 
-    async def ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Wait until the kernel has finished the cell."""
         await self._channels.until("status", self._request, execution_state="idle")
 
@@ -80,7 +80,7 @@ class Kernel:
         await self.channels.control(USAGE)
         await self.server.until(lambda: self.manager.execution_state == "idle")
 
-    async def streamed(self) -> str:
+    async def streamed_state(self) -> str:
         """Return the kernel's state as a new client of the stream receives it."""
         stream = await self.server.stream()
         usage = await stream.usage()
@@ -89,7 +89,7 @@ class Kernel:
         assert isinstance(state, str)
         return state
 
-    async def reads(self, state: str) -> None:
+    async def wait_for_state(self, state: str) -> None:
         """Wait until a client of the stream receives this state for the kernel."""
         stream = await self.server.stream()
         while all((one["id"], one["state"]) != (self.id, state) for one in (await stream.usage())["kernels"]):
@@ -97,32 +97,32 @@ class Kernel:
         stream.close()
 
 
-async def test_a_request_on_the_control_channel_ends_no_cell(server: Server, tmp_path: Path) -> None:
+async def test_a_control_channel_request_keeps_the_kernel_busy(server: Server, tmp_path: Path) -> None:
     """A kernel that runs a cell is busy until the cell ends,
     even if it handles control messages in the meantime."""
     kernel = await Kernel.start(server)
     cell = await Cell.begin(kernel.channels, tmp_path / "end")
     await kernel.mislead()
-    assert await kernel.streamed() == "busy"
+    assert await kernel.streamed_state() == "busy"
     await cell.end()
-    await kernel.reads("idle")
+    await kernel.wait_for_state("idle")
 
 
-async def test_subshells_of_a_live_chart_end_no_cell(server: Server, tmp_path: Path) -> None:
+async def test_live_chart_subshells_keep_the_kernel_busy(server: Server, tmp_path: Path) -> None:
     """While a watched cell runs,
     the kernel stays busy even if JupyterLab creates and deletes a subshell for the live chart's widget."""
     kernel = await Kernel.start(server)
     cell = await Cell.begin(kernel.channels, tmp_path / "end")
     subshell = (await kernel.channels.control("create_subshell_request"))["content"]["subshell_id"]
     assert kernel.manager.execution_state == "busy"
-    assert await kernel.streamed() == "busy"
+    assert await kernel.streamed_state() == "busy"
     await kernel.channels.control("delete_subshell_request", subshell_id=subshell)
     assert kernel.manager.execution_state == "busy"
     await cell.end()
     await kernel.server.until(lambda: kernel.manager.execution_state == "idle")
 
 
-async def test_a_cell_in_a_subshell_runs_too(server: Server, tmp_path: Path) -> None:
+async def test_a_cell_in_a_subshell_makes_the_kernel_busy(server: Server, tmp_path: Path) -> None:
     """If a cell runs in a subshell,
     the kernel stays busy even after the main shell has finished another cell."""
     kernel = await Kernel.start(server)
@@ -130,12 +130,12 @@ async def test_a_cell_in_a_subshell_runs_too(server: Server, tmp_path: Path) -> 
     cell = await Cell.begin(kernel.channels, tmp_path / "end", subshell)
     await kernel.channels.run("")
     await kernel.server.until(lambda: kernel.manager.execution_state == "idle")
-    assert await kernel.streamed() == "busy"
+    assert await kernel.streamed_state() == "busy"
     await cell.end()
-    await kernel.reads("idle")
+    await kernel.wait_for_state("idle")
 
 
-async def test_queued_cells_and_those_of_another_client(server: Server, tmp_path: Path) -> None:
+async def test_queued_cells_of_several_clients(server: Server, tmp_path: Path) -> None:
     """If several clients send cells, the kernel is busy
     until the last cell has finished or is interrupted."""
     kernel = await Kernel.start(server)
@@ -145,19 +145,19 @@ async def test_queued_cells_and_those_of_another_client(server: Server, tmp_path
     endless: dict[str, object] = {"code": WAITS.format(str(tmp_path / "never")), "silent": False}
     second = await kernel.channels.send("shell", "execute_request", endless)
     await kernel.mislead()
-    assert await kernel.streamed() == "busy"
+    assert await kernel.streamed_state() == "busy"
     await first.end()
     await kernel.channels.until("stream", second, text="it runs\n")
     await kernel.mislead()
-    await kernel.reads("busy")
+    await kernel.wait_for_state("busy")
     await kernel.server.fetch("api", "kernels", kernel.id, "interrupt", method="POST", body="{}")
     await kernel.channels.until("status", second, execution_state="idle")
-    await kernel.reads("idle")
+    await kernel.wait_for_state("idle")
     other.close()
 
 
 @pytest.mark.parametrize("how", ["restarted by the user", "killed"])
-async def test_a_new_process_runs_nothing(server: Server, tmp_path: Path, how: str) -> None:
+async def test_a_restarted_kernel_is_idle(server: Server, tmp_path: Path, how: str) -> None:
     """After a kernel restarts, the cells of its previous process no longer make it busy."""
     kernel = await Kernel.start(server)
     await Cell.begin(kernel.channels, tmp_path / "never")
@@ -169,7 +169,7 @@ async def test_a_new_process_runs_nothing(server: Server, tmp_path: Path, how: s
         await Channels(server, kernel.id).open()  # Pages reconnect after a restart by the server.
     else:
         await kernel.server.fetch("api", "kernels", kernel.id, "restart", method="POST", body="{}")
-    await kernel.reads("idle")
+    await kernel.wait_for_state("idle")
 
 
 def status(state: str, request: str, kind: str = "execute_request", **changes: Any) -> list[dict[str, Any]]:
@@ -198,7 +198,7 @@ def status(state: str, request: str, kind: str = "execute_request", **changes: A
         ([status("busy", "1"), [{"msg_type": "stream", "session": "new"}, {}, {"text": "status"}]], True),
     ],
 )
-def test_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
+def test_status_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
     """A request runs from its ``busy`` message until its ``idle`` message,
     the ``busy`` message of the next request or a restart of the kernel."""
     execution_tracker = KernelExecutions()

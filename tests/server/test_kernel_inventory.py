@@ -116,7 +116,7 @@ async def test_terminals_that_were_closed(clock: FakeClock) -> None:
     assert inventory(Managers(), clock, terminals_available=False).snapshot().terminal_of == {}
 
 
-async def test_sessions_are_listed_seldom(clock: FakeClock) -> None:
+async def test_sessions_are_listed_every_five_seconds(clock: FakeClock) -> None:
     """Sessions are listed every five seconds and whenever a new kernel appears.
     In between, the previous list is used."""
     managers = Managers(a=kernel(local(10)))
@@ -162,7 +162,7 @@ async def test_a_slow_listing(clock: FakeClock) -> None:
     assert names == ["a.ipynb"]
 
 
-async def test_odd_sessions(clock: FakeClock) -> None:
+async def test_unusual_sessions(clock: FakeClock) -> None:
     """The inventory accepts sessions without a kernel or a name,
     and session types that other front ends use."""
     managers = Managers(a=kernel(local(10)), b=kernel(local(11)))
@@ -217,7 +217,7 @@ class QueriedKernels:
         return self.count
 
 
-async def test_a_silent_kernel_is_queried_less_and_less(
+async def test_a_silent_kernel_is_queried_less_often(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel that never replies is queried again only after it was active, and at increasing intervals."""
@@ -294,7 +294,7 @@ async def test_a_kernel_that_is_silent_in_a_long_call(
     )
 
 
-async def test_the_report_of_an_invisible_process(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_report_of_a_remote_kernel(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A remote kernel's report is valid for five minutes.
     After that, the kernel is queried as rarely as a kernel that has never replied."""
     queries = QueriedKernels(monkeypatch, clock, Managers(a=kernel(SimpleNamespace(pid=None))))

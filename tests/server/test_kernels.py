@@ -13,7 +13,7 @@ from gpuwidget.model.kernel_requests import REPLY, REQUEST
 SUBSHELLS = ("create_subshell", "list_subshell", "delete_subshell")
 
 
-async def test_requests_on_the_control_channel_change_neither_state_nor_last_activity(server: Server) -> None:
+async def test_control_channel_requests_keep_state_and_last_activity(server: Server) -> None:
     """A busy kernel stays busy while the panel queries it or JupyterLab opens a subshell for a live chart.
 
     The last activity of an idle kernel stays the same, so that the kernel can still be culled.
@@ -27,28 +27,28 @@ async def test_requests_on_the_control_channel_change_neither_state_nor_last_act
 
     channels = Channels(server, kernel)
 
-    async def ask() -> None:
+    async def send_requests() -> None:
         subshell = (await channels.control("create_subshell_request"))["content"]["subshell_id"]
         assert (await channels.control("list_subshell_request"))["content"]["subshell_id"] == [subshell]
         await channels.control("delete_subshell_request", subshell_id=subshell)
-        await channels.ask()
+        await channels.request_state()
 
     await channels.open()
     try:
         loaded = await channels.send("shell", "execute_request", {"code": ANSWERING, "silent": False})
         await channels.until("status", loaded, execution_state="idle")
         # Once the first request has finished, the server has received all messages of the cell.
-        await ask()
+        await send_requests()
         idle = await shown()
         assert idle[0] == "idle"
-        await ask()
+        await send_requests()
         assert await shown() == idle
 
         cell = "print('it runs', flush=True); time.sleep(600)"
         runs = await channels.send("shell", "execute_request", {"code": cell, "silent": False})
         await channels.until("stream", runs, text="it runs\n")
         assert (await shown())[0] == "busy"
-        await ask()
+        await send_requests()
         # The last activity is not compared: Jupyter updates it for every message of a busy kernel.
         assert (await shown())[0] == "busy"
     finally:
@@ -56,7 +56,7 @@ async def test_requests_on_the_control_channel_change_neither_state_nor_last_act
         await server.fetch("api", "kernels", kernel, method="DELETE")
 
 
-def test_the_list_of_untracked_messages_grows_by_eight(server: Server) -> None:
+def test_eight_message_types_become_untracked(server: Server) -> None:
     """gpuwidget adds eight message types to those that the server does not count as activity, and removes
     none."""
     manager = server.app.kernel_manager

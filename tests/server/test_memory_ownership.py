@@ -101,18 +101,18 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
     assert (await stream.next())["type"] == "hello"
     usage = await usage_where(stream, lambda one: one["kernels"][0]["session"] is not None)
     try:
-        (told,) = usage["kernels"]
-        assert told == {
+        (found,) = usage["kernels"]
+        assert found == {
             "id": kernel,
             "spec": "python3",
             "state": "idle",
-            "idle_since": told["idle_since"],
+            "idle_since": found["idle_since"],
             "session": session["id"],
             "kind": "notebook",
             "path": "work/train.ipynb",
             "name": "train.ipynb",
         }
-        assert isinstance(told["idle_since"], float)
+        assert isinstance(found["idle_since"], float)
         assert usage["gpus"] == [
             {
                 "uuid": gpu(0).uuid,
@@ -140,7 +140,7 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
         channels.close()
 
 
-async def test_it_is_resent_when_it_changes(server: Server, source: FakeSource) -> None:
+async def test_ownership_is_resent_when_it_changes(server: Server, source: FakeSource) -> None:
     """An ownership message is sent only when its content has changed.
     A new client receives the latest one immediately."""
     stream = await server.stream()
@@ -194,8 +194,12 @@ async def test_a_notebook_that_is_moved(server: Server) -> None:
     body = json.dumps({"path": "done/best.ipynb"})
     await server.fetch("api", "sessions", session["id"], method="PATCH", body=body)
     usage = await usage_where(stream, lambda one: one["kernels"][0]["name"] != "train.ipynb")
-    (told,) = usage["kernels"]
-    assert (told["path"], told["name"], told["session"]) == ("done/best.ipynb", "best.ipynb", session["id"])
+    (found,) = usage["kernels"]
+    assert (found["path"], found["name"], found["session"]) == (
+        "done/best.ipynb",
+        "best.ipynb",
+        session["id"],
+    )
 
 
 async def test_consoles_and_several_sessions(server: Server) -> None:
@@ -205,13 +209,13 @@ async def test_consoles_and_several_sessions(server: Server) -> None:
     kernel = console["kernel"]["id"]
     stream = await server.stream()
     usage = await usage_where(stream, lambda one: one["kernels"] and one["kernels"][0]["session"])
-    (told,) = usage["kernels"]
-    assert (told["kind"], told["path"], told["name"]) == ("console", None, "Console 1")
+    (found,) = usage["kernels"]
+    assert (found["kind"], found["path"], found["name"]) == ("console", None, "Console 1")
     first = await start_session(server, "a.ipynb", kernel=kernel)
     await start_session(server, "b.ipynb", kernel=kernel)
     usage = await usage_where(stream, lambda one: one["kernels"][0]["kind"] == "notebook")
-    (told,) = usage["kernels"]
-    assert (told["session"], told["path"]) == (first["id"], "a.ipynb")
+    (found,) = usage["kernels"]
+    assert (found["session"], found["path"]) == (first["id"], "a.ipynb")
 
 
 async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: FakeSource) -> None:
@@ -301,7 +305,7 @@ class TestRecording:
         """Return a source of readings with one GPU, marked as a recording."""
         return FakeSource(gpus=1, kind="replay")
 
-    async def test_nothing_is_attributed(
+    async def test_processes_of_a_recording_are_not_attributed(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Process ids in a recording are not matched with processes of this machine,
@@ -338,8 +342,8 @@ async def test_a_driver_without_process_memory(server: Server, source: FakeSourc
         (kernel, None, pid_of(server, kernel), None, None, None, None, "driver"),
         (None, None, 3_999_999, "anna", "python", "", None, "driver"),
     ]
-    told = usage["gpus"][0]
-    assert (told["unattributed"], told["reason"]) == (
+    found = usage["gpus"][0]
+    assert (found["unattributed"], found["reason"]) == (
         None,
         "The driver does not say how much each process holds.",
     )
@@ -368,8 +372,8 @@ async def test_a_process_table_that_hangs(
         assert begun.is_set()
         assert threading.active_count() < 30
         assert held(usage) == []
-        told = usage["gpus"][0]
-        assert (told["unattributed"], told["reason"]) == (
+        found = usage["gpus"][0]
+        assert (found["unattributed"], found["reason"]) == (
             5 * GIB,
             "This machine has not said for 10 seconds whose the processes on the GPUs are.",
         )
@@ -428,8 +432,8 @@ async def test_kernels_report_their_memory_in_a_container(
     )
     usage = await usage_where(stream, held)
     assert held(usage) == [(busy, None, None, None, None, None, 18 * GIB, "torch")]
-    told = usage["gpus"][0]
-    assert (told["unattributed"], told["reason"]) == (22 * GIB, f"{FOREIGN} {BY_TORCH}")
+    found = usage["gpus"][0]
+    assert (found["unattributed"], found["reason"]) == (22 * GIB, f"{FOREIGN} {BY_TORCH}")
     assert held(usage, 1) == []
     assert {one["id"] for one in usage["kernels"]} == {busy, silent, idle}
     # A kernel that has no CUDA device open is not queried.
@@ -471,7 +475,7 @@ async def test_the_report_of_a_real_kernel(
     channels.close()
 
 
-async def test_proof_by_a_kernels_report(
+async def test_a_kernels_report_proves_matching_pids(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
     """If a kernel reports a CUDA context on a GPU and the driver lists the kernel's process id for that GPU,
@@ -488,15 +492,15 @@ async def test_proof_by_a_kernels_report(
     server.hub._ownership._reports.query({kernel: pid})
     usage = await usage_where(stream, held)
     assert held(usage) == [(kernel, None, pid, None, None, None, 30 * GIB, "driver")]
-    told = usage["gpus"][0]
-    assert (told["unattributed"], told["reason"]) == (
+    found = usage["gpus"][0]
+    assert (found["unattributed"], found["reason"]) == (
         10 * GIB,
         "Processes outside this container, which are not listed here, may hold some of it.",
     )
     channels.close()
 
 
-async def test_proof_by_an_open_device(
+async def test_an_open_device_proves_matching_pids(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
     """In a container, the driver's process ids match the server's if the driver lists only ids of the
@@ -554,8 +558,8 @@ async def test_impossible_numbers_in_a_kernels_reply(
         await channels.run(f"raw = {raw!r}")
         usage = await usage_where(stream, lambda one: held(one) != ordinary)
         assert (raw, held(usage), held(usage, 1)) == (raw, unknown, other)
-        told = usage["gpus"][0]
-        assert (told["unattributed"], told["reason"]) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
+        found = usage["gpus"][0]
+        assert (found["unattributed"], found["reason"]) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
         assert await metrics() == {gpu(1).uuid: 5.0 * GIB}
         await channels.run(f"raw = '{GIB}'")
     stream.close()
@@ -579,7 +583,7 @@ async def test_the_report_of_a_restarted_kernel_is_discarded(
     channels.close()
 
 
-async def test_a_stopped_kernel_blocks_nothing(
+async def test_a_stopped_kernel_delays_nothing(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
     """A stopped kernel is queried once and delays no other message.
@@ -604,7 +608,7 @@ async def test_a_stopped_kernel_blocks_nothing(
         os.kill(pid, signal.SIGCONT)
 
 
-async def test_a_gpu_that_is_gone(server: Server, source: FakeSource) -> None:
+async def test_a_lost_gpu(server: Server, source: FakeSource) -> None:
     """For a lost GPU, the server sends only the reason.
     The memory ownership of the other GPU stays complete."""
     from gpuwidget.model.errors import GpuLostError
@@ -614,6 +618,6 @@ async def test_a_gpu_that_is_gone(server: Server, source: FakeSource) -> None:
     await stream.usage()
     source.failing[0] = GpuLostError("gone")
     usage = await usage_where(stream, lambda one: one["gpus"][0]["reason"])
-    told = usage["gpus"][0]
-    assert (told["holdings"], told["unattributed"], told["reason"]) == ([], None, "The GPU is lost.")
+    found = usage["gpus"][0]
+    assert (found["holdings"], found["unattributed"], found["reason"]) == ([], None, "The GPU is lost.")
     assert len(held(usage, 1)) == 1

@@ -43,7 +43,7 @@ def values_of(answer: Any) -> dict[str, list[float]]:
     return found
 
 
-async def test_the_first_scrape_is_whole(server: Server, source: FakeSource) -> None:
+async def test_the_first_scrape_is_complete(server: Server, source: FakeSource) -> None:
     """Even if no client is connected, the first scrape contains the slow readings too,
     in Prometheus's text format."""
     answer = await scrape(server)
@@ -95,7 +95,7 @@ async def test_a_machine_without_a_gpu(server: Server, source: FakeSource) -> No
     assert "gpuwidget_gpu_up" not in found
 
 
-async def test_missing_values_are_waited_for_once(server: Server, source: FakeSource) -> None:
+async def test_a_missing_session_is_awaited_once(server: Server, source: FakeSource) -> None:
     """The first scrape waits until the kernels' sessions are known.
     If a kernel has no session, later scrapes do not wait for it again."""
     kernel = await start_kernel(server)
@@ -105,7 +105,7 @@ async def test_missing_values_are_waited_for_once(server: Server, source: FakeSo
     assert (await server.fetch("gpuwidget", "metrics")).code == 200
 
 
-async def test_sampling_goes_on_between_scrapes_at_a_low_rate(server: Server, source: FakeSource) -> None:
+async def test_sampling_continues_slowly_between_scrapes(server: Server, source: FakeSource) -> None:
     """After a scrape, the driver stays open and sampling continues at a low rate, so that the next scrape
     returns a recent sample at once. Without clients, no sample is encoded or stored."""
     await scrape(server)
@@ -164,7 +164,7 @@ async def test_slow_sampling_returns_the_newest_sample(
     assert values_of(answer)["gpuwidget_gpu_up"] == [1.0, 1.0]
 
 
-async def test_a_driver_that_hangs_gives_503(
+async def test_a_hung_driver_returns_503(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the driver hangs, the scrape fails with 503, and sampling does not continue."""
@@ -176,9 +176,7 @@ async def test_a_driver_that_hangs_gives_503(
     assert not server.hub._sampler.wanted
 
 
-async def test_a_sampler_that_is_stuck_gives_no_old_numbers(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stuck_sampler_returns_no_old_values(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """If no sample has arrived for more than 10 seconds,
     the scrape fails instead of returning the previous sample again."""
     await scrape(server)
@@ -230,7 +228,7 @@ async def test_no_metrics_without_permission(server: Server, monkeypatch: pytest
     assert (refused.value.code, asked) == (403, [("read", "gpuwidget")])
 
 
-async def test_scraping_is_no_activity(server: Server) -> None:
+async def test_scrapes_do_not_count_as_activity(server: Server) -> None:
     """Scrapes do not count as activity, so an idle server can still be culled."""
     before = server.app.web_app.last_activity()
     await scrape(server)

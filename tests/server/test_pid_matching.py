@@ -50,7 +50,7 @@ def test_ids_match_only_with_proof(
     assert (matching.proven, matching.in_host_namespace) == (proven, False)
 
 
-def test_a_proof_holds(matching: PidMatching) -> None:
+def test_a_proven_match_stays_valid(matching: PidMatching) -> None:
     """Once process ids are proven to match, they keep matching,
     even if a process that has just ended is still listed."""
     matching.update(listed(6), lambda pid, uuid: False)

@@ -109,12 +109,12 @@ class TestOnARecording:
         path = write(tmp_path / "still.jsonl", meta(2), tick(0, busy, quiet), tick(1, busy, quiet))
         monkeypatch.setenv("GPUWIDGET_SOURCE", f"replay:{path}")
 
-    async def test_series_have_the_values_of_the_sample(self, real: Server, scrape: Scrape) -> None:
+    async def test_series_have_the_values_of_the_sample(self, real_server: Server, scrape: Scrape) -> None:
         """Prometheus stores every known value of the server's sample in base units,
         and stores nothing for unknown values."""
-        there = scrape(real)
+        there = scrape(real_server)
         await there.until('up{job="gpuwidget"} == 1')
-        uuids = [one["uuid"] for one in (await real.get("sample"))[1]["gpus"]]
+        uuids = [one["uuid"] for one in (await real_server.get("sample"))[1]["gpus"]]
         expected = {
             "gpuwidget_gpu_up": [1.0, 1.0],
             "gpuwidget_gpu_utilization_ratio": [0.97, 0.0],
@@ -146,9 +146,11 @@ class TestOnARecording:
         ((_, age),) = await there.query("time() - gpuwidget_sample_timestamp_seconds")
         assert age < 30
 
-    async def test_the_dashboard_and_the_rules_are_understood(self, real: Server, scrape: Scrape) -> None:
+    async def test_prometheus_accepts_the_dashboard_and_the_rules(
+        self, real_server: Server, scrape: Scrape
+    ) -> None:
         """Prometheus loads the alert rules, and evaluates every query of the dashboard."""
-        there = scrape(real)
+        there = scrape(real_server)
         await there.until("gpuwidget_gpu_up")
         asked = expressions()
         answers = {expression: await there.query(expression) for expression in asked}
@@ -161,23 +163,25 @@ class TestOnARecording:
 
 
 @pytest.fixture
-def on_a_gpu(source: FakeSource, hubs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_gpus(source: FakeSource, hubs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the server use the test's GPUs, but the system clock, because Prometheus uses that too."""
     monkeypatch.setattr("gpuwidget.server.settings.open_source", lambda *_: source)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
 
 @pytest.mark.parametrize("jp_base_url", ["/user/a%2Bb%40c/"])
-async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSource, scrape: Scrape) -> None:
+async def test_memory_by_notebook(
+    fake_gpus: None, real_server: Server, source: FakeSource, scrape: Scrape
+) -> None:
     """Prometheus stores each notebook's memory correctly,
     whatever characters the names of the notebook and the user contain."""
     name = 'a "b"\\c é.ipynb'
-    kernel = (await start_session(real, f"work/{name}"))["kernel"]["id"]
-    channels = await connected(real, kernel)
+    kernel = (await start_session(real_server, f"work/{name}"))["kernel"]["id"]
+    channels = await connected(real_server, kernel)
     channels.close()
     source.memory[0] = 40 * GIB
-    source.processes[0] = (process(pid_of(real, kernel), 20 * GIB), process(3_999_999, 7 * GIB))
-    there = scrape(real)
+    source.processes[0] = (process(pid_of(real_server, kernel), 20 * GIB), process(3_999_999, 7 * GIB))
+    there = scrape(real_server)
     found = await there.until(
         "gpuwidget_kernel_memory_bytes "
         "* on (job, instance, kernel) group_left (path, name) gpuwidget_kernel_info"
@@ -212,19 +216,19 @@ async def test_memory_by_notebook(on_a_gpu: None, real: Server, source: FakeSour
     assert rows[0][0][1] == 20.0 * GIB
 
 
-def run(*command: str, told: bytes | None = None) -> str:
+def run(*command: str, standard_input: bytes | None = None) -> str:
     """Run promtool, and return what it prints if it fails or warns,
     or an empty string if it accepts the input."""
-    done = subprocess.run(command, input=told, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, input=standard_input, capture_output=True, check=False, timeout=60)
     return "" if done.returncode == 0 and not done.stderr else (done.stdout + done.stderr).decode()
 
 
-def test_promtool_objects_to_no_metric(programs: dict[str, str]) -> None:
+def test_promtool_accepts_every_metric(programs: dict[str, str]) -> None:
     """promtool accepts the metrics' names, units, types and help texts."""
-    assert run(programs["promtool"], "check", "metrics", told=whole()) == ""
+    assert run(programs["promtool"], "check", "metrics", standard_input=whole()) == ""
 
 
-def test_the_alerts_fire_when_they_should(programs: dict[str, str], tmp_path: Path) -> None:
+def test_each_alert_fires_under_its_condition(programs: dict[str, str], tmp_path: Path) -> None:
     """Each alert fires under its condition, with its text. No alert fires on a healthy machine."""
     assert run(programs["promtool"], "check", "rules", str(ALERTS)) == ""
     path = tmp_path / "test.yml"
@@ -235,7 +239,7 @@ def test_the_alerts_fire_when_they_should(programs: dict[str, str], tmp_path: Pa
     assert set(tested) == alerts
 
 
-def test_errors_of_users_programs_are_no_alert() -> None:
+def test_xids_of_user_programs_fire_no_alert() -> None:
     """The XID alert excludes the XIDs that users' programs can cause,
     and they are the same as in the panel and the doctor."""
     (line,) = re.findall(r"gpuwidget_gpu_xid (!= .*)", ALERTS.read_text())
@@ -250,7 +254,7 @@ def test_the_throttle_alert_has_all_harmful_reasons() -> None:
 
 
 @pytest.mark.parametrize("path", [ALERTS, DASHBOARD, DOCS / "prometheus.md"], ids=lambda path: path.name)
-def test_every_metric_that_is_named_exists(path: Path) -> None:
+def test_every_named_metric_exists(path: Path) -> None:
     """Every metric that an alert rule, the dashboard or the documentation names exists."""
     there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
     named = metrics_of(path.read_text(encoding="utf-8"))

@@ -108,7 +108,7 @@ def test_the_exact_text() -> None:
     assert whole().decode() == GOLDEN.read_text(encoding="utf-8").replace("VERSION", gpuwidget.__version__)
 
 
-def test_user_text_stays_within_its_quotes() -> None:
+def test_user_text_is_escaped() -> None:
     """In the metrics, a notebook's name is escaped.
     Quotes, backslashes, line breaks and invalid characters do not end the label."""
     nasty = 'a "b"\\c\nd{}=,\udcff é.ipynb'
@@ -122,7 +122,7 @@ def test_user_text_stays_within_its_quotes() -> None:
     assert (labels["path"], value) == ('a "b"\\c\nd{}=,? é.ipynb', 1.0)
 
 
-def test_what_is_unknown_is_absent() -> None:
+def test_unknown_values_have_no_series() -> None:
     """Unknown values have no series, neither 0 nor NaN; a GPU without readings has only its info series."""
     nothing = dict.fromkeys(
         (*("answered", "measured", "throttle", "processes"), *keys("fast"), *keys("status"), *keys("slow"))
@@ -142,7 +142,7 @@ def test_what_is_unknown_is_absent() -> None:
 
 
 @pytest.mark.parametrize("state", ["lost_since", "silent_since"])
-def test_a_gpu_that_does_not_answer_is_not_up(state: str) -> None:
+def test_a_gpu_that_does_not_respond_is_not_up(state: str) -> None:
     """A GPU that is lost or does not respond is still reported,
     with ``gpuwidget_gpu_up`` 0 and the time of its last response."""
     text = metrics_text(
@@ -204,7 +204,7 @@ def test_an_unknown_throttle_reason() -> None:
     assert len(series(text, "gpuwidget_gpu_throttle_reason")) == 12
 
 
-def test_ownership_of_a_gpu_that_left() -> None:
+def test_ownership_of_a_removed_gpu() -> None:
     """If a GPU is no longer in the sample, its memory ownership is left out of the metrics."""
     text = metrics_text(
         sample((ZERO, reading(ZERO))),

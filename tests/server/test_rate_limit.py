@@ -31,19 +31,19 @@ CHUNK_TICKS = [round(0.2 * tick, 1) for tick in range(16)]
         (60.0, [0.0]),
     ],
 )
-def test_whole_steps_and_never_faster_than_the_server(interval_s: float, moments: list[float]) -> None:
+def test_intervals_are_rounded_up_to_the_servers(interval_s: float, moments: list[float]) -> None:
     """A client gets the first sample and then one per interval,
     which is rounded up to a multiple of the server's interval."""
     assert sent(interval_s, CHUNK_TICKS) == moments
 
 
-def test_a_late_sample_costs_no_other() -> None:
+def test_a_late_sample_does_not_delay_the_next() -> None:
     """If a sample is taken slightly early or late, it is still sent,
     and the client's next sample is sent on time."""
     assert sent(0.4, [0.0, 0.2, 0.43, 0.6, 0.79, 1.0, 1.2]) == [0.0, 0.43, 0.79, 1.2]
 
 
-def test_each_client_has_its_own_limit() -> None:
+def test_each_client_has_a_separate_limit() -> None:
     """Each client has a separate rate limit, which is removed together with the client."""
     rate_limit: RateLimit[str] = RateLimit(0.2)
     rate_limit.set_interval("slow", 10.0)
@@ -58,7 +58,7 @@ def test_each_client_has_its_own_limit() -> None:
 
 
 @pytest.mark.parametrize("configuration", [{"interval": 0.5}])
-async def test_a_client_may_have_fewer_samples(server: Server, clock: FakeClock) -> None:
+async def test_a_client_can_request_fewer_samples(server: Server, clock: FakeClock) -> None:
     """A client that requests one sample per two seconds gets every fourth sample,
     and another client gets all of them. Invalid requests are ignored."""
     server = server.with_still_clock()
@@ -66,10 +66,10 @@ async def test_a_client_may_have_fewer_samples(server: Server, clock: FakeClock)
     for stream in (slow, quick):
         await stream.next()
     for nonsense in ('"rate"', '{"type":"rate"}', '{"type":"rate","interval_s":-1}', "NaN", "[1]"):
-        await slow.say(nonsense)
-    await slow.say('{"type":"rate","interval_s":true}')
-    await slow.say('{"type":"rate","interval_s":NaN}')
-    await slow.say('{"type":"rate","interval_s":2.0}')
+        await slow.send(nonsense)
+    await slow.send('{"type":"rate","interval_s":true}')
+    await slow.send('{"type":"rate","interval_s":NaN}')
+    await slow.send('{"type":"rate","interval_s":2.0}')
     await server.until(lambda: bool(server.hub._rate_limit._intervals))
     assert list(server.hub._rate_limit._intervals.values()) == [2.0]
     for _ in range(9):

@@ -29,7 +29,7 @@ A GET must change nothing and run no code: check that before you add a GET."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-async def test_sample_is_the_newest(server: Server, source: FakeSource) -> None:
+async def test_a_sample_request_reads_the_gpus_once(server: Server, source: FakeSource) -> None:
     """If no stream is open, a request for the sample reads the GPUs once, and sampling does not continue."""
     status, sample = await server.get("sample")
     assert status == 200
@@ -51,7 +51,7 @@ async def test_sample_reads_nothing_while_a_stream_runs(server: Server, source: 
     assert source.calls["fast"] - calls in (0, 2)  # one poll of both GPUs may have been in progress
 
 
-async def test_a_driver_that_hangs_gives_503(
+async def test_a_hung_driver_returns_503(
     server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If no sample arrives in time, the route returns 503 with the reason and what the user can do."""
@@ -206,13 +206,13 @@ async def test_a_page_of_another_site_gets_no_stream(
 
 
 @pytest.mark.parametrize("jp_base_url", ["/", "/user/a.b+c/", "/a%40b/lab-1/"])
-async def test_the_base_url_is_kept(server: Server, jp_base_url: str) -> None:
+async def test_routes_work_under_any_base_url(server: Server, jp_base_url: str) -> None:
     """The routes work under any base URL of the server, for example behind JupyterHub."""
     assert (await server.get("sample"))[0] == 200
     assert (await (await server.stream()).next())["type"] == "hello"
 
 
-async def test_requests_are_no_activity(server: Server) -> None:
+async def test_requests_do_not_count_as_activity(server: Server) -> None:
     """Requests and an open stream do not count as activity,
     so an idle server can still be culled while a panel is open."""
     before = server.app.web_app.last_activity()

@@ -79,7 +79,7 @@ class Gone(Client):
         pass
 
 
-async def test_after_a_dropped_sample_comes_a_whole_one() -> None:
+async def test_a_whole_sample_follows_a_dropped_one() -> None:
     """Changes are sent only to a client that has received the previous sample.
     Other clients get a whole sample."""
     clock = FakeClock()

@@ -52,7 +52,7 @@ async def test_a_closed_client_is_reported() -> None:
     assert not SendQueue(network.write, limit=2).put(b"1")
 
 
-async def test_a_connection_that_breaks_is_no_error_in_the_log() -> None:
+async def test_a_broken_connection_logs_no_error() -> None:
     """If a queued message can't be sent because the connection breaks,
     asyncio logs no unretrieved exception."""
     complaints: list[object] = []

@@ -32,8 +32,8 @@ def variable(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @pytest.mark.parametrize("configuration", [{"interval": 1, "history": 30}])
-async def test_rate_and_length_are_the_configured_ones(
-    server: Server, configuration: dict[str, object], told: list[str]
+async def test_interval_and_history_are_configurable(
+    server: Server, configuration: dict[str, object], logged: list[str]
 ) -> None:
     """``c.GpuWidget.interval`` and ``c.GpuWidget.history`` take effect,
     and the initial message to the panel contains them."""
@@ -43,11 +43,11 @@ async def test_rate_and_length_are_the_configured_ones(
         400,
         {"message": "history must be a number of seconds from 0 to 30."},
     )
-    assert told == []
+    assert logged == []
 
 
 @pytest.mark.parametrize(
-    ("configuration", "said"),
+    ("configuration", "expected"),
     [
         ({"interval": 0.01}, [f"GpuWidget.interval can't be 0.01: {INTERVAL}"]),
         ({"interval": 61}, [f"GpuWidget.interval can't be 61: {INTERVAL}"]),
@@ -90,22 +90,22 @@ async def test_rate_and_length_are_the_configured_ones(
     ],
 )
 async def test_an_invalid_value_is_logged_in_a_sentence(
-    server: Server, configuration: dict[str, object], said: list[str], told: list[str]
+    server: Server, configuration: dict[str, object], expected: list[str], logged: list[str]
 ) -> None:
     """If a value is invalid, the server uses the default and logs a sentence with the value,
     the allowed values and the default."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.2, 600.0)
-    assert sorted(told) == said
+    assert sorted(logged) == expected
 
 
 @pytest.mark.parametrize("jp_argv", [["--GpuWidget.interval=0.5", "--GpuWidget.history=soon"]])
-async def test_a_command_line_does_the_same(server: Server, jp_argv: list[str], told: list[str]) -> None:
+async def test_settings_on_the_command_line(server: Server, jp_argv: list[str], logged: list[str]) -> None:
     """``--GpuWidget.interval=0.5`` on the command line takes effect.
     If a value on the command line is invalid, the server still starts."""
     hello = await (await server.stream()).next()
     assert (hello["interval_s"], hello["history_s"]) == (0.5, 600.0)
-    assert told == [f"GpuWidget.history can't be 'soon': {HISTORY}"]
+    assert logged == [f"GpuWidget.history can't be 'soon': {HISTORY}"]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_the_configured_install_command(
     assert os.environ[installation.REQUIREMENT_VARIABLE] == (requirement or "")
 
 
-def test_the_variable_wins(variable: pytest.MonkeyPatch) -> None:
+def test_the_variable_takes_precedence(variable: pytest.MonkeyPatch) -> None:
     """GPUWIDGET_INSTALL_REQUIREMENT takes precedence over the configuration's install_requirement."""
     variable.setenv(installation.REQUIREMENT_VARIABLE, "/srv/b.whl")
     log = logging.getLogger("test")
@@ -146,18 +146,22 @@ def test_the_variable_wins(variable: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("configuration", [{"source": "replay"}])
-async def test_a_recording_by_the_trait(real: Server, configuration: dict[str, object]) -> None:
+async def test_the_source_trait_selects_a_recording(
+    real_server: Server, configuration: dict[str, object]
+) -> None:
     """With ``c.GpuWidget.source = 'replay'``, the server plays the built-in recording,
     and the sample is labelled as a recording."""
-    _, sample = await real.get("sample")
+    _, sample = await real_server.get("sample")
     assert sample["origin"]["recording"] == "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
     assert [gpu["index"] for gpu in sample["gpus"]] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("configuration", [{"source": "none"}])
-async def test_no_gpus_by_the_trait(real: Server, configuration: dict[str, object]) -> None:
+async def test_the_source_trait_selects_no_gpus(
+    real_server: Server, configuration: dict[str, object]
+) -> None:
     """With ``c.GpuWidget.source = 'none'``, no GPU is shown, and the reason names the setting."""
-    _, sample = await real.get("sample")
+    _, sample = await real_server.get("sample")
     assert (sample["gpus"], sample["origin"]["reason"]) == (
         [],
         "GpuWidget.source is 'none': unset it to see this machine's GPUs.",
@@ -172,41 +176,41 @@ class TestWithTheVariable:
         monkeypatch.setenv(SOURCE_VARIABLE, chosen)
 
     @pytest.mark.parametrize(("configuration", "chosen"), [({"source": "replay"}, "none")])
-    async def test_the_variable_wins(
-        self, variable: None, real: Server, configuration: dict[str, object]
+    async def test_the_variable_takes_precedence(
+        self, variable: None, real_server: Server, configuration: dict[str, object]
     ) -> None:
         """GPUWIDGET_SOURCE takes precedence over ``c.GpuWidget.source``,
         as in kernels and on the command line."""
-        _, sample = await real.get("sample")
+        _, sample = await real_server.get("sample")
         assert sample["origin"]["reason"] == (
             "GPUWIDGET_SOURCE is 'none': unset it to see this machine's GPUs."
         )
 
     @pytest.mark.parametrize("chosen", ["nvidia"])
-    async def test_a_source_that_is_none_shows_no_gpus(
-        self, variable: None, real: Server, told: list[str]
+    async def test_an_unknown_source_shows_no_gpus(
+        self, variable: None, real_server: Server, logged: list[str]
     ) -> None:
         """If GPUWIDGET_SOURCE is misspelt, the log and the panel give the reason, and no GPUs are shown."""
         reason = (
             "GPUWIDGET_SOURCE can't be used. 'nvidia' names no source of GPU readings. "
             "Use auto, nvml, replay, replay:PATH, replay-once:PATH or none."
         )
-        _, sample = await real.get("sample")
+        _, sample = await real_server.get("sample")
         assert (sample["gpus"], sample["origin"]["reason"]) == ([], reason)
-        assert told == [reason]
+        assert logged == [reason]
 
 
 class TestWithABrokenDriver:
     """A server whose driver can't be opened."""
 
-    async def test_the_start_does_not_wait_for_it(
-        self, faked: None, source: FakeSource, jp_serverapp: Any, hubs: list[SampleHub]
+    async def test_the_server_starts_without_opening_the_driver(
+        self, fake_devices: None, source: FakeSource, jp_serverapp: Any, hubs: list[SampleHub]
     ) -> None:
         """The server starts without opening the driver."""
         assert source.calls == {}
         assert not hubs[0]._sampler.running
 
-    async def test_the_reason_is_sent_and_nothing_else(
+    async def test_samples_have_the_reason_and_no_gpus(
         self, server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """If the driver can't be opened,

@@ -99,7 +99,7 @@ async def test_no_history_unless_requested(server: Server) -> None:
     assert hello["sample"]["time"] >= newest["sample"]["time"]
 
 
-async def test_all_clients_get_the_same_tick(server: Server) -> None:
+async def test_all_clients_get_the_same_messages(server: Server) -> None:
     """Two clients receive identical messages, from samples that are read and encoded only once."""
     one, other = await server.stream(), await server.stream()
     await one.next()
@@ -153,8 +153,8 @@ async def test_a_lost_gpu_does_not_affect_others(server: Server, source: FakeSou
 
 def time_of(message: bytes) -> float:
     """Return the time of the sample in a message, which contains either the whole sample or only changes."""
-    said = json.loads(message)
-    return float(said["time"] if said["type"] == "changes" else said["sample"]["time"])
+    decoded = json.loads(message)
+    return float(decoded["time"] if decoded["type"] == "changes" else decoded["sample"]["time"])
 
 
 class Slow:
@@ -196,7 +196,7 @@ async def test_a_slow_client_is_dropped(server: Server) -> None:
     await server.until(lambda: not server.hub._sampler.wanted)
 
 
-async def test_every_client_of_many_gets_every_sample_in_order(server: Server) -> None:
+async def test_many_clients_get_every_sample_in_order(server: Server) -> None:
     """If 100 clients are connected,
     each of them receives every sample after the initial message, in order."""
     many = [Slow(takes=10_000) for _ in range(100)]

@@ -105,7 +105,7 @@ def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(raised.value, (GpuWidgetError, ImportError))
 
 
-def test_pandas_is_loaded_by_nothing_else() -> None:
+def test_only_data_frames_import_pandas() -> None:
     """Exporting a report as metrics or as JSON does not import pandas."""
     code = (
         "import sys, gpuwidget\nwith gpuwidget.watch() as w: pass\n"

@@ -33,7 +33,7 @@ def resets_in_child(resets: list[Any]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_a_forked_child_resets_its_state_and_the_parent_keeps_its_own() -> None:
+def test_forking_resets_only_the_childs_state() -> None:
     """In a forked child process, each registered object is reset once. In the parent process, it is not
     reset.
     """

@@ -28,7 +28,7 @@ from gpuwidget.model.units import GIB, KIB, MIB, MINUS
         (-64 * MIB, f"{MINUS}64 MiB"),
     ],
 )
-def test_sizes_have_the_unit_people_read(size: float | None, text: str) -> None:
+def test_sizes_have_readable_units(size: float | None, text: str) -> None:
     """A size is shown in the largest unit in which it is at least 1. An unknown size is shown as n/a, not as
     0.
     """

@@ -245,7 +245,7 @@ def test_preemption_points_of_a_real_thread() -> None:
     assert found == [{True}, {False}]
 
 
-def test_a_gpu_that_flickers_has_no_activity() -> None:
+def test_a_gpu_that_alternates_quickly_has_no_activity() -> None:
     """If the GPU changes between busy and idle while samples wait for the GIL, no activity is reported."""
     run = ProfiledRun()
     for number in range(60):

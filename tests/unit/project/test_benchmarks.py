@@ -36,7 +36,7 @@ def test_median_interval_covers_the_median_with_95_percent() -> None:
     assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
 
 
-def test_pairs_take_turns_in_going_first() -> None:
+def test_pairs_alternate_which_runs_first() -> None:
     """The two variants that a benchmark compares take turns in running first, so that drift affects both
     equally."""
     order: list[str] = []
@@ -51,7 +51,7 @@ def test_pairs_take_turns_in_going_first() -> None:
     assert ratios([(2.0, 3.0), (4.0, 4.0)]) == [1.5, 1.0]
 
 
-def test_steps_beside_something_are_compared_with_those_beside_nothing() -> None:
+def test_overhead_compares_disturbed_with_undisturbed_steps() -> None:
     """`overhead_ratio()` divides a run's duration by the duration that the run would have if all its steps
     were as fast as those without disturbance."""
     ends = [0.0, 1.5, 2.5, 4.0, 5.0, 6.0, 7.0, 8.5]
@@ -121,7 +121,7 @@ def test_results_are_kept_whole(tmp_path: Path) -> None:
     }
 
 
-def test_the_table_says_which_bars_are_met() -> None:
+def test_the_table_shows_which_bars_are_met() -> None:
     """The printed table has one row per figure with its bar, median, p99 and verdict. A figure that was not
     measured is shown as n/a, not as 0."""
     figures = [
@@ -137,7 +137,7 @@ def test_the_table_says_which_bars_are_met() -> None:
     ]
 
 
-def test_one_benchmark_that_fails_spoils_no_other(
+def test_a_failed_benchmark_does_not_affect_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If one benchmark raises an exception, its row shows the error, the results of all others are saved, and
@@ -159,7 +159,7 @@ def test_one_benchmark_that_fails_spoils_no_other(
     assert "it works" in capsys.readouterr().out
 
 
-def test_a_name_that_is_no_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """For an unknown benchmark name, the error lists the existing names, and no benchmark is run."""
     with pytest.raises(SystemExit) as raised:
         bench.main(["nonsense"])

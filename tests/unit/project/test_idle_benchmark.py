@@ -8,7 +8,7 @@ from benchmarks.idle import Errors, profile_errors
 TRUTH = {"2": (60.0, 0.0), "3": (39.5, 98.0), "1": (0.5, 0.0)}
 
 
-def test_the_worst_error_counts() -> None:
+def test_the_largest_error_is_returned() -> None:
     """`profile_errors()` compares each line with its true share and activity, and returns the largest error
     of each."""
     said = [

@@ -86,7 +86,7 @@ def test_importing_loads_no_other_package() -> None:
     assert added & HEAVY == set()
 
 
-def test_each_outside_package_is_imported_in_one_place() -> None:
+def test_each_third_party_package_is_imported_in_one_place() -> None:
     """Each module imports exactly the third-party packages that HOMES lists for it, including imports inside
     functions."""
     found = {
@@ -97,7 +97,7 @@ def test_each_outside_package_is_imported_in_one_place() -> None:
     assert found == HOMES
 
 
-def test_layers_hold() -> None:
+def test_imports_follow_the_layers() -> None:
     """Every package of gpuwidget imports only from lower layers, and there are no import cycles."""
     program = "import sys, importlinter.cli as c; sys.exit(c.lint_imports(is_debug_mode=True))"
     done = subprocess.run(

@@ -11,12 +11,12 @@ import gpuwidget
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_panel_has_the_package_s_version() -> None:
+def test_the_panel_has_the_packages_version() -> None:
     """The labextension has the same version as the Python package."""
     assert json.loads((ROOT / "package.json").read_text())["version"] == gpuwidget.__version__
 
 
-def test_no_text_offers_a_name_that_is_on_no_index() -> None:
+def test_no_text_offers_an_unpublished_package() -> None:
     """No text tells users to run `pip install gpuwidget`, because the project is not on a package index
     yet.
     """

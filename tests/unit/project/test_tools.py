@@ -283,7 +283,7 @@ def running_demo(home: Path, **variables: str) -> Iterator[tuple[subprocess.Pope
         assert status == 0
 
 
-def test_the_demo_ends_though_its_server_hangs() -> None:
+def test_the_demo_ends_even_if_its_server_hangs() -> None:
     """After Ctrl-C, the demo exits even if the JupyterLab server ignores SIGTERM."""
     hanging = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); signal.pause()"
     program = (

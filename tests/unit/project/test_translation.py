@@ -73,7 +73,7 @@ def test_placeholders_are_in_every_language(path: Path) -> None:
     assert wrong == []
 
 
-def test_chinese_is_chinese() -> None:
+def test_no_message_is_left_in_english() -> None:
     """No message is left in English in the Chinese translation, except for names, values and units."""
     left = [
         message.string

@@ -62,7 +62,7 @@ def metadata(wheel: Path) -> Message:
         return Parser().parsestr(archive.read(name).decode())
 
 
-def test_it_imports_away_from_the_sources(installed: Path) -> None:
+def test_the_wheel_imports_outside_the_checkout(installed: Path) -> None:
     """After the wheel is installed, ``import gpuwidget`` works without the sources."""
     program = "import gpuwidget; print(gpuwidget.__version__, gpuwidget.__file__)"
     assert run(installed, program) == f"{gpuwidget.__version__} {installed / 'gpuwidget' / '__init__.py'}"
@@ -257,7 +257,7 @@ def test_it_changes_no_package_of_an_image(
     assert would_install(wheel, tmp_path, image, asked) == expected
 
 
-def test_why_an_image_with_ipywidgets_7_needs_the_constraint(wheel: Path, tmp_path: Path) -> None:
+def test_an_image_with_ipywidgets_7_needs_the_constraint(wheel: Path, tmp_path: Path) -> None:
     """In an image with ipywidgets 7, pip upgrades ipywidgets unless bqplot is constrained to a version before
     0.13. docs/install.md therefore contains this constraint."""
     assert would_install(wheel, tmp_path, OLD_IMAGE, [])["ipywidgets"] == "8.1.9"

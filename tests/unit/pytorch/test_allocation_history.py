@@ -45,7 +45,7 @@ def end(history: AllocationHistory, scope: HistoryScope) -> RecordedHistory | st
         history.close(scope)
 
 
-def test_recorded_while_a_run_wants_it(torch: Any) -> None:
+def test_a_run_starts_and_stops_the_recording(torch: Any) -> None:
     """If CUDA is initialized, a run starts a recording with Python stacks, and stops it when the run ends."""
     torch.cuda.init()
     before = torch.allocate(100)
@@ -63,7 +63,9 @@ def test_recorded_while_a_run_wants_it(torch: Any) -> None:
 
 
 @pytest.mark.parametrize("during", ["counting", "switching it on"])
-def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, during: str) -> None:
+def test_an_interrupt_while_recording_starts(
+    torch: Any, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
     """If an interrupt arrives while a run starts a recording, the recording is switched off, and the next run
     records as usual.
     """
@@ -93,7 +95,7 @@ def test_an_interrupt_as_it_begins(torch: Any, monkeypatch: pytest.MonkeyPatch, 
     assert kept is not None
 
 
-def test_nothing_is_recorded_before_cuda_is_up(torch: Any) -> None:
+def test_nothing_is_recorded_before_cuda_is_initialized(torch: Any) -> None:
     """A run does not initialize CUDA. If user code initializes CUDA during the run, all later allocations are
     recorded.
     """
@@ -109,7 +111,7 @@ def test_nothing_is_recorded_before_cuda_is_up(torch: Any) -> None:
     assert kept is not None
 
 
-def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
+def test_cuda_initialized_after_the_run(torch: Any) -> None:
     """If CUDA is initialized only after a run has ended, no recording is started."""
     history = AllocationHistory()
     said = end(history, history.open())
@@ -118,7 +120,7 @@ def test_cuda_comes_up_when_no_run_wants_it(torch: Any) -> None:
     assert torch.allocator.calls == []
 
 
-def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_imported_during_the_run(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """If torch is imported during a run, allocations are recorded from the moment when gpuwidget finds
     torch.
     """
@@ -141,7 +143,7 @@ def test_torch_is_imported_by_the_run_itself(torch: Any, monkeypatch: pytest.Mon
     assert (kept, missed, also) is not None
 
 
-def test_runs_within_runs_share_it(torch: Any) -> None:
+def test_nested_runs_share_the_recording(torch: Any) -> None:
     """Nested runs share one recording. Each run gets its own part, and the recording stops when the outermost
     run ends.
     """
@@ -160,7 +162,7 @@ def test_runs_within_runs_share_it(torch: Any) -> None:
     assert (first, second, third) is not None
 
 
-def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
+def test_the_users_recording_is_kept(torch: Any) -> None:
     """If the user has already switched on a recording, the run uses it and leaves it on. A note explains
     this.
     """
@@ -181,7 +183,7 @@ def test_the_users_own_recording_is_left_alone(torch: Any) -> None:
     assert (early, late) is not None
 
 
-def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
+def test_user_code_starts_a_recording_during_the_run(torch: Any) -> None:
     """If user code switches on a recording during a run, it stays on after the run. A note explains this."""
     torch.cuda.init()
     history = AllocationHistory()
@@ -198,7 +200,7 @@ def test_the_run_begins_a_recording_of_its_own(torch: Any) -> None:
     assert kept is not None
 
 
-def test_the_run_ends_the_recording(torch: Any) -> None:
+def test_user_code_stops_the_recording_during_the_run(torch: Any) -> None:
     """If user code stops the recording during a run, the run has no history, and the reason is reported."""
     torch.cuda.init()
     history = AllocationHistory()
@@ -222,7 +224,7 @@ def test_blocks_that_an_earlier_run_recorded(torch: Any) -> None:
     assert recorded.recorded_before == frozenset({kept.block.address})
 
 
-def test_a_torch_that_does_not_tell(torch: Any) -> None:
+def test_a_torch_that_does_not_report_recordings(torch: Any) -> None:
     """If torch can't report whether a recording is on, gpuwidget starts none."""
     torch.cuda.init()
     del torch._C._cuda_isHistoryEnabled

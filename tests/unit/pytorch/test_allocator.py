@@ -79,7 +79,7 @@ def test_blocks_and_their_sums() -> None:
     assert (found.addresses, found.sizes, found.requested) == ((0x1000, 0xE000), (512, 512), (500, 500))
 
 
-def test_whole_segments_go_back() -> None:
+def test_whole_segments_are_returnable() -> None:
     """A segment is returnable if none of its blocks is in use. In other segments, free blocks count as
     fragmented.
     """
@@ -88,7 +88,7 @@ def test_whole_segments_go_back() -> None:
     assert sums(segment(0, free(8 * MIB), free(12 * MIB))) == (20, 0, 0, 0)
 
 
-def test_of_expandable_segments_whole_pages_go_back() -> None:
+def test_expandable_segments_return_whole_pages() -> None:
     """In expandable segments, pages that are entirely free are returnable. A page has 20 MiB, or 2 MiB in
     segments for small tensors.
     """
@@ -100,7 +100,7 @@ def test_of_expandable_segments_whole_pages_go_back() -> None:
     assert sums(segment(0, *small, is_expandable=True, segment_type="small")) == (2, 0, 0, 2)
 
 
-def test_what_another_stream_still_uses() -> None:
+def test_blocks_that_another_stream_still_uses() -> None:
     """If all used blocks of a segment are freed blocks that another stream still uses, the segment counts as
     returnable later.
     """
@@ -110,14 +110,14 @@ def test_what_another_stream_still_uses() -> None:
     assert sums(segment(0, *row, is_expandable=True)) == (20, 20, 0, 10)
 
 
-def test_private_pools_are_told_apart() -> None:
+def test_private_pools_are_distinguished() -> None:
     """Free memory in the private pool of a CUDA graph is counted separately, not as fragmented."""
     pool = {"segment_pool_id": (0, 1)}
     whole, part = segment(0, free(20 * MIB), **pool), segment(0, used(8 * MIB), free(12 * MIB), **pool)
     assert sums(whole, part) == (0, 0, 32, 0)
 
 
-def test_how_the_cache_is_told() -> None:
+def test_description_of_the_cache() -> None:
     """The memory view describes each kind of cached memory, and omits the kinds that are empty."""
     device = memory(
         device_blocks(

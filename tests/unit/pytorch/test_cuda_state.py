@@ -39,7 +39,7 @@ def test_a_half_imported_torch_is_no_torch(monkeypatch: pytest.MonkeyPatch) -> N
     assert cuda_state.devices_with_context() == ()
 
 
-def test_cuda_that_is_not_up_is_not_brought_up(torch: FakeTorch) -> None:
+def test_cuda_is_not_initialized(torch: FakeTorch) -> None:
     """Before user code initializes CUDA, gpuwidget makes no CUDA call."""
     torch.up = False
     torch.cuda.memory_stats_as_nested_dict = None
@@ -66,7 +66,7 @@ def test_devices_are_joined_by_uuid(torch: FakeTorch) -> None:
     assert not cuda_state.same_gpu("GPU-uuid-0", None)
 
 
-def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_devices_with_a_context_are_synchronized(monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices without a context are not synchronized, because synchronizing would open a context on them."""
     fake = FakeTorch(devices=3)
     fake.contexts = {0, 2}
@@ -75,7 +75,7 @@ def test_only_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPa
     assert fake.waited == [0, 2]
 
 
-def test_a_graph_capture_is_not_spoiled(torch: FakeTorch) -> None:
+def test_a_graph_capture_is_not_disturbed(torch: FakeTorch) -> None:
     """While a CUDA graph is being captured, no device is synchronized, since that would break the capture."""
     assert cuda_state.can_synchronize()
     torch.cuda.is_current_stream_capturing = lambda: True
@@ -118,7 +118,7 @@ def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> No
     assert scope.user_resets == 0
 
 
-def test_nested_runs_share_one_ledger(torch: FakeTorch) -> None:
+def test_nested_runs_share_one_peak_tracker(torch: FakeTorch) -> None:
     """If torch's peak counter is reset for an inner run, the outer run keeps its higher peak."""
     tracker = PeakTracker()
     outer = tracker.open()
@@ -146,7 +146,7 @@ def test_a_reset_by_the_users_code_loses_nothing(torch: FakeTorch) -> None:
     assert scope.user_resets == 1
 
 
-def test_a_child_of_a_fork_has_no_run(torch: FakeTorch) -> None:
+def test_a_forked_child_has_no_run(torch: FakeTorch) -> None:
     """In a forked child process, there are no runs, the tracker's lock is free, and torch's functions are not
     patched.
     """
@@ -160,7 +160,7 @@ def test_a_child_of_a_fork_has_no_run(torch: FakeTorch) -> None:
     assert tracker.close(scope)[0].allocated_peak == 0
 
 
-def test_torch_is_left_as_it_was(torch: FakeTorch) -> None:
+def test_torchs_functions_are_restored(torch: FakeTorch) -> None:
     """When the last run ends, torch's original functions are restored."""
     before = torch._C._cuda_resetPeakMemoryStats
     tracker = PeakTracker()

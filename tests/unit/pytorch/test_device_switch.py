@@ -48,7 +48,7 @@ def in_a_thread(work: Callable[[], Any]) -> Any:
     return found[0]
 
 
-def test_a_choice_holds_from_the_next_cell(torch: Any, switch: DeviceSwitch) -> None:
+def test_a_choice_applies_from_the_next_cell(torch: Any, switch: DeviceSwitch) -> None:
     """If a device is chosen while a cell runs, the choice is pending: it is applied before the next cell, not
     in this cell.
     """
@@ -73,7 +73,7 @@ def test_new_tensors_cuda_and_the_current_device_follow(torch: Any, switch: Devi
     assert cell(switch, body) == ["cuda:1", "cuda:1", "cuda:1", "1"]
 
 
-def test_choosing_opens_no_context(torch: Any, switch: DeviceSwitch) -> None:
+def test_choosing_creates_no_context(torch: Any, switch: DeviceSwitch) -> None:
     """Choosing a device does not initialize CUDA. Until CUDA is initialized, a note explains that the choice
     is not applied yet.
     """
@@ -84,7 +84,7 @@ def test_choosing_opens_no_context(torch: Any, switch: DeviceSwitch) -> None:
     assert "when your code first uses CUDA" in (switch.state.note or "")
 
 
-def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch: DeviceSwitch) -> None:
+def test_cuda_initialized_within_a_cell_uses_the_choice(torch: Any, switch: DeviceSwitch) -> None:
     """If a cell initializes CUDA, the chosen device is current from the first CUDA call on."""
     switch.choose("cuda:1", new_tensors=False)
     assert str(cell(switch, lambda: torch.empty(3, device="cuda").device)) == "cuda:1"
@@ -96,9 +96,7 @@ def test_cuda_that_comes_up_within_a_cell_is_followed_at_once(torch: Any, switch
     assert torch.events == ["context on 1"]
 
 
-def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
-    torch: Any, switch: DeviceSwitch
-) -> None:
+def test_cuda_initialized_by_another_thread_uses_the_choice_later(torch: Any, switch: DeviceSwitch) -> None:
     """If another thread initializes CUDA, the current device of that thread does not change.
 
     The chosen device is current from the next cell on.
@@ -109,7 +107,7 @@ def test_cuda_that_another_thread_starts_is_followed_in_the_next_cell(
     assert cell(switch, torch.cuda.current_device) == 1
 
 
-def test_light_mode_moves_the_current_device_only(torch: Any, switch: DeviceSwitch) -> None:
+def test_light_mode_sets_only_the_current_device(torch: Any, switch: DeviceSwitch) -> None:
     """With new_tensors=False, a choice changes only the current CUDA device.
 
     It does not set torch's default device, because a default device slows down torch's calls.
@@ -121,7 +119,7 @@ def test_light_mode_moves_the_current_device_only(torch: Any, switch: DeviceSwit
     assert torch._GLOBAL_DEVICE_CONTEXT.__dict__ == {}
 
 
-def test_from_full_to_light_takes_the_default_back(torch: Any, switch: DeviceSwitch) -> None:
+def test_switching_to_light_mode_restores_the_default(torch: Any, switch: DeviceSwitch) -> None:
     """If the same device is chosen again with new_tensors=False, new tensors are created on the previous
     default device.
     """
@@ -133,7 +131,7 @@ def test_from_full_to_light_takes_the_default_back(torch: Any, switch: DeviceSwi
     assert torch.cuda.current_device() == 1
 
 
-def test_none_restores_what_was_before(torch: Any, switch: DeviceSwitch) -> None:
+def test_none_restores_the_previous_device(torch: Any, switch: DeviceSwitch) -> None:
     """After any number of choices, 'none' restores the devices that user code had set before the first
     choice.
     """
@@ -148,7 +146,7 @@ def test_none_restores_what_was_before(torch: Any, switch: DeviceSwitch) -> None
     assert switch.state == DeviceState(None, True, False, "meta", None)
 
 
-def test_what_the_users_code_has_set_since_is_left(torch: Any, switch: DeviceSwitch) -> None:
+def test_a_later_setting_of_user_code_is_kept(torch: Any, switch: DeviceSwitch) -> None:
     """If user code sets a default device after a device was chosen, the user's device stays, in later cells
     and after 'none'.
     """
@@ -164,7 +162,7 @@ def test_what_the_users_code_has_set_since_is_left(torch: Any, switch: DeviceSwi
     assert switch.state == DeviceState(None, True, False, "cuda:0", said)
 
 
-def test_a_users_own_equal_setting_is_theirs(torch: Any, switch: DeviceSwitch) -> None:
+def test_an_equal_setting_of_user_code_is_kept(torch: Any, switch: DeviceSwitch) -> None:
     """If user code sets the same device that was chosen, 'none' does not undo the user's setting."""
     switch.choose("cpu")
     cell(switch)
@@ -175,7 +173,7 @@ def test_a_users_own_equal_setting_is_theirs(torch: Any, switch: DeviceSwitch) -
     assert torch._GLOBAL_DEVICE_CONTEXT.device_context is context
 
 
-def test_a_users_own_current_device_is_left(torch: Any, switch: DeviceSwitch) -> None:
+def test_the_users_current_device_is_kept(torch: Any, switch: DeviceSwitch) -> None:
     """If user code calls torch.cuda.set_device after a device was chosen, the user's device stays current,
     even after 'none'.
     """
@@ -206,9 +204,7 @@ def test_a_choice_before_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, sw
     assert switch.state.pending is False
 
 
-def test_a_torch_that_turns_out_to_have_no_cuda(
-    monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch
-) -> None:
+def test_torch_without_cuda_drops_the_choice(monkeypatch: pytest.MonkeyPatch, switch: DeviceSwitch) -> None:
     """If a device is chosen before torch is imported, and torch turns out to be built without CUDA, the
     choice is dropped, and a note gives the reason.
     """
@@ -227,7 +223,7 @@ def test_a_torch_that_turns_out_to_have_no_cuda(
     )
 
 
-def test_a_device_that_cuda_refuses_is_said(torch: Any, switch: DeviceSwitch) -> None:
+def test_a_device_that_cuda_refuses_is_reported(torch: Any, switch: DeviceSwitch) -> None:
     """If CUDA rejects the chosen device, a note contains the error in one line, and no cell fails."""
     switch.choose("cuda:7", new_tensors=False)
     cell(switch, torch.cuda.init)
@@ -236,7 +232,7 @@ def test_a_device_that_cuda_refuses_is_said(torch: Any, switch: DeviceSwitch) ->
     assert switch.state.note == said
 
 
-def test_within_the_users_own_scope_nothing_is_touched(torch: Any, switch: DeviceSwitch) -> None:
+def test_nothing_changes_within_the_users_device_context(torch: Any, switch: DeviceSwitch) -> None:
     """While the user is inside a `with torch.device(...)` that spans several cells, a choice is not applied.
 
     It is applied after the `with` block has ended.
@@ -290,7 +286,7 @@ def test_one_cells_device_and_a_choice_made_in_it(torch: Any, switch: DeviceSwit
     assert str(cell(switch, torch.get_default_device)) == "cuda:1"
 
 
-def test_one_cells_device_where_the_cell_starts_cuda(torch: Any, switch: DeviceSwitch) -> None:
+def test_one_cells_device_if_the_cell_initializes_cuda(torch: Any, switch: DeviceSwitch) -> None:
     """If a cell with --device initializes CUDA, the cell's device is current at once. After the cell, torch's
     default is current again.
     """
@@ -311,7 +307,7 @@ def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch
     assert str(torch.get_default_device()) == "meta"
 
 
-def test_one_cells_own_setting_stays_above_a_choice(torch: Any, switch: DeviceSwitch) -> None:
+def test_a_setting_by_the_code_of_one_cell_is_kept(torch: Any, switch: DeviceSwitch) -> None:
     """If the code of a cell with --device sets a default device, the user's device stays, even if another
     device was chosen earlier, and even after 'none'.
     """
@@ -390,7 +386,7 @@ def test_one_cells_device_that_cuda_refuses(
     assert "cuda:7 can't be the current CUDA device" in caplog.text
 
 
-def test_a_forked_child_waits_for_nobody(torch: Any, switch: DeviceSwitch) -> None:
+def test_a_forked_child_does_not_wait(torch: Any, switch: DeviceSwitch) -> None:
     """In a forked child process, the switch's lock is free, a choice is applied immediately, and 'none'
     undoes it.
     """
@@ -413,7 +409,7 @@ def test_one_cells_device_without_torch(monkeypatch: pytest.MonkeyPatch, switch:
         switch.use_device("cuda:1")
 
 
-def test_without_cells_it_holds_at_once(torch: Any) -> None:
+def test_without_cells_a_choice_applies_immediately(torch: Any) -> None:
     """In a script, which has no cells, a choice is applied immediately."""
     switch = DeviceSwitch()
     switch.choose("cuda:1")
@@ -422,7 +418,7 @@ def test_without_cells_it_holds_at_once(torch: Any) -> None:
     assert str(torch.get_default_device()) == "cpu"
 
 
-def test_unloading_gives_everything_back(torch: Any, switch: DeviceSwitch) -> None:
+def test_unloading_restores_all_settings(torch: Any, switch: DeviceSwitch) -> None:
     """After %unload_ext, torch's devices are the same as before gpuwidget was loaded, and no device is
     chosen.
     """
@@ -434,7 +430,7 @@ def test_unloading_gives_everything_back(torch: Any, switch: DeviceSwitch) -> No
     assert switch.state == DeviceState(None, True, False, None, None)
 
 
-def test_views_hear_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
+def test_subscribers_are_notified_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
     """Subscribers are notified once when a device is chosen, once when the choice is applied, and once when
     user code changes the device.
     """

@@ -78,7 +78,7 @@ def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pyt
     assert not oom_error.allocator_state(0).expandable
 
 
-def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_the_settings_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     """The name of the environment variable that configures the allocator comes from the error message. If the
     message does not contain it, it is the name that this version of torch uses.
     """
@@ -91,7 +91,7 @@ def test_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert name("CUDA error: out of memory") == "PYTORCH_ALLOC_CONF"
 
 
-def test_which_errors_are_meant() -> None:
+def test_recognized_errors() -> None:
     """torch's OutOfMemoryError, the RuntimeError of old versions, and errors with one of these as their cause
     are recognized. Other errors are not.
     """
@@ -111,7 +111,7 @@ def test_which_errors_are_meant() -> None:
         assert found(other) is None
 
 
-def test_errors_around_it() -> None:
+def test_related_errors_are_recognized() -> None:
     """Subclasses of torch's error, the CUDA driver's error, and errors raised while such an error was handled
     are recognized.
 
@@ -138,7 +138,7 @@ def test_errors_around_it() -> None:
 
 
 @pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="came with Python 3.11")
-def test_one_of_a_group() -> None:
+def test_errors_in_exception_groups() -> None:
     """An out-of-memory error is found inside an exception group, such as asyncio.TaskGroup's, and inside
     nested groups.
     """
@@ -148,7 +148,7 @@ def test_one_of_a_group() -> None:
     assert oom_error.find_oom_error(group("outer", [KeyError(), inner])) is error
 
 
-def test_no_code_of_the_users_runs() -> None:
+def test_no_user_code_runs() -> None:
     """Searching for an out-of-memory error never calls ``__str__`` or ``__eq__`` of a user's class."""
 
     class Mine(RuntimeError):

@@ -57,7 +57,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def test_nothing_is_asked_before_cuda_is_up(torch: Any) -> None:
+def test_no_query_before_cuda_is_initialized(torch: Any) -> None:
     """Before CUDA is initialized, no stream is queried, and the reason is reported."""
     runtime = Runtime()
     streams = DefaultStreams(lambda: runtime)
@@ -66,7 +66,7 @@ def test_nothing_is_asked_before_cuda_is_up(torch: Any) -> None:
     assert (torch.cuda.is_initialized(), runtime.calls, torch.events) == (False, [], [])
 
 
-def test_streams_are_asked_relaxed(torch: Any) -> None:
+def test_streams_are_queried_in_relaxed_mode(torch: Any) -> None:
     """The sampling thread switches its capture mode to relaxed once, before the first query.
 
     busy() returns one bit per device, which is set if the device is busy.
@@ -98,7 +98,7 @@ def test_no_context_is_opened_on_another_device(torch: Any) -> None:
     assert torch.events == ["context on 1"]
 
 
-def test_a_device_keeps_its_bit(torch: Any) -> None:
+def test_each_device_has_a_fixed_bit(torch: Any) -> None:
     """Bit N of the result belongs to cuda:N, no matter which devices are queried."""
     torch.cuda.set_device(1)
     streams = DefaultStreams(Runtime)
@@ -113,7 +113,7 @@ def test_a_device_keeps_its_bit(torch: Any) -> None:
 @pytest.mark.parametrize(
     ("runtime", "reason"), [(None, "streams-no-cuda-library"), (Runtime(1), "streams-not-relaxed")]
 )
-def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason: str) -> None:
+def test_no_query_without_relaxed_mode(torch: Any, runtime: Runtime | None, reason: str) -> None:
     """If the capture mode can't be set to relaxed, no stream is queried, because a query could break a graph
     capture.
     """
@@ -124,7 +124,7 @@ def test_no_relaxed_mode_no_question(torch: Any, runtime: Runtime | None, reason
     assert streams.reason.id == reason
 
 
-def test_an_error_is_the_users(torch: Any) -> None:
+def test_queries_stop_after_a_cuda_error(torch: Any) -> None:
     """After a query has reported a CUDA error, no more queries are made. The user's next CUDA call raises the
     error.
     """
@@ -175,7 +175,7 @@ for name in (None, *sys.argv[1:]):
 """
 
 
-def test_the_runtime_that_is_loaded_is_asked_and_none_is_loaded(tmp_path: Path) -> None:
+def test_only_a_loaded_runtime_is_queried(tmp_path: Path) -> None:
     """The CUDA runtime that the process has loaded is found by its usual name or by the name that a wheel
     gave it. If none is loaded, gpuwidget loads none.
     """

@@ -23,7 +23,7 @@ PRECISIONS = ("highest", "high", "medium")
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was() -> Any:
+def _restore_settings() -> Any:
     yield
     torch.backends.fp32_precision = "none"
     torch.backends.cudnn.fp32_precision = "none"
@@ -60,7 +60,7 @@ def either_way_reads() -> tuple[object, ...]:
     )
 
 
-def test_what_advice_looks_at() -> None:
+def test_switches_that_advice_uses() -> None:
     """The switches that advice is based on are read correctly, before and after user code changes them."""
     assert torch_switches.compute_switches() == ComputeSwitches(
         tf32_matmul=False, tf32_conv=True, cudnn=True, cudnn_benchmark=False
@@ -73,7 +73,7 @@ def test_what_advice_looks_at() -> None:
     )
 
 
-def test_a_fresh_torch_is_at_the_defaults_that_are_told() -> None:
+def test_a_fresh_torch_has_the_listed_defaults() -> None:
     """The documented default of each switch is the switch's value in a newly started process."""
     names = {switch.name: switch.default for switch in TORCH_SWITCHES}
     assert {name: now(name) for name in names} == names
@@ -122,7 +122,7 @@ def test_the_statements() -> None:
         ),
     ],
 )
-def test_matmul_precision_whatever_the_user_s_code_has_used(code: str, found: str, precision: str) -> None:
+def test_matmul_precision_after_any_user_setting(code: str, found: str, precision: str) -> None:
     """The precision of matrix products can be read, whichever of torch's APIs the user's code has used to set
     it.
 
@@ -151,7 +151,7 @@ def test_matmul_precision_whatever_the_user_s_code_has_used(code: str, found: st
         ("torch.backends.cudnn.allow_tf32 = False", "off"),
     ],
 )
-def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | None, value: str) -> None:
+def test_cudnn_tf32_after_any_user_setting(code: str, found: str | None, value: str) -> None:
     """cuDNN's TF32 setting can be read, whichever of torch's APIs has set it, even if it was set for all of
     torch at once.
 
@@ -167,7 +167,7 @@ def test_cudnn_tf32_whatever_the_user_s_code_has_used(code: str, found: str | No
     assert statement.startswith("torch.backends.cudnn.allow_tf32 = ")
 
 
-def test_apart_it_is_not_one_value() -> None:
+def test_different_settings_have_no_single_value() -> None:
     """If TF32 is on for convolutions and off for recurrent layers, the switch has no value, and a note
     explains why.
     """
@@ -179,7 +179,7 @@ def test_apart_it_is_not_one_value() -> None:
     )
 
 
-def test_a_torch_without_cudnn_says_that_it_changes_nothing() -> None:
+def test_without_cudnn_a_note_explains_that_nothing_changes() -> None:
     """If torch was built without cuDNN, the cuDNN switches have a note that they have no effect."""
     values = torch_switches.switch_values()
     assert values is not None
@@ -188,7 +188,7 @@ def test_a_torch_without_cudnn_says_that_it_changes_nothing() -> None:
     assert values["matmul.precision"].note is None
 
 
-def test_what_torch_refuses_is_told() -> None:
+def test_a_value_that_torch_refuses_is_reported() -> None:
     """If torch refuses to change a setting, the error contains torch's message."""
     torch.backends.cudnn.benchmark = False
     frozen = torch.backends.__dict__.get("m", torch.backends)
@@ -203,14 +203,14 @@ def test_what_torch_refuses_is_told() -> None:
     assert now("cudnn.benchmark") == "off"
 
 
-def test_what_torch_ignores_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_torch_ignores_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """If torch ignores the statement that sets a switch, gpuwidget raises an error."""
     monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)
     with pytest.raises(OptionError, match="was run, and torch still says highest"):
         torch_switches.set_switch(find_switch("matmul.precision"), "high")
 
 
-def test_no_warning_of_torch_s_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchs_warnings_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's deprecation warning for its older API is not shown when gpuwidget sets a switch."""
 
     def warn(precision: str) -> None:
@@ -223,7 +223,7 @@ def test_no_warning_of_torch_s_is_shown(monkeypatch: pytest.MonkeyPatch) -> None
         torch_switches.set_switch(find_switch("matmul.precision"), "high")
 
 
-def test_no_such_switch_no_such_choice() -> None:
+def test_unknown_switches_and_values() -> None:
     """The error for an unknown switch lists the existing switches, and the error for an invalid value lists
     the valid values.
     """
@@ -255,7 +255,7 @@ class _OldBackend:
         self.precision = "highest"
 
 
-def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_torch_has_only_the_older_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a torch version before 2.9, switches are read and set with the only API that the version has.
 
     Switches that this version does not report are unknown, with a note.
@@ -289,7 +289,7 @@ def test_an_older_torch_has_only_the_older_way(monkeypatch: pytest.MonkeyPatch) 
     assert torch_switches.compute_switches() == ComputeSwitches(tf32_matmul=True, tf32_conv=False, cudnn=True)
 
 
-def test_without_torch_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_the_switches_have_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """If torch is not imported, the switches have no values, setting one raises an error, and gpuwidget does
     not import torch.
     """
@@ -301,7 +301,7 @@ def test_without_torch_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) 
     assert "torch" not in sys.modules
 
 
-def test_reading_and_setting_import_nothing_and_start_no_cuda() -> None:
+def test_reading_and_setting_do_not_initialize_cuda() -> None:
     """Reading and setting switches does not initialize CUDA. It imports no further module of torch either,
     because imports would block a busy kernel.
     """

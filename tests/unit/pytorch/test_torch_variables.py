@@ -90,7 +90,7 @@ def test_a_size_that_could_not_be_counted_is_unknown(monkeypatch: pytest.MonkeyP
     assert (one.on_cpu, one.on_gpu) == (None, None)
 
 
-def test_a_model_of_many_names_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_with_many_names_is_traversed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """If two hundred variables refer to the same model, its objects are counted once, so the limit of objects
     is not exceeded.
     """
@@ -124,7 +124,7 @@ def test_a_model_whose_class_raises_hides_no_other() -> None:
     ]
 
 
-def test_odd_objects_are_left_alone() -> None:
+def test_unusual_objects_are_ignored() -> None:
     """An object whose class overrides ``__class__`` and ``__getattr__`` is not listed, and none of its code
     runs.
     """

@@ -25,7 +25,7 @@ def test_the_last_minute() -> None:
     assert RecentMemory().memory("a", 102.0) == ()
 
 
-def test_it_stays_small() -> None:
+def test_the_stored_memory_stays_small() -> None:
     """At most four readings per second are stored, whatever the sampling rate is."""
     recent = RecentMemory()
     for n in range(10_000):

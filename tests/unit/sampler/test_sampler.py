@@ -60,7 +60,7 @@ def test_the_first_subscriber_starts_the_threads_and_the_last_one_ends_them(
     assert source.closed == 1
 
 
-def test_it_can_be_started_again(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+def test_the_sampler_can_be_started_again(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """After the last subscription has ended, a new subscription starts the sampler again."""
     for opened in (1, 2):
         taken: list[Sample] = []

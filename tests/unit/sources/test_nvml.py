@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from helpers_nvml import H200_MEMORY, STRANGER, UUIDS, Machine, run_in_subprocess
+from helpers_nvml import H200_MEMORY, NO_PROCESS, UUIDS, Machine, run_in_subprocess
 from helpers_samples import status_readings
 from nvml_standin import Standin
 
@@ -19,7 +19,7 @@ from gpuwidget.sources import nvml_messages
 
 def test_identity_comes_from_the_driver(machine: Machine) -> None:
     """A GPU's name, index, bus id and memory, and the versions of the driver, are those that NVML reports."""
-    machine.says("gpus=2", "driver=580.95.05", "cuda=13010", "gpu.1.name=NVIDIA L4")
+    machine.set_scenario("gpus=2", "driver=580.95.05", "cuda=13010", "gpu.1.name=NVIDIA L4")
     inventory = machine.source().open()
     origin = inventory.origin
     assert (origin.kind, origin.reason, origin.recording) == ("nvml", None, None)
@@ -46,7 +46,7 @@ def test_names_are_text_whatever_the_binding_returns(
 def test_a_detail_that_fails_does_not_hide_the_gpu(machine: Machine) -> None:
     """If a GPU's bus id and compute capability can't be read, these two are None, and everything else about
     the GPU is known."""
-    machine.says(
+    machine.set_scenario(
         "gpu.0.nvmlDeviceGetPciInfo_v3=error 999", "gpu.0.nvmlDeviceGetCudaComputeCapability=error 3"
     )
     gpu = machine.source().open().gpus[0]
@@ -56,12 +56,12 @@ def test_a_detail_that_fails_does_not_hide_the_gpu(machine: Machine) -> None:
 def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine) -> None:
     """If one GPU can't be opened, the other GPUs are still listed. Once it works again, reopening the source
     lists it too."""
-    machine.says("gpus=3", "gpu.1.*=error 15")
+    machine.set_scenario("gpus=3", "gpu.1.*=error 15")
     source = machine.source()
     assert [gpu.index for gpu in source.open().gpus] == [0, 2]
-    machine.says("gpus=3", "gpu.1.nvmlDeviceGetMemoryInfo_v2=error 16")
+    machine.set_scenario("gpus=3", "gpu.1.nvmlDeviceGetMemoryInfo_v2=error 16")
     assert [gpu.index for gpu in source.open().gpus] == [0, 2]
-    machine.says("gpus=3")
+    machine.set_scenario("gpus=3")
     assert [gpu.index for gpu in source.open().gpus] == [0, 1, 2]
 
 
@@ -82,7 +82,7 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine
 def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: str) -> None:
     """If NVML can't be initialised, opening the source raises no exception. The origin contains a reason that
     explains the failure and what the user can do."""
-    machine.says(f"nvmlInitWithFlags=error {code}")
+    machine.set_scenario(f"nvmlInitWithFlags=error {code}")
     inventory = machine.source().open()
     assert (inventory.origin.kind, inventory.gpus) == ("none", ())
     assert inventory.origin.reason is not None
@@ -92,7 +92,7 @@ def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: st
 def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None:
     """If the driver finds no GPU, the origin contains this reason and the driver's version, and NVML is shut
     down."""
-    machine.says("gpus=0")
+    machine.set_scenario("gpus=0")
     origin = machine.source().open().origin
     assert (origin.kind, origin.reason, origin.driver) == ("none", nvml_messages.NO_GPU, "580.159.04")
     calls = machine.calls()
@@ -102,11 +102,11 @@ def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None
 def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> None:
     """If the driver fails after NVML was initialised, opening the source raises no exception, and the
     origin's reason explains the failure."""
-    machine.says("nvmlDeviceGetCount_v2=error 9")
+    machine.set_scenario("nvmlDeviceGetCount_v2=error 9")
     assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
-    machine.says("nvmlDeviceGetUUID=error 18")
+    machine.set_scenario("nvmlDeviceGetUUID=error 18")
     assert machine.source().open().origin.reason == nvml_messages.start_error(18, "")
-    machine.says("nvmlDeviceGetMaxMigDeviceCount=error 9")
+    machine.set_scenario("nvmlDeviceGetMaxMigDeviceCount=error 9")
     assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
 
 
@@ -181,7 +181,9 @@ def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None
 def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
     """With an NVML library of the 470 series, which lacks newer calls, older calls are used, and everything
     except the hardware counters is read."""
-    old_machine.says("driver=470.256.02", "cuda=11040", "gpu.0.throttle=4", f"gpu.0.compute={STRANGER}:1")
+    old_machine.set_scenario(
+        "driver=470.256.02", "cuda=11040", "gpu.0.throttle=4", f"gpu.0.compute={NO_PROCESS}:1"
+    )
     source = old_machine.source()
     inventory = source.open()
     assert inventory.origin.cuda_driver == "11.4"
@@ -199,7 +201,7 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
         encoder_utilization=0.0,
         throttle=("power cap",),
     )
-    assert source.read_processes(gpu) == (Process(STRANGER, "compute", 1, None, None, None),)
+    assert source.read_processes(gpu) == (Process(NO_PROCESS, "compute", 1, None, None, None),)
     assert source.read_slow(gpu).missing == {}
     assert source.read_activity(gpu) is None
     assert source.read_fast(gpu).missing == {"activity": nvml_messages.PERMANENT[13]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from helpers_nvml import EPOCH, GIB, STRANGER, UUIDS, Machine
+from helpers_nvml import EPOCH, GIB, NO_PROCESS, UUIDS, Machine
 
 from gpuwidget.model.errors import GpuLostError
 from gpuwidget.model.gpu_process import Process
@@ -20,7 +20,7 @@ from gpuwidget.sources.nvml_device import SLOW_VALUES
 def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
     """The first call of `read_activity()` returns None. The second call returns the activity since the first
     one, in percent and in bytes per second."""
-    machine.says(
+    machine.set_scenario(
         "gpu.0.gpm.1=99",
         "gpu.0.gpm.2=62.5",
         "gpu.0.gpm.3=nan",
@@ -77,7 +77,7 @@ def test_counters_are_not_read_faster_than_every_100_ms(machine: Machine) -> Non
 def test_a_gpu_without_counters_has_the_reason(machine: Machine) -> None:
     """On a GPU without GPM (before Hopper), the activity is None with a reason, and NVML is not called again
     for it."""
-    machine.says("gpu.0.gpm=0")
+    machine.set_scenario("gpu.0.gpm=0")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_activity(gpu) is None
@@ -94,10 +94,10 @@ def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
     (gpu,) = source.open().gpus
     source.read_activity(gpu)
     machine.clock.now = 1.0
-    machine.says("gpu.0.nvmlGpmSampleGet=error 999")
+    machine.set_scenario("gpu.0.nvmlGpmSampleGet=error 999")
     assert source.read_activity(gpu) is None
     assert source.read_fast(gpu).missing == {"activity": nvml_messages.TRANSIENT[999]}
-    machine.says()
+    machine.set_scenario()
     machine.clock.now = 2.0
     activity = source.read_activity(gpu)
     assert activity is not None
@@ -108,7 +108,7 @@ def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
 @pytest.mark.parametrize("end", [NvmlSource.stop_activity, NvmlSource.close])
 def test_counters_are_freed(machine: Machine, end: Callable[[NvmlSource], None]) -> None:
     """`stop_activity()` and `close()` free the two counter samples of each GPU, and free them only once."""
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     source = machine.source()
     gpus = source.open().gpus
     for machine.clock.now in (1.0, 2.0, 3.0):
@@ -140,7 +140,7 @@ def test_after_being_freed_the_counters_start_again(machine: Machine) -> None:
 
 def test_slices_are_listed_after_their_gpu(machine: Machine) -> None:
     """MIG slices are listed after their GPU. The numbers of the slices may have gaps."""
-    machine.says("gpus=2", "gpu.0.mig=0 2 5", f"gpu.0.mig.2.memory_total={18 * GIB}")
+    machine.set_scenario("gpus=2", "gpu.0.mig=0 2 5", f"gpu.0.mig.2.memory_total={18 * GIB}")
     gpus = machine.source().open().gpus
     assert [(gpu.index, gpu.mig_index) for gpu in gpus] == [(0, None), (0, 0), (0, 2), (0, 5), (1, None)]
     slice_ = gpus[2]
@@ -153,7 +153,9 @@ def test_slices_are_listed_after_their_gpu(machine: Machine) -> None:
 def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -> None:
     """A MIG slice has memory and processes. Values that exist only for the whole GPU are None, and NVML is
     not called for them."""
-    machine.says("gpu.0.mig=1", f"gpu.0.mig.1.memory_used={GIB}", f"gpu.0.mig.1.compute={STRANGER}:3")
+    machine.set_scenario(
+        "gpu.0.mig=1", f"gpu.0.mig.1.memory_used={GIB}", f"gpu.0.mig.1.compute={NO_PROCESS}:3"
+    )
     source = machine.source()
     _, slice_ = source.open().gpus
     machine.calls()
@@ -163,7 +165,7 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
         ("utilization", "memory_utilization", "power_w"), nvml_messages.NOT_PER_MIG_SLICE
     )
     assert machine.calls() == {"nvmlDeviceGetMemoryInfo_v2": 1}
-    assert source.read_processes(slice_) == (Process(STRANGER, "compute", 3, None, None, None),)
+    assert source.read_processes(slice_) == (Process(NO_PROCESS, "compute", 3, None, None, None),)
     machine.calls()
     steady, slow = source.read_status(slice_), source.read_slow(slice_)
     assert (steady.throttle, steady.missing["throttle"]) == (None, nvml_messages.NOT_PER_MIG_SLICE)
@@ -175,7 +177,7 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
 
 def test_a_slice_has_counters(machine: Machine) -> None:
     """While MIG is on, each MIG slice has an activity, and the whole GPU has none."""
-    machine.says("gpu.0.mig=1", "gpu.0.mig.1.gpm.2=12.5")
+    machine.set_scenario("gpu.0.mig=1", "gpu.0.mig.1.gpm.2=12.5")
     source = machine.source()
     whole, slice_ = source.open().gpus
     source.read_activity(slice_)
@@ -190,7 +192,7 @@ def test_a_slice_has_counters(machine: Machine) -> None:
 def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
     """If a container has no permission to read the whole GPU's memory, it can still read the memory of its
     MIG slice."""
-    machine.says(
+    machine.set_scenario(
         "gpu.0.mig=3",
         "gpu.0.nvmlDeviceGetMemoryInfo_v2=error 4",
         "gpu.0.mig.3.nvmlDeviceGetMemoryInfo_v2=ok",
@@ -206,10 +208,10 @@ def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
 def test_a_slice_that_was_taken_away_is_lost(machine: Machine) -> None:
     """After MIG was reconfigured, reading a slice that no longer exists raises GpuLostError. Reopening the
     source lists the current slices."""
-    machine.says("gpu.0.mig=0 1")
+    machine.set_scenario("gpu.0.mig=0 1")
     source = machine.source()
     _, _, slice_ = source.open().gpus
-    machine.says("gpu.0.mig=0")
+    machine.set_scenario("gpu.0.mig=0")
     with pytest.raises(GpuLostError, match=r"MIG slice 1 of GPU 0 .* is not there any more"):
         source.read_fast(slice_)
     assert [gpu.mig_index for gpu in source.open().gpus] == [None, 0]
@@ -219,5 +221,5 @@ def test_a_slice_that_was_taken_away_is_lost(machine: Machine) -> None:
 
 def test_a_slice_that_cannot_be_read_does_not_affect_the_others(machine: Machine) -> None:
     """If one MIG slice can't be opened, its GPU and the other slices are still listed."""
-    machine.says("gpu.0.mig=0 1", "gpu.0.mig.0.nvmlDeviceGetUUID=error 999")
+    machine.set_scenario("gpu.0.mig=0 1", "gpu.0.mig.0.nvmlDeviceGetUUID=error 999")
     assert [gpu.mig_index for gpu in machine.source().open().gpus] == [None, 1]

@@ -34,7 +34,7 @@ def test_a_healthy_gpu(standin: Standin) -> None:
     assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 1
 
 
-def test_a_gpu_with_troubles(standin: Standin) -> None:
+def test_a_gpu_with_problems(standin: Standin) -> None:
     """For a GPU with MIG slices, memory errors and a reduced PCIe width, `query_health()` returns the values
     that NVML reports."""
     standin.scenario(

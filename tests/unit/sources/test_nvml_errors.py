@@ -29,9 +29,9 @@ def test_every_call_reports_a_lost_gpu(machine: Machine, read: Callable[..., obj
     """If a GPU has fallen off the bus or needs a reset, every call that reads it raises GpuLostError. Other
     GPUs are still read."""
     source = machine.source()
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     first, second = source.open().gpus
-    machine.says("gpus=2", f"gpu.0.*=error {code}")
+    machine.set_scenario("gpus=2", f"gpu.0.*=error {code}")
     with pytest.raises(GpuLostError, match=r"GPU 0 \(NVIDIA H200\)"):
         read(source, first)
     read(source, second)
@@ -44,14 +44,14 @@ def test_every_call_reports_a_lost_driver(machine: Machine, read: Callable[..., 
     the caller can reopen the source."""
     source = machine.source()
     (gpu,) = source.open().gpus
-    machine.says(f"*=error {code}")
+    machine.set_scenario(f"*=error {code}")
     with pytest.raises(SourceLostError, match="driver"):
         read(source, gpu)
 
 
 def test_opening_again_renews_every_handle(machine: Machine) -> None:
     """Reopening the source shuts NVML down, initialises it again and gets new handles for all GPUs."""
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     source = machine.source()
     source.open()
     machine.calls()
@@ -64,11 +64,11 @@ def test_opening_again_renews_every_handle(machine: Machine) -> None:
 def test_unsupported_values_are_tried_again_after_opening(machine: Machine) -> None:
     """After the source was reopened, values that were unsupported before are read again, because a new driver
     may support them."""
-    machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 13")
+    machine.set_scenario("gpu.0.nvmlDeviceGetUtilizationRates=error 13")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_fast(gpu).utilization is None
-    machine.says("gpu.0.util=3")
+    machine.set_scenario("gpu.0.util=3")
     source.open()
     assert source.read_fast(gpu).utilization == 3.0
 
@@ -92,44 +92,44 @@ def test_closing_shuts_the_driver_down_once(machine: Machine) -> None:
 
 def test_a_hung_call_does_not_delay_other_gpus(machine: Machine) -> None:
     """While a call to one GPU hangs, the other GPUs can still be read."""
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
     hung = Hung(machine, "nvmlDeviceGetMemoryInfo_v2", lambda: source.read_memory(first))
     assert source.read_memory(second) == 0
-    assert hung.let_go(machine) == 0
+    assert hung.resume(machine) == 0
 
 
 def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> None:
     """If the source is reopened while a call hangs, NVML is not shut down but initialised a second time. When
     the source is closed later, NVML is shut down twice."""
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
     hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read_fast(first))
     assert [gpu.index for gpu in source.open().gpus] == [0, 1]
     calls = machine.calls()
     assert (calls["nvmlInitWithFlags"], calls.get("nvmlShutdown", 0)) == (1, 0)
-    hung.let_go(machine)
+    hung.resume(machine)
     source.close()
     assert machine.calls()["nvmlShutdown"] == 2
 
 
 def test_closing_under_a_hung_call_shuts_down_when_it_returns(machine: Machine) -> None:
     """`close()` does not wait for a hung call. NVML is shut down when that call returns."""
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
     hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read_fast(first))
     source.close()
     assert "nvmlShutdown" not in machine.calls()
-    hung.let_go(machine)
+    hung.resume(machine)
     assert machine.calls()["nvmlShutdown"] == 1
 
 
 def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
     """A counter sample that a hung call still uses is freed only after that call has returned."""
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
     for gpu in (first, second):
@@ -140,7 +140,7 @@ def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
     machine.calls()
     source.stop_activity()
     assert machine.calls() == {"nvmlGpmSampleFree": 2}
-    hung.let_go(machine)
+    hung.resume(machine)
     calls = machine.calls()
     assert calls["nvmlGpmSampleFree"] == 2
     assert "freed while in use" not in calls
@@ -149,7 +149,7 @@ def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
 def test_a_reader_does_not_wait_for_an_opening_that_hangs(machine: Machine) -> None:
     """While reopening NVML hangs, other reads return at once. Their values are None, and the reason is that
     NVML is being opened again."""
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
     hung = Hung(machine, "nvmlDeviceGetHandleByIndex_v2", source.open)
@@ -159,5 +159,5 @@ def test_a_reader_does_not_wait_for_an_opening_that_hangs(machine: Machine) -> N
     assert source.read_slow(first).missing["energy_j"] == nvml_messages.REOPENING
     assert (source.read_memory(first), source.read_processes(first)) == (None, None)
     assert source.read_activity(first) is None
-    hung.let_go(machine)
+    hung.resume(machine)
     assert source.read_fast(first).missing == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from helpers_nvml import STRANGER, Machine
+from helpers_nvml import NO_PROCESS, Machine
 
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.sources import nvml_messages
@@ -21,7 +21,7 @@ def test_processes_are_listed_once_with_user_and_program(
     monkeypatch.setattr(
         processes.ProcessDirectory, "look_up", lambda self, pid: names.get(pid, processes.UNKNOWN)
     )
-    machine.says("gpu.0.compute=7:1024 8", "gpu.0.graphics=8:2048 9:4096 7:1024")
+    machine.set_scenario("gpu.0.compute=7:1024 8", "gpu.0.graphics=8:2048 9:4096 7:1024")
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
@@ -36,7 +36,7 @@ def test_processes_are_listed_once_with_user_and_program(
 def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
     """If the driver reports process ids of this pid namespace, processes are listed with their user and
     program."""
-    machine.says("gpu.0.compute=self:5")
+    machine.set_scenario("gpu.0.compute=self:5")
     source = machine.source()
     (gpu,) = source.open().gpus
     listed = source.read_processes(gpu)
@@ -49,7 +49,7 @@ def test_in_a_container_no_process_is_named(machine: Machine, monkeypatch: pytes
     """In a container, the driver reports process ids of the host, which mean nothing in the container. The
     user and program of processes are therefore unknown."""
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
-    machine.says("gpu.0.compute=self:5")
+    machine.set_scenario("gpu.0.compute=self:5")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_processes(gpu) == (Process(os.getpid(), "compute", 5, None, None, None),)
@@ -65,24 +65,26 @@ def test_no_process_is_an_empty_list(machine: Machine) -> None:
 def test_many_processes_and_one_on_several_slices(machine: Machine) -> None:
     """Any number of processes can be listed. A process that the driver lists several times, once for each MIG
     slice, is listed once with its total memory."""
-    machine.says("gpu.0.compute=" + " ".join(f"{STRANGER + n}:1" for n in range(70)) + f" {STRANGER}:2")
+    machine.set_scenario(
+        "gpu.0.compute=" + " ".join(f"{NO_PROCESS + n}:1" for n in range(70)) + f" {NO_PROCESS}:2"
+    )
     source = machine.source()
     (gpu,) = source.open().gpus
     listed = source.read_processes(gpu)
     assert listed is not None
-    assert [process.pid for process in listed] == [STRANGER + n for n in range(70)]
+    assert [process.pid for process in listed] == [NO_PROCESS + n for n in range(70)]
     assert listed[0].memory == 3
 
 
 def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None:
     """If the processes on a GPU can't be listed, its readings contain the reason until listing works
     again."""
-    machine.says("gpu.0.nvmlDeviceGetComputeRunningProcesses_v3=error 4")
+    machine.set_scenario("gpu.0.nvmlDeviceGetComputeRunningProcesses_v3=error 4")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_processes(gpu) is None
     assert source.read_fast(gpu).missing == {"processes": nvml_messages.TRANSIENT[4]}
-    machine.says()
+    machine.set_scenario()
     assert source.read_processes(gpu) == ()
     assert source.read_fast(gpu).missing == {}
 
@@ -90,18 +92,20 @@ def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None
 def test_a_list_that_fails_makes_all_processes_unknown(machine: Machine) -> None:
     """If the driver can't return the compute or the graphics list, all processes are unknown. If the GPU does
     not support graphics, the compute list is complete."""
-    machine.says(f"gpu.0.compute={STRANGER}:1", "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v3=error 999")
+    machine.set_scenario(
+        f"gpu.0.compute={NO_PROCESS}:1", "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v3=error 999"
+    )
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_processes(gpu) is None
-    machine.says(
-        f"gpu.0.compute={STRANGER}:1",
+    machine.set_scenario(
+        f"gpu.0.compute={NO_PROCESS}:1",
         "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v3=error 3",
         "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v2=error 3",
     )
     listed = source.read_processes(gpu)
     assert listed is not None
-    assert [process.pid for process in listed] == [STRANGER]
+    assert [process.pid for process in listed] == [NO_PROCESS]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_a_list_that_fails_makes_all_processes_unknown(machine: Machine) -> None
 def test_process_lists_of_faulty_drivers_are_not_used(machine: Machine, driver: str, scrambled: bool) -> None:
     """Drivers 535.43 to 535.85 report wrong pids and sizes, so with these drivers the processes are unknown,
     and the reason is reported."""
-    machine.says(f"driver={driver}", f"gpu.0.compute={STRANGER}:1")
+    machine.set_scenario(f"driver={driver}", f"gpu.0.compute={NO_PROCESS}:1")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_fast(gpu).missing == (

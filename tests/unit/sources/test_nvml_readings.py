@@ -23,7 +23,9 @@ from gpuwidget.system import processes
 def test_fast_readings_are_three_calls(machine: Machine) -> None:
     """Utilization, memory and power of a GPU are read with three NVML calls. Reading only the memory takes
     one call."""
-    machine.says("gpu.0.util=97", "gpu.0.memory_util=41", f"gpu.0.memory_used={GIB}", "gpu.0.power=649.25")
+    machine.set_scenario(
+        "gpu.0.util=97", "gpu.0.memory_util=41", f"gpu.0.memory_used={GIB}", "gpu.0.power=649.25"
+    )
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
@@ -42,15 +44,15 @@ def test_readings_follow_the_machine(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_memory(gpu) == 0
-    machine.says(f"gpu.0.memory_used={GIB}")
+    machine.set_scenario(f"gpu.0.memory_used={GIB}")
     assert source.read_memory(gpu) == GIB
 
 
 @pytest.mark.parametrize("code", [2, 3])
-def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine, code: int) -> None:
+def test_power_falls_back_if_the_instant_field_is_missing(machine: Machine, code: int) -> None:
     """If a GPU or its driver can't report instantaneous power, the driver's average power is read instead.
     Instantaneous power is not requested again."""
-    machine.says(f"gpu.0.field.186=error {code}", "gpu.0.power_average=123.5")
+    machine.set_scenario(f"gpu.0.field.186=error {code}", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_fast(gpu).power_w == 123.5
@@ -66,19 +68,19 @@ def test_power_falls_back_where_the_instant_field_is_not_there(machine: Machine,
 def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> None:
     """If instantaneous power can't be read temporarily, the power in that reading is None. The average power
     is not used."""
-    machine.says("gpu.0.field.186=error 999", "gpu.0.power_average=123.5")
+    machine.set_scenario("gpu.0.field.186=error 999", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
     fast = source.read_fast(gpu)
     assert (fast.power_w, fast.missing) == (None, {"power_w": nvml_messages.TRANSIENT[999]})
-    machine.says("gpu.0.power=200", "gpu.0.power_average=123.5")
+    machine.set_scenario("gpu.0.power=200", "gpu.0.power_average=123.5")
     assert source.read_fast(gpu).power_w == 200.0
 
 
 def test_one_metric_never_affects_the_others(machine: Machine) -> None:
     """If one value can't be read temporarily, it is None with the reason, and is read again next time. The
     other values are not affected."""
-    machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
+    machine.set_scenario("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
     source = machine.source()
     (gpu,) = source.open().gpus
     late = nvml_messages.TRANSIENT[10]
@@ -86,14 +88,14 @@ def test_one_metric_never_affects_the_others(machine: Machine) -> None:
     assert source.read_fast(gpu) == FastReadings(
         None, None, GIB, 76.0, {"utilization": late, "memory_utilization": late}
     )
-    machine.says("gpu.0.util=5")
+    machine.set_scenario("gpu.0.util=5")
     assert source.read_fast(gpu) == FastReadings(5.0, 0.0, 0, 76.0, {})
 
 
 def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
     """If gpuwidget has no message for an NVML error, the reason for the missing value quotes the driver's
     text."""
-    machine.says("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
+    machine.set_scenario("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_fast(gpu).missing["utilization"] == Message(
@@ -109,11 +111,11 @@ def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
 def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, reason: Message) -> None:
     """A value that the GPU or the driver does not support is not requested again for that GPU. Other GPUs are
     not affected."""
-    machine.says("gpus=2", f"gpu.0.nvmlDeviceGetUtilizationRates=error {code}")
+    machine.set_scenario("gpus=2", f"gpu.0.nvmlDeviceGetUtilizationRates=error {code}")
     source = machine.source()
     first, second = source.open().gpus
     assert source.read_fast(first).missing["utilization"] == reason
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     machine.calls()
     assert source.read_fast(first).missing["utilization"] == reason
     assert "nvmlDeviceGetUtilizationRates" not in machine.calls()
@@ -146,7 +148,7 @@ def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
     is not used instead, because it would include reserved memory."""
     source = machine.source()
     (gpu,) = source.open().gpus
-    machine.says("gpu.0.nvmlDeviceGetMemoryInfo_v2=error 999")
+    machine.set_scenario("gpu.0.nvmlDeviceGetMemoryInfo_v2=error 999")
     fast = source.read_fast(gpu)
     assert (fast.memory_used, fast.missing) == (
         None,
@@ -163,7 +165,7 @@ def test_a_gpu_with_unified_memory_shows_the_hosts(
     """For a GPU that shares the host's memory, such as GB10 or Jetson, the host's memory is reported and
     marked as unified."""
     monkeypatch.setattr(processes, "host_memory", lambda: processes.HostMemory(total=100, used=40))
-    machine.says(line, "gpu.0.memory_reserved=0")
+    machine.set_scenario(line, "gpu.0.memory_reserved=0")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert (gpu.unified_memory, gpu.memory_total) == (True, 100)
@@ -176,7 +178,7 @@ def test_a_gpu_with_unified_memory_shows_the_hosts(
 
 def test_status_readings(machine: Machine) -> None:
     """`read_status()` returns all status metrics and the throttle reasons. It makes ten NVML calls."""
-    machine.says(
+    machine.set_scenario(
         "gpu.0.power_limit=650",
         "gpu.0.temperature=61",
         "gpu.0.memory_temperature=72",
@@ -208,7 +210,7 @@ def test_status_readings(machine: Machine) -> None:
 
 def test_every_status_value_can_be_missing(machine: Machine) -> None:
     """A status value that can't be read is None with a reason, never 0."""
-    machine.says(
+    machine.set_scenario(
         "gpu.0.nvmlDeviceGetEnforcedPowerLimit=error 3",
         "gpu.0.nvmlDeviceGetTemperature=error 4",
         "gpu.0.field.82=error 3",
@@ -241,12 +243,10 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
 @pytest.mark.skipif(
     not hasattr(pynvml, "nvmlDeviceGetTemperatureV"), reason="this nvidia-ml-py is older than the new call"
 )
-def test_temperature_goes_on_when_its_old_call_is_gone(
-    install: Callable[[Path], Machine], tmp_path: Path
-) -> None:
+def test_temperature_is_read_without_the_old_call(install: Callable[[Path], Machine], tmp_path: Path) -> None:
     """If the driver no longer has nvmlDeviceGetTemperature, the call that replaces it is used."""
     machine = install(build(tmp_path / "new", absent=["nvmlDeviceGetTemperature"]))
-    machine.says("gpu.0.temperature=44")
+    machine.set_scenario("gpu.0.temperature=44")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_status(gpu).temperature_c == 44.0
@@ -258,7 +258,7 @@ def test_a_binding_without_the_deprecated_calls_works(
     """If nvidia-ml-py no longer has the deprecated function for throttle reasons, the reasons are still
     read."""
     monkeypatch.delattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons")
-    machine.says("gpu.0.throttle=4")
+    machine.set_scenario("gpu.0.throttle=4")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_status(gpu).throttle == ("power cap",)
@@ -267,7 +267,7 @@ def test_a_binding_without_the_deprecated_calls_works(
 def test_energy_and_the_utilization_window(machine: Machine) -> None:
     """Energy is converted from the driver's millijoules to joules. The length of the utilization window is
     computed once, from the times of the driver's utilization samples."""
-    machine.says("gpu.0.energy=2706.5", "gpu.0.power=0", "gpu.0.window=0.1666")
+    machine.set_scenario("gpu.0.energy=2706.5", "gpu.0.power=0", "gpu.0.window=0.1666")
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
@@ -280,12 +280,12 @@ def test_energy_and_the_utilization_window(machine: Machine) -> None:
 def test_errors_reported_while_the_source_is_open(machine: Machine) -> None:
     """The newest XID is returned with the time at which it was read. XIDs from before the source was opened
     are not returned."""
-    machine.says("gpu.0.xids=31")
+    machine.set_scenario("gpu.0.xids=31")
     source = machine.source()
     (gpu,) = source.open().gpus
     slow = source.read_slow(gpu)
     assert (slow.xid, slow.xid_time, slow.missing) == (None, None, {})
-    machine.says("gpu.0.xids=31 13 79", "gpu.0.ecc=2")
+    machine.set_scenario("gpu.0.xids=31 13 79", "gpu.0.ecc=2")
     machine.clock.now = 60.0
     slow = source.read_slow(gpu)
     assert (slow.ecc_uncorrected, slow.xid, slow.xid_time) == (2, 79, EPOCH + 60.0)
@@ -298,11 +298,11 @@ def test_errors_reported_while_the_source_is_open(machine: Machine) -> None:
 def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
     """While one GPU is lost, NVML is reopened repeatedly. The XIDs of all GPUs, including the lost one, are
     still reported."""
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
     lost = "gpu.1.nvmlDeviceGetName=error 15"
-    machine.says("gpus=2", "gpu.0.xids=31", "gpu.1.xids=79", lost)
+    machine.set_scenario("gpus=2", "gpu.0.xids=31", "gpu.1.xids=79", lost)
     machine.clock.now = 5.0
     inventory = source.open()
     assert inventory.gpus == (first,)
@@ -310,7 +310,7 @@ def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
     machine.clock.now = 60.0
     slow = source.read_slow(first)
     assert (slow.xid, slow.xid_time) == (31, EPOCH + 5.0)
-    machine.says("gpus=2", "gpu.0.xids=31 13", "gpu.1.xids=79", lost)
+    machine.set_scenario("gpus=2", "gpu.0.xids=31 13", "gpu.1.xids=79", lost)
     assert source.read_slow(first).xid == 13
     source.close()
     calls = machine.calls()
@@ -321,14 +321,14 @@ def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
 def test_errors_during_a_hung_call(machine: Machine) -> None:
     """If NVML was initialised a second time without a shutdown because a call hangs, XIDs are still
     reported."""
-    machine.says("gpus=2")
+    machine.set_scenario("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
     hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read_fast(first))
-    machine.says("gpus=2", "gpu.0.nvmlDeviceGetUtilizationRates=hang", "gpu.1.xids=48")
+    machine.set_scenario("gpus=2", "gpu.0.nvmlDeviceGetUtilizationRates=hang", "gpu.1.xids=48")
     source.open()
     assert source.read_slow(second).xid == 48
-    hung.let_go(machine)
+    hung.resume(machine)
 
 
 def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
@@ -336,12 +336,12 @@ def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
     XIDs are reported."""
     source = machine.source()
     (gpu,) = source.open().gpus
-    machine.says("gpu.0.nvmlEventSetWait_v2=error 999")
+    machine.set_scenario("gpu.0.nvmlEventSetWait_v2=error 999")
     slow = source.read_slow(gpu)
     assert (slow.xid, slow.missing) == (None, {"xid": nvml_messages.TRANSIENT[999]})
-    machine.says("gpu.0.xids=31")
+    machine.set_scenario("gpu.0.xids=31")
     assert source.read_slow(gpu).missing == {}
-    machine.says("gpu.0.xids=31 13")
+    machine.set_scenario("gpu.0.xids=31 13")
     assert source.read_slow(gpu).xid == 13
 
 
@@ -352,7 +352,7 @@ def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
 def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, reason: str) -> None:
     """If XIDs and ECC errors are not supported, or this user has no permission to read them, both are None
     with the reason, and all event sets are freed."""
-    machine.says(
+    machine.set_scenario(
         f"gpu.0.nvmlDeviceRegisterEvents=error {error}",
         f"gpu.0.nvmlDeviceGetTotalEccErrors=error {error}",
     )
@@ -368,7 +368,7 @@ def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, r
 def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
     """`read_utilization_windows()` returns the driver's utilization samples with their times. If there are
     none, it returns an empty tuple."""
-    machine.says("gpus=2", "gpu.0.util=37", "gpu.0.window=0.2", "gpu.1.samples=0")
+    machine.set_scenario("gpus=2", "gpu.0.util=37", "gpu.0.window=0.2", "gpu.1.samples=0")
     source = machine.source()
     first, second = source.open().gpus
     windows = source.read_utilization_windows(first)
@@ -382,7 +382,7 @@ def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
 def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> None:
     """While the driver has too few utilization samples, the length of the utilization window is unknown. Once
     it has enough, the length is computed."""
-    machine.says(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
+    machine.set_scenario(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_slow(gpu) == SlowReadings(
@@ -396,5 +396,5 @@ def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> Non
             "utilization_window": nvml_messages.TRANSIENT[21],
         },
     )
-    machine.says()
+    machine.set_scenario()
     assert source.read_slow(gpu).utilization_window == 0.2

@@ -46,7 +46,7 @@ def recorded(path: Path, *samples: Sample, interval_s: float = 0.5) -> list[str]
 
 
 @pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
-def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
+def test_a_recording_replays_the_same_values(tmp_path: Path, name: str) -> None:
     """A replay returns the same GPUs, readings, processes, counters and energy that were recorded."""
     one = h200(1, compute_capability="9.0")
     slice_ = h200(1, uuid="MIG-5", mig_index=0, mig_parent=one.uuid, unified_memory=True)
@@ -106,7 +106,7 @@ def test_what_is_recorded_replays_the_same(tmp_path: Path, name: str) -> None:
     assert (activity.since, activity.until) == (1000.0, 1000.5)
 
 
-def test_its_lines_have_the_keys_of_the_packaged_recording(tmp_path: Path) -> None:
+def test_recordings_have_the_keys_of_the_packaged_recording(tmp_path: Path) -> None:
     """A recording that a user makes has all keys that are in the packaged recording."""
     one = h200(0)
     path = tmp_path / "run.jsonl"
@@ -122,7 +122,7 @@ def test_its_lines_have_the_keys_of_the_packaged_recording(tmp_path: Path) -> No
     assert made_tick["gpus"][0]["procs"] == [[7, 100]]
 
 
-def test_what_is_read_seldom_is_written_where_it_is_new(tmp_path: Path) -> None:
+def test_rarely_read_values_are_written_when_they_are_new(tmp_path: Path) -> None:
     """Counter windows and energy, which are read less often than other values, are written only in the tick
     in which they are new."""
     one = h200(0)
@@ -133,7 +133,7 @@ def test_what_is_read_seldom_is_written_where_it_is_new(tmp_path: Path) -> None:
     assert [("gpm" in each, "energy_mj" in each) for each in ticks] == [(True, True), (False, False)]
 
 
-def test_lost_gpus_and_graphics_processes_come_back_as_such(tmp_path: Path) -> None:
+def test_lost_gpus_and_graphics_processes_are_replayed(tmp_path: Path) -> None:
     """A GPU that was lost during the recording is lost in the replay too, and graphics processes are still
     graphics processes. Nothing fails if the clock was set back during the recording."""
     one = h200(0)
@@ -151,7 +151,7 @@ def test_lost_gpus_and_graphics_processes_come_back_as_such(tmp_path: Path) -> N
     assert list(read(path).times) == [0.0, 0.0]
 
 
-def test_it_prints_what_it_does_and_how_to_play_it(tmp_path: Path) -> None:
+def test_recording_prints_how_to_play_the_file(tmp_path: Path) -> None:
     """Recording prints one line at its start. At its end, it prints another line with the command that plays
     the recording."""
     one = h200(0)
@@ -163,7 +163,7 @@ def test_it_prints_what_it_does_and_how_to_play_it(tmp_path: Path) -> None:
     ]
 
 
-def test_it_waits_for_the_slow_calls_that_belong_in_the_first_line(tmp_path: Path) -> None:
+def test_recording_waits_for_the_utilization_window(tmp_path: Path) -> None:
     """Recording waits until the length of the utilization window is known, because the file's first line
     contains it. If that takes more than two seconds, the first line has no length."""
     one = h200(0)
@@ -180,7 +180,7 @@ def test_it_waits_for_the_slow_calls_that_belong_in_the_first_line(tmp_path: Pat
     assert read(tmp_path / "b.jsonl").gpus[0].utilization_window is None
 
 
-def test_an_existing_file_is_left_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     """If the file already exists, recording raises an error and does not overwrite the file."""
     path = tmp_path / "run.jsonl"
     path.write_text("precious")

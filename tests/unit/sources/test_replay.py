@@ -161,9 +161,7 @@ def test_energy_never_falls_when_the_recording_restarts(clock: SetClock, four_ti
     assert counter == [1100.0, 1300.0, 1500.0, 1700.0, 1900.0, 2100.0]
 
 
-def test_a_counter_that_is_read_seldom_reaches_both_ends_by_the_power_drawn(
-    clock: SetClock, tmp_path: Path
-) -> None:
+def test_a_rarely_recorded_energy_counter_is_extended_with_the_power(clock: SetClock, tmp_path: Path) -> None:
     """If the energy counter was recorded only now and then, its values at the start and end of the recording
     are computed from the recorded power."""
     lines = [
@@ -182,9 +180,7 @@ def test_a_counter_that_is_read_seldom_reaches_both_ends_by_the_power_drawn(
     assert seen == [950.0, 1000.0, pytest.approx(1300.0), 1300.0, 1350.0]
 
 
-def test_a_driver_loaded_again_while_recording_costs_no_negative_energy(
-    clock: SetClock, tmp_path: Path
-) -> None:
+def test_energy_continues_after_a_reload_of_the_recorded_driver(clock: SetClock, tmp_path: Path) -> None:
     """If the recorded energy counter was reset to 0, because the driver was reloaded during the recording,
     the replayed counter continues from its last value."""
     counts = [5_000_000, 5_100_000, 0, 100_000]

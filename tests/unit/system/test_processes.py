@@ -211,7 +211,7 @@ def test_process_trees_come_and_go(table: Callable[[dict[int, tuple[float, int]]
     assert (trees.root_of(50), trees.root_of(51)) == (None, 60)
 
 
-def test_a_circle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
+def test_a_cycle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
     """If reused pids form a cycle of parents, the search for a root still ends."""
     table({50: (20.0, 51), 51: (20.0, 50)})
     assert OwnProcessTree(ManualClock()).contains(50) is False
@@ -324,7 +324,7 @@ def test_names_are_read_once_for_each_process(
     assert asked == [50, 50]
 
 
-def test_a_process_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_read_permission_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this user has no permission to read some fields of a process, these fields are None, and no
     exception is raised."""
 
@@ -430,7 +430,7 @@ print(said)
     assert found.stdout == "[False, 0.0, True, True, 7, False]\n"
 
 
-def test_cpu_time_of_children_and_theirs() -> None:
+def test_cpu_time_of_descendants() -> None:
     """The CPU time of children and grandchildren is included while they run and after they have ended."""
     spin = "import time\nwhile time.process_time() < 0.3: pass\n"
     child = f"import subprocess, sys\n{spin}subprocess.run([sys.executable, '-c', {spin!r}])\n"

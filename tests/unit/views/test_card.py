@@ -213,7 +213,7 @@ def test_the_card_in_a_terminal() -> None:
         (reports.lost, "GPU 1 lost since "),
     ],
 )
-def test_what_must_be_known_is_not_folded_away(make: Callable[[], Report], sentence: str) -> None:
+def test_important_facts_are_visible_without_the_details(make: Callable[[], Report], sentence: str) -> None:
     """Without opening the card's details, a user can see that values come from a recording, that it is
     unknown which GPUs the notebook uses, that it uses none, that a GPU is lost, or that there is no driver.
     """
@@ -221,7 +221,7 @@ def test_what_must_be_known_is_not_folded_away(make: Callable[[], Report], sente
     assert sentence in Page(html(make()).partition("<details")[0]).text
 
 
-def test_flushed_caches_and_failed_allocations_are_not_folded_away() -> None:
+def test_memory_errors_are_visible_without_the_details() -> None:
     """Without opening the card's details, a user can see out-of-memory errors and flushes of torch's
     cache.
     """
@@ -315,7 +315,7 @@ def test_nan_and_infinity_are_unknown() -> None:
 
 
 @EVERY
-def test_nothing_but_static_html(make: Callable[[], Report]) -> None:
+def test_the_html_is_static(make: Callable[[], Report]) -> None:
     """The card's HTML contains no scripts, style sheets, links or images, so showing it loads nothing from
     elsewhere.
     """
@@ -326,7 +326,7 @@ def test_nothing_but_static_html(make: Callable[[], Report]) -> None:
 
 
 @EVERY
-def test_it_reads_whole_without_svg_and_styles(make: Callable[[], Report]) -> None:
+def test_the_card_is_readable_without_svg_and_styles(make: Callable[[], Report]) -> None:
     """In a notebook that is not trusted, front ends remove SVG and styles. The card's words are still
     complete.
     """
@@ -345,7 +345,7 @@ def test_colours_have_a_fallback(make: Callable[[], Report]) -> None:
         assert re.fullmatch(r"var\(--jp-[a-z0-9-]+,[^,)].*\)", variable)
 
 
-def test_foreign_text_is_escaped() -> None:
+def test_untrusted_text_is_escaped() -> None:
     """HTML markup in labels, printed lines, names, versions and reasons is escaped."""
     made = html(reports.hostile())
     assert "<img" not in made
@@ -372,7 +372,7 @@ def test_screen_readers() -> None:
     assert made.count("<th scope='row'") == 1
 
 
-def test_errors_have_words_and_a_colour() -> None:
+def test_errors_have_text_and_a_colour() -> None:
     """The card of a failed run starts with 'Stopped by an error', and has a left border in the theme's error
     colour.
     """
@@ -469,7 +469,7 @@ def test_omitted_holders_have_a_note() -> None:
     assert f"{30 - len(kept)} of 30 holders" in values["notes"][-1]
 
 
-def test_sixteen_gpus_keep_every_figure() -> None:
+def test_sixteen_gpus_keep_every_value() -> None:
     """Even the largest card (16 GPUs, full timelines, 60 marks with long labels) fits into 20 kB, and still
     has a row and exact sizes for each GPU.
     """
@@ -651,7 +651,7 @@ def test_the_users_own_marks_are_kept_first() -> None:
     assert f"{180 - len(kept)} of 180 marks and printed lines" in values["notes"][-1]
 
 
-def test_a_small_report_is_stored_as_it_is() -> None:
+def test_a_small_report_is_stored_unchanged() -> None:
     """If a report fits on the card, it is stored completely, and has no note about omissions."""
     report = reports.short()
     assert stored(report)["gpus"] == report.to_dict()["gpus"]
@@ -855,7 +855,7 @@ def test_means_beside_utilization_are_in_the_details() -> None:
     ) in lines
 
 
-def test_the_stored_advice_is_that_of_the_report() -> None:
+def test_the_json_contains_the_reports_advice() -> None:
     """For each piece of advice, the card's JSON contains the rule, the evidence, and whether the advice is
     sure.
     """

@@ -32,7 +32,7 @@ AFTER = report(
 
 
 @pytest.fixture(autouse=True)
-def _no_past() -> Iterator[None]:
+def _no_earlier_reports() -> Iterator[None]:
     """Remove the stored reports before and after each test."""
     watch_api._reports.clear()
     yield
@@ -68,7 +68,7 @@ def test_side_by_side() -> None:
     assert made.notes == ()
 
 
-def test_what_differed_around_them() -> None:
+def test_differences_in_the_run_context() -> None:
     """The comparison lists versions, default devices and GPUs only if they differ between the two runs."""
     other = replace(
         AFTER,
@@ -88,7 +88,7 @@ def test_what_differed_around_them() -> None:
     assert "The GPUs are of different models: the ratios compare them as much as the code." in made.notes
 
 
-def test_unknown_is_said_with_its_reason() -> None:
+def test_unknown_values_have_a_reason() -> None:
     """If a value is unknown for one run, it is shown as n/a without a ratio, and a note contains the
     reason.
     """
@@ -102,7 +102,7 @@ def test_unknown_is_said_with_its_reason() -> None:
     assert not [name for name in found if name.startswith("torch")]
 
 
-def test_no_sum_where_a_part_is_unknown() -> None:
+def test_a_sum_with_an_unknown_part_is_unknown() -> None:
     """If the energy of one of two GPUs is unknown, their total energy is unknown."""
     half = gpu(1, energy_j=None, missing={"energy_j": "the GPU is lost"})
     made = compare(BEFORE, report(gpu(0), half, cell=cell(7.0, execution_count=6)))
@@ -131,7 +131,7 @@ def test_without_a_gpu() -> None:
         (replace(AFTER, attributed=False), "can't be told"),
     ],
 )
-def test_what_makes_figures_doubtful_is_said(made: Report, said: str) -> None:
+def test_doubtful_values_have_a_note(made: Report, said: str) -> None:
     """A note warns if a run did not finish, if its values come from a recording, or if it is unknown which
     GPUs the run used.
     """
@@ -163,7 +163,7 @@ def test_rates_of_the_steady_part() -> None:
     ) in made.notes
 
 
-def test_a_warm_up_of_one_alone() -> None:
+def test_a_warm_up_of_only_one_run() -> None:
     """If only one of the runs was checked for a warm-up, the runs are compared as a whole, and a note
     explains this.
     """
@@ -210,7 +210,7 @@ def test_ratios(first: float | None, second: float | None, said: str) -> None:
     assert ratio(first, second) == said
 
 
-def test_parts_of_the_time_stand_under_it() -> None:
+def test_parts_of_the_time_are_listed_below_it() -> None:
     """Warm-up and steady part are listed below the time of the code, as parts of it. Time in which the GPU
     worked after the code is not part of them.
     """
@@ -245,7 +245,7 @@ def test_a_change_over_several_gpus_is_their_sum() -> None:
     assert found["torch memory, peak, highest of one GPU"] == ("14.6 GiB", "14.6 GiB", "1.00x")
 
 
-def test_what_names_a_run() -> None:
+def test_selecting_a_run() -> None:
     """A run can be selected by its cell number, by its label, or by a variable that contains a report or a
     watch. If several runs match, the last one is selected.
     """
@@ -272,7 +272,7 @@ def gpuwidget_watch(holds: Report) -> watch_api.Watch:
 
 
 @pytest.mark.parametrize("what", ["7", "nonsense", "five", HOSTILE, 7, 1.5, None, True, object()])
-def test_what_names_no_run(what: object) -> None:
+def test_selecting_an_unknown_run(what: object) -> None:
     """If a value selects no run, the error takes one line and lists the cells and labels that can be
     selected.
     """
@@ -287,7 +287,7 @@ def test_what_names_no_run(what: object) -> None:
         compare(what, 9)
 
 
-def test_what_has_no_report_yet() -> None:
+def test_selecting_a_run_without_a_report() -> None:
     """If a watch that has not ended is selected, or a watched function that was never called, the error
     explains that it has no report yet.
     """
@@ -300,7 +300,7 @@ def test_what_has_no_report_yet() -> None:
         compare_command._find("step", {"step": function})
 
 
-def test_two_of_one_name_are_told_apart() -> None:
+def test_runs_with_the_same_name_are_distinguished() -> None:
     """If both runs have the same label, their names also contain their start times."""
     one = replace(AFTER, cell=cell(1.0, execution_count=None, label="x", started=1_795_255_445.0))
     other = replace(one, cell=cell(1.0, execution_count=None, label="x", started=1_795_255_505.0))

@@ -168,7 +168,7 @@ def test_no_chart_without_samples() -> None:
     assert "sampled" not in few["text/plain"]
 
 
-def test_unknown_figures() -> None:
+def test_unknown_values() -> None:
     """Unknown values are omitted, not shown as 0, and the card contains the reason."""
     bare = oom_context(
         gpu=None,
@@ -186,7 +186,7 @@ def test_unknown_figures() -> None:
     ]
 
 
-def test_contradictory_figures() -> None:
+def test_contradictory_values() -> None:
     """If the error's numbers contradict each other, because enough memory was free, the card states this and
     suggests no fix.
     """
