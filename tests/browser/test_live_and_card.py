@@ -16,7 +16,7 @@ LOAD = "%load_ext gpuwidget"
 THREE_SECONDS = "%%gpuwatch\nimport time\ntime.sleep(3)"
 BUSY = """%%gpuwatch
 import time
-end = time.monotonic() + 4
+end = time.monotonic() + 5
 while time.monotonic() < end:
     sum(i * i for i in range(1000))"""
 CLEARING = """%%gpuwatch
@@ -98,13 +98,14 @@ def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
 
 
 def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
-    """While a cell keeps the kernel busy with pure Python,
-    its chart is redrawn at least five times per second."""
+    """While a cell keeps the kernel busy with pure Python, its chart is redrawn with each
+    of the five samples per second."""
     notebook = open_notebook([LOAD, BUSY])
     run_to_the_end(notebook, 0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
-    assert notebook.script(COUNT_REDRAWS, 2000) >= 10
+    # The first and the last of the three seconds' 15 samples may be drawn just before and just after them.
+    assert notebook.script(COUNT_REDRAWS, 3000) >= 14
     notebook.wait_until_done()
 
 

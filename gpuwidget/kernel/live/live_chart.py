@@ -42,6 +42,7 @@ class LiveChart:
         self._updates = 1
         self._axis = window or TimeAxis.reaching(progress.elapsed_s)
         self._drawn_marks = progress.marks
+        self._drawn_series = _series(progress)
         plain = self._register(ipywidgets.Layout())
         self._axes = self._register(ipywidgets.HTML(self._axes_text(), layout=plain))
         style = self._register(self._axes.style)
@@ -82,14 +83,19 @@ class LiveChart:
         return {WIDGET_MIME_TYPE: view, "text/plain": "live GPU chart"}
 
     def update(self, progress: Progress) -> None:
-        """Update the lines on each call, and the readings and marks only every few calls."""
+        """Update the lines if there is a new sample, and the readings and marks only every few calls."""
         axis = self._window or TimeAxis.reaching(progress.elapsed_s)
         axis_changed = axis != self._axis
         if axis_changed:
             self._axis = axis
             self._axes.value = self._axes_text()
         if progress.gpus:
-            _draw(self._series, self._layout.series_lines(progress.t, axis.end_s, progress.gpus))
+            series = _series(progress)
+            # An update of the lines costs 1 ms, so it is left out if it would change nothing. With many GPUs
+            # and a cell of pure Python, this is the case for half of the updates, as there are fewer samples.
+            if axis_changed or series != self._drawn_series:
+                self._drawn_series = series
+                _draw(self._series, self._layout.series_lines(progress.t, axis.end_s, progress.gpus))
             marks_due = self._updates % _MARKS_EVERY == 0 and progress.marks != self._drawn_marks
             if axis_changed or marks_due:
                 self._drawn_marks = progress.marks
@@ -138,6 +144,11 @@ class LiveChart:
         """Register ``widget`` to be closed with the chart, and return it."""
         self._widgets.append(widget)
         return widget
+
+
+def _series(progress: Progress) -> tuple[Any, ...]:
+    """Return the values that the chart's lines show."""
+    return (progress.t, *((gpu.utilization, gpu.device_memory) for gpu in progress.gpus))
 
 
 def _draw(widget: Any, lines: Lines) -> None:
