@@ -1,4 +1,5 @@
-"""Benchmarks of gpuwidget against its limits and its peers: ``python -m benchmarks``.
+"""Benchmarks that compare gpuwidget with its performance targets and with similar tools.
 
-docs/benchmarks.md describes how each is measured and what it leaves out.
+Run them with ``python -m benchmarks``. docs/benchmarks.md describes how each benchmark measures and what it
+does not cover.
 """

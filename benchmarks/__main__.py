@@ -84,7 +84,7 @@ _PACKAGES = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the named benchmarks; return 1 if one could not be run at all."""
+    """Run the named benchmarks; return 1 if a benchmark failed with an error."""
     options = _parser().parse_args(arguments)
     names: list[str] = options.names or list(BENCHMARKS)
     for name in names:
@@ -117,14 +117,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def save(path: Path, figures: Sequence[Figure], facts: dict[str, Any], *, quick: bool) -> None:
-    """Write the results and the hardware and versions they were measured with to a JSON file."""
+    """Write a JSON file with the results, and with the hardware and versions on which they were measured."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = {**facts, "quick": quick, "figures": [figure.as_json() for figure in figures]}
     path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def machine_info() -> dict[str, Any]:
-    """Return date, hardware and versions, without the machine's name or any folder names."""
+    """Return the date, the hardware and the versions of software. The result contains no machine or folder
+    names."""
     gpus = _nvidia_smi("name,driver_version")
     import gpuwidget
 

@@ -1,6 +1,6 @@
-"""Measure the largest card (16 GPUs, a full timeline): its size, and the time to build it.
+"""Measure the largest card (16 GPUs, a full timeline): its size, and how long it takes to build.
 
-``python -m benchmarks.card_size SECONDS`` watches a run of that length and prints the bundle of its card.
+``python -m benchmarks.card_size SECONDS`` watches a run of SECONDS seconds and prints the card's mime bundle.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _GPUS = 16
 _SIZE_BAR = 20_000
 _TIME_BAR_MS = 8.0
 _FULL_S = 14.0
-"""Seconds; slightly longer than a full timeline, which has 240 points of 50 ms."""
+"""Length of the run in seconds; slightly longer than a full timeline, which has 240 points of 50 ms."""
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the card's size in bytes (UTF-8 JSON without white space) and the milliseconds to build it."""
+    """Measure the card's size in bytes (UTF-8 JSON without white space) and its build time in
+    milliseconds."""
     seconds = settings.pick(int(_FULL_S), 4)
     with TemporaryDirectory() as folder:
         standin = machine(Path(folder), _GPUS)
@@ -112,7 +113,8 @@ def _milliseconds(report: Any) -> float:
 
 
 def _fullest_of_tests() -> Any:
-    """Return the tests' report with the most content: 240 points and every metric of every GPU."""
+    """Return the report with the most content that the tests can make: 240 points and every metric of every
+    GPU."""
     sys.path.insert(0, str(ROOT / "tests"))
     try:
         helpers = importlib.import_module("helpers_reports")

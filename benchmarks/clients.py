@@ -1,8 +1,8 @@
-"""Clients of a Jupyter server's websockets, in a separate process.
+"""Clients that connect to websockets of a Jupyter server from a separate process.
 
 ``python -m benchmarks.clients ADDRESS MESSAGE PATH …`` connects one client to each path. Each client sends
-MESSAGE unless it is empty, and stays connected until standard input ends. The server's token is read from
-GPUWIDGET_TOKEN.
+MESSAGE unless it is empty, and stays connected until standard input ends. The server's token is read from the
+environment variable GPUWIDGET_TOKEN.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ _TOKEN = "GPUWIDGET_TOKEN"
 
 @contextmanager
 def clients(server: Server, paths: Sequence[str], message: str = "") -> Iterator[None]:
-    """Connect a client to each of these paths; each client sends ``message`` to the server, if any.
+    """Connect one client to each of these paths. Each client sends ``message`` to the server unless it is
+    empty.
 
-    Raises RuntimeError if the clients can't connect, or if the server closes a connection too early.
+    A context manager, which disconnects the clients at the end. Raises RuntimeError if a client can't
+    connect, or if the server closes a connection before the block ends.
     """
     if not paths:
         yield
@@ -86,7 +88,7 @@ async def _listen(address: str, message: str, paths: Sequence[str]) -> None:
     ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     done, _pending = await asyncio.wait([ended, *readers], return_when=asyncio.FIRST_COMPLETED)
     if ended not in done:
-        # Do not raise SystemExit, which would first wait for the thread that reads standard input.
+        # Do not raise SystemExit: the interpreter's exit would wait for the thread that reads standard input.
         print("the server ended a stream", file=sys.stderr, flush=True)
         os._exit(1)
 

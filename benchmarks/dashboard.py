@@ -1,7 +1,8 @@
 """Measure the dashboard's cost in a browser (main thread and heap) with 16 GPUs and every metric selected.
 
-Runs a real JupyterLab in Chromium, on 16 stand-in GPUs whose values change continuously. The browser's own
-counters for the whole page are read with the dashboard alone, and with the dashboard and the panel open.
+Runs a real JupyterLab in Chromium, on 16 stand-in GPUs whose values change continuously. The browser's
+counters cover the whole page. They are read with only the dashboard open, and with both the dashboard and the
+panel open.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _GPUS = 16
 _MAIN_THREAD_BAR_MS = 60.0
 _HEAP_BAR_KIB = 1024.0
 _FILL_S = 20.0
-"""Seconds after which the charts have data and the server's first response has been read."""
+"""Seconds to wait until the charts have data and the page has processed the server's first response."""
 _CHART = ".jp-gpuwidget-dashboard .jp-gpuwidget-dashboard-chart canvas"
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the page with the dashboard closed, open, open together with the panel, and hidden."""
+    """Measure the page with the dashboard closed, open, open beside the panel, and hidden."""
     path = chromium.find()
     if path is None:
         yield Figure("dashboard", "main thread", "ms", not_measured=chromium.MISSING)

@@ -1,7 +1,8 @@
 """Measure jupyterlab-nvdashboard: response times of other requests, main-thread time, size of its scripts.
 
-The measurements are those that ``streams`` and ``panel`` make of gpuwidget. The stand-in GPUs also answer the
-NVML calls that only jupyterlab-nvdashboard makes (peer_nvml.c), and its settings are the defaults.
+The benchmarks ``streams`` and ``panel`` measure the same values for gpuwidget. The stand-in GPUs also answer
+the NVML calls that only jupyterlab-nvdashboard makes (peer_nvml.c). jupyterlab-nvdashboard runs with its
+default settings.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ _GPUS = 8
 _SETTLE_S = 2.0
 _CHARTS = ("gpu_utilization", "gpu_usage", "gpu_resource", "pci_stats", "nvlink_throughput")
 _PERIOD_MS = 100
-"""The default of jupyterlab-nvdashboard's setting "Frequency of Updates"."""
+"""Milliseconds between updates; the default of jupyterlab-nvdashboard's setting "Frequency of Updates"."""
 _TOLD = json.dumps({"updateFrequency": _PERIOD_MS, "isPaused": False})
 _ONCE_EACH_UPDATE = "nvmlDeviceGetMaxPcieLinkWidth"
-"""The NVML call that only the handler of jupyterlab-nvdashboard's PCIe chart makes, once per update."""
+"""An NVML call that jupyterlab-nvdashboard makes once per update, only in the handler of its PCIe chart."""
 _TABS = (
     "gpu-memory-widget",
     "gpu-utilization-widget",
@@ -42,7 +43,7 @@ _TABS = (
     "pci-throughput-widget",
     "nvlink-throughput-widget",
 )
-# jupyterlab-nvdashboard registers its command when its sidebar is first shown.
+# jupyterlab-nvdashboard registers its command only when its sidebar is first shown, so show the sidebar.
 _SHOW = "app.shell.activateById('gpu-dashboard');"
 _OPEN = """
 for (const id of argument) { await app.commands.execute('gpu-dashboard-widget:open', {id, title: id}); }
@@ -62,7 +63,7 @@ _DRAWN = """
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure requests, page and scripts, if the Python in GPUWIDGET_BENCH_PEER_PYTHON has the package."""
+    """Measure requests, page and scripts, if the Python in GPUWIDGET_BENCH_PEER_PYTHON has the packages."""
     peer = peers.find(*_PACKAGES)
     if peer is None:
         reason = peers.missing(*_PACKAGES)

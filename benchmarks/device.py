@@ -1,4 +1,4 @@
-"""Compare torch calls under gpuwidget's default device, under torch's own and under none."""
+"""Compare the time of torch calls under gpuwidget's default device, under torch's own, and without any."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = (
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Compare the microseconds of a factory call and of an addition; the light mode needs a CUDA device."""
+    """Compare the microseconds of a factory call and of an addition. The light mode needs a CUDA device."""
     found = _ask(str(settings.pick(40, 4)), str(settings.pick(20_000, 2_000)))
     for comparison, words, bar in _ROWS:
         for call in ("empty", "add"):

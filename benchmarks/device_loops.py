@@ -16,7 +16,7 @@ Call = Callable[[], object]
 
 
 def main() -> None:
-    """Print the times of all settings as JSON."""
+    """Print the times under all settings as JSON."""
     try:
         import torch
     except ImportError:
@@ -49,7 +49,7 @@ def main() -> None:
     kinds: dict[str, Call] = {"empty": partial(torch.empty, 1), "add": lambda: one + one}
 
     def timed(setting: Callable[[], None], call: Call) -> float:
-        """Apply ``setting``, and return the microseconds per ``call``."""
+        """Apply ``setting``, then return the mean time of ``call`` in microseconds."""
         setting()
         for _ in range(calls // 10):
             call()

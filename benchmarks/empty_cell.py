@@ -16,7 +16,7 @@ from benchmarks.statistics import alternating, median
 _GPUS = 8
 _WARM_UP_S = 3.0
 _LONG_REST_S = 33.0
-"""Seconds; longer than the sampler keeps the driver open after a cell."""
+"""Seconds without watched cells; longer than the sampler keeps the driver open after a watched cell."""
 _FORMS = (
     ("%%gpuwatch on pass, over pass", "%%gpuwatch\npass"),
     ("%%gpuwatch --no-live on pass, over pass", "%%gpuwatch --no-live\npass"),
@@ -25,7 +25,8 @@ _FORMS = (
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the time from request to reply, minus that of a plain cell; it includes the card, if any."""
+    """Measure the time from request to reply, minus the time of a plain cell. If the cell makes a card, the
+    time includes making it."""
     require_live_chart()
     with TemporaryDirectory() as folder:
         variables = environment(machine(Path(folder), _GPUS).environment())
@@ -33,7 +34,8 @@ def measure(settings: Settings) -> Iterator[Figure]:
             kernel.run("%load_ext gpuwidget")
             kernel.run("pass", rest_s=_WARM_UP_S)
             for place, (what, code) in enumerate(_FORMS):
-                # The last form shows how much of the cost is the card's; it has no bar.
+                # The last form makes no card and so shows how much of the cost is due to the card. It has no
+                # bar.
                 bar = 5 if place < 2 else None
                 yield _figure(kernel, settings.pick(200, 15), f"{what}, {_GPUS} GPUs", code, bar)
             if not settings.quick:

@@ -1,4 +1,7 @@
-"""The result of a benchmark: figures with values, bars and conditions, printed as a table."""
+"""The results of a benchmark: figures with values, bars and conditions, which are printed as a table.
+
+A bar is the highest median that is good enough.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,9 @@ class Figure:
     values: Sequence[float] = ()
     """Every measured value, in order; empty if nothing was measured."""
     conditions: Mapping[str, bool] = field(default_factory=dict)
-    """Conditions besides the bar that a met figure fulfils, keyed by description."""
+    """Conditions that must hold, besides the bar, for the figure to be met; keyed by description."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Additional observations that do not affect whether the figure is met."""
+    """Additional observations, which do not decide whether the figure is met."""
     not_measured: str | None = None
     """The reason why there are no values; None if the figure was measured."""
 
@@ -40,13 +43,13 @@ class Figure:
 
     @property
     def p99(self) -> float | None:
-        """99th percentile of the values; if there are fewer than 100, the highest value."""
+        """99th percentile of the values, or the highest value if there are fewer than 100."""
         return statistics.p99(self.values) if self.values else None
 
     @property
     def met(self) -> bool | None:
-        """Whether the median is within the bar and every condition holds; None without a bar or without
-        values."""
+        """Whether the median is within the bar and every condition holds; None if there is no bar or there
+        are no values."""
         if self.bar is None or self.median is None:
             return None
         return self.median <= self.bar and all(self.conditions.values())
@@ -71,7 +74,7 @@ class Figure:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Return all figures as one plain-text table, with remarks below their rows."""
+    """Return all figures as one plain-text table, with remarks below the rows that they explain."""
     head = ("figure", "bar", "median", "95 % of median", "p99", "runs", "met")
     rows = [head, *(_row(figure) for figure in figures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]

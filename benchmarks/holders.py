@@ -1,6 +1,7 @@
-"""Measure the time to find the holders of memory in a large namespace with a one-billion-parameter model.
+"""Measure how long gpuwidget takes to find the holders of memory in a large namespace with a model.
 
-``python -m benchmarks.holders RUNS`` prints the milliseconds of each search as JSON.
+The model has a billion parameters. ``python -m benchmarks.holders RUNS`` prints the milliseconds of each
+search as JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _WIDTH = 1536
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure a model with gradients and AdamW state, on a fake allocator without real memory."""
+    """Measure with a model that has gradients and AdamW state. A fake allocator replaces real GPU memory."""
     command = [sys.executable, "-m", "benchmarks.holders", str(settings.pick(40, 5))]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
@@ -51,10 +52,10 @@ class _Item:
 
 
 def _namespace(gpu: Any, torch: Any) -> dict[str, object]:
-    """Return a namespace of instances with a list each (half), dicts (a quarter) and plain values (a
-    quarter).
+    """Return a namespace with many objects, a model and the model's optimizer.
 
-    A model and its optimizer are added.
+    Half of the objects are instances that contain a list, a quarter are dicts, and a quarter are plain
+    values.
     """
     found: dict[str, object] = {f"item_{n}": _Item(n) for n in range(_OBJECTS // 2)}
     found |= {f"facts_{n}": {"n": n, "of": (n, n + 1)} for n in range(_OBJECTS // 4)}

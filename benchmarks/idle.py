@@ -1,6 +1,7 @@
-"""Measure the line profile's accuracy on a real GPU, by comparing known loops with CUDA events.
+"""Measure the line profile's accuracy on a real GPU.
 
-Loads whose kernels are too short for stream queries are compared with the GPU's counters instead.
+The profile of loops with a known pattern is compared with CUDA events. If a load's kernels are too short for
+stream queries, its profile is compared with the GPU's counters instead.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ _LAUNCH_BOUND = ("text generation", "small kernels")
 _LAUNCH_BOUND_S = (2.0, 4.0)
 _PERIODS_S = (0.03, 0.1, 0.3, 1.0)
 _MIN_PERIOD_S = 0.1
-"""Seconds; in loops with at least this period every line must have figures. Below it, lines may lack figures,
-but the existing ones must be right."""
+"""Shortest period, in seconds, of loops in which every line must have figures. In loops with a shorter
+period, lines may lack figures, but figures that exist must be right."""
 _MIN_SHARE = 2.0
-"""Percent of the run's time; the GPU activity of lines with a smaller share is not compared."""
+"""Percent of the run's time. The GPU activity of a line is compared only if the line's share is at least
+this."""
 _SHARE_BAR, _ACTIVITY_BAR = 3.0, 5.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the errors of time shares and GPU activity, in points, in loops of 30, 100, 300 and 1000 ms."""
+    """Measure errors, in percentage points, of time shares and GPU activity in loops of 30, 100, 300 and 1000
+    ms."""
     for kind in _KINDS:
         for period in _PERIODS_S:
             yield from _measure(kind, period, settings)
@@ -104,7 +107,7 @@ def _measure(kind: str, period: float, settings: Settings) -> Iterator[Figure]:
 
 
 class Errors(NamedTuple):
-    """The largest errors of a line profile, in points, over all lines that have figures."""
+    """The largest errors of a line profile, in percentage points, over all lines that have figures."""
 
     share: float
     activity: float
@@ -113,7 +116,10 @@ class Errors(NamedTuple):
 
 
 def profile_errors(said: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
-    """Return the largest errors. Merged lines are compared with their sum; missing figures are no errors."""
+    """Return the largest errors of the profile ``said``, given the true shares and activities by line.
+
+    An entry that merges several lines is compared with their sum. Missing figures do not count as errors.
+    """
     share = activity = 0.0
     told: set[str] = set()
     for one in said:

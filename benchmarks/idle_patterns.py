@@ -1,7 +1,7 @@
-"""Watched loops whose lines each keep the GPU busy or idle for a known time, for the ``idle`` benchmark.
+"""Watched loops whose lines each keep the GPU busy or idle for a known time, for the benchmark ``idle``.
 
-``python -m benchmarks.idle_patterns KIND PERIOD SECONDS RUNS`` prints the line profile, and the true values
-according to the host's clock and CUDA events.
+``python -m benchmarks.idle_patterns KIND PERIOD SECONDS RUNS`` prints the line profiles, and the true values
+as measured with the host's clock and CUDA events.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ _cuda: Any = torch.cuda
 
 
 class Pattern:
-    """The functions that the cell's lines call; each call logs its own time and the GPU's working time."""
+    """The functions that the cell's lines call. Each call logs its duration and the time that the GPU
+    worked."""
 
     def __init__(self, period_s: float, cycles_a_second: float, rounds_a_second: float) -> None:
         self._period = period_s
         self._cycles = cycles_a_second * period_s
         self._rounds = rounds_a_second * period_s
         self.lines: list[tuple[int, float, float]] = []
-        """For each call: the line of the cell, and the host times of start and end."""
+        """For each call: the line of the cell that made it, and its start and end on the host's clock."""
         self.events: list[tuple[Any, Any]] = []
         _cuda.synchronize()
         self._anchor = _cuda.Event(enable_timing=True)
@@ -110,7 +111,7 @@ def _python(rounds: int) -> None:
 
 
 def measure(kind: str, period_s: float, seconds: float) -> dict[str, Any]:
-    """Run one watched loop; return its line profile and the true values."""
+    """Run one watched loop; return its line profile and the true values for comparison."""
     _cuda._sleep(1000)
     _cuda.synchronize()
     began = time.perf_counter()
@@ -127,7 +128,7 @@ def measure(kind: str, period_s: float, seconds: float) -> dict[str, Any]:
 
 
 def watch(source: str, namespace: dict[str, Any]) -> Report:
-    """Run ``source`` as a watched cell without live chart or card, and return its report."""
+    """Run ``source`` as a watched cell without a live chart or a card, and return the report."""
     code = compile(source, CELL, "exec")
     linecache.cache[CELL] = (len(source), None, source.splitlines(keepends=True), CELL)
     profiler = SamplingProfiler(
@@ -146,7 +147,7 @@ def watch(source: str, namespace: dict[str, Any]) -> Report:
 
 
 def profile_figures(report: Report) -> dict[str, Any]:
-    """Return the line profile's figures, and the reason if figures are missing."""
+    """Return the line profile's figures, and the reason for missing figures if there is one."""
     time = report.time
     assert time is not None
     return {

@@ -1,4 +1,4 @@
-"""Measure ``import gpuwidget`` against bare Python, and list the modules that it loads."""
+"""Measure the time of ``import gpuwidget`` in a bare Python process, and list the modules that it loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIST_MODULES = "import gpuwidget, json, sys; print(json.dumps(sorted(sys.module
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure by how many milliseconds the import prolongs a Python process."""
+    """Measure how many milliseconds longer a Python process runs if it imports gpuwidget."""
     bare, with_import = partial(_run, "pass"), partial(_run, "import gpuwidget")
     for warm_up in (bare, with_import):
         warm_up()

@@ -1,4 +1,4 @@
-"""Measure the resident memory that gpuwidget adds to a kernel, with and without live chart libraries."""
+"""Measure how much resident memory gpuwidget adds to a kernel, with and without the live chart libraries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _KINDS = {
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure a kernel's resident memory 10 s after ``%load_ext gpuwidget``, minus that of a plain kernel."""
+    """Measure a kernel's resident memory 10 s after ``%load_ext gpuwidget``, minus the memory of a plain
+    kernel."""
     require_live_chart()
     values: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     rounds = settings.pick(8, 2)

@@ -1,4 +1,4 @@
-"""A real kernel in a separate process, and a timer from each request to its reply."""
+"""A real kernel in a separate process, and the time from each request to its reply."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CARD_MIME = "application/vnd.gpuwidget.report+json"
 
 @dataclass(frozen=True)
 class Ran:
-    """The result of one request: the time until its reply, and the kernel's outputs."""
+    """The result of one request: the time until its reply, requested values, and the kernel's outputs."""
 
     seconds: float
-    """Time from just before the request is sent until its reply arrives."""
+    """Time from just before the request is sent until the reply arrives."""
     values: Mapping[str, str]
-    """The repr of each requested expression, evaluated after the cell."""
+    """The repr of each requested expression, evaluated after the cell has run."""
     bundles: Sequence[Mapping[str, Any]]
     """Mime bundles of the displayed outputs, including updates."""
 
@@ -41,7 +41,8 @@ class Ran:
 
 
 def require_live_chart() -> None:
-    """Raise RuntimeError if the live chart's libraries can't be imported, since cells would have no chart."""
+    """Raise RuntimeError if the live chart's libraries can't be imported, because cells would not show the
+    chart."""
     command = [sys.executable, "-c", "import gpuwidget.kernel.live.live_chart"]
     done = subprocess.run(command, env=environment(), stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -49,15 +50,17 @@ def require_live_chart() -> None:
 
 
 class Kernel:
-    """One running kernel: a context manager, to be used from one thread."""
+    """One running kernel. Use it as a context manager, and from one thread only."""
 
     def __init__(self, variables: Mapping[str, str], python: str = sys.executable) -> None:
-        """Start the ipykernel of ``python`` with these environment variables, and wait until it is ready."""
+        """Start ipykernel with the interpreter ``python`` and these environment variables; wait until it is
+        ready."""
         self._folder = TemporaryDirectory()
         root = Path(self._folder.name)
         self._manager = KernelManager()
         self._manager.connection_file = str(root / "connection.json")
-        # The kernel spec does not depend on the kernel specs and profiles installed on this machine.
+        # This kernel spec makes the result independent of the kernel specs and profiles installed on this
+        # machine.
         self._manager._kernel_spec = KernelSpec(
             argv=[python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
             display_name="benchmark",
@@ -76,7 +79,7 @@ class Kernel:
         self._poller.register(self._iopub.socket, zmq.POLLIN)
 
     def __enter__(self) -> Kernel:
-        """Return the kernel."""
+        """Return this kernel."""
         return self
 
     def __exit__(
@@ -89,9 +92,10 @@ class Kernel:
         self._folder.cleanup()
 
     def run(self, code: str, values: Mapping[str, str] | None = None, *, rest_s: float = _REST_S) -> Ran:
-        """Run ``code`` as a notebook would, ``rest_s`` seconds after the previous run ended.
+        """Run ``code`` as a notebook would, and return the result.
 
-        Raises RuntimeError if the cell fails.
+        The request is sent ``rest_s`` seconds after the previous run ended. Raises RuntimeError if the cell
+        fails.
         """
         if rest_s:
             time.sleep(rest_s)

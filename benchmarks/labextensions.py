@@ -1,4 +1,4 @@
-"""The compressed size of a labextension's scripts, which a browser loads."""
+"""The compressed size of the scripts of a labextension, which a browser loads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 
 def compressed_kib(folder: Path) -> float | None:
-    """Return the KiB of all scripts in ``folder``, each compressed separately; None without scripts."""
+    """Return the total size of all scripts in ``folder`` in KiB, each compressed separately; None without
+    scripts."""
     scripts = sorted((folder / "static").glob("*.js"))
     return sum(len(gzip.compress(script.read_bytes())) for script in scripts) / 1024 if scripts else None

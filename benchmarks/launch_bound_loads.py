@@ -1,7 +1,7 @@
 """Two loads whose kernels are too short for stream queries, measured together with the GPU's counters.
 
 ``python -m benchmarks.launch_bound_loads LOAD SECONDS RUNS`` prints the card's figures for each line, and the
-run's mean GPM graphics activity, which another process samples.
+mean GPM graphics activity of each run. Another process samples the graphics activity.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ print(get.metrics[0].value, flush=True)
 
 @contextmanager
 def graphics_activity() -> Iterator[Callable[[], float]]:
-    """Sample GPM's graphics activity in another process; yield a function that returns its mean percent."""
+    """Sample GPM's graphics activity in another process; yield a function that returns the mean
+    percentage."""
     uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
     command = [sys.executable, "-c", _COUNTERS_PROGRAM, uuid]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -83,7 +84,8 @@ def _small_kernels() -> Callable[[], object]:
 
 
 def measure(load: str, seconds: float) -> dict[str, Any]:
-    """Watch one load for ``seconds``; return its line profile and the GPU counters' activity in percent."""
+    """Watch one load for ``seconds``; return its line profile and the activity in percent from the GPU's
+    counters."""
     step = {"text generation": _text_generation, "small kernels": _small_kernels}[load]()
     for _ in range(3):
         step()

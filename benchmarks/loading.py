@@ -17,8 +17,10 @@ _PLAIN_CELLS = 5
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure ``%load_ext``'s time to reply minus a ``pass`` cell's, in fresh kernels: a second load is
-    cheaper."""
+    """Measure the time to the reply of ``%load_ext``, minus the time of a ``pass`` cell.
+
+    Each measurement uses a fresh kernel, because loading the extension a second time is cheaper.
+    """
     values = []
     with TemporaryDirectory() as folder:
         variables = environment(machine(Path(folder), _GPUS).environment())

@@ -1,5 +1,7 @@
-"""Measure the time from an out-of-memory error to its card, on a real GPU or on a stand-in with torch for
-CPU."""
+"""Measure the time from an out-of-memory error to its card, on a real GPU or on a stand-in.
+
+With the stand-in, torch may be a build for CPU only.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ _hooks.insert(_names.index("OutOfMemoryCards") + 1 if "OutOfMemoryCards" in _nam
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the milliseconds from the error to its card, and how many IPython's traceback takes."""
+    """Measure the milliseconds from the error to its card, and how many of them IPython's traceback takes."""
     times = settings.pick(30, 3)
     where = "a stand-in GPU" if without_a_gpu() is not None else "a real GPU"
     what = f"from an out-of-memory error to its card, {where}"
@@ -79,5 +81,5 @@ def _errors(times: int, *, load: bool) -> Sequence[float]:
         took = kernel.run("pass", {"took": "took"}).values["took"]
     values = ast.literal_eval(took)
     assert isinstance(values, list)
-    # The first measurement includes imports and is dropped.
+    # Drop the first measurement, which includes the time of imports.
     return [float(value) for value in values[1:]]

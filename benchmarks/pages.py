@@ -72,19 +72,19 @@ window.flood = async count => {
 };
 window.endFlood = () => { sending = false; };
 """
-"""Sends samples through the page's own WebSocket; each sample advances the page's clock by 200 ms."""
+"""Script that sends samples through the page's own WebSocket; each sample advances the page's clock by 200
+ms."""
 
 
 @contextmanager
 def jupyterlab(
     chromium: str, folder: Path, variables: Mapping[str, str], *, python: str | None = None
 ) -> Iterator[Callable[..., Any]]:
-    """Start a JupyterLab with its home folders in ``folder``; yield a function that opens a notebook with
-    cells.
+    """Start a JupyterLab with its home folders in ``folder``.
 
-    ``variables`` are added to the server's environment. ``python`` is the interpreter of the JupyterLab to
-    start; by default it is the browser tests' one. The yielded function also takes the keyword arguments of
-    the browser tests' ``Lab.open``.
+    Yield a function that opens a notebook with the given cells. It also takes the keyword arguments of
+    ``Lab.open`` in the browser tests. ``variables`` are added to the server's environment. ``python`` is the
+    interpreter that runs JupyterLab, by default the one that the browser tests use.
     """
     helpers, playwright = _browser_helpers(), importlib.import_module("playwright.sync_api")
     folder.mkdir()
@@ -109,7 +109,7 @@ def notebook(
     *,
     python: str | None = None,
 ) -> Iterator[Any]:
-    """Start a :func:`jupyterlab` and open a notebook with these cells, without running any of them."""
+    """Start a :func:`jupyterlab` and open a notebook with these cells. No cell is run."""
     with jupyterlab(chromium, folder, variables, python=python) as open_notebook:
         opened = open_notebook(cells)
         yield opened
@@ -117,23 +117,24 @@ def notebook(
 
 
 class Flood:
-    """Sends hours of samples to a page within a minute, and advances the page's clock accordingly.
+    """Sends hours of samples to a page within a minute, and advances the page's clock by those hours.
 
-    The views therefore update as often as they would in those hours. Samples are dispatched inside the page,
-    because Playwright's WebSocket routes compile one script per message, and the measured heap would grow.
+    The views therefore update as often as they would in those hours. A script inside the page dispatches the
+    samples. Playwright's WebSocket routes can't be used: they compile one script per message, which would
+    increase the measured heap.
     """
 
     def __init__(self, page: Any) -> None:
-        """Install the script in ``page``; must be called before the page loads anything."""
+        """Install the script in ``page``. Call this before the page loads anything."""
         self._page = page
         page.add_init_script(f"{{{_FLOOD}}}")
 
     def send(self, count: int) -> None:
-        """Send ``count`` samples with random values at 5 Hz of the page's clock; return when all are
-        processed.
+        """Send ``count`` samples with random values, and return when the page has processed all of them.
 
-        The server's latest list of holders is resent with every tenth sample. Until all samples are sent, the
-        samples that the server itself sends are dropped.
+        On the page's clock, samples arrive at 5 Hz. The script sends the server's latest list of holders
+        again with every tenth sample. Until all samples are sent, it drops the samples that the server itself
+        sends.
         """
         for sent in range(0, count, _AT_ONCE):
             self._page.evaluate("count => flood(count)", min(_AT_ONCE, count - sent))
@@ -150,10 +151,11 @@ class Page:
         self._session.send("Performance.enable")
 
     def windows(self, count: int) -> tuple[list[float], float]:
-        """Return each window's busy milliseconds of the main thread per second, and the heap's growth in
-        bytes.
+        """Measure ``count`` windows; return each window's busy milliseconds per second, and the heap's growth
+        in bytes.
 
-        The heap is read only before and after the windows, since reading it collects garbage.
+        Busy time is the main thread's. The heap is read only before and after all windows, because reading it
+        collects garbage.
         """
         before = self.heap()
         self.window(_SETTLES_S if count > 1 else 1.0)
@@ -161,7 +163,7 @@ class Page:
         return busy, self.heap() - before
 
     def window(self, seconds: float = 10.0) -> float:
-        """Return the main thread's busy milliseconds per second, measured for ``seconds``."""
+        """Return how many milliseconds per second the main thread was busy, measured for ``seconds``."""
         before = self._metrics()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -180,8 +182,8 @@ class Page:
         """Return the bytes that the page retains after a garbage collection, with DOM nodes but no compiled
         code.
 
-        V8 compiles and discards code depending on how often functions run. This changes the heap by hundreds
-        of KiB in either direction even if the page retains no additional object.
+        V8 compiles and discards code depending on how often functions run. The heap's size therefore varies
+        by hundreds of KiB even if the page retains no additional object.
         """
         chunks: list[str] = []
 

@@ -1,8 +1,8 @@
 """Measure the panel's cost in a browser: main thread and heap, layout shifts, and response times.
 
 Runs a real JupyterLab in Chromium, on 8 and on 16 stand-in GPUs whose values change continuously. The
-browser's own counters (Performance.getMetrics) cover the whole page, so the page without the panel is
-measured for comparison.
+browser's counters (Performance.getMetrics) cover the whole page, so the page without the panel is also
+measured, for comparison.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAINT_BAR_MS = 300.0
 _SIZE_BAR_KIB = 120.0
 _SAMPLES = 100_000
 _FILLED = 50_000
-"""Number of samples sent before the measurement to fill the history and the browser's caches."""
+"""Number of samples that fill the history and the browser's caches before the measurement starts."""
 _OPEN = """
 const start = performance.now();
 app.commands.execute('gpuwidget:show-panel');
@@ -58,7 +58,7 @@ _BUSY = "while True:\n    sum(i * i for i in range(1000))"
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the labextension's size, the page with the panel closed and open, and kernel requests."""
+    """Measure the labextension's size, the page with the panel closed and open, and requests to a kernel."""
     yield _size()
     path = chromium.find()
     if path is None:
@@ -113,7 +113,7 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> 
     closed = [page.window() for _ in range(windows)]
     yield Figure("panel", f"main thread a second, {gpus} GPUs, panel closed", "ms", values=closed)
     notebook.script("await app.commands.execute('gpuwidget:show-panel');")
-    # Wait for the kernel's state, which adds a sentence to the panel.
+    # Wait for the kernel's state, because its arrival adds a sentence to the panel.
     notebook.page.wait_for_selector(
         ".jp-gpuwidget-device-section .jp-gpuwidget-notice-action", state="visible"
     )

@@ -1,4 +1,4 @@
-"""Find similar packages to compare with, in a Python environment that has them installed."""
+"""Find similar packages to compare gpuwidget with, in a Python environment in which they are installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ print(json.dumps([versions, sysconfig.get_path("data")]))
 
 @dataclass(frozen=True)
 class Peer:
-    """A Python environment in which the packages to compare with are installed."""
+    """A Python environment with the installed packages that gpuwidget is compared with."""
 
     python: str
     versions: Mapping[str, str]
@@ -30,7 +30,10 @@ class Peer:
 
 
 def find(*packages: str) -> Peer | None:
-    """Return the Python in GPUWIDGET_BENCH_PEER_PYTHON, else this one; None unless it has all packages."""
+    """Return an interpreter that has all ``packages`` installed, or None.
+
+    If GPUWIDGET_BENCH_PEER_PYTHON is set, only its interpreter is considered, otherwise only the current one.
+    """
     python = os.environ.get(_VARIABLE, sys.executable)
     probe = [python, "-c", _PROBE, *packages]
     try:
@@ -42,11 +45,12 @@ def find(*packages: str) -> Peer | None:
 
 
 def missing(*packages: str) -> str:
-    """Return the reason why a peer is not measured, for a peer that was not found."""
+    """Return why a peer is not measured, for the case that :func:`find` returned None."""
     there = "names none" if _VARIABLE in os.environ else "may name one"
     return f"it takes a Python with {' and '.join(packages)}: {_VARIABLE} {there}"
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a peer's process: the current one without the checkout on PYTHONPATH."""
+    """Return the environment variables for a peer's process. PYTHONPATH is empty, so that it lacks the
+    checkout."""
     return {**os.environ, **extra, "PYTHONPATH": ""}

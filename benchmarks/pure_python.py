@@ -1,9 +1,10 @@
 """Compare pure Python in a watched cell with the same code in a plain cell, which reveals use of the GIL.
 
-Every cell of a kernel does the same work. The kernel is fresh; its first cell has a live chart and is not
-compared. Cells with and without a chart follow in alternating order, each between two plain cells, with whose
-mean it is compared. The ``inside`` time is taken by the cell itself, without the time before its first
-statement and after its last.
+Every cell of a kernel does the same work. Each watched cell runs between two plain cells and is compared with
+their mean. The first watched cell of a fresh kernel has a live chart and loads its libraries, so it is
+measured as a case of its own, or, in short cells, not compared. Later watched cells alternately have a chart
+and have none. Code in the cell measures the time ``inside``, which excludes the time before the first and
+after the last statement.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _LIVE = "with the live chart"
 _NOT_LIVE = "without the live chart"
 _BARS = {_NOT_LIVE: 1.01, _LIVE: 1.02, _RESTED: 1.02, _AT_ONCE: 1.02}
 _KEPT_BARS = {_NOT_LIVE: 1.0, _LIVE: 1.5}
-"""Percent of the cell's time in which its thread may be unable to run."""
+"""Highest acceptable time, in percent of the cell's time, in which the cell's thread could not run."""
 _SHORT_S = 2.4
 _FIRST_LINES = {None: "", _NOT_LIVE: "%%gpuwatch --no-live\n"}
 _ANY_LIVE = "%%gpuwatch\n"
@@ -51,7 +52,7 @@ _ANY_LIVE = "%%gpuwatch\n"
 
 @dataclass(frozen=True)
 class _CellTimes:
-    """Seconds of one cell, from request to reply and for its body alone."""
+    """Times of one cell in seconds: from request to reply, and of its body alone."""
 
     reply: float
     inside: float
@@ -63,15 +64,16 @@ class _CellTimes:
 
 @dataclass
 class _Ratios:
-    """For every watched cell of one kind, its ratios to the plain cells before and after it."""
+    """Ratios of all watched cells of one kind to the plain cells before and after them."""
 
     reply: list[float] = field(default_factory=list)
     inside: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
-    """CPU time of the kernel's other threads, percent of the body's time, minus that in plain cells."""
+    """CPU time of the kernel's other threads in percent of the body's time, minus the same in plain cells."""
     waited: list[float] = field(default_factory=list)
-    """Time in which the body's thread could not run, in percent of the body's time, minus that in the plain
-    cells. It does not depend on the clock rate of a shared machine, which causes most of the ratios' noise.
+    """Time in which the body's thread could not run, in percent of the body's time, minus the same in plain
+    cells. Unlike the ratios, it does not depend on the clock rate of a shared machine, which causes most of
+    their noise.
     """
 
     def add(self, cell: _CellTimes, before: _CellTimes, after: _CellTimes) -> None:
@@ -84,7 +86,7 @@ class _Ratios:
 
 
 def measure_short(settings: Settings) -> Iterator[Figure]:
-    """Measure how long the thread of a 2.4 s cell could not run, with 0, 1 and 8 GPUs."""
+    """Measure for how long the thread of a 2.4 s cell could not run, with 0, 1 and 8 GPUs."""
     require_live_chart()
     cell = _CELL.format(rounds=_calibrate(_SHORT_S))
     kernels = settings.pick(4, 1)
@@ -108,7 +110,8 @@ def measure_short(settings: Settings) -> Iterator[Figure]:
 def _short_cells(kernel: Kernel, cell: str, pairs: int, found: dict[str, _Ratios]) -> None:
     kernel.run(_DEFINE)
     kernel.run("%load_ext gpuwidget")
-    _run(kernel, cell, _LIVE, _REST_S)  # Loads the chart's libraries before the first comparison.
+    # This cell loads the chart's libraries, so it runs before the first comparison.
+    _run(kernel, cell, _LIVE, _REST_S)
     before = _run(kernel, cell, None)
     for number in range(pairs):
         for name in sorted(found, reverse=bool(number % 2)):

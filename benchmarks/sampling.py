@@ -1,6 +1,6 @@
-"""Measure the CPU time of sampling, in a process that does nothing else.
+"""Measure the CPU time that sampling takes, in a process that does nothing else.
 
-``python -m benchmarks.sampling WINDOWS`` prints the share of a CPU core that each window took.
+``python -m benchmarks.sampling WINDOWS`` prints the share of a CPU core that sampling took in each window.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ _GPUS = 8
 _BAR = 0.5
 _WINDOW_S = 10.0
 _WINDOWS = 6
-"""Number of windows that together contain one round of the slowest calls, which the sampler makes once per
-minute."""
+"""Number of windows in one minute. The sampler makes its slowest calls once per minute, so these windows
+contain the calls once."""
 _SETTLE_S = 2.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure eight stand-in GPUs, whose slow calls either sleep or spin, and the machine's GPUs, if any."""
+    """Measure on eight stand-in GPUs, whose slow calls first sleep and then spin, and on the machine's real
+    GPUs."""
     windows = settings.pick(_WINDOWS, 1)
     with TemporaryDirectory() as folder:
         for spun, how in ((False, "slow calls wait"), (True, "slow calls spin, an upper bound")):
@@ -53,7 +54,8 @@ def _figure(what: str, found: Mapping[str, Any], bar: float | None) -> Figure:
     }
     if found["gpus"] != _GPUS:
         details[f"% if each of {_GPUS} GPUs took as much"] = mean * _GPUS / found["gpus"]
-    # The value is the windows' mean, not their median, because only one window has the round of slow calls.
+    # The value is the mean of the windows, not their median, because only one window contains the slowest
+    # calls.
     return Figure(benchmark="sampling", what=what, unit="%", bar=bar, values=[mean], details=details)
 
 

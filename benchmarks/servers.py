@@ -1,4 +1,4 @@
-"""A Jupyter server with kernels, whose response time for requests unrelated to GPUs is measured."""
+"""A Jupyter server with kernels, and its response time for requests that have nothing to do with GPUs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _KERNEL = "gpuwidget-benchmark"
 
 @dataclass(frozen=True)
 class Server:
-    """A running Jupyter server, with its address as host:port and its token."""
+    """A running Jupyter server: its address as host:port, its token and its process id."""
 
     address: str
     token: str
     pid: int
 
     def start_notebooks(self, count: int) -> list[int]:
-        """Start ``count`` notebooks and return the process ids of their idle kernels. Raises RuntimeError."""
+        """Start ``count`` notebooks and return the process ids of their kernels. Raises RuntimeError if one
+        fails."""
         for number in range(count):
             name = f"notebook-{number}.ipynb"
             wanted = {"path": name, "name": name, "type": "notebook", "kernel": {"name": _KERNEL}}
@@ -51,10 +52,10 @@ class Server:
         return {"Authorization": f"token {self.token}"}
 
     def status_times(self, window_s: float) -> list[float]:
-        """Return the milliseconds of consecutive ``GET /api/status`` requests during ``window_s`` seconds.
+        """Repeat ``GET /api/status`` for ``window_s`` seconds and return the milliseconds of each request.
 
-        At least one request is made. All use one connection, as in a browser. Raises OSError if the server
-        does not answer, and RuntimeError if it returns an error status.
+        At least one request is made. All requests use one connection, as in a browser. Raises OSError if the
+        server does not answer, and RuntimeError if it returns an error status.
         """
         connection = http.client.HTTPConnection(self.address, timeout=_READY_S)
         times: list[float] = []
@@ -76,10 +77,10 @@ class Server:
 def server(
     folder: Path, extension: str, variables: Mapping[str, str], *, python: str = sys.executable
 ) -> Iterator[Server]:
-    """Start a Jupyter server of ``python`` with ``extension`` enabled and with new home folders in
-    ``folder``.
+    """Run a Jupyter server with the interpreter ``python`` and with ``extension`` enabled.
 
-    Apart from the home folders, the server's environment consists of ``variables`` only.
+    A context manager: the server ends with the block. Its home folders are empty and lie in ``folder``. Apart
+    from the home folders, its environment consists only of ``variables``.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""The settings of every benchmark, and the environment of its processes."""
+"""The settings that every benchmark takes, and the environment of measured processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import TypeVar
 _N = TypeVar("_N", int, float)
 
 ROOT = Path(__file__).resolve().parent.parent
-"""The root of the checkout; its gpuwidget package is measured, if it has one."""
+"""The root of the checkout. It comes first on the path of measured processes, so they import the checkout's
+gpuwidget; if the checkout has no such package, they import the installed one."""
 
 
 @dataclass(frozen=True)
@@ -20,18 +21,19 @@ class Settings:
     """How thoroughly the benchmarks measure."""
 
     quick: bool = False
-    """Whether runs are few and short, which checks that everything works but measures nothing reliably."""
+    """Whether runs are few and short. Such runs check that everything works, but their figures are not
+    reliable."""
 
     def pick(self, full: _N, quick: _N) -> _N:
-        """Return ``quick`` for a quick run, else ``full``."""
+        """Return ``quick`` if runs are to be quick, else ``full``."""
         return quick if self.quick else full
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a measured process, with the checkout first on its path and the driver's
-    GPUs.
+    """Return the environment of a measured process: the checkout comes first on its path, and its source is
+    NVML.
 
-    Python may write bytecode to the checkout, as it does for users; otherwise each import would compile the
+    Python may write bytecode to the checkout, as it does for users. Otherwise each import would compile the
     sources again.
     """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

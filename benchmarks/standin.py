@@ -1,4 +1,4 @@
-"""Machines with any number of GPUs, made of the tests' NVML stand-in with the call times of a real H200."""
+"""Machines with any number of GPUs: the tests' NVML stand-in, with calls as slow as on a real H200."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HELD_BYTES = 4 * _GIB
 
 
 def machine(folder: Path, gpus: int, *, spun: bool = False, source: Path | None = None) -> Any:
-    """Build a stand-in with ``gpus`` GPUs in ``folder``; its ``environment()`` is for the measured process.
+    """Build a stand-in with ``gpus`` GPUs in ``folder``. Pass its ``environment()`` to the measured process.
 
     The measured process holds memory on each GPU, so that a card shows them all. Calls that take more than a
-    millisecond on an H200 sleep for the same time. With ``spun`` they keep the CPU busy instead, which no
-    driver does throughout, so the measured CPU time is an upper bound. ``source`` is a C file that includes
-    the stand-in's source and implements more calls.
+    millisecond on an H200 sleep for the same time. With ``spun`` they keep the CPU busy instead. No driver
+    does this for the whole call, so the measured CPU time is an upper bound. ``source`` is a C file that
+    includes the stand-in's source and implements more calls.
     """
     standin = _tests_package()
     source = source or standin.SOURCE
@@ -45,7 +45,8 @@ def machine(folder: Path, gpus: int, *, spun: bool = False, source: Path | None 
 
 
 def changing(gpus: int) -> list[str]:
-    """Return the lines of a scenario with ``gpus`` GPUs and random readings, different for each call."""
+    """Return the lines of a scenario with ``gpus`` GPUs and random readings, which differ from call to
+    call."""
     lines = [f"gpus={gpus}", "latency=h200", f"gpu.*.memory_total={140 * _GIB}", "gpu.*.power_limit=700"]
     for gpu in range(gpus):
         lines += [
@@ -73,7 +74,7 @@ def _build(source: Path, library: Path, *, spun: bool) -> None:
     options: tuple[str | Path, ...] = ("-O2", "-shared", "-fPIC")
     if spun:
         header = library.with_name("spun.h")
-        # Without usleep, the stand-in spins for the whole time of a call.
+        # Without usleep, the stand-in spins for as long as the call takes.
         header.write_text("#include <unistd.h>\n#define usleep(microseconds) ((void)(microseconds))\n")
         options = (*options, "-D_GNU_SOURCE=", "-include", header)
     command = (os.environ.get("CC", "cc"), *options, "-o", library, source, "-lm", "-lpthread")

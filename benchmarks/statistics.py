@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 def p95(values: Sequence[float]) -> float:
-    """Return the 95th percentile by nearest rank, which is the highest value if there are fewer than 20."""
+    """Return the 95th percentile by nearest rank, or the highest value if there are fewer than 20."""
     return _percentile(values, 95)
 
 
 def p99(values: Sequence[float]) -> float:
-    """Return the 99th percentile by nearest rank, which is the highest value if there are fewer than 100."""
+    """Return the 99th percentile by nearest rank, or the highest value if there are fewer than 100."""
     return _percentile(values, 99)
 
 
@@ -28,10 +28,10 @@ def _percentile(values: Sequence[float], percent: int) -> float:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % confidence interval of the median, for any distribution.
+    """Return the 95 % confidence interval of the median, for values of any distribution.
 
-    The interval is computed from order statistics. It is None for fewer than six values, which can't bound
-    the median with that confidence.
+    The interval is computed from order statistics. The result is None for fewer than six values, because
+    these can't bound the median with that confidence.
     """
     count = len(values)
     below = 0.0
@@ -46,10 +46,10 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def alternating(pairs: int, plain: Callable[[], T], watched: Callable[[], T]) -> list[tuple[T, T]]:
-    """Run both functions ``pairs`` times, alternating which one runs first; return the (plain, watched)
-    results.
+    """Run both functions ``pairs`` times and return the results as pairs (plain, watched).
 
-    The alternating order prevents drift (clocks, temperature, caches) from favouring one of them.
+    In every second pair, ``watched`` runs first. This prevents drift (clocks, temperature, caches) from
+    favouring one of the functions.
     """
     results = []
     for number in range(pairs):
@@ -63,16 +63,16 @@ def alternating(pairs: int, plain: Callable[[], T], watched: Callable[[], T]) ->
 
 
 def ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the ratio of watched to plain for each pair."""
+    """Return, for each pair, the ratio of the watched to the plain value."""
     return [watched / plain for plain, watched in pairs]
 
 
 def overhead_ratio(ends: Sequence[float], disturbed: Sequence[tuple[float, float]]) -> float | None:
-    """Return the ratio by which disturbances during some steps prolonged a run of steps.
+    """Return by which factor disturbances during some steps prolonged a run of steps.
 
-    The expected duration of a step is that of the run's undisturbed steps, so drift between runs, which is
-    much larger than the effect, cancels out. Long steps are slightly more likely to be disturbed, so the
-    ratio is too high rather than too low.
+    The expected duration of a step is computed from the run's undisturbed steps. Drift between runs, which is
+    much larger than the effect, therefore cancels out. Long steps are slightly more likely to be disturbed,
+    so the ratio is too high rather than too low.
 
     Args:
         ends: Times at which steps ended, in order; each step begins when the previous one ends.

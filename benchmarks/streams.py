@@ -1,7 +1,7 @@
 """Measure the panel's cost in a Jupyter server: response times with 1, 20 and 100 clients of the stream.
 
-The server runs the kernels of fifty notebooks, each of which holds memory on one of the GPUs. The measured
-requests are unrelated to the stream.
+The server runs fifty notebooks, and each of their kernels holds memory on one of the GPUs. The measured
+requests have nothing to do with the stream.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ _NOTEBOOKS = 50
 _TELL_S = 10.0
 _BAR_MS = 3.0
 _SAME = 1.05
-"""The highest ratio between the NVML calls of two windows, since a window may contain one more full poll."""
+"""Highest acceptable ratio between the numbers of NVML calls in two windows. It exceeds 1 because one window
+may contain one more full poll than the other."""
 _SETTLE_S = 2.0
 _LINGER_S = 12.0
-"""Seconds after which a server without clients has closed the driver."""
+"""Seconds after the last client has left until the server has certainly closed the driver."""
 _PATH = "/gpuwidget/api/stream"
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure how much clients raise p95 of ``GET /api/status``, and the NVML calls per second."""
+    """Measure by how much clients raise the 95th percentile of ``GET /api/status``, and NVML calls per
+    second."""
     rounds, window_s = settings.pick(4, 1), settings.pick(10.0, 3.0)
     times: dict[int, list[float]] = {count: [] for count in (0, *_COUNTS)}
     calls: dict[int, list[float]] = {count: [] for count in (0, *_COUNTS)}
@@ -42,7 +44,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
             standin.scenario(*_held_by(running.start_notebooks(_NOTEBOOKS)))
             told = _kernels_received(running)
             for number in range(rounds):
-                # Alternate the order of the client counts, so that drift favours none of them.
+                # Alternate the order of the client counts, so that drift does not favour one of them.
                 for count in (0, *_COUNTS) if number % 2 == 0 else (*reversed(_COUNTS), 0):
                     with clients(running, [_PATH] * count):
                         time.sleep(_SETTLE_S if count else _LINGER_S)
@@ -74,7 +76,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 def _kernels_received(running: Server) -> int:
-    """Return the number of kernels whose memory usage a client receives."""
+    """Return the number of kernels for which a client receives the memory usage."""
     usages = [message for message in messages(running, _PATH, _TELL_S) if message["type"] == "usage"]
     held = [holding for gpu in usages[-1]["gpus"] for holding in gpu["holdings"]] if usages else []
     return len({each["kernel"] for each in held if each["kernel"] is not None and each["memory"] is not None})

@@ -1,6 +1,7 @@
-"""Check that a million ticks of the sampler and a run do not increase resident memory.
+"""Check that resident memory does not grow over a million ticks of the sampler during a run.
 
-``python -m benchmarks.ticks COUNT`` prints the process's resident memory in the course of COUNT ticks.
+``python -m benchmarks.ticks COUNT`` runs COUNT ticks and prints the process's resident memory as they
+proceed.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 class _FastForwardClock:
-    """A clock that jumps to the time that the fast thread waits for; other threads wait in real time."""
+    """A clock that jumps ahead instead of letting the fast thread wait. Other threads wait in real time."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -75,7 +76,7 @@ class _FastForwardClock:
 
 
 class _BusySource:
-    """A source of eight GPUs whose readings are all different, so that no cache hides a leak."""
+    """A source of eight GPUs whose readings differ each time, so that no cache hides a leak."""
 
     def __init__(self, clock: _FastForwardClock) -> None:
         self._clock = clock
@@ -123,7 +124,7 @@ class _BusySource:
 
 
 def _tick(wanted: int) -> list[int]:
-    """Return resident memory in KiB at the start and after each twentieth of ``wanted`` samples."""
+    """Return the resident memory in KiB at the start and after each twentieth of ``wanted`` samples."""
     clock = _FastForwardClock()
     sampler = Sampler(_BusySource(clock), clock)
     run = Run(sampler, clock=clock)
@@ -133,7 +134,7 @@ def _tick(wanted: int) -> list[int]:
 
     def on_sample(sample: Sample) -> None:
         nonlocal count
-        # Measured on the sampler's thread, so that no tick occurs during the measurement.
+        # This runs on the sampler's thread, so no tick occurs during the measurement.
         if count % (wanted // _LOOKS) == 0 and len(resident) <= _LOOKS:
             run.progress()
             gc.collect()
@@ -143,7 +144,7 @@ def _tick(wanted: int) -> list[int]:
             done.set()
 
     run.start()
-    # Subscribed at the run's interval, so that each of the run's samples is one tick.
+    # The interval is the run's, so that each of the run's samples is one tick.
     with sampler.subscribe(on_sample, memory_interval_s=0.05, activity=True):
         done.wait()
     run.end()

@@ -1,4 +1,4 @@
-"""Compare watched with plain training loops on a real GPU, inside one process and as cells of a kernel."""
+"""Compare watched training loops with plain ones on a real GPU, in one process and as cells of a kernel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def measure_heavy(settings: Settings) -> Iterator[Figure]:
 
 
 def measure_launch(settings: Settings) -> Iterator[Figure]:
-    """Measure a loop whose steps take as long as Python needs to launch their kernels."""
+    """Measure a loop in which each step takes as long as Python needs to launch the step's GPU kernels."""
     yield from _by_steps(_LAUNCH, settings)
     yield from _in_a_process(_LAUNCH, settings)
     yield from _in_a_kernel(_LAUNCH, settings)
@@ -128,7 +128,7 @@ def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
 
 
 def without_a_gpu() -> str | None:
-    """Return why nothing can be measured on a real GPU; None if it can."""
+    """Return why nothing can be measured on a real GPU, or None if measuring is possible."""
     return _ask("-c", _PROBE).get("not_measured")
 
 
@@ -144,7 +144,7 @@ print(json.dumps({} if reason is None else {"not_measured": reason}))
 
 
 def run_program(module: str, *arguments: str) -> dict[str, Any]:
-    """Run a benchmark's program and return its output, or the reason if there is no usable GPU."""
+    """Run a benchmark's program and return its output, or the reason why no GPU can be used."""
     return _ask("-c", _PROBE) or _ask("-m", module, *arguments)
 
 

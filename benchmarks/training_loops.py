@@ -1,8 +1,8 @@
 """Two training loops on a real GPU, plain and watched, in one process.
 
 ``python -m benchmarks.training_loops heavy|launch TIMES SECONDS [--lines|--steps]`` measures TIMES pairs of
-loops. The second loop of each pair is watched as by ``%%gpuwatch`` (with the profiler) or, with ``--lines``,
-as by ``%%gpuwatch --lines``; neither a chart nor a card is made. With ``--steps`` all loops are watched, and
+loops. The second loop of each pair is watched with the profiler, as by ``%%gpuwatch``, or, with ``--lines``,
+as by ``%%gpuwatch --lines``. There is neither a chart nor a card. With ``--steps`` all loops are watched, and
 steps during a stack sample or a GPU sample are compared with the other steps.
 """
 
@@ -39,7 +39,8 @@ _CODE = compile("taken = loop(step, steps)\n", _CELL, "exec")
 
 
 def heavy() -> Step:
-    """Return a step of bf16 transformer feed-forward blocks: large matrix products of milliseconds."""
+    """Return a step of bf16 transformer feed-forward blocks: large matrix products that take milliseconds
+    each."""
     width, tokens = 4096, 4096
     blocks = [
         torch.nn.Sequential(
@@ -100,7 +101,11 @@ def _steps(kind: str, seconds: float) -> tuple[Step, int]:
 def measure_pairs(
     kind: str, pairs: int, seconds: float, collector: Callable[[], Collector]
 ) -> dict[str, Any]:
-    """Return the seconds of each plain and watched loop; watched loops also without start and report."""
+    """Return the seconds of each plain and each watched loop.
+
+    The time of a watched loop is returned twice: with and without the time to start the run and make the
+    report.
+    """
     step, steps = _steps(kind, seconds)
     seen: list[dict[str, Any]] = []
     names: dict[str, Any] = {"loop": loop, "step": step, "steps": steps}
@@ -129,9 +134,9 @@ def measure_pairs(
 
 
 _SAMPLE_S = 0.001
-"""Seconds that a GPU sample may have begun before its callback; more than a sample of one GPU takes."""
+"""Assumed seconds from the start of a GPU sample to its callback; more than a sample of one GPU takes."""
 _WAKING_S = 3e-5
-"""Seconds that a stack sample may have waited for the GIL before its start."""
+"""Assumed seconds for which the profiler waited for the GIL before a stack sample."""
 
 
 class _LoggingProfiler(SamplingProfiler):
@@ -146,9 +151,9 @@ class _LoggingProfiler(SamplingProfiler):
 
 
 def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
-    """Return the cost of stack and GPU samples as ratios between the steps of the same watched loop.
+    """Return the cost of stack samples and GPU samples: ratios between steps of the same watched loop.
 
-    The sampler's slow calls run on another thread at unknown times, so they are left out.
+    The cost of the sampler's slow calls is not included, because they run on another thread at unknown times.
     """
     step, steps = _steps(kind, seconds)
     ends: list[float] = []
@@ -177,7 +182,7 @@ def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
         run.report()
         return overhead_ratio(ends, intervals), len(intervals)
 
-    watched()  # warm-up
+    watched()  # The first run is a warm-up.
     found = [watched() for _ in range(runs)]
     return {
         "ratios": [ratio for ratio, _ in found if ratio is not None],
