@@ -1,1 +1,1 @@
-"""Tools of the Makefile's targets; not part of the package."""
+"""Programs that the Makefile and the package's build run; not part of the installed package."""

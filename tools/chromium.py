@@ -1,7 +1,8 @@
-"""A Chromium for the browser tests: the system's, else Playwright's.
+"""Find or install a Chromium for the browser tests: the system's if there is one, else Playwright's.
 
-``python -m tools.chromium`` installs one if there is none: Debian's if run as root, else Playwright's, into
-the user's cache. It exits with 0 if there is a Chromium, else with a message that names what to install.
+``python -m tools.chromium`` installs a Chromium if there is none. As root it installs Debian's package,
+otherwise Playwright's Chromium in the user's cache. It exits with 0 if there is a Chromium in the end, else
+with a message about what to install.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ _PRINT_PATH = (
 
 
 def find() -> str | None:
-    """Return the path of a Chromium or Chrome that runs, the system's if possible; else None."""
+    """Return the path of a Chromium or Chrome that can run, preferably the system's, or None if there is
+    none."""
     system = (path for name in NAMES if (path := shutil.which(name)) and answers(path))
     return next(system, None) or (path if answers(path := playwrights_path()) else None)
 
 
 def playwrights_path() -> str:
-    """Return the path at which Playwright installs its own Chromium."""
-    # Queried in a subprocess, since Playwright's synchronous interface does not start inside an event loop.
+    """Return the path at which Playwright would install its Chromium."""
+    # Run this in a subprocess, because Playwright's synchronous interface does not start inside an event
+    # loop.
     command = [sys.executable, "-c", _PRINT_PATH]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def install() -> None:
-    """Install Debian's package if run as root; for other users and systems, download Playwright's."""
+    """Install Debian's package if run as root. For other users and on other systems, download
+    Playwright's."""
     if shutil.which("apt-get") is not None and os.geteuid() == 0:
         succeeds(["apt-get", "update", "-qq"])
         succeeds(["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *PACKAGES])
@@ -48,7 +52,8 @@ def install() -> None:
 
 
 def main() -> str | None:
-    """Install a Chromium if there is none. Return None on success, else what to install and why."""
+    """Install a Chromium if there is none. Return None on success, else a message: what to install and
+    why."""
     if find() is None:
         print("Installing Chromium for the browser tests.", flush=True)
         install()

@@ -1,8 +1,8 @@
-"""JupyterLab on this machine with the quickstart notebook open: ``make demo``.
+"""``make demo``: start JupyterLab on this machine and open the quickstart notebook.
 
-It shows this machine's NVIDIA GPUs, or the recording of four H200s if there are none. The source is chosen
-before the server starts, so that the server and every kernel use the same one; the user's GPUWIDGET_SOURCE
-takes precedence if set.
+The demo shows this machine's NVIDIA GPUs or, if there are none, a recording of four H200s. The source is
+chosen before the server starts, so that the server and every kernel use the same one. If the user has set
+GPUWIDGET_SOURCE, that source is used.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ QUICKSTART = "quickstart.ipynb"
 FIRST_PORT = 8888
 PANEL = "jp-gpuwidget-panel"
 SIGNATURES = Path(sys.prefix) / "demo_signatures.db"
-"""The demo's notebook signatures; separate from the user's, so notebooks trusted here are trusted nowhere
-else."""
+"""The database in which the demo signs notebooks. It is separate from the user's database, so that notebooks
+that the demo trusts are not trusted elsewhere."""
 WORKSPACES = Path(sys.prefix) / "demo_workspaces"
-"""The folder that stores the demo's layout, separate from the user's layouts."""
+"""The folder that stores the demo's layout. It is separate from the folder of the user's layouts."""
 _LAYOUT = {
     "right": {"collapsed": False, "visible": True, "current": PANEL, "widgets": [PANEL]},
     "relativeSizes": [0, 0.72, 0.28],
 }
 _READY_S = 120.0
 _END_S = 10
-"""Seconds that the server may take to shut down its kernels and exit."""
+"""Seconds that the server may take to shut down its kernels and exit after it was terminated."""
 
 
 def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:
@@ -64,15 +64,17 @@ def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def server_environment(environment: Mapping[str, str], source: str, token: str) -> dict[str, str]:
-    """Return the server's environment. Its kernels use this Python, even if the user has other kernels
-    installed."""
+    """Return the server's environment variables.
+
+    With them, kernels use this Python even if the user has installed other kernels.
+    """
     made = {name: value for name, value in environment.items() if name != "JUPYTER_PATH"}
     # The token is passed in the environment because other users can read a command line.
     return {**made, SOURCE_VARIABLE: source, "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
 
 
 def server_command(port: int) -> list[str]:
-    """Return the command that starts JupyterLab on this port and no other."""
+    """Return the command that starts JupyterLab on ``port``. If the port is in use, JupyterLab fails."""
     command = [
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1"),
         *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
@@ -85,13 +87,14 @@ def server_command(port: int) -> list[str]:
 
 
 def trust_quickstart() -> None:
-    """Sign the quickstart notebook, since JupyterLab strips drawings from the cards of unsigned notebooks."""
+    """Sign the quickstart notebook. In unsigned notebooks, JupyterLab strips the drawings from cards."""
     notary = NotebookNotary(db_file=str(SIGNATURES))
     notary.sign(nbformat.read(NOTEBOOKS / QUICKSTART, nbformat.current_nbformat))
 
 
 def open_panel(folder: Path = WORKSPACES) -> None:
-    """Open the GPU panel in the first demo; later demos keep the layout that the user left."""
+    """Write a layout with an open GPU panel for the first demo. Later demos keep the layout that the user
+    left."""
     workspaces = WorkspacesManager(str(folder))
     if not workspaces.list_workspaces():
         layout = {"data": {"layout-restorer:data": _LAYOUT}, "metadata": {"id": "default"}}
@@ -99,7 +102,7 @@ def open_panel(folder: Path = WORKSPACES) -> None:
 
 
 def free_port(first: int = FIRST_PORT) -> int:
-    """Return ``first`` or the next port after it that is free."""
+    """Return ``first`` if that port is free, else the next free port after it."""
     for port in range(first, first + 100):
         with socket.socket() as tried:
             try:
@@ -139,7 +142,7 @@ def write_redirect(folder: Path, url: str) -> Path:
 
 
 def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
-    """Wait until the server answers. Raises SystemExit if it exits or does not answer in time."""
+    """Wait until the server responds. Raises SystemExit if it exits first or does not respond in time."""
     deadline = time.monotonic() + _READY_S
     while server.poll() is None and time.monotonic() < deadline:
         try:
@@ -152,9 +155,9 @@ def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
 
 
 def end_on_signals(server: subprocess.Popen[bytes]) -> None:
-    """Terminate the server on Ctrl-C, SIGTERM and SIGHUP, and kill it if it does not exit in time.
+    """On Ctrl-C, SIGTERM and SIGHUP, terminate the server, and kill it if it does not exit in time.
 
-    A terminated server whose page is open may shut down its kernels and then wait forever for AnyIO threads.
+    If a page is open, a terminated server may shut down its kernels and then wait forever for AnyIO threads.
     """
 
     def terminate(*_: object) -> None:
@@ -179,10 +182,11 @@ def main() -> int:
     trust_quickstart()
     open_panel()
     with (
-        # The folder is not in /tmp, which a browser installed as a snap can't read.
+        # The folder is not in /tmp, because a browser that is installed as a snap can't read /tmp.
         tempfile.TemporaryDirectory(prefix="demo_browser_", dir=sys.prefix) as folder,
-        # The server runs in a new session and is ended by SIGTERM. On Ctrl-C, Jupyter would ask for
-        # confirmation from a thread that its signal handler starts and that can hang.
+        # The server runs in a new session, which Ctrl-C in the terminal does not interrupt, and is ended by
+        # SIGTERM. On Ctrl-C, Jupyter would ask for confirmation on a thread that its signal handler starts
+        # and that can hang.
         subprocess.Popen(server_command(port), env=environment, start_new_session=True) as server,
     ):
         end_on_signals(server)

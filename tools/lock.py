@@ -1,7 +1,7 @@
-"""Print requirements/lock.txt: the packages that make installs into .venv, for every supported Python.
+"""Print requirements/lock.txt: the packages that ``make`` installs into .venv, for every supported Python.
 
-``python -m tools.lock torch==VERSION`` resolves the packages together with that torch. The lock omits torch
-itself, because machines use different builds of it, with different hashes.
+``python -m tools.lock torch==VERSION`` resolves the packages together with that version of torch. The lock
+omits torch itself, because machines use different builds of torch, which have different hashes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ RESOLVE = (
 
 
 def without_torch(resolved: str) -> str:
-    """Remove torch and its CUDA libraries from uv's output.
+    """Return uv's output without torch and torch's CUDA libraries.
 
-    The CUDA libraries are the only packages that are resolved for Linux alone.
+    The CUDA libraries are recognized because uv resolves only them for Linux alone.
     """
     entries = re.findall(r"^\S.*\n(?:[ \t].*\n)*", resolved, re.MULTILINE)
     return "".join(
@@ -36,7 +36,8 @@ def without_torch(resolved: str) -> str:
 
 
 def main(torch: str) -> None:
-    """Print the lock of pyproject.toml's packages together with ``torch``, such as ``torch==2.13.0``."""
+    """Resolve pyproject.toml's packages together with ``torch``, such as ``torch==2.13.0``, and print the
+    lock."""
     resolved = subprocess.run(RESOLVE, input=torch, stdout=subprocess.PIPE, text=True, check=True).stdout
     print(HEADER + without_torch(resolved), end="")
 

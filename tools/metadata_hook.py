@@ -1,7 +1,7 @@
-"""hatch's metadata hook: the project's URLs, all derived from one setting.
+"""hatch's metadata hook: adds the project's URLs, which are all derived from one setting.
 
-The setting is ``repository`` in pyproject.toml's ``[tool.hatch.metadata.hooks.custom]``. While it is empty,
-the distribution has no URLs.
+The setting is ``repository`` in pyproject.toml's ``[tool.hatch.metadata.hooks.custom]``. As long as it is
+empty, the distribution has no URLs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 class ProjectUrlsHook(MetadataHookInterface):
-    """Sets ``project.urls``."""
+    """Adds ``project.urls`` to the metadata."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Add the URLs to ``metadata``. Raise ValueError if the setting is not an https address."""
@@ -20,7 +20,8 @@ class ProjectUrlsHook(MetadataHookInterface):
 
 
 def project_urls(repository: str) -> dict[str, str]:
-    """Return the project's URLs by label, for a repository on a host with GitHub's paths; {} if it is ''."""
+    """Return the project's URLs by label, or {} if ``repository`` is empty. The host must use GitHub's
+    paths."""
     if not repository:
         return {}
     if not repository.startswith("https://"):

@@ -1,8 +1,8 @@
 """Generate files from the table of GPU metrics: ``python -m tools.metrics``; ``--check`` compares them.
-compares.
 
-The table is ``gpuwidget/model/metrics.py``. The generated files are the dataclasses of readings, the
-labextension's list of metrics, and tables in the docs, each between two comments.
+The table is in ``gpuwidget/model/metrics.py``. The generated files are the module with the dataclasses of
+readings, the labextension's list of metrics, and tables in the docs. In a page of the docs, two comments
+enclose the table.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ _MISSING = ("missing", "Mapping[str, Message]", "The reason for each field that 
 _MISSING_TEXTS = ("missing", "Mapping[str, str]", "The reason for each field that is None, by field name.")
 _MISSING_IDS = ("missing_ids", "Mapping[str, MessageId]", "The ids of ``missing``, by field name.")
 _Field = tuple[str, str, str]
-"""Name, type and docstring of a dataclass field."""
+"""Name, type and docstring of a dataclass's field."""
 
 
 def readings() -> str:
-    """Return the source of the module with the dataclasses of readings."""
+    """Return the source of the module that contains the dataclasses of readings."""
     fast, status, slow, activity = (_fields(poll) for poll in ("fast", "status", "slow", "activity"))
     return "\n\n".join(
         [
@@ -195,8 +195,10 @@ def _quoted(words: str) -> list[str]:
 
 
 def typescript() -> str:
-    """Return the source of the module with the labextension's metrics; their texts are literals for
-    translators."""
+    """Return the source of the labextension's module with the metrics.
+
+    The texts in it are literals, so that they can be extracted for translators.
+    """
     charted = [metric for metric in METRICS if metric.label is not None]
     rows = [
         f"  {{ name: {_js(metric.key)}, kind: {_js(metric.kind)}, counter: "
@@ -249,7 +251,7 @@ def _js(text: str) -> str:
 
 
 def metric_table() -> str:
-    """Return the table of all metrics for docs/metrics.md."""
+    """Return the table of all metrics, for docs/metrics.md."""
     return _table(
         ("metric", "what it is", "nvidia-smi", "NVML", "read"),
         (
@@ -266,7 +268,7 @@ def metric_table() -> str:
 
 
 def prometheus_table() -> str:
-    """Return the table of exported metrics, with dcgm-exporter's names, for docs/prometheus.md."""
+    """Return the table of exported metrics and their names in dcgm-exporter, for docs/prometheus.md."""
     return _table(
         ("ours", "dcgm-exporter's", "unit, ours (theirs)"),
         (
@@ -291,7 +293,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _with_table(path: Path, table: str) -> str:
-    """Return the text of the page at ``path`` with ``table`` inserted between its two comments."""
+    """Return the text of the page at ``path`` with ``table`` between the page's two comments."""
     text = path.read_text(encoding="utf-8")
     between = re.compile(f"{re.escape(_BEGIN)}\n.*?{re.escape(_END)}", re.DOTALL)
     if not between.search(text):
@@ -300,7 +302,7 @@ def _with_table(path: Path, table: str) -> str:
 
 
 def generated() -> Iterator[tuple[Path, str]]:
-    """Yield each generated file and its text."""
+    """Yield the path of each generated file and the text that it must have."""
     yield READINGS, readings()
     yield TYPESCRIPT, typescript()
     yield METRIC_DOCS, _with_table(METRIC_DOCS, metric_table())
@@ -308,7 +310,7 @@ def generated() -> Iterator[tuple[Path, str]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files, or with ``--check`` compare them; return 1 if one differs."""
+    """Write the generated files. With ``--check``, compare them instead, and return 1 if one differs."""
     status = 0
     for path, text in generated():
         if "--check" not in arguments:

@@ -1,4 +1,4 @@
-"""Check that programs which the tests need can run, and run the commands that install them."""
+"""Check whether the programs that the tests need can run, and run the commands that install them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 def answers(path: str) -> bool:
     """Return whether the program at ``path`` runs and prints its version.
 
-    Ubuntu's Chromium without its snap exists but is a script that only prints what to install.
+    On Ubuntu without the Chromium snap, the program is a script that only prints what to install.
     """
     try:
         done = subprocess.run([path, "--version"], capture_output=True, timeout=60, check=False)
@@ -20,7 +20,7 @@ def answers(path: str) -> bool:
 
 
 def succeeds(command: Sequence[str], cwd: str | None = None) -> bool:
-    """Run a command without input; return whether it succeeded."""
+    """Run a command without input; return whether its exit status is 0."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, check=False)
     return done.returncode == 0

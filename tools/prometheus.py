@@ -1,7 +1,9 @@
-"""A Prometheus for the tests: the system's, or Debian's package unpacked in the tests' environment.
+"""Find or download a Prometheus for the tests: the system's, else Debian's package, unpacked but not
+installed.
 
-The package is only unpacked, since installing it would start a server that keeps running. ``python -m
-tools.prometheus`` exits with 0 if there is a Prometheus, else with a message that names what to install.
+Installing the package would start a server that keeps running. The package is therefore unpacked into the
+tests' environment. ``python -m tools.prometheus`` exits with 0 if there is a Prometheus in the end, else with
+a message about what to install.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ MISSING = (
 
 
 def find() -> dict[str, str] | None:
-    """Return the path of each of the programs if all exist and run; else None."""
+    """Return the paths of the programs if all of them exist and run, else None."""
     places = (None, str(UNPACKED / "usr" / "bin"))
     for place in places:
         found = {
@@ -38,14 +40,15 @@ def find() -> dict[str, str] | None:
 
 
 def unpack() -> bool:
-    """Download the package with apt-get, if available, and unpack it; return whether that succeeded."""
+    """If apt-get exists, download the package and unpack it. Return whether that succeeded."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         return False
     if os.geteuid() == 0:
-        # Other users can't update apt's package lists, and use the existing ones, if any.
+        # Only root can update apt's package lists. For other users this fails, and the existing lists are
+        # used.
         succeeds(["apt-get", "update", "-qq"])
     with tempfile.TemporaryDirectory() as folder:
-        # By default, root's apt downloads as a user without write access to this folder, and prints a long
+        # By default, root's apt downloads as a user who may not write to this folder, and prints a long
         # warning.
         fetch = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", PACKAGE]
         if not succeeds(fetch, cwd=folder):
@@ -56,7 +59,8 @@ def unpack() -> bool:
 
 
 def main() -> str | None:
-    """Unpack a Prometheus if there is none. Return None on success, else what to install and why."""
+    """Unpack a Prometheus if there is none. Return None on success, else a message: what to install and
+    why."""
     if find() is None:
         print("Fetching Prometheus for the tests of gpuwidget/metrics.", flush=True)
         unpack()

@@ -1,6 +1,7 @@
-"""Print what ``make test`` ran and what it could not run, with the reasons.
+"""Print what ``make test`` ran, what it could not run, and why.
 
-``python -m tools.summarize_tests FILE...`` reads the JUnit XML file that pytest wrote for each group.
+``python -m tools.summarize_tests FILE...`` reads the JUnit XML files that pytest wrote, one per group of
+tests.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 TYPESCRIPT = "typescript"
-"""The group that runs in Node; it writes no JUnit file and skips no tests."""
+"""The group of tests that run in Node. It has no JUnit file, and none of its tests are skipped."""
 
 
 def skip_reasons(path: Path) -> Iterator[str]:
-    """Yield the reason of each skipped test of one group."""
+    """Yield the reason for each skipped test of one group."""
     for skipped in ElementTree.parse(path).iter("skipped"):
         if skipped.get("type") == "pytest.skip":
             yield skipped.get("message", "")
@@ -28,7 +29,7 @@ def count_tests(path: Path) -> int:
 
 
 def summary(paths: Iterable[Path]) -> str:
-    """Return the line that closes a test run, followed by each reason why tests did not run."""
+    """Return the last line of a test run's output, followed by each reason why tests did not run."""
     reasons: Counter[str] = Counter()
     passed, not_run = [], []
     for path in paths:

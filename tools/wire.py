@@ -1,7 +1,7 @@
-"""Generate the labextension's types from the dataclasses.
+"""Generate the labextension's TypeScript types from the Python dataclasses.
 
-``python -m tools.wire`` writes the file, and ``--check`` compares it. Each dataclass becomes an interface,
-and each docstring, units included, becomes a comment.
+``python -m tools.wire`` writes the file; with ``--check`` it compares the file instead. Each dataclass
+becomes an interface. Its docstring and those of its fields, including units, become comments.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ ENUMS: Mapping[str, tuple[str, Sequence[str], str]] = {
         "Reasons why a clock is throttled, the worst first. A newer driver may have others.",
     ),
 }
-"""Each list of protocol values, by its name: name of its union type, values and comment."""
+"""The protocol's lists of values. For each name of a list: the name of its union type, its values and a
+comment."""
 SUBSETS: Mapping[str, tuple[str, Sequence[str], str]] = {
     "HARMFUL_THROTTLE_REASONS": (
         "ThrottleReason",
@@ -59,7 +60,7 @@ SUBSETS: Mapping[str, tuple[str, Sequence[str], str]] = {
         "Throttle reasons that were set on purpose or mean an idle GPU.",
     ),
 }
-"""Lists that contain only some of a union type's values."""
+"""Lists that contain only some of the values of a union type, in the format of ``ENUMS``."""
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
     "StreamMessage": (
         (wire.InitialMessage, wire.SampleMessage, wire.SampleChanges, wire.MemoryOwnership),
@@ -94,7 +95,7 @@ ROOTS: Sequence[type] = (
     kernel_state.KernelState,
     *(one for members, _ in UNIONS.values() for one in members),
 )
-"""Dataclasses of the messages that are sent; the dataclasses that they contain follow automatically."""
+"""Dataclasses of the messages that are sent. Dataclasses that these contain need not be listed."""
 
 _NAMES = {
     str: "string",
@@ -135,7 +136,7 @@ def typescript() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the file, or with ``--check`` compare it; return 1 if it differs."""
+    """Write the file. With ``--check``, compare it instead, and return 1 if it differs."""
     text = typescript()
     if "--check" in arguments:
         if FILE.is_file() and FILE.read_text(encoding="utf-8") == text:
@@ -148,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _reached(roots: Sequence[type]) -> list[type]:
-    """Return the dataclasses that ``roots`` refer to and ``roots`` themselves, each after those that it
+    """Return ``roots`` and the dataclasses that they refer to. Each comes after the dataclasses that it
     contains."""
     found: dict[type, None] = {}
 
@@ -195,7 +196,7 @@ def _type(hint: Any) -> str:
 
 
 def _literal(value: object) -> str:
-    # Single quotes, as in the labextension's other files.
+    # Use single quotes, like the labextension's other files.
     return f"'{value}'" if isinstance(value, str) else json.dumps(value)
 
 
@@ -204,7 +205,7 @@ def _list(values: Sequence[str]) -> str:
 
 
 def _field_docstrings(one: type) -> dict[str, str]:
-    """Return the docstring below each field; Python itself does not store them."""
+    """Return the docstring below each field, by field name, from the source; Python does not store them."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
     assert isinstance(tree, ast.ClassDef)
     return dict(_documented(tree.body))
@@ -224,7 +225,7 @@ def _documented(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
 def _comment(words: str, indent: str) -> str:
     if not words:
         return ""
-    # Editors render comments as Markdown, so Python's markup is converted to it.
+    # Editors render comments as Markdown, so convert Python's markup to Markdown.
     text = re.sub(r":class:`(?:[\w.]+\.)?(\w+)`", r"`\1`", words).replace("``", "`").replace("*/", "* /")
     text = re.sub(r"\b(None|True|False)\b", lambda found: _WORDS[found[0]], text)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
