@@ -17,7 +17,8 @@ class SharedMemory(NamedTuple):
 def usable_cores(root: Path = Path("/")) -> float | None:
     """Return how many cores this process may use, given its CPU affinity and its container's CPU quota.
 
-    None if the system reports neither. ``root`` is the folder that contains ``/proc`` and ``/sys``.
+    The result is None if the system reports neither. ``root`` is the folder that contains ``/proc`` and
+    ``/sys``.
     """
     try:
         allowed: int | None = len(os.sched_getaffinity(0))
@@ -28,7 +29,7 @@ def usable_cores(root: Path = Path("/")) -> float | None:
 
 
 def shared_memory(root: Path = Path("/")) -> SharedMemory | None:
-    """Return the size of ``/dev/shm``; None if it does not exist. ``root`` is the folder that contains
+    """Return the size of ``/dev/shm``, or None if there is none. ``root`` is the folder that contains
     ``/dev``."""
     try:
         room = os.statvfs(root / "dev/shm")
@@ -38,10 +39,13 @@ def shared_memory(root: Path = Path("/")) -> SharedMemory | None:
 
 
 def _cpu_quota(root: Path) -> float | None:
-    """Return the lowest CPU quota, in cores, of this process's control group and its parent groups."""
+    """Return the lowest CPU quota, in cores, that applies to this process, or None if there is none.
+
+    A process's control group and all parent groups can each have a quota.
+    """
     quotas = []
     for folder in _cgroup_folders(root):
-        words = _words(folder / "cpu.max")  # version 2: '200000 100000', or 'max 100000'
+        words = _words(folder / "cpu.max")  # Format of version 2: '200000 100000' or 'max 100000'.
         if not words:
             words = [*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us")]
         if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]) > 0:
@@ -58,7 +62,7 @@ def _cgroup_folders(root: Path) -> list[Path]:
             continue
         top = root / "sys/fs/cgroup" / controllers
         folder = top / path.lstrip("/")
-        # In a container, the path may be the host's, of which only the top folder is visible.
+        # In a container, the path may be the host's. Only its top folder is visible in that case.
         found += [one for one in (folder, *folder.parents) if one == top or top in one.parents]
     return found
 

@@ -1,7 +1,7 @@
 """Processes of this machine: identity, ancestry, CPU time and memory.
 
-This is the only module that uses psutil. If the system has ``/proc``, values that are read several times per
-second are read from it directly, which takes one small file and no process object.
+This is the only module that uses psutil. On systems with ``/proc``, values that are needed several times per
+second are read from ``/proc`` directly. This reads one small file and creates no process object.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _HOST_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the initial PID namespace, which is the host's (PROC_PID_INIT_INO in linux/proc_ns.h)."""
 _PID_VALID_S = 2.0
 """Seconds for which a process id is assumed to belong to the same process. Linux assigns ids in ascending
-order, so an id is reused only after all others (tens of thousands at least)."""
+order, so it reuses an id only after it has assigned all others, which are at least tens of thousands."""
 _MAX_CACHED = 1024
 _MAX_GENERATIONS = 256
-"""The maximum number of parents to follow; only ids that were reused during the search could form a longer
-chain."""
+"""The maximum number of parents to follow. Chains of parents are shorter, unless ids are reused while they
+are read."""
 _NOTEBOOK = "JPY_SESSION_NAME"
 _CUDA_DEVICE = "/dev/nvidia-uvm"
 _CUDA_DEVICES = (_CUDA_DEVICE, "/dev/dxg")
@@ -42,35 +42,36 @@ class HostMemory(NamedTuple):
 
     total: int
     used: int
-    """Bytes that a program can get only if another program frees them (total minus available)."""
+    """Bytes that a program can get only if other programs free them (total minus available)."""
 
 
 class Identity(NamedTuple):
-    """User and command line of a process; fields that may not be read are None."""
+    """User and command line of a process. Fields that this user has no permission to read are None."""
 
     user: str | None
     program: str | None
-    """The program; see :class:`gpuwidget.model.command_line.CommandLine`."""
+    """The program, as described in :class:`gpuwidget.model.command_line.CommandLine`."""
     arguments: str | None
-    """The arguments without possible secrets, as in ``CommandLine``; empty if there are none."""
+    """The arguments without possible secrets, as described in ``CommandLine``. Empty if there are none."""
 
 
 UNKNOWN = Identity(None, None, None)
 
 
 class _StartInfo(NamedTuple):
-    """A process's parent, and data that distinguish the process from a later one with the same id."""
+    """A process's parent, and the data that distinguish the process from a later one with the same id."""
 
     started: float
     parent: int
     session: int | None = None
-    """Id of its session, which is the id of the process that created it; None if unknown."""
+    """Id of the process's session, which equals the id of the process that created the session; None if
+    unknown."""
 
 
 def in_host_pid_namespace() -> bool:
-    """Return whether this process is in the host's PID namespace, whose ids the driver reports.
+    """Return whether this process is in the host's PID namespace, to which the driver's process ids belong.
 
-    False in a container with its own PID namespace, and on a system without PID namespaces.
+    The result is False in a container with its own PID namespace, and on a system without PID namespaces.
     """
     try:
         return os.stat("/proc/self/ns/pid").st_ino == _HOST_PID_NAMESPACE
@@ -80,7 +81,7 @@ def in_host_pid_namespace() -> bool:
 
 @functools.cache
 def start_time() -> float | None:
-    """Return the start time of this process, in epoch seconds to about one second; None if unknown."""
+    """Return the start time of this process in epoch seconds, accurate to about a second; None if unknown."""
     try:
         return float(psutil.Process().create_time())
     except (psutil.Error, OSError):
@@ -111,7 +112,7 @@ def peak_resident_memory() -> int | None:
 
 
 def host_memory() -> HostMemory:
-    """Return the host's memory, which a GPU without dedicated memory uses."""
+    """Return the host's memory. A GPU without dedicated memory uses it too."""
     memory = psutil.virtual_memory()
     return HostMemory(int(memory.total), int(memory.total - memory.available))
 
@@ -120,20 +121,22 @@ class ChildrenTime(NamedTuple):
     """CPU time of a process's descendants, in seconds."""
 
     ended: float
-    """CPU time of children that have ended and were waited for."""
+    """CPU time of children that have ended and for which this process has waited."""
     alive: float
-    """CPU time of the living descendants and of their ended children."""
+    """CPU time of the descendants that are alive, and of children of theirs that have ended."""
 
 
 def has_children() -> bool:
-    """Return whether this process has a child, with one system call; listing the children takes several per
-    thread."""
+    """Return whether this process has a child.
+
+    This takes one system call, whereas listing the children takes several per thread.
+    """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
     except (AttributeError, OSError):
-        pass  # this system lacks the call
+        pass  # This system has no such call.
     return True
 
 
@@ -146,7 +149,7 @@ def children_cpu_time() -> ChildrenTime:
     try:
         return ChildrenTime(ended, sum(_cpu_time(pid) for pid in _descendants()))
     except OSError:
-        # This system does not list the children of a process, so psutil is used.
+        # This system does not list a process's children in /proc, so use psutil.
         alive = 0.0
         with suppress(psutil.Error):
             for child in psutil.Process().children(recursive=True):
@@ -159,7 +162,7 @@ def children_cpu_time() -> ChildrenTime:
 
 def _descendants() -> list[int]:
     found = _children(os.getpid())
-    for pid in found:  # grows during the loop
+    for pid in found:  # The list of threads may grow during the loop.
         with suppress(OSError):
             found += _children(pid)
     return found
@@ -176,26 +179,30 @@ def _children(pid: int) -> list[int]:
 def _cpu_time(pid: int) -> float:
     try:
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        # The time of the process itself, and that of its ended children.
+        # The CPU time of the process itself and of its children that have ended.
         return sum(map(int, fields[11:15])) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0
 
 
 class _ProcessCache(Generic[_T]):
-    """Caches a value per process. Each value is computed once and kept while its id belongs to the same
-    process."""
+    """Caches a value per process.
+
+    Each value is computed once, and is kept while the process id belongs to the same process.
+    """
 
     def __init__(
         self, clock: Clock, find: Callable[[int, _StartInfo], _T], gone: _T, keep: Callable[[_T], bool]
     ) -> None:
-        """``gone`` is the value for an ended process; values for which ``keep`` is true stay longest."""
+        """``gone`` is the value for processes that have ended. Values for which ``keep`` is true stay
+        longest."""
         self._clock = clock
         self._find = find
         self._gone = gone
         self._keep = keep
         self._found: dict[int, tuple[float | None, _T, float]] = {}
-        """By process id: start time (None if it has ended), value, and monotonic time of the last check."""
+        """By process id: start time (None if the process has ended), value, and monotonic time of the last
+        check."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -221,29 +228,29 @@ class _ProcessCache(Generic[_T]):
         return found
 
     def retain(self, keep: Callable[[_T], bool]) -> None:
-        """Drop all values for which ``keep`` returns false."""
+        """Drop all values for which ``keep`` returns False."""
         self._found = {pid: known for pid, known in self._found.items() if keep(known[1])}
 
 
 class ProcessTrees:
-    """Finds the root process from which a process descends, by following its parents.
+    """Finds the root process from which a process descends, by following its chain of parents.
 
-    If a process's parent ends, the process becomes a child of another one. It is then identified by its
-    session if a root created that session, as Jupyter's kernels and terminals do; otherwise by the cached
-    root from before its parent ended. A daemon that created a session and lost its parent before it was first
-    seen counts as unrelated.
+    If the parent of a process ends, the system assigns it another parent. Its root is then found in one of
+    two ways: by its session, if a root created that session, as Jupyter's kernels and terminals do; or else
+    from the cache, if the root was determined before the parent ended. A daemon that created a session, and
+    whose parent ended before its root was determined, counts as unrelated.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._roots: dict[int, float] = {}
         """Start time of each root, by process id."""
-        # Descendants of a root stay cached longest, since a later search may not find their root again.
+        # Descendants of a root stay cached longest, because a later search might no longer find their root.
         self._roots_found = _ProcessCache[int | None](
             clock, self._ancestor, None, keep=lambda root: root is not None
         )
 
     def set_roots(self, pids: Iterable[int]) -> None:
-        """Set the root processes, whose descendants are found from now on; processes that have ended are
+        """Set the root processes, which :meth:`root_of` searches for. Processes that have ended are
         skipped."""
         before, self._roots = self._roots, {}
         for pid in pids:
@@ -252,22 +259,23 @@ class ProcessTrees:
                 self._roots[pid] = info.started
         if self._roots == before:
             return
-        # Forget the descendants of removed roots, and all processes that counted as unrelated.
+        # Forget the descendants of removed roots, and all processes that so far counted as unrelated.
         kept = {pid for pid, started in self._roots.items() if before.get(pid) == started}
         self._roots_found.retain(lambda root: root in kept)
 
     def root_of(self, pid: int) -> int | None:
-        """Return the root that is ``pid`` or its nearest ancestor; None if there is none."""
+        """Return the nearest root among ``pid`` itself and its ancestors, or None if none of them is a
+        root."""
         return pid if pid in self._roots else self._roots_found.get(pid)
 
     def _ancestor(self, pid: int, info: _StartInfo) -> int | None:
         for _ in range(_MAX_GENERATIONS):
-            # While a session has members, no other process gets its id.
+            # A session's id is not assigned to another process while the session has members.
             for ancestor in (info.parent, info.session):
                 if ancestor is not None and ancestor in self._roots and self._roots[ancestor] <= info.started:
                     return ancestor
             parent = _start_info(info.parent) if info.parent > 1 else None
-            # A parent is older than its child, so a younger process is an unrelated one that reuses the
+            # A parent is older than its child. A younger process is therefore unrelated and reuses the
             # parent's id.
             if parent is None or parent.started > info.started:
                 return None
@@ -284,7 +292,8 @@ class OwnProcessTree:
         self._trees.set_roots((self.pid,))
 
     def contains(self, pid: int) -> bool:
-        """Return whether ``pid`` is this process or descends from it; False if it has ended."""
+        """Return whether ``pid`` is this process or descends from it. False if the process ``pid`` has
+        ended."""
         return pid == self.pid or self._trees.root_of(pid) is not None
 
 
@@ -292,7 +301,8 @@ _own_tree: OwnProcessTree | None = None
 
 
 def own_process_tree() -> OwnProcessTree:
-    """Return the tree of this process, whose cached results are kept from run to run."""
+    """Return the tree of this process. It is created once, so that its cached results are kept from run to
+    run."""
     global _own_tree
     if _own_tree is None:
         _own_tree = OwnProcessTree()
@@ -308,19 +318,19 @@ reset_after_fork(_reset_in_child)
 
 
 class ProcessDirectory:
-    """User, program and arguments of processes; each process is read once."""
+    """Looks up the user, program and arguments of processes. Each process is read only once."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._known = _ProcessCache(clock, _identify, UNKNOWN, keep=lambda identity: False)
 
     def look_up(self, pid: int) -> Identity:
-        """Return the identity of ``pid``, as far as this user may read it."""
+        """Return the identity of the process ``pid``, as far as this user has permission to read it."""
         return self._known.get(pid)
 
 
 @functools.cache
 def own_user() -> str | None:
-    """Return the login name of this process's owner; None if unknown."""
+    """Return the login name of the user who runs this process; None if unknown."""
     try:
         return str(psutil.Process().username())
     except (psutil.Error, OSError):
@@ -330,8 +340,8 @@ def own_user() -> str | None:
 def _start_info(pid: int) -> _StartInfo | None:
     if psutil.LINUX:
         try:
-            # The name in parentheses may contain spaces and parentheses, so fields are counted from the last
-            # one.
+            # The name in parentheses may contain spaces and parentheses, so count fields from the last
+            # parenthesis.
             fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
             return _StartInfo(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
         except (OSError, IndexError, ValueError):
@@ -356,16 +366,17 @@ def _identify(pid: int, info: _StartInfo) -> Identity:
 
 
 def process_exists(pid: int) -> bool:
-    """Return whether a process with this id exists, even if this user may not read it."""
+    """Return whether a process with this id exists, even if this user has no permission to read it."""
     return bool(psutil.pid_exists(pid))
 
 
 def uses_cuda(pid: int) -> bool | None:
-    """Return whether ``pid`` has a CUDA context, judging by its open files and mappings; None if unknown.
+    """Return whether the process ``pid`` has a CUDA context, or None if unknown.
 
-    Creating a context opens CUDA's device, and every context maps memory of it; a forked child does not
-    inherit that mapping. An open device alone proves nothing, since NVML opens it too on newer drivers (580).
-    WSL has one device for all uses, and another user's process can't be read, so both are unknown.
+    Creating a context opens CUDA's device file, and every context maps memory of that device. A forked child
+    does not inherit that mapping. An open device file alone proves nothing, because newer drivers (580) make
+    NVML open it too. The result is None on WSL, which has one device file for all uses, and for processes
+    that this user can't read.
     """
     folder = f"/proc/{pid}"
     try:
@@ -386,10 +397,10 @@ def uses_cuda(pid: int) -> bool | None:
 
 
 def notebook_of(pid: int) -> str | None:
-    """Return the file name of the notebook whose kernel is ``pid`` or an ancestor of ``pid``.
+    """Return the file name of the notebook whose kernel is the process ``pid`` or one of its ancestors.
 
-    Jupyter puts the name into the kernel's environment (``JPY_SESSION_NAME``), which the kernel's children
-    inherit and only the kernel's user may read. None if there is no name or it may not be read.
+    Jupyter puts the name into the kernel's environment (``JPY_SESSION_NAME``). The kernel's children inherit
+    it, and only the kernel's user may read it. The result is None if there is no name or if it can't be read.
     """
     try:
         name = psutil.Process(pid).environ().get(_NOTEBOOK, "")
@@ -400,8 +411,8 @@ def notebook_of(pid: int) -> str | None:
 
 
 def _read(path: str) -> bytes:
-    # Not open(), which makes more than these three system calls; each may wait for the GIL in a busy
-    # notebook.
+    # Not open(), because it makes more than these three system calls. In a busy notebook, each call may have
+    # to wait for the GIL.
     file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, 8192)
