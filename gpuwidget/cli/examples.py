@@ -1,4 +1,4 @@
-"""``gpuwidget examples``: copies of the packaged notebooks that the user can run and change."""
+"""``gpuwidget examples``: copies the packaged notebooks, so that the user can run and change them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ _CLONE = Path(__file__).parents[2] / "notebooks"
 
 
 def notebooks() -> list[Path]:
-    """Return the notebooks of the installed package or, in a clone, those of the clone."""
+    """Return the paths of the notebooks in the installed package or, in a clone, in the clone."""
     folder = _INSTALLED if _INSTALLED.is_dir() else _CLONE
     return sorted(folder.glob("*.ipynb"))
 
 
 def copy_notebooks(folder: Path) -> list[Path]:
-    """Copy the notebooks into ``folder``, which is created if missing; return the copies.
+    """Copy the notebooks into ``folder`` and return the paths of the copies. Create the folder if it is
+    missing.
 
-    If a notebook exists already or can't be written, raises ExamplesError and leaves no copies.
+    Raises ExamplesError if a notebook already exists there or can't be written. In that case no copies
+    remain.
     """
     found = notebooks()
     if not found:
@@ -48,6 +50,6 @@ def copy_notebooks(folder: Path) -> list[Path]:
 
 
 def _remove(copy: Path) -> None:
-    """Remove a copy after a failure, so that the next attempt does not find it and fail."""
+    """Remove a copy after a failure, so that the next attempt does not fail because the copy exists."""
     with suppress(OSError):
         copy.unlink()

@@ -1,4 +1,4 @@
-"""A sample as a table for a terminal: one row per GPU, then one row per process."""
+"""Render a sample as a table for a terminal: one row per GPU, then one row per process."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _PROCESS_COLUMNS = (
 
 
 def render_table(sample: Sample, *, width: int = 80, tz: tzinfo | None = None, color: bool = False) -> str:
-    """Return the sample as lines of at most ``width`` cells (at least 40), without a final newline.
+    """Return the sample as lines of at most ``width`` characters (at least 40), without a final newline.
 
-    Times are shown in the time zone ``tz``, or in the machine's if None. With ``color``, rows that need
-    attention are yellow; their text shows the problem in any case. Control characters in names and commands
-    are escaped.
+    Times are shown in the time zone ``tz``, or in the machine's if ``tz`` is None. With ``color``, rows that
+    need attention are yellow; the problem is also shown as text, with or without color. Control characters in
+    names and commands are escaped.
     """
     width = max(width, _MIN_WIDTH)
     lines = [truncate(line, width) for line in _heading(sample, tz)]
@@ -113,7 +113,7 @@ def _process_table(sample: Sample, width: int) -> list[str]:
 
 def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
     if _unreachable(reading) or reading.answered is None:
-        return []  # the GPU's row in the table of GPUs shows that it does not answer
+        return []  # The GPU's row in the table of GPUs already shows that the GPU does not respond.
     if reading.processes is None:
         return [(_gpu_number(gpu), UNKNOWN, reading.missing.get("processes", "the driver does not say"))]
     largest_first = sorted(reading.processes, key=lambda process: (-(process.memory or 0), process.pid))
@@ -134,8 +134,8 @@ def _gpu_number(gpu: Gpu) -> str:
 
 
 def _name(gpu: Gpu) -> str:
-    # The manufacturer is dropped first, since the end of a long name is more specific: "NVIDIA GeForce RTX
-    # 4090 Laptop GPU".
+    # If the name is too long, drop the manufacturer rather than the end, which is more specific: "NVIDIA
+    # GeForce RTX 4090 Laptop GPU".
     name = gpu.name if len(gpu.name) <= _MAX_NAME else gpu.name.removeprefix("NVIDIA ")
     return printable(f"{name} (unified)" if gpu.unified_memory else name)
 

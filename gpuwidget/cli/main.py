@@ -1,4 +1,4 @@
-"""The ``gpuwidget`` command: the table of GPUs, once or repeatedly; record, doctor and examples."""
+"""The ``gpuwidget`` command: show the table of GPUs, once or repeatedly; record, doctor and examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from gpuwidget.sampler import Sampler
 
 _OPEN_TIMEOUT_S = 30.0
-"""Seconds that a driver may take to start; if nothing keeps it initialized, it takes seconds per GPU."""
+"""Seconds to wait for the driver to start. If no program keeps it initialized, it needs several seconds per
+GPU."""
 _READ_TIMEOUT_S = 5.0
 _FAILED, _USAGE_ERROR, _INTERRUPTED = 1, 2, 130
 
@@ -38,14 +39,15 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> int:
-    """Run the command and return its exit status: 0, 1 (no GPU, failed, or broken), 2 (usage error).
+    """Run the command. Return its exit status: 0, 1 (no GPU, a failure, or a broken check) or 2 (usage
+    error).
 
     ``sampler`` is the process's sampler by default.
     """
     options = _parser().parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # A character that the terminal can't show must not raise an error.
+            # Replace characters that the terminal can't show, instead of raising an error.
             stream.reconfigure(errors="replace")
     try:
         if options.command == "doctor":
@@ -65,8 +67,8 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
     except KeyboardInterrupt:
         return _INTERRUPTED if options.every is None else 0
     except BrokenPipeError:
-        # The reader closed the pipe (`gpuwidget | head`). Python flushes stdout again when it exits, which
-        # must not fail.
+        # The reader has closed the pipe (`gpuwidget | head`). Python flushes stdout again when it exits, and
+        # that must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
@@ -221,7 +223,8 @@ def _text(sample: Sample, as_json: bool) -> str:
     if as_json:
         return json.dumps(to_json(sample), allow_nan=False, separators=(",", ":"))
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    # Without a terminal, lines are not truncated to 80 characters: `gpuwidget | grep train.py`.
+    # If stdout is not a terminal, do not truncate lines to 80 characters, for example in `gpuwidget | grep
+    # train.py`.
     return render_table(sample, width=shutil.get_terminal_size((160, 24)).columns, color=color)
 
 

@@ -1,4 +1,4 @@
-"""``gpuwidget record``: write samples as they arrive, in the format that the replay source reads."""
+"""``gpuwidget record``: write samples as they arrive, in the format that the source ``replay`` reads."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def record(sampler: Sampler, path: Path, interval_s: float, print_line: Callable[[str], None]) -> None:
-    """Write a reading every ``interval_s`` seconds to a new file until Ctrl-C or SIGTERM; main thread only.
+    """Write readings to a new file every ``interval_s`` seconds, until Ctrl-C or SIGTERM.
 
-    The file is compressed if its name ends in ``.gz``. The sampler makes each driver call at its own rate, so
-    that no call delays another. Raises RecordingError if there is nothing to record or the file can't be
-    written.
+    Call it only on the main thread. The file is compressed if its name ends in ``.gz``. The sampler makes
+    each driver call at a separate rate, so that slow calls do not delay others. Raises RecordingError if
+    there is nothing to record or if the file can't be written.
     """
     check_new_file(path)
     inbox: SimpleQueue[Sample | None] = SimpleQueue()
@@ -45,7 +45,7 @@ def record(sampler: Sampler, path: Path, interval_s: float, print_line: Callable
 
 
 def check_new_file(path: Path) -> None:
-    """Raise RecordingError if the file exists already."""
+    """Raise RecordingError if the file already exists."""
     if path.exists():
         raise RecordingError(f"{str(path)!r} exists already and is left as it is: give another name.")
 
@@ -53,7 +53,7 @@ def check_new_file(path: Path) -> None:
 def write_samples(
     samples: Iterator[Sample], path: Path, interval_s: float, print_line: Callable[[str], None]
 ) -> None:
-    """Write all samples to a new file; print a line when the recording starts and when it ends."""
+    """Write all samples to a new file. Print a line when the recording starts and one when it ends."""
     began: float | None = None
     for sample in samples:
         if not sample.gpus:
@@ -82,7 +82,8 @@ def write_samples(
 
 
 def _has_slow_readings(reading: Reading) -> bool:
-    """Return whether the slow readings, which the first line should contain, are known or never will be."""
+    """Return whether the first line of a recording can be written: its slow readings are known or will never
+    be."""
     if reading.silent_since is not None or reading.lost_since is not None:
         return True
     return is_settled(reading, "utilization_window")
@@ -90,10 +91,13 @@ def _has_slow_readings(reading: Reading) -> bool:
 
 @contextmanager
 def _stopped_by_signals(inbox: SimpleQueue[Sample | None]) -> Iterator[None]:
-    """Make signals end the inbox instead of the process, so that the file is always complete."""
+    """Until the context ends, let signals put None into ``inbox`` instead of ending the process.
+
+    The recording therefore ends with a complete file.
+    """
     with ExitStack() as restoring:
         for name in _STOP_SIGNALS:
-            number = getattr(signal, name, None)  # Windows has no SIGHUP
+            number = getattr(signal, name, None)  # Windows has no SIGHUP.
             if number is not None:
                 # SimpleQueue.put is reentrant, so a signal handler may call it.
                 before = signal.signal(number, lambda *_: inbox.put(None))
@@ -102,7 +106,7 @@ def _stopped_by_signals(inbox: SimpleQueue[Sample | None]) -> Iterator[None]:
 
 
 class RecordingWriter:
-    """Writes the readings of the first sample's GPUs to a new file. Raises OSError if that fails."""
+    """Writes the readings of all GPUs of the first sample to a new file. Raises OSError if writing fails."""
 
     def __init__(self, path: Path, first: Sample, interval_s: float) -> None:
         packed = path.suffix == ".gz"
@@ -114,7 +118,7 @@ class RecordingWriter:
         self._energy: dict[str, float] = {}
         self.ticks = 0
         self.t = 0.0
-        """Seconds from the first to the newest tick."""
+        """Seconds from the first tick to the newest one."""
         self._write_line({"meta": _meta(first, interval_s)})
 
     def __enter__(self) -> RecordingWriter:
@@ -141,7 +145,7 @@ class RecordingWriter:
             THROTTLE: None if throttle is None else reason_mask(throttle),
             "procs": None if reading.processes is None else [_process(one) for one in reading.processes],
         }
-        # Values that are read rarely are written only when they change.
+        # Values that are read rarely are written only when they have changed.
         activity, energy = reading.activity, reading.energy_j
         if activity is not None and activity != self._activity.get(reading.uuid):
             self._activity[reading.uuid] = activity
@@ -197,5 +201,5 @@ def _gpm(activity: Activity) -> dict[str, float | None]:
 def _recorded(value: float | None, recorded: Recorded) -> float | None:
     if value is None:
         return None
-    # In a smaller unit, such as milliwatts, the value is written as a whole number.
+    # In a recording with a smaller unit, such as milliwatts, the value is written as a whole number.
     return round(value * recorded.scale) if recorded.scale > 1 else value * recorded.scale
