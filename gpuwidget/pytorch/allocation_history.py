@@ -1,11 +1,12 @@
 """Record torch's allocation history while at least one run needs it.
 
-A process has only one recording, which the user's code may use too. If a recording is already on, gpuwidget
-uses it and does not change it. gpuwidget stops a recording that it started, unless the user's code has
-started or stopped a recording meanwhile: then the recording belongs to the user.
+torch has one recording per process, which the user's code may use too. If a recording is already on,
+gpuwidget uses it and does not change it. gpuwidget stops only a recording that it started itself. If the
+user's code starts or stops a recording in the meantime, gpuwidget treats the recording as the user's and does
+not stop it.
 
 Nothing in this module imports torch or initializes CUDA. Until the user's code initializes CUDA, nothing is
-recorded; torch's callback then starts the recording immediately.
+recorded. A callback that torch runs after that starts the recording immediately.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
 _LOG = logging.getLogger(__name__)
 
 MAX_EVENTS = 200_000
-"""Most events that the history keeps per device. Each event takes some hundred bytes, and time to read."""
+"""Maximum number of events that torch's history keeps per device. Each event takes some hundred bytes, and
+time to read."""
 _RECORD_FUNCTIONS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
 _SKIPPED_EVENTS = [
     "free_completed",
@@ -35,7 +37,7 @@ _SKIPPED_EVENTS = [
     "segment_unmap",
     "snapshot",
 ]
-"""Events that gpuwidget does not use."""
+"""Kinds of events that torch need not record, because gpuwidget does not use them."""
 
 _UNKNOWN_STATE = "this version of torch does not say whether an allocation history is on: none was begun"
 _TAKEN_OVER = (
@@ -49,10 +51,10 @@ _USERS_RECORDING = (
 
 @dataclass(frozen=True, slots=True)
 class RequestedBytes:
-    """The allocator's counter of requested bytes on one device."""
+    """The allocator's counters of requested bytes on one device."""
 
     allocated: int
-    """Total of all requested bytes since the process began."""
+    """Total of all bytes requested since the process began."""
     current: int
     peak: int
 
@@ -63,16 +65,18 @@ class RecordedHistory:
 
     snapshot: Mapping[str, Any]
     since_us: float | None
-    """The run's start in epoch microseconds; None if the history contains no events from before the run."""
+    """The run's start in epoch microseconds. None if the recording started during the run, so that no event
+    is older."""
     until_us: float
     before: Mapping[int, RequestedBytes]
-    """By device index: the counters at the run's start. On a missing device nothing was allocated yet."""
+    """The counters at the run's start, by device index. Nothing had been allocated on a device that is
+    missing here."""
     after: Mapping[int, RequestedBytes]
     recorded_before: frozenset[int] | None
-    """Addresses of the blocks that were in use at the run's start and whose allocation was recorded. None if
-    gpuwidget did not start the recording."""
+    """Addresses of the blocks that were in use at the run's start and whose allocation is in the history.
+    None if gpuwidget did not start the recording."""
     note: str | None
-    """A note for the report if the recording is not gpuwidget's."""
+    """A note for the report if the recording is the user's, else None."""
 
 
 class HistoryScope:
@@ -87,16 +91,16 @@ class HistoryScope:
         self.recording = False
         """Whether a recording was on when the run began, or was started during the run."""
         self.started_recording = False
-        """Whether the recording was started during this run, and so has no events from before the run."""
+        """Whether the recording was started during this run. If so, it has no events from before the run."""
 
     def stop(self) -> None:
-        """Mark the end of the run. Later events do not belong to it."""
+        """Mark the end of the run. Later events are not part of the run."""
         self.after = _requested_bytes()
         self.until_us = time.time_ns() / 1000
 
 
 class AllocationHistory:
-    """The process's recording and the scopes that use it."""
+    """torch's recording in this process, and the scopes of the runs that use it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -107,7 +111,8 @@ class AllocationHistory:
         self._on_cuda_init = OnCudaInit(self._start_on_cuda_init)
 
     def open(self) -> HistoryScope:
-        """Begin a scope: start a recording, join the one that is on, or wait until CUDA is initialized."""
+        """Begin a scope. Start a recording or use the one that is on; without CUDA, wait until it is
+        initialized."""
         with self._lock:
             scope = HistoryScope()
             self._scopes.append(scope)
@@ -119,13 +124,16 @@ class AllocationHistory:
                     self._on_cuda_init.register(torch)
                 scope.before = _requested_bytes()
                 scope.since_us = time.time_ns() / 1000
-            except BaseException:  # the caller does not have the scope yet and so can't close it
+            except BaseException:  # The caller has not received the scope yet, so the caller can't close it.
                 self.close(scope)
                 raise
             return scope
 
     def poll_torch(self) -> None:
-        """If the run's code has imported torch, start recording or wait until CUDA is initialized."""
+        """Call this while a run's code executes: torch may have been imported since the run's start.
+
+        If so, start recording, or wait until CUDA is initialized.
+        """
         with self._lock:
             torch: Any = cuda_state.loaded_torch()
             if torch is None or not self._scopes or any(scope.recording for scope in self._scopes):
@@ -136,7 +144,7 @@ class AllocationHistory:
                 self._on_cuda_init.register(torch)
 
     def read(self, scope: HistoryScope) -> RecordedHistory | str:
-        """Return a run's history, or the reason why there is none. Call :meth:`HistoryScope.stop` first."""
+        """Return a run's history, or the reason why there is none. Call :meth:`HistoryScope.stop` before."""
         with self._lock:
             torch: Any = cuda_state.loaded_torch()
             reason = cuda_state.no_counters_reason()
@@ -159,7 +167,8 @@ class AllocationHistory:
             )
 
     def close(self, scope: HistoryScope) -> None:
-        """End a scope. Ending the last scope stops a recording that gpuwidget started. Safe to call twice."""
+        """End a scope. When the last scope ends, stop the recording if gpuwidget started it. Safe to call
+        twice."""
         with self._lock:
             if scope in self._scopes:
                 self._scopes.remove(scope)
@@ -172,7 +181,8 @@ class AllocationHistory:
                 _log_errors(lambda: torch.cuda.memory._record_memory_history(None))
 
     def reset_in_child(self) -> None:
-        """Drop the parent's scopes without calling torch, because CUDA can't be used after a fork."""
+        """Drop the scopes inherited from the parent. Do not call torch, because CUDA can't be used after a
+        fork."""
         self._lock = threading.RLock()
         self._scopes = []
         self._ours = self._taken_over = False
@@ -181,7 +191,7 @@ class AllocationHistory:
     # -- the recording -------------------------------------------------------------------------------
 
     def _start(self, torch: Any, recorded_blocks: Callable[[Any], frozenset[int]]) -> None:
-        """Start recording unless a recording is on. CUDA must be initialized."""
+        """Start a recording unless one is on. CUDA must be initialized."""
         if _unsupported_reason(torch) is None:
             _log_errors(lambda: self._start_or_join(torch, recorded_blocks))
 
@@ -189,14 +199,14 @@ class AllocationHistory:
         already_on = bool(torch._C._cuda_isHistoryEnabled())
         recorded_before = recorded_blocks(torch) if self._ours or not already_on else None
         if not already_on:
-            # _ours is set first, so that after an interrupt in between, a scope still stops the recording.
+            # Set _ours first: if an interrupt occurs before the next line, close() still stops the recording.
             self._ours = True
             try:
                 _record(torch)
             except Exception:
                 self._ours = False
                 raise
-        # Any code that starts or stops a recording calls one of these functions.
+        # These are all the functions through which other code can start or stop a recording.
         self._patches.patch(torch, _RECORD_FUNCTIONS, self._wrap_record)
         for scope in self._scopes:
             if not scope.recording:
@@ -235,7 +245,7 @@ def _record(torch: Any) -> None:
 
 
 def _requested_bytes() -> dict[int, RequestedBytes]:
-    """Return the counters by device index; empty if CUDA is not initialized or torch has no counters."""
+    """Return the counters by device index. Empty if CUDA is not initialized or torch has no counters."""
     if cuda_state.no_counters_reason() is not None:
         return {}
     torch: Any = cuda_state.loaded_torch()
@@ -248,7 +258,7 @@ def _requested_bytes() -> dict[int, RequestedBytes]:
 
 
 ALLOCATION_HISTORY = AllocationHistory()
-"""The process's instance."""
+"""The only instance in the process."""
 
 reset_after_fork(ALLOCATION_HISTORY.reset_in_child)
 
@@ -273,7 +283,8 @@ def blocks_in_use(
         address = int(segment.get("address", 0))
         for block in segment.get("blocks") or ():
             size = int(block.get("size", 0))
-            # Newer versions of torch provide each block's address, older ones only the segment's.
+            # Newer versions of torch include the address of each block, older ones only the segment's
+            # address.
             address = int(block.get("address", address))
             if block.get("state") == "active_allocated":
                 requested = int(block.get("requested_size", size))

@@ -1,4 +1,4 @@
-"""Read torch's caching allocator block by block: the basis of all sums over memory holders.
+"""Read torch's caching allocator block by block. All sums over memory holders are computed from these blocks.
 
 The allocator rounds each request up, so a block may be larger than its tensor. torch's counters and this
 module both count whole blocks, so the sums of this module match torch's counters to the byte.
@@ -26,20 +26,21 @@ _ALLOCATED = "active_allocated"
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment: a contiguous range of memory that torch reserved from the driver."""
+    """A contiguous range of memory that torch has reserved from the driver."""
 
     size: int
     expandable: bool
-    """Whether single pages of the segment can be released."""
+    """Whether torch can release single pages of the segment."""
     shared: bool
-    """False if the segment is in a private pool (such as a CUDA graph's), which no other allocation uses."""
+    """False if the segment is in a private pool, such as a CUDA graph's. Other allocations can't use such a
+    pool."""
     blocks: tuple[tuple[int, int, bool], ...]
-    """Address and bytes of each block, and whether the block is in use."""
+    """Address, size in bytes and use of each block; the last value is True while the block is in use."""
     small: bool = False
     """Whether the segment is for tensors of at most 1 MiB."""
 
     def free_ranges(self, freed: Collection[int] = ()) -> list[tuple[int, int]]:
-        """Return the offset and bytes of each range of free blocks.
+        """Return the offset and size in bytes of each contiguous range of free blocks.
 
         Blocks whose address is in ``freed`` count as free.
         """
@@ -58,7 +59,8 @@ class Segment:
     def returnable(self, freed: Collection[int] = ()) -> int:
         """Return the bytes that torch could release if the blocks at ``freed`` were free.
 
-        That is the whole segment if no block is in use, otherwise the free pages of an expandable segment.
+        If no block is in use, that is the whole segment. Otherwise only an expandable segment has releasable
+        bytes: its free pages.
         """
         if not self.shared:
             return 0
@@ -78,19 +80,19 @@ class DeviceBlocks:
     index: int
     """The N of ``cuda:N``."""
     addresses: tuple[int, ...]
-    """Start of each block, ascending."""
+    """Start address of each block, ascending."""
     sizes: tuple[int, ...]
-    """Bytes of each block. The sum is torch's allocated memory."""
+    """Bytes of each block. Their sum is torch's allocated memory."""
     requested: tuple[int, ...]
     """Requested bytes of each block."""
     reserved: int
-    """Bytes taken from the driver."""
+    """Bytes that torch has taken from the driver."""
     returnable: int
     """Bytes that ``empty_cache()`` would release now."""
     pending_free: int
-    """Further bytes that ``empty_cache()`` could release as soon as another stream stops using them."""
+    """Further bytes that ``empty_cache()`` can release once other streams have finished using them."""
     private_pools: int
-    """Free bytes in private pools, such as those of CUDA graphs, which no other allocation may use."""
+    """Free bytes in private pools, such as those of CUDA graphs. Other allocations can't use them."""
 
     @property
     def name(self) -> str:
@@ -103,7 +105,7 @@ class DeviceBlocks:
         return sum(self.sizes)
 
     def find(self, address: int) -> int | None:
-        """Return the position of the block that contains ``address``, or None."""
+        """Return the position in ``addresses`` of the block that contains ``address``, or None."""
         position = bisect_right(self.addresses, address) - 1
         if position < 0 or address >= self.addresses[position] + self.sizes[position]:
             return None
@@ -112,7 +114,7 @@ class DeviceBlocks:
 
 @dataclass(frozen=True, slots=True)
 class AllocationCounts:
-    """Allocations and frees on one device since the process began."""
+    """Number of allocations and frees on one device since the process began."""
 
     allocations: int
     frees: int
@@ -121,8 +123,8 @@ class AllocationCounts:
 def snapshot() -> dict[int, DeviceBlocks]:
     """Return, by device index, the blocks of each device on which torch has reserved memory.
 
-    The result is empty without CUDA. Does not wait for the GPU. The snapshot excludes the user's allocation
-    history if this torch allows it, because including the history is slow.
+    The result is empty without CUDA. This does not wait for the GPU. If the version of torch allows it, the
+    snapshot leaves out the allocation history that the user may have recorded, because reading it is slow.
     """
     by_device: dict[int, list[Mapping[str, Any]]] = {}
     for segment in raw_segments():
@@ -131,7 +133,8 @@ def snapshot() -> dict[int, DeviceBlocks]:
 
 
 def raw_segments() -> list[Mapping[str, Any]]:
-    """Return all devices' segments in the format of torch.cuda.memory_snapshot(); empty without CUDA."""
+    """Return the segments of all devices in the format of torch.cuda.memory_snapshot(). Empty without
+    CUDA."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None or cuda_state.no_counters_reason() is not None:
         return []
@@ -144,9 +147,9 @@ def raw_segments() -> list[Mapping[str, Any]]:
 
 
 def allocation_counts() -> dict[int, AllocationCounts]:
-    """Return, by device index, the counts of each device with a context. Takes 8 µs per device.
+    """Return, by device index, the counts of each device on which this process has a context.
 
-    The result is empty without CUDA.
+    The result is empty without CUDA. The call takes 8 µs per device.
     """
     torch: Any = cuda_state.loaded_torch()
     if torch is None or cuda_state.no_counters_reason() is not None:
@@ -164,7 +167,8 @@ def parse_segment(raw: Mapping[str, Any]) -> Segment:
     blocks = []
     for block in raw.get("blocks", ()):
         size = int(block["size"])
-        # Older versions of torch give no address. The blocks of a segment are contiguous.
+        # Older versions of torch omit the address. It can be computed, because a segment's blocks are
+        # contiguous.
         address = int(block.get("address", address))
         blocks.append((address, size, block.get("state") != _FREE))
         address += size
@@ -178,7 +182,7 @@ def parse_segment(raw: Mapping[str, Any]) -> Segment:
 
 
 def device_blocks(index: int, segments: Iterable[Mapping[str, Any]]) -> DeviceBlocks:
-    """Return one device's blocks, given the device's segments in torch's memory snapshot."""
+    """Return the blocks of one device. ``segments`` are the device's segments in torch's memory snapshot."""
     blocks: list[tuple[int, int, int]] = []
     reserved = returnable = pending_free = private_pools = 0
     for raw in segments:

@@ -1,7 +1,7 @@
 """Read the state of the user's torch: versions, CUDA devices, default device, allocator counters.
 
-Nothing in this module imports torch, initializes CUDA or opens a context. If torch is not imported or the
-user's code has not initialized CUDA, there are no devices.
+Nothing in this module imports torch, initializes CUDA or opens a context. As long as torch is not imported or
+CUDA is not initialized by the user's code, this module reports no devices.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ASYNC_ALLOCATOR = message("async-allocator", "torch runs on cudaMallocAsync, wh
 
 @dataclass(frozen=True, slots=True)
 class TorchDevice:
-    """A CUDA device of torch."""
+    """One of torch's CUDA devices."""
 
     index: int
     """The N of ``cuda:N``."""
     uuid: str | None
-    """UUID of the GPU or MIG slice; None if this torch does not provide it."""
+    """UUID of the GPU or MIG slice; None if the version of torch does not provide it."""
 
     @property
     def name(self) -> str:
@@ -44,12 +44,12 @@ class AllocatorCounters:
     alloc_retries: int
     ooms: int
     inactive_split: int
-    """Free bytes in segments that also have allocated blocks, which can't be released."""
+    """Free bytes that can't be released, because their segments also contain allocated blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class TorchVersions:
-    """Versions of the loaded libraries; None for those that are not loaded."""
+    """Versions of the loaded libraries. The version of a library that is not loaded is None."""
 
     torch: str | None
     cuda: str | None
@@ -63,7 +63,7 @@ class TorchVersions:
 def loaded_torch() -> ModuleType | None:
     """Return the torch module that the user's code has imported, or None."""
     torch = sys.modules.get("torch")
-    # While `import torch` runs on another thread, sys.modules has a partially initialized module.
+    # While another thread runs `import torch`, sys.modules contains a partially initialized module.
     cuda = getattr(torch, "cuda", None)
     return torch if callable(getattr(cuda, "is_initialized", None)) else None
 
@@ -79,7 +79,7 @@ def cuda_initialized() -> bool:
 
 
 def unavailable_reason() -> Message | None:
-    """Return why torch has no CUDA device in use (not imported, CUDA not initialized), or None."""
+    """Return why no CUDA device of torch is in use (torch not imported, CUDA not initialized), or None."""
     torch = loaded_torch()
     if torch is None:
         return _NOT_LOADED
@@ -87,7 +87,7 @@ def unavailable_reason() -> Message | None:
 
 
 def no_cuda_build_reason() -> str | None:
-    """Return why the loaded torch can't support any CUDA device, or None if it may support some."""
+    """Return why the loaded build of torch can't support any CUDA device, or None if it may support some."""
     torch: Any = loaded_torch()
     if torch is None:
         return None
@@ -98,7 +98,7 @@ def no_cuda_build_reason() -> str | None:
 
 
 def is_rocm() -> bool:
-    """Return whether the loaded torch is built for AMD GPUs, whose devices are called ``cuda:N`` too."""
+    """Return whether the loaded torch is built for AMD GPUs. It calls their devices ``cuda:N`` too."""
     return getattr(getattr(loaded_torch(), "version", None), "hip", None) is not None
 
 
@@ -133,7 +133,7 @@ def _cudnn_version(torch: Any) -> str | None:
 def default_device() -> str | None:
     """Return torch's default device on this thread, or None if torch is not loaded.
 
-    Makes no CUDA call, unlike ``torch.get_default_device``: if the default device has no index, that function
+    Makes no CUDA call. ``torch.get_default_device`` may make one: if the default device has no index, it
     creates a tensor, which initializes CUDA.
     """
     torch = loaded_torch()
@@ -144,7 +144,7 @@ def default_device() -> str | None:
 
 
 def current_cuda_device() -> int | None:
-    """Return N of this thread's current ``cuda:N``, or None if CUDA is not initialized."""
+    """Return the N of this thread's current device ``cuda:N``, or None if CUDA is not initialized."""
     torch = _initialized_torch()
     return None if torch is None else int(torch.cuda.current_device())
 
@@ -155,7 +155,8 @@ def default_device_context(torch: Any) -> Any:
 
 
 def active_device_context(torch: Any) -> Any:
-    """Return the ``DeviceContext`` of the ``with torch.device(...)`` that this thread is in, or None."""
+    """Return the ``DeviceContext`` of the ``with torch.device(...)`` block that this thread is in, or
+    None."""
     stack = getattr(getattr(torch, "overrides", None), "_get_current_function_mode_stack", None)
     default = default_device_context(torch)
     for mode in reversed(stack() if callable(stack) else []):
@@ -168,13 +169,14 @@ def active_device_context(torch: Any) -> Any:
 
 
 def devices() -> tuple[TorchDevice, ...]:
-    """Return the CUDA devices that torch sees (see CUDA_VISIBLE_DEVICES); empty if CUDA is uninitialized."""
+    """Return the CUDA devices that torch can use (see CUDA_VISIBLE_DEVICES). Empty if CUDA is not
+    initialized."""
     global _devices
     torch = _initialized_torch()
     if torch is None:
         return ()
     if _devices is None or _devices[0] is not torch:
-        # Once CUDA is initialized, its devices stay the same until the process ends.
+        # Once CUDA is initialized, the devices do not change until the process ends.
         found = tuple(TorchDevice(index, _uuid(torch, index)) for index in range(torch.cuda.device_count()))
         _devices = (torch, found)
     return _devices[1]
@@ -189,14 +191,15 @@ def _uuid(torch: Any, index: int) -> str | None:
 
 
 def same_gpu(nvml_uuid: str, torch_uuid: str | None) -> bool:
-    """Return whether NVML's UUID (``GPU-…``, ``MIG-…``) and torch's (without the prefix) are the same."""
+    """Return whether both UUIDs are of the same GPU. NVML's has a prefix (``GPU-…``, ``MIG-…``), torch's has
+    none."""
     if torch_uuid is None:
         return False
     return nvml_uuid.partition("-")[2].lower() == torch_uuid.lower() or nvml_uuid == torch_uuid
 
 
 def devices_with_context() -> tuple[int, ...]:
-    """Return N of every ``cuda:N`` on which this process has a context, whichever library opened it."""
+    """Return the N of every ``cuda:N`` on which this process has a context, whichever library opened it."""
     torch = _initialized_torch()
     if torch is None:
         return ()
@@ -207,9 +210,9 @@ def devices_with_context() -> tuple[int, ...]:
 
 
 def synchronize() -> None:
-    """Wait until this process's work on all devices on which it has a context is done.
+    """Wait until the GPUs have finished this process's work, on all devices on which it has a context.
 
-    Blocks without a timeout and can't be interrupted: call it on a separate thread. Raises the error of a
+    Waits without a timeout and can't be interrupted, so call it on a separate thread. Raises the error of a
     CUDA kernel that failed earlier.
     """
     torch = _initialized_torch()
@@ -220,9 +223,10 @@ def synchronize() -> None:
 
 
 def can_synchronize() -> bool:
-    """Return whether there is a device to synchronize. Call it on the thread that launched the work.
+    """Return whether :func:`synchronize` may be called. Call this on the thread that launched the work.
 
-    Synchronizing while that thread captures a CUDA graph would break the capture.
+    The result is False if no device has a context, or if that thread captures a CUDA graph, because
+    synchronizing would break the capture.
     """
     torch = _initialized_torch()
     return torch is not None and not torch.cuda.is_current_stream_capturing() and bool(devices_with_context())
@@ -232,7 +236,8 @@ def can_synchronize() -> bool:
 
 
 def counters() -> dict[int, AllocatorCounters]:
-    """Return the allocator's counters by device index; empty if :func:`no_counters_reason` gives a reason."""
+    """Return the allocator's counters by device index. Empty if :func:`no_counters_reason` returns a
+    reason."""
     torch = _initialized_torch()
     if torch is None or _partial_counters_reason(torch) is not None:
         return {}
@@ -240,7 +245,7 @@ def counters() -> dict[int, AllocatorCounters]:
 
 
 def no_counters_reason() -> Message | None:
-    """Return why there are no allocator counters, or None if there are some."""
+    """Return why there are no allocator counters, or None if there are counters."""
     torch = _initialized_torch()
     return unavailable_reason() if torch is None else _partial_counters_reason(torch)
 

@@ -1,12 +1,13 @@
-"""The device switch: store the user's choice of default torch device and apply it on the cells' thread.
+"""The device switch: store the default torch device that the user chooses, and apply it on the cells' thread.
 
 torch has two settings, and both are per thread: ``torch.set_default_device`` (the device of new tensors, with
 a cost on every torch call) and ``torch.cuda.set_device`` (the device that ``"cuda"`` without an index refers
-to, also for CuPy and Numba). So a choice is first stored, and then applied on the thread that runs cells,
-before the next cell.
+to, also for CuPy and Numba). A choice is therefore stored first, and applied later on the thread that runs
+cells, before the next cell.
 
-``set_device`` opens a CUDA context, which stays until the process ends. So it is called only after the user's
-code has initialized CUDA: immediately afterwards, by torch's callback (``_lazy_call``).
+``set_device`` opens a CUDA context, which stays until the process ends. gpuwidget therefore calls it only
+after the user's code has initialized CUDA: immediately afterwards, in a callback that torch runs
+(``_lazy_call``).
 
 Nothing in this module imports torch. If the user's code has changed a setting after gpuwidget set it,
 gpuwidget leaves the setting as it is.
@@ -48,13 +49,16 @@ _CURRENT_CHANGED = "Your code has set the current CUDA device to cuda:{now} sinc
 
 
 def cuda_index(device: str | None) -> int | None:
-    """Return N of ``cuda:N``; None for anything else."""
+    """Return the N of ``cuda:N``; None for any other device."""
     match = _CUDA_DEVICE.fullmatch(device or "")
     return None if match is None else int(match[1])
 
 
 def device_context_note() -> str | None:
-    """Return a note if this thread is inside ``with torch.device(...)``, which prevents changes, or None."""
+    """Return a note if this thread is inside a ``with torch.device(...)`` block, else None.
+
+    In such a block, the default device can't be changed.
+    """
     torch: Any = cuda_state.loaded_torch()
     if torch is None or cuda_state.active_device_context(torch) is None:
         return None
@@ -67,18 +71,18 @@ class _Choice(NamedTuple):
 
 
 class _ChangedByUser(Exception):
-    """The user's code has changed the setting that gpuwidget made. The text is the note for the user."""
+    """The user's code has changed the setting after gpuwidget set it. The text is the note for the user."""
 
 
 class _InsideContext(Exception):
-    """The thread is inside a ``with torch.device(...)``. The text is the note for the user."""
+    """The thread is inside a ``with torch.device(...)`` block. The text is the note for the user."""
 
 
 # -- torch's settings on one thread ----------------------------------------------------------------------
 
 
 class _DefaultDevice:
-    """torch.set_default_device on one thread."""
+    """The setting ``torch.set_default_device`` on one thread."""
 
     def __init__(self) -> None:
         self._ours: Any = None
@@ -87,11 +91,11 @@ class _DefaultDevice:
 
     @property
     def is_set(self) -> bool:
-        """Whether we have set it and not restored it."""
+        """Whether gpuwidget has set the device and not restored the earlier one yet."""
         return self._ours is not None
 
     def is_unchanged(self, torch: Any) -> bool:
-        """Return whether our setting is still in place."""
+        """Return whether the device that gpuwidget set is still the default."""
         return self._ours is not None and cuda_state.default_device_context(torch) is self._ours
 
     def set(self, torch: Any, device: str) -> None:
@@ -99,7 +103,8 @@ class _DefaultDevice:
         if not self.is_unchanged(torch):
             now = cuda_state.default_device_context(torch)
             self._before = None if now is None else str(now.device)
-        # An invalid device must fail here: set_default_device would remove the old device before failing.
+        # For an invalid device, fail here: set_default_device would remove the earlier device before it
+        # fails.
         torch.set_default_device(torch.device(device))
         self._ours = cuda_state.default_device_context(torch)
 
@@ -114,13 +119,17 @@ class _DefaultDevice:
         torch.set_default_device(self._before)
 
     def replace_context(self, before: Any, after: Any) -> None:
-        """Replace our stored ``DeviceContext`` after the same device was set again with a new one."""
+        """If ``before`` is the stored ``DeviceContext``, store ``after`` instead.
+
+        Setting the same device again creates a new context, which would otherwise look like a change by the
+        user.
+        """
         if before is not None and self._ours is before:
             self._ours = after
 
 
 class _CurrentDevice:
-    """torch.cuda.set_device on one thread. Use it only if CUDA is initialized."""
+    """The setting ``torch.cuda.set_device`` on one thread. Use it only if CUDA is initialized."""
 
     def __init__(self) -> None:
         self._ours: int | None = None
@@ -128,11 +137,11 @@ class _CurrentDevice:
 
     @property
     def is_set(self) -> bool:
-        """Whether we have set it and not restored it."""
+        """Whether gpuwidget has set the device and not restored the earlier one yet."""
         return self._ours is not None
 
     def is_unchanged(self, torch: Any) -> bool:
-        """Return whether our setting is still in place."""
+        """Return whether the device that gpuwidget set is still the current one."""
         return self._ours is not None and int(torch.cuda.current_device()) == self._ours
 
     def set(self, torch: Any, index: int) -> None:
@@ -152,13 +161,13 @@ class _CurrentDevice:
             raise _ChangedByUser(_CURRENT_CHANGED.format(now=torch.cuda.current_device()))
         exchange = getattr(torch.cuda, "_maybe_exchange_device", None)
         if callable(exchange) and self._before not in cuda_state.devices_with_context():
-            exchange(self._before)  # unlike set_device, this opens no context on that device
+            exchange(self._before)  # Unlike set_device, this opens no context on the earlier device.
         else:
             torch.cuda.set_device(self._before)
 
 
 class _AppliedChoice:
-    """The settings applied on one thread for one choice: the user's choice or one cell's ``--device``."""
+    """The settings on one thread that apply one choice: either the user's choice or a cell's ``--device``."""
 
     def __init__(self) -> None:
         self.device: str | None = None
@@ -168,9 +177,10 @@ class _AppliedChoice:
         self.waits_for_cuda = False
 
     def apply(self, torch: Any, device: str | None, new_tensors: bool) -> str | None:
-        """Apply a choice. Returns a note about a setting that was left unchanged or failed, or None.
+        """Apply a choice. Returns a note about a setting that was left unchanged or could not be set, or
+        None.
 
-        If the thread is inside ``with torch.device(...)``, raises _InsideContext without any change.
+        If the thread is inside a ``with torch.device(...)`` block, raises _InsideContext and changes nothing.
         """
         _check_not_inside_context(torch)
         notes: list[str] = []
@@ -188,7 +198,8 @@ class _AppliedChoice:
         return notes[0] if notes else None
 
     def set_current_device(self, torch: Any) -> list[str]:
-        """Set the current CUDA device after CUDA was initialized. Tries once and returns notes on failure."""
+        """Set the current CUDA device; CUDA must be initialized. Tries only once. Returns notes if this
+        fails."""
         self.waits_for_cuda = False
         index = cuda_index(self.device)
         assert index is not None
@@ -199,7 +210,8 @@ class _AppliedChoice:
         return []
 
     def restore(self, torch: Any) -> str | None:
-        """Restore the earlier settings. Returns a note about what could not be restored, or None."""
+        """Restore the earlier settings. Returns a note about a setting that could not be restored, or
+        None."""
         self.waits_for_cuda = False
         notes: list[str] = []
         try:
@@ -212,7 +224,7 @@ class _AppliedChoice:
         return notes[0] if notes else None
 
     def user_change(self, torch: Any) -> str | None:
-        """Return a note if the user's code has changed a setting after it was applied, else None."""
+        """Return a note if the user's code has changed a setting since it was applied, else None."""
         if self.default.is_set and not self.default.is_unchanged(torch):
             return _DEFAULT_CHANGED.format(now=cuda_state.default_device())
         if self.current.is_set and torch.cuda.is_initialized() and not self.current.is_unchanged(torch):
@@ -224,7 +236,8 @@ class _AppliedChoice:
 
 
 class DeviceSwitch:
-    """The process's choice, its application per thread, and the subscribers to both."""
+    """The process's choice of device. Applies the choice on each thread, and notifies subscribers of
+    changes."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -244,7 +257,8 @@ class DeviceSwitch:
 
     @property
     def _levels(self) -> list[_AppliedChoice]:
-        """The choices applied on the calling thread: the user's choice, then ``--device`` of nested cells."""
+        """What is applied on the calling thread: first the user's choice, then ``--device`` of each nested
+        cell."""
         levels: list[_AppliedChoice] | None = getattr(self._thread, "levels", None)
         if levels is None:
             levels = self._thread.levels = [_AppliedChoice()]
@@ -254,7 +268,7 @@ class DeviceSwitch:
 
     @property
     def state(self) -> DeviceState:
-        """The user's choice, and torch's default device as of the last start or end of a cell."""
+        """The user's choice, and torch's default device when a cell last started or ended."""
         with self._lock:
             pending = self._pending
             device, new_tensors = pending or self._applied
@@ -262,14 +276,14 @@ class DeviceSwitch:
 
     @property
     def pending_cuda_device(self) -> str | None:
-        """The ``cuda:N`` that becomes this thread's current device once CUDA is initialized, or None."""
+        """The ``cuda:N`` that will be this thread's current device once CUDA is initialized, or None."""
         level = self._levels[-1]
         return level.device if level.waits_for_cuda else None
 
     def choose(self, device: str | None, *, new_tensors: bool = True) -> None:
-        """Store a choice: ``cpu``, ``cuda:N``, or None to restore the earlier device. It is not validated.
+        """Store a choice without validating it: ``cpu``, ``cuda:N``, or None to restore the earlier device.
 
-        The choice applies from the next cell. In a process without cells it applies immediately, on the
+        The choice applies from the next cell on. In a process without cells, it applies immediately, on the
         calling thread.
         """
         with self._lock:
@@ -283,7 +297,7 @@ class DeviceSwitch:
             self._notify()
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call ``subscriber`` with each new state, on the thread that changes it."""
+        """From now on, call ``subscriber`` with each new state, on the thread that changes the state."""
         with self._lock:
             self._subscribers.append(subscriber)
 
@@ -296,13 +310,14 @@ class DeviceSwitch:
     # -- on the cells' thread ------------------------------------------------------------------------
 
     def attach(self, thread: int) -> None:
-        """Set the thread that runs cells. From now on a choice is applied before that thread's next cell."""
+        """Set the thread that runs cells. From now on, choices are applied on it before the next cell."""
         with self._lock:
             self._cells_thread = thread
         self.after_cell()
 
     def detach(self) -> None:
-        """Drop the choice and restore the earlier settings on this thread, except those the user changed."""
+        """Drop the choice and restore this thread's earlier settings, except settings that the user's code
+        changed."""
         torch: Any = cuda_state.loaded_torch()
         if torch is not None:
             for level in reversed(self._levels):
@@ -314,7 +329,8 @@ class DeviceSwitch:
         self._notify()
 
     def reset_in_child(self) -> None:
-        """Drop subscribers, the cells' thread and the lock: a forked child has no other thread."""
+        """Drop the subscribers, the cells' thread and the lock, because a forked child has no other
+        threads."""
         self._lock = threading.RLock()
         self._subscribers = []
         self._cells_thread = None
@@ -332,8 +348,8 @@ class DeviceSwitch:
     def use_device(self, device: str) -> Callable[[], str | None]:
         """Use ``device`` on this thread, for example for one cell, until the returned function is called.
 
-        The returned function restores the earlier settings, and returns a note if the user's code has changed
-        them meanwhile. Raises OptionError if torch is not imported or the device can't be set now.
+        The returned function restores the earlier settings. It returns a note if the user's code has changed
+        them in the meantime. Raises OptionError if torch is not imported or the device can't be set now.
         """
         torch: Any = cuda_state.loaded_torch()
         if torch is None:
@@ -362,7 +378,7 @@ class DeviceSwitch:
             return level.restore(torch)
         finally:
             self._levels.remove(level)
-            if unchanged:  # otherwise the current context was set by the cell's code
+            if unchanged:  # If it has changed, the current context was set by the cell's code.
                 for outer in self._levels:
                     outer.default.replace_context(context_before, cuda_state.default_device_context(torch))
 
@@ -373,7 +389,8 @@ class DeviceSwitch:
             # Inside a cell with --device, the user's choice stays pending until that cell has ended.
             choice = self._pending if torch is not None and len(self._levels) == 1 else None
             if choice is not None:
-                self._pending = None  # a choice that is made after this line waits for the next cell
+                # A choice that another thread makes from here on stays pending until the next cell.
+                self._pending = None
         if choice is not None:
             self._apply(torch, base, choice)
         elif len(self._levels) == 1 and base.waits_for_cuda and torch.cuda.is_initialized():
@@ -452,13 +469,13 @@ def _notes_of(restore: Callable[[Any], None], torch: Any) -> list[str]:
         restore(torch)
     except _ChangedByUser as changed:
         return [str(changed)]
-    except Exception as error:  # such as after a failed CUDA kernel, when every CUDA call fails
+    except Exception as error:  # For example, after a failed CUDA kernel every CUDA call fails.
         return [f"The torch device of before can't be put back: {_first_line(error)}"]
     return []
 
 
 def _check_not_inside_context(torch: Any) -> None:
-    # set_default_device would remove the user's context instead of ours, or raise.
+    # Inside such a block, set_default_device would fail, or remove the user's context instead of gpuwidget's.
     if cuda_state.active_device_context(torch) is not None:
         raise _InsideContext(_INSIDE_CONTEXT)
 
@@ -468,6 +485,6 @@ def _first_line(error: Exception) -> str:
 
 
 DEVICE_SWITCH = DeviceSwitch()
-"""The process's instance."""
+"""The only instance in the process."""
 
 reset_after_fork(DEVICE_SWITCH.reset_in_child)

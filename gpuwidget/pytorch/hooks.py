@@ -1,4 +1,4 @@
-"""Patch functions of ``torch._C`` temporarily, and run a callback when torch initializes CUDA."""
+"""Replace functions of ``torch._C`` temporarily, and run a callback when torch initializes CUDA."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class PatchedFunctions:
     def __init__(self) -> None:
         self._torch: Any = None
         self._patched: dict[str, tuple[Function, Function]] = {}
-        """By function name: the original function and its wrapper."""
+        """The original function and its wrapper, by function name."""
 
     def patch(self, torch: Any, names: Sequence[str], wrap: Callable[[Function], Function]) -> None:
         """Replace each function in ``names`` that exists by ``wrap(function)``.
 
-        Does nothing if functions are already patched.
+        Does nothing if functions are patched already.
         """
         if self._patched:
             return
@@ -33,11 +33,12 @@ class PatchedFunctions:
                 setattr(torch._C, name, wrapper)
 
     def original(self, name: str) -> Function | None:
-        """Return the original of a patched function, or None if it is not patched."""
+        """Return the original of a patched function, or None if the function is not patched."""
         return self._patched[name][0] if name in self._patched else None
 
     def restore(self) -> None:
-        """Restore the original functions, except those whose wrapper other code has replaced."""
+        """Restore the original functions. A function whose wrapper other code has replaced is left as it
+        is."""
         for name, (original, wrapper) in self._patched.items():
             if getattr(self._torch._C, name, None) is wrapper:
                 setattr(self._torch._C, name, original)
@@ -45,12 +46,12 @@ class PatchedFunctions:
 
 
 class OnCudaInit:
-    """Calls ``callback(torch)``, which must not raise, right after torch has initialized CUDA."""
+    """Calls ``callback(torch)`` right after torch has initialized CUDA. The callback must not raise."""
 
     def __init__(self, callback: Callable[[Any], object]) -> None:
         self._callback = callback
         self._registered: tuple[Any, int] | None = None
-        """The torch module and the process id for which the callback is registered."""
+        """The torch module and the process id for which the callback was registered."""
 
     def register(self, torch: Any) -> None:
         """Register the callback once per process. Does nothing if CUDA is already initialized.
@@ -59,13 +60,14 @@ class OnCudaInit:
         """
         lazy_call = getattr(torch.cuda, "_lazy_call", None)
         process = os.getpid()
-        # The callback inherited from a parent process does nothing, so a forked child registers its own.
+        # In a forked child, the callback that the parent registered does nothing, so the child registers
+        # another one.
         if self._registered == (torch, process) or torch.cuda.is_initialized() or not callable(lazy_call):
             return
         self._registered = (torch, process)
 
         def cuda_initialized() -> None:
-            # An exception in here would appear in the user's first CUDA call.
+            # If this raised an exception, the user's first CUDA call would fail.
             if os.getpid() == process:
                 self._callback(torch)
 

@@ -1,7 +1,7 @@
-"""Recognize CUDA out-of-memory errors of torch and read the allocator's exact state after one.
+"""Recognize torch's CUDA out-of-memory errors, and read the allocator's exact state after such an error.
 
-After such an error, this module reads only what is safe to read: the allocator's counters and segments, and
-the free memory of devices on which this process has a context.
+This module reads only what is safe to read at that time: the allocator's counters and segments, and the free
+memory of devices on which this process has a context.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from gpuwidget.pytorch.allocator import Segment, parse_segment
 
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _NEW_SETTING_SINCE = (2, 10)
-"""The first version of torch whose messages use the first name in ``_SETTINGS``."""
+"""The first version of torch whose error messages mention the first of ``_SETTINGS`` instead of the
+second."""
 _MAX_ERRORS = 50
 _OUT_OF_MEMORY = re.compile(
     r"\b(?:CUDA|HIP) out of memory"
@@ -32,17 +33,18 @@ _args_of: Any = vars(BaseException)["args"].__get__
 
 @dataclass(frozen=True, slots=True)
 class AllocatorState:
-    """The allocator's current state on one device. A value that this torch does not provide is None."""
+    """The allocator's current state on one device. Values that the version of torch does not provide are
+    None."""
 
     allocated: int | None
     reserved: int | None
     fragmented: int | None
-    """Free bytes in segments that are in use (inactive_split_bytes)."""
+    """Free bytes in segments that also contain blocks in use (inactive_split_bytes)."""
     free: int | None
     """Free bytes of the device (cudaMemGetInfo)."""
     total: int | None
     limit: int | None
-    """Bytes that torch allows this process to use; None if there is no limit or torch does not report it."""
+    """Bytes that torch lets this process use; None if there is no limit or torch does not report it."""
     segments: tuple[Segment, ...]
     expandable: bool
 
@@ -51,12 +53,13 @@ class AllocatorState:
 
 
 def is_out_of_memory(message: str) -> bool:
-    """Return whether a message reports that a CUDA (or HIP) device is out of memory."""
+    """Return whether a message reports that a CUDA (or HIP) device ran out of memory."""
     return _OUT_OF_MEMORY.search(message) is not None
 
 
 def find_oom_error(error: BaseException) -> BaseException | None:
-    """Return the CUDA out-of-memory error that ``error`` is, was caused by or contains, or None."""
+    """Return the CUDA out-of-memory error among ``error``, its causes and contexts, and its members, or
+    None."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None
@@ -72,7 +75,8 @@ def find_oom_error(error: BaseException) -> BaseException | None:
 
 
 def error_message(error: BaseException) -> str:
-    """Return the first string argument of an error. Avoids ``str(error)``, which could run user code."""
+    """Return the first string among an error's arguments. Avoids ``str(error)``, which could run user
+    code."""
     texts: list[str] = [part for part in _args_of(error) if type(part) is str]
     return texts[0] if texts else ""
 
@@ -87,21 +91,22 @@ def _may_be_torch_error(error: BaseException, torch_classes: Sequence[object]) -
 
 
 def _related_errors(error: BaseException) -> list[BaseException]:
-    """Return an error's cause and context, and the members of an exception group."""
+    """Return an error's cause and context and, for an exception group, its members."""
     found = [error.__cause__]
-    # An interrupt (not an Exception) is not a consequence of the error that was being handled.
+    # The context of an interrupt (which is not an Exception) is left out: it did not cause the interrupt.
     if issubclass(type(error), Exception) and not error.__suppress_context__:
         found.append(error.__context__)
-    group: Any = getattr(builtins, "BaseExceptionGroup", None)  # from Python 3.11 on
+    group: Any = getattr(builtins, "BaseExceptionGroup", None)  # Python 3.11 and later have this class.
     if group is not None and issubclass(type(error), group):
         found += group.exceptions.__get__(error)
     return [one for one in found if one is not None]
 
 
 def allocator_setting(message: str) -> str:
-    """Return the name of the environment variable for allocator settings.
+    """Return the name of the environment variable for the allocator's settings.
 
-    It is the name that the error message mentions, otherwise the name that the loaded version of torch uses.
+    If the error message mentions a name, return that one, else the name that the loaded version of torch
+    uses.
     """
     named = re.search(r"PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF(?==)", message)
     if named is not None:
@@ -115,7 +120,7 @@ def allocator_setting(message: str) -> str:
 
 
 def allocated() -> dict[int, int]:
-    """Return, by device index, the allocated bytes of each device on which this process has a context."""
+    """Return the allocated bytes by device index, for each device on which this process has a context."""
     if cuda_state.no_counters_reason() is not None:
         return {}
     return {index: _current(stats, "allocated_bytes") or 0 for index, stats in _memory_stats().items()}

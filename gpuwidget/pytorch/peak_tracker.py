@@ -1,7 +1,8 @@
 """Share torch's peak memory counters among any number of nested and concurrent runs.
 
-The allocator has one peak counter per device, which any code may reset but no code can set to a value
-(https://github.com/pytorch/pytorch/issues/16266). So :class:`PeakTracker` records each peak before a reset.
+The allocator has one peak counter per device. Any code may reset it, but no code can set it to a value
+(https://github.com/pytorch/pytorch/issues/16266). :class:`PeakTracker` therefore reads each peak before a
+reset.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from gpuwidget.pytorch.cuda_state import AllocatorCounters
 from gpuwidget.pytorch.hooks import PatchedFunctions
 
 _RESET_FUNCTIONS = ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
-"""Every public way to reset the peaks calls one of these."""
+"""Every public function that resets the peaks calls one of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePeaks:
-    """One device's allocator counters before and after a run, and the run's exact peaks in bytes."""
+    """One device's allocator counters before and after a run, and the exact peaks of the run in bytes."""
 
     before: AllocatorCounters | None
-    """None if CUDA was not initialized when the run started: nothing was allocated then."""
+    """None if CUDA was not initialized when the run started. Nothing had been allocated then."""
     after: AllocatorCounters
     allocated_peak: int
     reserved_peak: int
@@ -48,16 +49,19 @@ class PeakScope:
         self._before = before
         self._peaks: dict[int, _Peak] = {}
         self.hidden_peaks: dict[int, int] = {}
-        """By device index: bytes of the higher peak from before the run, for each counter that was reset."""
+        """For each device whose counter was reset when the run began: the earlier, higher peak in bytes."""
         self.user_resets = 0
-        """How often other code reset a counter during the run."""
+        """How often other code reset peak counters during the run."""
 
     def include(self, index: int, counters: AllocatorCounters) -> None:
-        """Include a device's peak counters in the scope's peaks. Called before each reset and at the end."""
+        """Raise the scope's peaks to a device's peak counters if these are higher.
+
+        Call it before each reset and at the end of the run.
+        """
         self._peaks.setdefault(index, _Peak()).include(counters)
 
     def finish(self, after: dict[int, AllocatorCounters]) -> dict[int, DevicePeaks]:
-        """Return the peaks by device index, given the counters at the run's end."""
+        """Return the peaks by device index. ``after`` are the counters at the run's end."""
         found = {}
         for index, counters in after.items():
             self.include(index, counters)
@@ -80,7 +84,8 @@ class PeakTracker:
         self._patches = PatchedFunctions()
 
     def open(self) -> PeakScope:
-        """Begin a scope. Resets a device's counter only if an older, higher peak would hide the new one."""
+        """Begin a scope. Reset a device's peak counters only if an earlier, higher peak would hide the run's
+        peak."""
         with self._lock:
             before = cuda_state.counters()
             scope = PeakScope(before)
@@ -109,7 +114,7 @@ class PeakTracker:
                 self._patches.restore()
 
     def watch_resets(self) -> None:
-        """Patch torch's reset functions so that the peaks are read before other code resets them.
+        """Patch torch's reset functions, so that the peaks are read before other code resets them.
 
         Does nothing until torch is imported.
         """
@@ -141,13 +146,14 @@ class PeakTracker:
         reset(index)
 
     def reset_in_child(self) -> None:
-        """Drop the parent's scopes, and the parent's lock, which another thread may hold during the fork."""
+        """Drop the parent's scopes and its lock, which another thread may have held at the moment of the
+        fork."""
         self._lock = threading.RLock()
         self._scopes = []
         self._patches.restore()
 
 
 PEAK_TRACKER = PeakTracker()
-"""The process's instance."""
+"""The only instance in the process."""
 
 reset_after_fork(PEAK_TRACKER.reset_in_child)

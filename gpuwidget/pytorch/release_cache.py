@@ -1,15 +1,16 @@
 """Release torch's cached memory to the driver from a gpuwidget thread, even while a cell uses torch.
 
-While a cell runs, ``torch.cuda.empty_cache()`` has these effects: for each segment that it releases, the
-driver waits until the GPU has finished its work. A thread that allocates meanwhile waits too; on older
-versions of torch all Python code waits. The cell's next allocations must get memory from the driver again,
+While a cell runs, ``torch.cuda.empty_cache()`` has these effects. For each segment that it releases, the
+driver waits until the GPU has finished its work. A thread that allocates in the meantime waits too; on older
+versions of torch, all Python code waits. The cell's next allocations must get memory from the driver again,
 which is slower. Memory in use is not affected.
 
 Two side effects must be avoided. First, the call would open a context on the thread's current device, which
-is ``cuda:0`` by default (https://github.com/pytorch/pytorch/issues/25752), so the thread first sets its
-device to one that has a context. Second, the call could invalidate a graph capture on another thread, so the
-thread relaxes its capture mode as in :mod:`~gpuwidget.pytorch.stream_activity` and checks the stream that
-torch captures on by default. torch itself refuses the call while it captures a graph.
+is ``cuda:0`` by default (https://github.com/pytorch/pytorch/issues/25752). The thread therefore first sets
+its current device to one that has a context. Second, the call could invalidate a graph capture on another
+thread. The thread therefore relaxes its capture mode, as in :mod:`~gpuwidget.pytorch.stream_activity`, and
+first checks the stream that torch captures on by default. torch itself refuses the call while it captures a
+graph.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def check_available() -> None:
 
 
 def returnable() -> int:
-    """Return the cached bytes that torch could release, now or when other streams stop using them."""
+    """Return the cached bytes that torch could release, now or once other streams have finished using
+    them."""
     return sum(device.returnable + device.pending_free for device in allocator.snapshot().values())
 
 
@@ -60,7 +62,8 @@ def retained() -> int:
 def release(*, cell_runs: bool) -> None:
     """Release torch's cache. Call it on a separate thread, because it waits for the GPU without a timeout.
 
-    Raises OptionError if the release would or might invalidate a graph capture, and whatever torch raises.
+    Raises OptionError if the release would or might invalidate a graph capture. Also raises any error of
+    torch.
     """
     torch: Any = cuda_state.loaded_torch()
     stream_activity.set_thread_device(cuda_state.devices_with_context()[0])
@@ -81,6 +84,7 @@ def release(*, cell_runs: bool) -> None:
 
 
 def _default_capture_stream(torch: Any) -> int | None:
-    """Return the handle of the stream that ``torch.cuda.graph`` captures on by default, if it exists yet."""
+    """Return the handle of the stream on which ``torch.cuda.graph`` captures by default; None before it
+    exists."""
     stream = getattr(getattr(torch.cuda, "graph", None), "default_capture_stream", None)
     return getattr(stream, "cuda_stream", None)

@@ -1,8 +1,8 @@
 """Query whether this process's default CUDA streams have work to do, without side effects on user code.
 
-``torch.cuda.default_stream(d).query()`` does not wait (0.6 µs on an H200). But by CUDA's rules a query may
-invalidate a graph that another thread is capturing, unless the querying thread has set its stream capture
-mode to relaxed. If the mode can't be set, no stream is queried.
+``torch.cuda.default_stream(d).query()`` does not wait (0.6 µs on an H200). However, by CUDA's rules a query
+may invalidate a graph that another thread is capturing, unless the querying thread has set its stream capture
+mode to relaxed. If the mode can't be set, gpuwidget queries no stream.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gpuwidget.model.messages import Message, message
 from gpuwidget.pytorch import cuda_state
 
 _CAPTURE_MODE_RELAXED = 2
-"""cudaStreamCaptureModeRelaxed."""
+"""CUDA's constant cudaStreamCaptureModeRelaxed."""
 _ERROR_CAPTURE_IMPLICIT = 906
-"""cudaErrorStreamCaptureImplicit."""
+"""CUDA's constant cudaErrorStreamCaptureImplicit."""
 _LIBRARIES_WITH_BLOCKING_STREAMS = ("cupy", "numba.cuda", "pycuda", "cuda")
 _ROCM = message("streams-rocm", "on AMD GPUs the streams are not asked")
 _NO_LIBRARY = message(
@@ -38,7 +38,8 @@ _FAILED = message(
 class DefaultStreams:
     """Queries the default stream of each device on which this process has a context.
 
-    Use an instance on one dedicated thread only. It opens no context and initializes nothing.
+    Use an instance on one thread only, which must not run user code. The instance opens no context and
+    initializes nothing.
     """
 
     def __init__(self, find_runtime: Callable[[], Any] | None = None) -> None:
@@ -50,12 +51,12 @@ class DefaultStreams:
         self._disabled = False
         self._check_captures = False
         self.devices: tuple[int, ...] = ()
-        """N of each ``cuda:N`` whose stream is queried, or was queried until an error."""
+        """The N of each ``cuda:N`` whose stream is queried, or was queried until an error occurred."""
         self.reason: Message | None = None
         """Why no stream is queried; None while streams are queried."""
 
     def open(self) -> bool:
-        """Find the devices that have a context, and return whether any stream is queried.
+        """Find the devices that have a context, and return whether any stream can be queried.
 
         Call it periodically, because the user's code may open more contexts.
         """
@@ -94,8 +95,8 @@ class DefaultStreams:
     def busy(self) -> int | None:
         """Return a bit mask in which bit N is set if the stream of ``cuda:N`` has work; None if unknown.
 
-        While a stream that blocks the default stream captures a graph, the default stream must not be
-        queried. CuPy's streams block it, torch's don't. Checking for such a capture has no side effects.
+        The default stream must not be queried while a graph is captured on a stream that blocks the default
+        stream. CuPy's streams block it, torch's don't. Checking for such a capture has no side effects.
         """
         bits = 0
         if self._check_captures and is_capturing(self._runtime, None) is not False:
@@ -105,7 +106,7 @@ class DefaultStreams:
                 if not query():
                     bits |= bit
         except Exception:
-            # A CUDA kernel failed. The user's next CUDA call raises that error.
+            # A CUDA kernel has failed. The user's next CUDA call will raise the same error.
             self._disable(_FAILED)
             return None
         return bits if self._queries else None
@@ -116,9 +117,9 @@ class DefaultStreams:
 
 
 def set_thread_device(index: int) -> None:
-    """Set the current device of this thread, which must be a gpuwidget thread, to a device with a context.
+    """Set this thread's current device to one that has a context. Call it only on a thread of gpuwidget.
 
-    Otherwise a CUDA call would open a context on the thread's current device, which is initially 0.
+    Otherwise a CUDA call would open a context on the thread's current device, which is initially device 0.
     """
     torch: Any = cuda_state.loaded_torch()
     if index != 0:
@@ -126,9 +127,9 @@ def set_thread_device(index: int) -> None:
 
 
 def relax_capture_mode(runtime: Any) -> bool:
-    """Set this thread's stream capture mode to relaxed, and return whether CUDA accepted it.
+    """Set this thread's stream capture mode to relaxed, and return whether CUDA accepted that.
 
-    In relaxed mode, CUDA calls on this thread do not invalidate another thread's graph capture.
+    In relaxed mode, CUDA calls on this thread do not invalidate a graph that another thread captures.
     """
     mode = ctypes.c_int(_CAPTURE_MODE_RELAXED)
     return bool(runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == 0)
@@ -137,8 +138,8 @@ def relax_capture_mode(runtime: Any) -> bool:
 def is_capturing(runtime: Any, stream: int | None) -> bool | None:
     """Return whether a graph is being captured on a stream, or None if CUDA reports an error.
 
-    ``stream`` is a CUDA stream handle; None stands for the default stream and any stream that blocks it. The
-    call has no side effects on a thread whose capture mode is relaxed.
+    ``stream`` is a CUDA stream handle. None stands for the default stream and all streams that block it. On a
+    thread whose capture mode is relaxed, the call has no side effects.
     """
     status = ctypes.c_int(0)
     code = runtime.cudaStreamIsCapturing(stream, ctypes.byref(status))
@@ -159,10 +160,11 @@ _runtime: Any = None
 
 
 def _runtime_names() -> Iterator[str]:
-    """Yield possible names of the loaded CUDA runtime: its standard name, then the paths of mapped files.
+    """Yield possible names of the loaded CUDA runtime: first its standard name, then the paths of mapped
+    files.
 
-    The standard name comes first because reading the list of mapped files takes many system calls. Each of
-    them releases the GIL, and must then wait for it while another thread runs Python code.
+    The standard name comes first, because reading the list of mapped files takes many system calls. Each call
+    releases the GIL, and may then have to wait for it while another thread runs Python code.
     """
     version = getattr(getattr(cuda_state.loaded_torch(), "version", None), "cuda", None)
     if version is not None:
@@ -175,7 +177,8 @@ def _runtime_names() -> Iterator[str]:
 
 
 def _open_loaded(name: str) -> Any:
-    """Return the library ``name`` if it is already loaded and has the needed functions. Loads nothing."""
+    """Return the library ``name`` if it is already loaded and has the functions needed here. Loads
+    nothing."""
     try:
         library = ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         library.cudaThreadExchangeStreamCaptureMode  # noqa: B018 - raises AttributeError where it is missing

@@ -1,9 +1,9 @@
 """Read and set torch's switches that trade speed for precision or repeatability.
 
-torch 2.9 and later have two APIs for TF32. After a value is set through the newer API, reading it through the
-older one raises, whereas a value set through the older API can be read through both. So this module sets
-values through the older API and reads them through the newer one if it exists. That way, user code that reads
-either API keeps working, and so does torch.compile, which reads both.
+torch 2.9 and later have two APIs for TF32. A value that was set through the older API can be read through
+both. A value that was set through the newer API can't be read through the older one, which raises an error.
+This module therefore sets values through the older API, and reads them through the newer one if it exists.
+That way, user code can read either API, and so can torch.compile, which reads both.
 
 Nothing in this module imports torch or initializes CUDA. All switches are plain flags.
 """
@@ -23,7 +23,8 @@ ON, OFF = "on", "off"
 
 @dataclass(frozen=True, slots=True)
 class ComputeSwitches:
-    """The switches that decide which hardware units and algorithms compute; None if this torch lacks one."""
+    """Switches that decide which hardware units and algorithms compute. None: this version of torch lacks the
+    switch."""
 
     tf32_matmul: bool | None
     """Whether float32 matrix products may use TF32 on the tensor cores."""
@@ -40,7 +41,7 @@ class SwitchValue(NamedTuple):
 
     value: str | None
     note: str | None = None
-    """A sentence about why the value is unknown or has no effect, if there is one."""
+    """A sentence that explains why the value is unknown or has no effect, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,11 @@ class TorchSwitch:
     default: str
     """torch's default value."""
     trades: str
-    """What each value gains and costs, in sentences for the user."""
+    """Sentences for the user that describe what each value gains and what it costs."""
     read: Callable[[Any], SwitchValue]
     """Returns the current value, given ``torch._C``."""
     statements: Callable[[Any, str], tuple[str, ...]]
-    """Returns the Python statements that set the switch to a value, given ``torch._C`` and the value."""
+    """Returns the Python statements that set the switch, given ``torch._C`` and the new value."""
 
     def current_value(self) -> str | None:
         """Return the current value, or None if it is unknown or torch is not loaded."""
@@ -65,7 +66,7 @@ class TorchSwitch:
 
 
 def compute_switches() -> ComputeSwitches | None:
-    """Return the current values of the switches that advice uses, or None if torch is not loaded."""
+    """Return the values of the switches on which advice depends, or None if torch is not loaded."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None
@@ -79,7 +80,7 @@ def compute_switches() -> ComputeSwitches | None:
 
 
 def switch_values() -> dict[str, SwitchValue] | None:
-    """Return the value of each switch in ``TORCH_SWITCHES`` by name, or None if torch is not loaded."""
+    """Return the values of all ``TORCH_SWITCHES`` by name, or None if torch is not loaded."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None
@@ -101,16 +102,18 @@ def find_switch(name: str, value: str | None = None) -> TorchSwitch:
 
 
 def statement(switch: TorchSwitch, value: str) -> str:
-    """Return the Python that sets a switch to ``value``. Raises OptionError if torch is not loaded."""
+    """Return the Python statement that sets a switch to ``value``. Raises OptionError if torch is not
+    loaded."""
     return "\n".join(switch.statements(getattr(_require_torch(), "_C", None), value))
 
 
 def set_switch(switch: TorchSwitch, value: str) -> str:
-    """Set a switch and return the statement that was run. Raises OptionError if torch refuses."""
+    """Set a switch, and return the statement that was run. Raises OptionError if torch raises an error."""
     torch = _require_torch()
     text = statement(switch, value)
     try:
-        # torch 2.9 warns once about the older API, which is of no use to the user: gpuwidget calls it.
+        # torch 2.9 warns once about the older API. The warning is of no use to the user, because gpuwidget
+        # calls it.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(text, {"torch": torch})
@@ -161,7 +164,7 @@ def _precision(native: Any, backend: str, operation: str) -> str | None:
 def _flag(
     attribute: str, getter: str
 ) -> tuple[Callable[[Any], SwitchValue], Callable[[Any, str], tuple[str, ...]]]:
-    """Return the functions that read and set a flag of torch.backends.cudnn."""
+    """Return the functions that read and set one flag of torch.backends.cudnn."""
 
     def read(native: Any) -> SwitchValue:
         flag = _read_flag(native, getter)
@@ -195,7 +198,8 @@ def _read_cudnn_tf32(native: Any) -> SwitchValue:
 def _set_cudnn_tf32(native: Any, value: str) -> tuple[str, ...]:
     lines = [f"torch.backends.cudnn.allow_tf32 = {value == ON}"]
     if value == OFF and _precision(native, "cuda", "all") == "tf32":
-        # If TF32 was enabled for all of CUDA or torch, the older API alone would not turn these two off.
+        # If TF32 was enabled for all of CUDA or all of torch, the older API alone would not turn it off for
+        # these two.
         lines += [f'torch.backends.cudnn.{one}.fp32_precision = "ieee"' for one in ("conv", "rnn")]
     return tuple(lines)
 
@@ -209,7 +213,8 @@ def _read_matmul(native: Any) -> SwitchValue:
     tf32 = _tf32(native, "matmul")
     if tf32 is None:
         return _UNKNOWN
-    # torch's getter may raise, so the value is derived from its effects on CUDA and on the CPU.
+    # torch's getter may raise. The value is therefore derived from the precisions that it sets on CUDA and
+    # the CPU.
     faster = "medium" if _precision(native, "mkldnn", "matmul") == "bf16" else "high"
     return SwitchValue(faster if tf32 else "highest")
 
@@ -292,4 +297,4 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         _set_deterministic,
     ),
 )
-"""All switches, in the order in which they are shown."""
+"""All switches, in the order in which views show them."""

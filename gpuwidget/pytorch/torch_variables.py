@@ -22,9 +22,9 @@ Variables = Iterable[tuple[str, object]]
 
 _MAX_VARIABLES = 2000
 _MAX_OBJECTS = 20_000
-"""Most modules and tensors that one call of :func:`models` visits, in at most a tenth of a second."""
+"""Maximum number of modules and tensors that one call of :func:`models` visits, which takes at most 0.1 s."""
 _MAX_PARAMETERS = 200
-"""Most parameters and buffers that :func:`devices_of_tensors` reads per module."""
+"""Maximum number of parameters and buffers that :func:`devices_of_tensors` reads per module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class Model:
     name: str
     type: str
     on_cpu: int | None
-    """Bytes of the module's parameters and buffers in host memory. A shared storage counts once. None if
-    some could not be counted."""
+    """Bytes of the module's parameters and buffers in host memory, or None if some could not be counted. A
+    storage that several of them share counts once."""
     on_gpu: int | None
     """Bytes of the module's parameters and buffers on CUDA devices, counted like ``on_cpu``."""
     uses_cudnn: bool
-    """Whether the module has layers that cuDNN accelerates: convolutions or recurrent layers."""
+    """Whether the module contains layers that cuDNN accelerates: convolutions or recurrent layers."""
 
 
 # -- DataLoaders -----------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def _loader(name: str, attributes: Mapping[str, object]) -> Loader | None:
 
 
 def models(variables: Variables) -> tuple[Model, ...]:
-    """Return every module among ``variables`` with the memory of its parameters."""
+    """Return every module among ``variables``, with the memory that its parameters and buffers take."""
     torch: Any = cuda_state.loaded_torch()
     nn = getattr(torch, "nn", None)
     module = getattr(nn, "Module", None)
@@ -107,7 +107,9 @@ def models(variables: Variables) -> tuple[Model, ...]:
             try:
                 if id(value) not in sizes:
                     size = _ModuleSize(torch, cudnn_layers, objects_left)
-                    sizes[id(value)] = size  # stored before adding, so that a failure is not retried
+                    # Stored before it is complete, so that reading the same module is not retried after a
+                    # failure.
+                    sizes[id(value)] = size
                     size.add(value)
                     objects_left = size.objects_left
                 found.append(sizes[id(value)].model(name, type(value)))
@@ -123,14 +125,14 @@ class _ModuleSize:
         self._torch = torch
         self._cudnn_layers = cudnn_layers
         self.objects_left = objects_left
-        """How many more modules and tensors may be visited."""
+        """Number of modules and tensors that may still be visited."""
         self._bytes = {"cpu": 0, "cuda": 0}
         self._complete = False
         self._uses_cudnn = False
         self._visited: set[int] = set()
 
     def add(self, module: object) -> None:
-        """Visit a module and its submodules."""
+        """Count the tensors of a module and of its submodules."""
         pending, complete = [module], True
         while pending:
             if self.objects_left <= 0:
@@ -149,19 +151,19 @@ class _ModuleSize:
         self._complete = complete
 
     def model(self, name: str, cls: type) -> Model:
-        """Return the result for one variable that refers to the module."""
+        """Return the result for one variable, whose name is ``name`` and whose value is the module."""
         on_cpu, on_gpu = (self._bytes[device] if self._complete else None for device in ("cpu", "cuda"))
         return Model(name, class_name(cls), on_cpu, on_gpu, self._uses_cudnn)
 
     def _count(self, tensor: object) -> bool:
-        """Count a tensor's storage. Returns False if the tensor has no storage that can be counted."""
+        """Count a tensor's storage. Returns False if the storage can't be counted."""
         if not issubclass(type(tensor), self._torch.Tensor) or self._visit(id(tensor)):
             return True
         try:
             storage: Any = self._torch.Tensor.untyped_storage(tensor)
-        except Exception:  # sparse, or another tensor without a storage
+        except Exception:  # The tensor has no storage, for example because it is sparse.
             return False
-        # The device of the storage, not of the tensor: a FakeTensor has a CPU or CUDA device too.
+        # Use the storage's device instead of the tensor's: a FakeTensor claims to be on a CPU or CUDA device.
         device = storage.device.type
         if device in self._bytes and not self._visit(storage._cdata):
             self._bytes[device] += storage.nbytes()
@@ -184,8 +186,8 @@ class _ModuleSize:
 def devices_of_tensors(variables: Variables) -> dict[str, tuple[str, ...]]:
     """Return the sorted devices of each tensor and module by name; a module may be on several.
 
-    The result is empty if torch is not loaded. Reads at most 2000 variables, and about 200 parameters and
-    buffers per module.
+    The result is empty if torch is not loaded. This reads at most 2000 variables, and about 200 parameters
+    and buffers per module.
     """
     torch: Any = cuda_state.loaded_torch()
     tensor = getattr(torch, "Tensor", None)
@@ -202,7 +204,8 @@ def devices_of_tensors(variables: Variables) -> dict[str, tuple[str, ...]]:
 
 
 def _devices(torch: Any, value: object) -> Iterator[str]:
-    # isinstance() would call the object's __class__, and value.device a subclass's property.
+    # Avoid isinstance(), which would call the object's __class__, and value.device, which may be a subclass's
+    # property.
     if issubclass(type(value), torch.Tensor):
         yield str(torch.Tensor.device.__get__(value))
         return
@@ -230,7 +233,7 @@ def _devices(torch: Any, value: object) -> Iterator[str]:
 
 def _instances_of(cls: type, variables: Variables) -> Iterator[tuple[str, object]]:
     for (name, value), _ in zip(variables, range(_MAX_VARIABLES), strict=False):
-        # isinstance() would call the object's __class__.
+        # Avoid isinstance(), which would call the object's __class__.
         if issubclass(type(value), cls):
             yield name, value
 
