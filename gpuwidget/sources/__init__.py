@@ -1,9 +1,9 @@
-"""Sources of GPU readings: the protocol, one module per source, and the choice among them.
+"""Sources of GPU readings: the protocol, the function that selects a source, and one module per source.
 
-A source reads one GPU per call, so that the sampler can tell which GPU hangs or is lost and continue with the
-others. The sampler's fast and slow threads may call the ``read_*`` methods at the same time, and a call may
-block for as long as the driver does; only one thread at a time calls ``open`` or ``close``. Code that a user
-waits for must not call a source. Start with the protocol :class:`Source`.
+A source reads one GPU per call, so that the sampler can tell which GPU hangs or is lost, and can continue
+with the others. The sampler's fast and slow threads may call the ``read_*`` methods at the same time, and a
+call may block for as long as the driver blocks. Only one thread at a time calls ``open`` or ``close``. Code
+that a user waits for must not call a source. Start with the protocol :class:`Source`.
 """
 
 from __future__ import annotations
@@ -24,50 +24,50 @@ SOURCE_VARIABLE = "GPUWIDGET_SOURCE"
 
 
 class Xid(NamedTuple):
-    """An error of a GPU that the driver reported."""
+    """An error of a GPU that the driver reported, identified by NVIDIA's XID number."""
 
     number: int
     time: float
-    """When the source read the error, in epoch seconds."""
+    """Time at which the source read the error, in epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The result of opening a source. Finding no GPU is not an error: ``origin.reason`` then says why."""
+    """The result of opening a source. Finding no GPU is not an error; ``origin.reason`` then states why."""
 
     origin: Origin
     gpus: tuple[Gpu, ...]
     xids: Mapping[str, Xid] = field(default_factory=dict)
-    """The newest known XID of each GPU, by UUID. Includes GPUs that this opening did not find again."""
+    """The newest known XID of each GPU, by UUID. Includes GPUs that were found earlier but not this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class UtilizationWindow:
-    """One window over which the driver averages utilization."""
+    """One interval over which the driver averages utilization."""
 
     until: float
-    """End of the window in epoch seconds."""
+    """End of the interval in epoch seconds."""
     utilization: float
-    """Percentage of the window during which any GPU kernel ran."""
+    """Percentage of the interval during which any GPU kernel ran."""
 
 
 class Source(Protocol):
     """A source of GPU readings.
 
     Every ``read_*`` method raises :class:`gpuwidget.model.errors.GpuLostError` if that GPU is lost and
-    :class:`gpuwidget.model.errors.SourceLostError` if the source must be opened again. It raises nothing
-    else: after any other failure the affected value is None, and its reason is given.
+    :class:`gpuwidget.model.errors.SourceLostError` if the source must be opened again. It raises no other
+    exception: after any other failure, the affected value is None and ``missing`` has the reason.
     """
 
     def open(self) -> Inventory:
-        """Find the GPUs and renew their handles; may be called again at any time.
+        """Find the GPUs and open them again. May be called at any time, also when the source is open.
 
         Never raises: if the driver is absent or broken, the result contains no GPUs and gives the reason.
         """
         ...
 
     def close(self) -> None:
-        """Close the driver. Safe to call twice, and safe to call while another thread's call hangs."""
+        """Close the driver. Safe to call twice, and safe to call while a call on another thread hangs."""
         ...
 
     def read_fast(self, gpu: Gpu) -> FastReadings:
@@ -75,7 +75,7 @@ class Source(Protocol):
         ...
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """Return the bytes in use on one GPU, the same number as ``read_fast().memory_used``."""
+        """Return the bytes in use on one GPU: the same value as ``read_fast().memory_used``."""
         ...
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
@@ -87,7 +87,7 @@ class Source(Protocol):
         ...
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Return the readings of one GPU whose driver calls take milliseconds, such as its energy counter."""
+        """Return the readings of one GPU that take the driver milliseconds, such as its energy counter."""
         ...
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
@@ -98,24 +98,25 @@ class Source(Protocol):
         ...
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Return what the hardware counters measured since the previous call for this GPU.
+        """Return what the hardware counters have measured since the previous call for this GPU.
 
-        Returns None on the first call, within 100 ms of the previous call, and if the GPU has no GPM (GPU
-        performance monitoring).
+        Returns None on the first call, if the previous call was less than 100 ms ago, and if the GPU has no
+        GPM (GPU performance monitoring).
         """
         ...
 
     def stop_activity(self) -> None:
-        """Free the samples of the hardware counters. Called when no subscription needs the counters."""
+        """Free the samples of the hardware counters. The sampler calls this when no subscription needs the
+        counters."""
         ...
 
 
 def open_source(choice: str | None = None, clock: Clock = SYSTEM_CLOCK) -> Source:
-    """Return the source that ``choice`` names, without opening it.
+    """Return the source that ``choice`` selects, without opening it.
 
     ``choice`` is ``auto`` or ``nvml`` (both read NVML), ``replay`` or ``replay:PATH`` (plays a recording in a
     loop), ``replay-once:PATH`` or ``none``. If ``choice`` is None, the environment variable GPUWIDGET_SOURCE
-    applies; if that is unset too, the source is ``auto``. Raises OptionError for anything else.
+    selects the source; if it is not set, ``auto`` does. Raises OptionError for any other value.
     """
     text = choice if choice is not None else os.environ.get(SOURCE_VARIABLE, "")
     kind, _, path = (text.strip() or "auto").partition(":")

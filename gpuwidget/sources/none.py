@@ -1,4 +1,4 @@
-"""The source that has no GPUs and gives the reason."""
+"""The source without GPUs, which gives the reason why there is no GPU."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ def switched_off(setting: str) -> Message:
 
 
 class NoSource:
-    """A source that finds no GPU."""
+    """A source that has no GPUs."""
 
     def __init__(self, reason: Message) -> None:
         self._reason = reason
 
     def open(self) -> Inventory:
-        """Return an inventory without GPUs and with the reason."""
+        """Return an inventory that contains no GPUs, and the reason."""
         return Inventory(origin=origin_without_gpus(self._reason), gpus=())
 
     def close(self) -> None:
         """Do nothing."""
 
     def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Never called, as there is no GPU."""
+        """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)
 
     def read_memory(self, gpu: Gpu) -> int | None:
-        """Never called, as there is no GPU."""
+        """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)
 
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Never called, as there is no GPU."""
+        """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Never called, as there is no GPU."""
+        """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Never called, as there is no GPU."""
+        """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Never called, as there is no GPU."""
+        """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Never called, as there is no GPU."""
+        """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)
 
     def stop_activity(self) -> None:

@@ -29,9 +29,9 @@ from gpuwidget.system import processes
 _LOG = logging.getLogger(__name__)
 
 _CALL_WAIT_S = 0.5
-"""Seconds that ``open`` waits for running calls, and that a new call waits for ``open``.
+"""Seconds that ``open`` waits for running calls to end, and that a new call waits for ``open`` to end.
 
-The wait is limited because a hung call never returns.
+The wait is limited, because a call that hangs never returns.
 """
 _CLOSED = "The NVIDIA driver is closed."
 _NO_FAST = FastReadings(
@@ -84,14 +84,15 @@ class NvmlSource:
         self._close_after_calls = False
 
     def _reset_in_child(self) -> None:
-        # NVML was opened by the parent process, so only the parent may shut it down.
+        # The parent process opened NVML, so only the parent may shut it down.
         self._reset()
         self._closed_reason = "This process was forked from the one that opened the NVIDIA driver."
 
     # -- opening and closing -------------------------------------------------------------------------
 
     def open(self) -> Inventory:
-        """Restart NVML and find the GPUs. Never raises: if there is no GPU, the origin gives the reason.
+        """Restart NVML and find the GPUs. Never raises: if there is no GPU, the result's origin has the
+        reason.
 
         The result omits GPUs that can't be opened.
         """
@@ -114,7 +115,7 @@ class NvmlSource:
         return replace(opened.inventory, xids=dict(self._xids.newest))
 
     def close(self) -> None:
-        """Shut NVML down as soon as no call is running. Safe to call twice."""
+        """Shut NVML down, as soon as no call is running. Safe to call twice."""
         self.stop_activity()
         with self._changed:
             self._devices = {}
@@ -148,7 +149,7 @@ class NvmlSource:
         except SourceError as error:
             return _no_gpus(message("source-lost", str(error)))
         except Exception as error:
-            # A different version of pynvml may raise any exception, which must not break a notebook.
+            # Other versions of pynvml may raise any exception. It must not break a notebook.
             _LOG.debug("NVML could not be read", exc_info=True)
             raised = f"{type(error).__name__}: {error}"
             text = f"The NVIDIA driver could not be read ({raised})."
@@ -204,8 +205,8 @@ class NvmlSource:
     def read_fast(self, gpu: Gpu) -> FastReadings:
         """Read utilization, memory and power with three NVML calls.
 
-        For a MIG slice, make only the memory call: a slice has neither utilization nor power. The power is
-        the current draw, or the mean of the last second if the driver does not report the current draw.
+        For a MIG slice, make only the memory call, because a slice has neither utilization nor power. The
+        power is the current draw or, if the driver does not report it, the mean over the last second.
         """
         return self._call(gpu, NvmlDevice.read_fast, _NO_FAST)
 
@@ -216,39 +217,40 @@ class NvmlSource:
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
         """Read the processes with two NVML calls.
 
-        If the result is None, the next ``read_fast`` returns the reason in ``missing``.
+        If the result is None, the next result of ``read_fast`` has the reason in ``missing``.
         """
         return self._call(gpu, NvmlDevice.read_processes, None)
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Read the status metrics and throttle reasons with one NVML call each, or none for a MIG slice."""
+        """Read the status metrics and throttle reasons with one NVML call each. For a MIG slice, make no
+        call."""
         return self._call(gpu, NvmlDevice.read_status, _NO_STATUS)
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
         """Read the energy counter (an NVML call of some milliseconds) and the errors (cheap calls).
 
-        The first call for a GPU also measures its utilization window.
+        The first call for a GPU also measures the length of its utilization windows.
         """
         return self._call(gpu, NvmlDevice.read_slow, _NO_SLOW)
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
         """Read the utilization windows with one NVML call, which takes some milliseconds.
 
-        The driver keeps the windows of about 14 s (measured on an H200).
+        The driver keeps the windows of the last 14 s or so (measured on an H200).
         """
         return self._call(gpu, NvmlDevice.read_utilization_windows, ())
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
         """Read the hardware counters with two NVML calls, one of which takes 0.2 ms.
 
-        If the counters can't be read, the next ``read_fast`` returns the reason in ``missing``.
+        If the counters can't be read, the next result of ``read_fast`` has the reason in ``missing``.
         """
         return self._call(gpu, NvmlDevice.read_activity, None)
 
     def stop_activity(self) -> None:
         """Free the samples of the hardware counters.
 
-        A sample that a hung call is writing to is freed when that call returns.
+        If a hung call is still writing to a sample, that sample is freed when the call returns.
         """
         for device in list(self._devices.values()):
             device.stop_activity()
@@ -337,7 +339,8 @@ def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
 def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[tuple[Gpu, NvmlDevice]]:
     nvml = session.nvml
     found: list[tuple[Gpu, NvmlDevice]] = []
-    # The count is 0 if MIG is off or unknown, so nvmlDeviceGetMigMode (144 µs on an H200) is not needed.
+    # The count is 0 if MIG is off or unknown, so there is no need for nvmlDeviceGetMigMode (144 µs on an
+    # H200).
     count = whole.query("mig", (nvml.nvmlDeviceGetMaxMigDeviceCount,), {}) or 0
     for index in range(count):
         try:
@@ -347,7 +350,7 @@ def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[t
             device = NvmlDevice(session, handle, f"MIG slice {index} of GPU {parent.index} ({name})", whole)
             total, reserved = device.memory_size()
         except (nvml.NVMLError, GpuLostError) as error:
-            # The indices of slices have gaps, and one slice's error does not affect the others.
+            # The indices of slices may have gaps, and an error of one slice must not affect the others.
             _LOG.debug("MIG slice %d of GPU %d is left out: %s", index, parent.index, error)
             continue
         slice_ = replace(
@@ -374,5 +377,5 @@ def cuda_version(nvml: Any) -> str | None:
 
 
 def text(value: str | bytes) -> str:
-    """Return a string from NVML as str. Whether pynvml returns str or bytes depends on its version."""
+    """Return a string from NVML as str. Some versions of pynvml return str, others bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

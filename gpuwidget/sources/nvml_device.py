@@ -1,4 +1,4 @@
-"""Make the NVML calls for one GPU or MIG slice, and skip calls that it is known not to support."""
+"""Make the NVML calls for one GPU or MIG slice. Skip calls that the GPU is known not to support."""
 
 from __future__ import annotations
 
@@ -22,39 +22,40 @@ from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
 from gpuwidget.system import processes
 
 NvmlCall = Callable[[Any], Any]
-"""A function that takes a device handle and returns a value. Raises pynvml's NVMLError."""
+"""A function that takes a device handle and returns a value. It may raise pynvml's NVMLError."""
 
 _UNAVAILABLE = frozenset({nvml_messages.FUNCTION_NOT_FOUND, nvml_messages.NOT_SUPPORTED})
 _NO_FUNCTION = frozenset({nvml_messages.FUNCTION_NOT_FOUND})
 _NOT_SUPPORTED = nvml_messages.PERMANENT[nvml_messages.NOT_SUPPORTED]
 _STALE = frozenset({nvml_messages.NOT_FOUND, nvml_messages.INVALID_ARGUMENT})
-"""Errors that the memory call returns for a MIG slice that was removed."""
+"""Errors that the memory call returns for a MIG slice that no longer exists."""
 STATUS_VALUES = (*keys("status"), "throttle")
 SLOW_VALUES = (*keys("slow"), "xid")
-"""Slow values that are either known or missing with a reason. ``xid_time`` is None whenever ``xid`` is."""
+"""Keys of the slow readings that are either known or have a reason in ``missing``. ``xid_time`` is not
+included, since it has no separate reason: it is None exactly when ``xid`` is None."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""The member of NVML's value union that holds the value, for each NVML_VALUE_TYPE."""
+"""The members of NVML's value union. NVML_VALUE_TYPE is the index of the member that holds the value."""
 
 
 @dataclass(frozen=True)
 class NvmlSession:
-    """What all GPUs found by one call of ``NvmlSource.open`` share."""
+    """Objects that are shared by all GPUs which one call of ``NvmlSource.open`` has found."""
 
     nvml: Any
     """The module pynvml."""
     clock: Clock
     process_directory: processes.ProcessDirectory | None
-    """Looks up users and programs; None if the driver's process ids are from another pid namespace."""
+    """Looks up users and programs. None if the driver's process ids are from another PID namespace."""
     scrambled: bool
-    """Whether this driver's process lists can't be parsed."""
+    """Whether this driver's process lists are in a format that can't be parsed."""
     xids: XidEvents
-    """Keeps the newest XIDs, also when NVML is closed and reopened."""
+    """Keeps the newest XIDs, even if NVML is closed and reopened."""
 
 
 class NvmlDevice:
-    """Reads one GPU by its handle, and stores which values the GPU does not support.
+    """Reads one GPU by its handle, and remembers which values the GPU does not support.
 
-    For a MIG slice, ``slice_of`` is the GPU that contains it. Only the memory, processes and hardware
+    For a MIG slice, ``slice_of`` is the GPU that contains it. Only the memory, the processes and the hardware
     counters of a slice are read, because all other values belong to the whole GPU.
     """
 
@@ -80,9 +81,10 @@ class NvmlDevice:
         self._memory: Sequence[NvmlCall] = (self._memory_v2, nvml.nvmlDeviceGetMemoryInfo)
         self._power: Sequence[NvmlCall] = (
             partial(self._field, nvml.NVML_FI_DEV_POWER_INSTANT),
-            nvml.nvmlDeviceGetPowerUsage,  # second choice, because it is a mean over 1 s on Ampere and later
+            # The second choice, because it returns a mean over 1 s on Ampere and later.
+            nvml.nvmlDeviceGetPowerUsage,
         )
-        # Older versions of the binding lack the newer name, and CUDA 14 is to drop the older name.
+        # Older versions of pynvml lack the newer name, and CUDA 14 is to drop the older name.
         self._throttle: Sequence[NvmlCall] = [
             getattr(nvml, name)
             for name in (
@@ -109,7 +111,7 @@ class NvmlDevice:
             "encoder_utilization": ((nvml.nvmlDeviceGetEncoderUtilization,), _first),
             "decoder_utilization": ((nvml.nvmlDeviceGetDecoderUtilization,), _first),
         }
-        """For each status metric: the calls that read it, and the conversion to the model's unit."""
+        """For each status metric: the calls that can read it, and the conversion to the model's unit."""
         self._processes: Mapping[ProcessKind, Sequence[NvmlCall]] = {
             kind: [partial(list_processes, nvml, kind, version) for version in (3, 2)]
             for kind in ("compute", "graphics")
@@ -131,10 +133,11 @@ class NvmlDevice:
         missing: dict[str, Message],
         fallback_on: Collection[int] = _UNAVAILABLE,
     ) -> Any:
-        """Return the value read by the first of ``calls`` that this GPU supports.
+        """Return the value that the first supported one of ``calls`` reads.
 
-        On failure, return None and store the reason in ``missing`` under ``name``. A call that fails with one
-        of ``fallback_on`` is replaced by the next call for good. Raises GpuLostError, SourceLostError.
+        On failure, return None and store the reason in ``missing`` under ``name``. If a call fails with an
+        error in ``fallback_on``, the next of ``calls`` replaces it permanently. Raises GpuLostError and
+        SourceLostError.
         """
         reason = self._unsupported.get(name)
         if reason is not None:
@@ -187,7 +190,8 @@ class NvmlDevice:
         return self._used({})
 
     def memory_size(self) -> tuple[int | None, int | None]:
-        """Return the total and reserved bytes of memory, and set ``unified`` if the memory is the host's."""
+        """Return the total and the reserved bytes of memory. Set ``unified`` if the GPU uses the host's
+        memory."""
         missing: dict[str, Message] = {}
         info = self._memory_info(missing)
         if self._slice_of is None:
@@ -196,7 +200,7 @@ class NvmlDevice:
             self.unified = unsupported if info is None else info.total == 0
         if self.unified:
             return processes.host_memory().total, 0
-        # Version 1 of the structure has no ``reserved`` field: it counts reserved memory as used.
+        # Version 1 of the structure has no field ``reserved``, because it counts reserved memory as used.
         return (None, None) if info is None else (int(info.total), int(getattr(info, "reserved", 0)))
 
     def _used(self, missing: dict[str, Message]) -> int | None:
@@ -206,8 +210,8 @@ class NvmlDevice:
         return None if info is None else int(info.used)
 
     def _memory_info(self, missing: dict[str, Message]) -> Any:
-        # If the library has no v2 call, every memory reading uses v1; otherwise v1 is never used. v1 counts
-        # reserved memory as used, so switching to v1 after any other error would show a jump in memory use.
+        # If the library has no v2 call, every memory reading uses v1. Otherwise v1 is never used: it counts
+        # reserved memory as used, so a switch to v1 after an error would look like a jump in memory use.
         return self.query("memory_used", self._memory, missing, _NO_FUNCTION)
 
     def _memory_v2(self, handle: Any) -> Any:
@@ -216,7 +220,7 @@ class NvmlDevice:
     def _field(self, number: int, handle: Any) -> Any:
         value = self._nvml.nvmlDeviceGetFieldValues(handle, [number])[0]
         if value.nvmlReturn == nvml_messages.INVALID_ARGUMENT:
-            # A driver that is older than the field returns INVALID_ARGUMENT.
+            # A driver that is too old for the field returns INVALID_ARGUMENT.
             raise self._nvml.NVMLError(nvml_messages.NOT_SUPPORTED)
         if value.nvmlReturn:
             raise self._nvml.NVMLError(value.nvmlReturn)
@@ -225,7 +229,8 @@ class NvmlDevice:
     # -- processes -----------------------------------------------------------------------------------
 
     def read_processes(self) -> tuple[Process, ...] | None:
-        """Read the compute and the graphics processes with one NVML call each; list each process once."""
+        """Read compute and graphics processes with one NVML call each. A process in both lists appears
+        once."""
         missing: dict[str, Message] = {}
         found: dict[int, tuple[ProcessKind, int | None]] = {}
         for kind, calls in self._processes.items():
@@ -259,7 +264,7 @@ class NvmlDevice:
     def read_status(self) -> StatusReadings:
         """Read each status metric and the throttle reasons with one cheap call each.
 
-        Makes no call for a MIG slice.
+        For a MIG slice, no call is made.
         """
         missing: dict[str, Message] = {}
         values: dict[str, Any] = dict.fromkeys(STATUS_VALUES)
@@ -275,12 +280,13 @@ class NvmlDevice:
 
     def _pstate(self, handle: Any) -> int:
         state = int(self._nvml.nvmlDeviceGetPerformanceState(handle))
-        if not 0 <= state <= 15:  # NVML reports an unknown state as 32
+        if not 0 <= state <= 15:  # NVML reports 32 for an unknown state.
             raise self._nvml.NVMLError(nvml_messages.NO_DATA)
         return state
 
     def read_slow(self) -> SlowReadings:
-        """Read the energy counter and the errors. Also measure the utilization window until it is known."""
+        """Read the energy counter and the errors. Until it is known, also measure the length of utilization
+        windows."""
         missing: dict[str, Message] = {}
         millijoules = self.query("energy_j", (self._nvml.nvmlDeviceGetTotalEnergyConsumption,), missing)
         if self._window is None:
@@ -292,9 +298,9 @@ class NvmlDevice:
         return SlowReadings(energy, self._window, errors, xid, xid_time, missing)
 
     def register_xids(self, uuid: str) -> None:
-        """Make the driver queue this GPU's XIDs, with two calls. If they fail, ``read_slow`` retries them.
+        """Make the driver queue this GPU's XIDs, with two calls. If that fails, ``read_slow`` tries again.
 
-        Raises GpuLostError, SourceLostError.
+        Raises GpuLostError and SourceLostError.
         """
         self._uuid = uuid
         self.query("xid", (self._register_xids,), {})
@@ -316,9 +322,9 @@ class NvmlDevice:
         )
 
     def _samples(self, handle: Any) -> list[tuple[int, int]]:
-        """Return the time (microseconds since the epoch) and value of each sample.
+        """Return the time (in microseconds since the epoch) and the value of each sample.
 
-        Slots of the driver's buffer without a sample have the time 0 and are left out.
+        Empty slots of the driver's buffer, whose time is 0, are left out.
         """
         nvml = self._nvml
         kind, samples = nvml.nvmlDeviceGetSamples(handle, nvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
@@ -338,7 +344,7 @@ class NvmlDevice:
     # -- hardware counters ---------------------------------------------------------------------------
 
     def read_activity(self) -> Activity | None:
-        """Sample the hardware counters, and return the activity since the previous sample, or None."""
+        """Sample the hardware counters. Return the activity since the previous sample, or None."""
         missing: dict[str, Message] = {}
         activity: Activity | None = self.query("activity", (self._count,), missing)
         if missing:
@@ -370,7 +376,7 @@ class NvmlDevice:
         return partial(nvml.nvmlGpmMigSampleGet, of, nvml.nvmlDeviceGetGpuInstanceId(handle))
 
     def stop_activity(self) -> None:
-        """Free the samples of the hardware counters. A running call's samples are freed when it returns."""
+        """Free the samples of the hardware counters. If a call is using them, free them when it returns."""
         counters, self._counters = self._counters, None
         if counters is not None:
             counters.discard()
@@ -381,5 +387,5 @@ def _with(function: Callable[[Any, Any], Any], argument: Any, handle: Any) -> An
 
 
 def _first(values: Sequence[float]) -> float:
-    """Return the utilization from NVML's pair of utilization and sampling period."""
+    """Return the first value of NVML's pair of utilization and sampling period."""
     return float(values[0])

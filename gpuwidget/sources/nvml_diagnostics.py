@@ -1,6 +1,6 @@
-"""Read the health and configuration of the GPUs from NVML, once, for ``%gpu doctor``.
+"""Read the health and configuration of the GPUs from NVML once, for ``%gpu doctor``.
 
-With a broken driver any call may hang, so call this module only in a subprocess that may be killed.
+With a broken driver, any call may hang. Call this module only in a subprocess that may be killed.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from gpuwidget.sources.nvml_errors import uncorrected_errors
 NO_BINDING, FOREIGN_BINDING = -1, -2
 """Used instead of an NVML error number if NVML's Python binding is missing, or is not NVIDIA's."""
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
-_P2P_READ, _P2P_NVLINK = 0, 2  # numbers, because pynvml's constant for P2P_READ is a tuple by mistake
+_P2P_READ, _P2P_NVLINK = 0, 2  # These are numbers, because pynvml defines P2P_READ as a tuple by mistake.
 _P2P_OK = 0
 
 
 @dataclass(frozen=True, slots=True)
 class GpuHealth:
-    """Health and configuration of one GPU. An unknown value is None, and ``missing`` contains the reason."""
+    """Health and configuration of one GPU. An unknown value is None, and ``missing`` has the reason."""
 
     index: int
     uuid: str
     name: str
     pci_bus_id: str | None
     compute_capability: str | None
-    """Such as "9.0"."""
+    """CUDA compute capability, such as "9.0"."""
     mig: bool | None
     """Whether MIG is on."""
     mig_pending: bool | None
-    """Whether MIG will be on after the next reset."""
+    """Whether MIG will be on after the GPU's next reset."""
     slices: tuple[str, ...]
     """UUIDs of the GPU's MIG slices."""
     compute_mode: str | None
     """``default``, ``exclusive process`` or ``prohibited`` (nvidia-smi: compute_mode)."""
     persistence: bool | None
-    """Whether the driver keeps the GPU initialized while no client uses it."""
+    """Whether the driver keeps the GPU initialized while no program uses it."""
     ecc: bool | None
     ecc_uncorrected: int | None
     """Uncorrected memory errors since the driver was loaded."""
     retired_pending: bool | None
-    """Whether pages of memory will be retired at the next reset (before Ampere)."""
+    """Whether memory pages will be retired at the GPU's next reset (GPUs before Ampere)."""
     remapped: int | None
-    """Rows of memory replaced after an uncorrected error (Ampere and later)."""
+    """Number of memory rows that were replaced after an uncorrected error (Ampere and later)."""
     remap_pending: bool | None
     remap_failed: bool | None
-    """Whether remapping failed because no spare row was left: the memory stays faulty."""
+    """Whether remapping failed because no spare row was left. The memory stays faulty in that case."""
     pcie_generation: int | None
-    """Current PCIe generation, which an idle GPU lowers to save power."""
+    """Current PCIe generation. An idle GPU lowers it to save power."""
     pcie_generation_max: int | None
     """Highest PCIe generation that both the GPU and its slot support."""
     pcie_width: int | None
@@ -64,15 +64,15 @@ class GpuHealth:
 
 @dataclass(frozen=True, slots=True)
 class PeerAccess:
-    """How one GPU can access another's memory."""
+    """How one GPU can access the memory of another."""
 
     one: int
-    """NVML's index of the GPU that accesses."""
+    """NVML's index of the GPU that accesses the memory."""
     other: int
     nvlink: bool | None
     """Whether NVLink connects the two GPUs; None if unknown."""
     reads: bool | None
-    """Whether ``one`` can read the memory of ``other`` directly."""
+    """Whether the GPU ``one`` can read the memory of the GPU ``other`` directly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class NvmlHealth:
     """What NVML reports about this machine."""
 
     error: int | None
-    """Number of the error with which NVML failed to start, or None if it started."""
+    """Number of the error with which NVML failed to start, or None if NVML started."""
     error_text: str | None
     """NVML's text of ``error``; None if NVML started, or if its binding is missing."""
     driver: str | None
@@ -100,11 +100,11 @@ class NvmlHealth:
     gpus: tuple[GpuHealth, ...]
     lost: tuple[LostGpu, ...]
     peers: tuple[PeerAccess, ...]
-    """One entry for each ordered pair of GPUs."""
+    """One entry per ordered pair of GPUs."""
 
 
 def query_health(on_step: Callable[[str], object] = lambda step: None) -> NvmlHealth:
-    """Open NVML, read everything once, and close it. Calls ``on_step`` with each step's name beforehand."""
+    """Open NVML, read everything once, and close NVML. Before each step, call ``on_step`` with its name."""
     on_step("import pynvml")
     try:
         import pynvml
@@ -198,7 +198,7 @@ def _gpu(nvml: Any, handle: Any, index: int) -> GpuHealth:
 
 
 class _Query:
-    """Reads values of one GPU. ``missing`` contains the reason for each value that is unknown."""
+    """Reads values of one GPU. For each value that is unknown, ``missing`` has the reason."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
@@ -206,10 +206,14 @@ class _Query:
         self.missing: dict[str, str] = {}
 
     def __call__(self, name: str, *functions: str | Callable[[Any], Any]) -> Any:
-        """Return the value read by the first of ``functions`` that the binding and the driver support."""
+        """Return the value that the first supported one of ``functions`` reads.
+
+        The binding and the driver must both support the function. If none works, return None and store the
+        reason.
+        """
         reason = nvml_messages.PERMANENT[nvml_messages.FUNCTION_NOT_FOUND].text
         for candidate in functions:
-            # Older versions of the binding lack the newer functions, and newer versions drop the older ones.
+            # Older versions of pynvml lack the newer functions, and newer versions drop the older ones.
             function = getattr(self._nvml, candidate, None) if isinstance(candidate, str) else candidate
             if function is None:
                 continue
@@ -235,7 +239,7 @@ def _slices(nvml: Any, handle: Any) -> tuple[str, ...]:
                 text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)))
             )
         except nvml.NVMLError:
-            continue  # the indices have gaps
+            continue  # The indices may have gaps.
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Read a GPU's errors: uncorrected memory errors, and XIDs that the driver reports while NVML is open."""
+"""Read a GPU's errors: uncorrected memory errors, and the XIDs that the driver reports while NVML is open."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.sources import Xid, nvml_messages
 
 _MAX_EVENTS = 32
-"""Most events that one poll reads, because a failing GPU may report endlessly. The next poll reads more."""
+"""Maximum number of events that one poll reads, because a failing GPU may report events endlessly. The next
+poll reads further events."""
 
 
 def uncorrected_errors(nvml: Any, handle: Any) -> int:
-    """Return the uncorrected memory errors since the driver was loaded. Raises pynvml's NVMLError."""
+    """Return the number of uncorrected memory errors since the driver was loaded. Raises pynvml's
+    NVMLError."""
     kind, since = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
     return int(nvml.nvmlDeviceGetTotalEccErrors(handle, kind, since))
 
 
 class XidEvents:
-    """Reads XIDs and keeps the newest one of each GPU, also when NVML is closed and reopened.
+    """Reads XIDs and keeps the newest one of each GPU, even if NVML is closed and reopened.
 
     Until they are read, the driver queues the events of each GPU in that GPU's event set. Only one thread at
     a time may read an event set. The methods raise pynvml's NVMLError.
@@ -28,12 +30,12 @@ class XidEvents:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._sets: dict[str, tuple[Any, Any]] = {}
-        """By GPU UUID: the binding (pynvml) and the event set that it created."""
+        """By GPU UUID: the module pynvml, and the event set that was created with it."""
         self.newest: dict[str, Xid] = {}
-        """By GPU UUID: the newest XID. Contains only GPUs that have reported one."""
+        """The newest XID by GPU UUID, for those GPUs that have reported one."""
 
     def register(self, nvml: Any, uuid: str, handle: Any) -> None:
-        """Make the driver queue the XIDs of a GPU. Does nothing if the GPU is already registered."""
+        """Make the driver queue the XIDs of a GPU. Does nothing if the GPU is registered already."""
         if uuid in self._sets:
             return
         event_set = nvml.nvmlEventSetCreate()
@@ -53,8 +55,8 @@ class XidEvents:
             except nvml.NVMLError as error:
                 if error.value == nvml_messages.TIMEOUT:
                     break
-                # Either the driver was reopened after this event set was created, or the GPU is gone. The
-                # next register() creates a new event set.
+                # Either the driver was reopened after this event set was created, or the GPU is lost. The
+                # next register() creates another event set.
                 if self._sets.pop(uuid, None) is not None:
                     _free(nvml, event_set)
                 raise
@@ -63,7 +65,8 @@ class XidEvents:
         return self.newest.get(uuid)
 
     def close(self) -> None:
-        """Read the events that are still queued and free the event sets. Call it before NVML is shut down."""
+        """Read the events that are still queued, and free the event sets. Call it before NVML is shut
+        down."""
         for uuid, (nvml, _) in list(self._sets.items()):
             with suppress(nvml.NVMLError):
                 self.poll(uuid)

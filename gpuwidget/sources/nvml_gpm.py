@@ -1,4 +1,4 @@
-"""GPU performance monitoring (GPM): hardware counters, read as the difference of two samples."""
+"""GPU performance monitoring (GPM): hardware counters, whose values NVML computes from two samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.model.readings import Activity
 
 MIN_WINDOW_S = 0.1
-"""Shortest time between two samples from which NVML computes values (NVML's documentation)."""
+"""Shortest time in seconds between two samples from which NVML can compute values, according to its
+documentation."""
 
 _MIB = 1024**2
 _METRICS = (
@@ -29,20 +30,21 @@ _METRICS = (
     (60, "nvlink_rx", _MIB),
     (61, "nvlink_tx", _MIB),
 )
-"""NVML_GPM_METRIC number, field of Activity, and factor from NVML's unit to percent or bytes per second."""
+"""For each metric: its NVML_GPM_METRIC number, its field of Activity, and the factor that converts NVML's
+unit to percent or bytes per second."""
 
 
 _MetricsRequest = tuple[Any, list[tuple[Any, tuple[int, str, int]]]]
-"""NVML's structure for a request and its results, and the slot of each metric in that structure."""
+"""NVML's structure for a request and its results, and the place of each metric in that structure."""
 TakeSample = Callable[[Any], object]
-"""Fills a sample of one GPU, by nvmlGpmSampleGet or nvmlGpmMigSampleGet. Raises pynvml's NVMLError."""
+"""Fills a sample of one GPU with nvmlGpmSampleGet or nvmlGpmMigSampleGet. It may raise pynvml's NVMLError."""
 
 
 class GpmCounters:
-    """Reads one GPU's hardware counters. Holds two samples: the last one taken and the buffer for the next.
+    """Reads one GPU's hardware counters. Keeps two samples: the last one, and a buffer for the next one.
 
-    Only one thread at a time may call ``read``. Any thread may call ``discard``, even while a ``read`` hangs:
-    the samples are then freed when that ``read`` returns.
+    Only one thread at a time may call ``read``. Any thread may call ``discard``, even while a ``read`` hangs.
+    In that case, the samples are freed when the ``read`` returns.
     """
 
     def __init__(self, nvml: Any, take: TakeSample, clock: Clock) -> None:
@@ -60,7 +62,7 @@ class GpmCounters:
     def read(self) -> Activity | None:
         """Return the activity since the previous sample. Raises pynvml's NVMLError.
 
-        Returns None if there is no previous sample or it is less than 100 ms old.
+        Returns None if there is no previous sample or if it is less than 100 ms old.
         """
         with self._lock:
             if self._reading or self._discarded:
@@ -78,7 +80,7 @@ class GpmCounters:
                 self._free()
 
     def discard(self) -> None:
-        """Free the samples for good. Safe to call twice."""
+        """Free the samples permanently. Safe to call twice."""
         with self._lock:
             if self._discarded:
                 return
@@ -119,7 +121,7 @@ class GpmCounters:
 
 
 def _metrics_request(nvml: Any) -> _MetricsRequest:
-    """Return the request that all reads reuse, because setting one up takes longer than a read."""
+    """Return the request that all reads reuse, because creating one takes longer than a read."""
     get = nvml.c_nvmlGpmMetricsGet_t()
     get.version = nvml.NVML_GPM_METRICS_GET_VERSION
     get.numMetrics = len(_METRICS)

@@ -1,6 +1,6 @@
-"""Messages for NVML's errors, with what to do about them.
+"""Messages that explain NVML's errors to users and state what to do.
 
-The error numbers are copied instead of imported because pynvml itself may be missing.
+The error numbers are copied instead of imported, because pynvml may be missing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PERMANENT = {
     NOT_SUPPORTED: message("not-supported", "not supported by this GPU"),
     FUNCTION_NOT_FOUND: message("driver-too-old", "this driver is too old for it"),
 }
-"""Errors that are permanent for one value of one GPU, and the reason why the value is missing."""
+"""Errors that never go away for a value of a GPU, and the reason that is given for the missing value."""
 
 TRANSIENT = {
     NO_PERMISSION: message("no-permission", "this user or container may not read it"),
@@ -132,7 +132,7 @@ def lost_gpu(code: int, nvml_text: str) -> str:
 
 
 def scrambles_process_lists(driver: str | None) -> bool:
-    """Return whether this driver version lists processes in a format that can't be parsed (nvitop#75)."""
+    """Return whether this version of the driver returns process lists that can't be parsed (nvitop#75)."""
     if driver is None:
         return False
     try:

@@ -18,7 +18,7 @@ _UNAVAILABLE = 2**64 - 1
 
 
 class ProcessInfo(ctypes.Structure):
-    """nvmlProcessInfo_v2_t, which versions 2 and 3 of the call fill in.
+    """The structure nvmlProcessInfo_v2_t, which versions 2 and 3 of the NVML call fill in.
 
     It is defined here because its layout differs between releases of pynvml.
     """
@@ -32,11 +32,11 @@ class ProcessInfo(ctypes.Structure):
 
 
 def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> Sequence[ProcessInfo]:
-    """Return the compute or graphics processes of a GPU. Raises pynvml's NVMLError.
+    """Return the compute or the graphics processes of a GPU. Raises pynvml's NVMLError.
 
-    ``version`` is the version of the NVML call, 3 or 2. pynvml's function would first read the number of
-    entries and then the list: two calls, each of which may wait for the GIL, and an error if a process starts
-    in between.
+    ``version`` is the version of the NVML call, 3 or 2. pynvml's function is not used, because it makes two
+    calls: it reads the number of entries and then the list. Each call may have to wait for the GIL, and the
+    second one fails if a process starts in between.
     """
     call = nvml._nvmlGetFunctionPointer(f"{_FUNCTIONS[kind]}_v{version}")
     capacity = _INITIAL_CAPACITY
@@ -53,9 +53,10 @@ def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> S
 
 
 def memory_by_pid(listed: Sequence[ProcessInfo]) -> dict[int, int | None]:
-    """Return the bytes that each listed process holds, or None if the driver does not report it (WSL, WDDM).
+    """Return the bytes that each listed process holds. The bytes are None if the driver does not report them.
 
-    On a GPU with MIG, the list contains a process once per slice that it uses; the bytes are added up.
+    The driver does not report them on WSL and with WDDM. On a GPU with MIG, the list contains a process once
+    per slice that it uses; the bytes of these entries are added up.
     """
     memory: dict[int, int | None] = {}
     for info in listed:

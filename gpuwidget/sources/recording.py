@@ -1,12 +1,15 @@
-"""Parse recordings: files of JSON lines that contain GPU readings for replay.
+"""Parse recordings: files of JSON lines with GPU readings, which the source ``replay`` plays.
 
-The first line is ``{"meta": {...}}``: driver, cuda_driver (13000 for 13.0), tick_s and each GPU's constants.
-Every further line is a tick: ``t`` (seconds since the start), ``phase`` (what was running, or null), and for
-each GPU ``util`` and ``mem_util`` (percent), ``mem_used`` (bytes), ``power_mw``, ``temp_c``, ``mem_temp_c``,
-``sm_mhz``, ``throttle`` (NVML's bits) and ``procs`` (pid and bytes, and ``"graphics"`` for a process that is
-not a compute process). A tick contains ``gpm`` (percent, or MiB per second) and ``energy_mj`` only when they
-were read again. ``"lost": true`` marks a lost GPU, and null an unknown value. A file that starts with gzip's
-magic number is decompressed.
+The first line is ``{"meta": {...}}``. It contains driver, cuda_driver (13000 for 13.0), tick_s and each GPU's
+constants.
+
+Every further line is a tick. It contains ``t`` (seconds since the start), ``phase`` (what was running, or
+null), and for each GPU ``util`` and ``mem_util`` (percent), ``mem_used`` (bytes), ``power_mw``, ``temp_c``,
+``mem_temp_c``, ``sm_mhz``, ``throttle`` (NVML's bits) and ``procs`` (pid and bytes, and ``"graphics"`` for a
+process that is not a compute process). A tick contains ``gpm`` (percent, or MiB per second) and ``energy_mj``
+only if they were read for this tick. ``"lost": true`` marks a lost GPU, and null an unknown value.
+
+A file that starts with gzip's magic number is decompressed.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 
 NOT_RECORDED = message("not-recorded", "not in the recording")
 UTILIZATION_WINDOW_S = 0.2
-"""Utilization window in seconds for recordings that do not contain it: that of the driver on H200s."""
+"""Length of utilization windows in seconds, assumed for recordings that do not state it. It is the H200
+driver's length."""
 TICK_METRICS = tuple(
     (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.poll != "activity"
 )
@@ -55,22 +59,22 @@ def _column() -> array[float]:
 
 @dataclass(slots=True)
 class RecordedSeries:
-    """The time series of one GPU, in arrays of eight bytes per value. NaN marks an unknown value."""
+    """The time series of one GPU, in arrays with eight bytes per value. NaN stands for an unknown value."""
 
     ticks: dict[str, array[float]] = field(
         default_factory=lambda: {key: _column() for key in (*(key for key, _ in TICK_METRICS), THROTTLE)}
     )
-    """One array per metric, in the metric's unit, with one value per tick. The throttle reasons are NVML's
-    bit mask."""
+    """One array per metric, in the metric's unit, with one value per tick. Throttle reasons are stored as
+    NVML's bit mask."""
     processes: list[tuple[Process, ...] | None] = field(default_factory=list)
     lost: bytearray = field(default_factory=bytearray)
     gpm_since: array[float] = field(default_factory=_column)
     gpm_until: array[float] = field(default_factory=_column)
     gpm: dict[str, array[float]] = field(default_factory=lambda: {key: _column() for key, _ in GPM_METRICS})
-    """One array per hardware counter, by the field names of Activity and in its units."""
+    """One array per hardware counter. Its key and its unit are those of the field of Activity."""
     energy_t: array[float] = field(default_factory=_column)
     energy_j: array[float] = field(default_factory=_column)
-    """The energy counter, which never falls; empty where it was not recorded."""
+    """The values of the energy counter in joules, which never fall. Empty if the counter was not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class RecordedGpu:
     power_limit_w: float | None
     utilization_window: float | None
     missing: Mapping[str, Message]
-    """The reason why a value could not be read during the recording, by the field names of Reading."""
+    """The reasons why values could not be read during the recording, by the field names of Reading."""
     series: RecordedSeries = field(default_factory=RecordedSeries)
 
 
@@ -95,11 +99,11 @@ class Recording:
     times: array[float]
     """The time of each tick in seconds since the start, ascending; the first is 0."""
     duration_s: float
-    """Seconds from the start to the end of the last tick; always more than 0."""
+    """Seconds from the start of the recording to the end of the last tick; always more than 0."""
 
 
 def read(path: Path) -> Recording:
-    """Read a recording. Raises RecordingError, whose text is a sentence for the user."""
+    """Read a recording. Raises RecordingError with a sentence for the user."""
     name = repr(str(path))
     try:
         with path.open("rb") as file:
@@ -137,7 +141,7 @@ class _Truncated(Exception):
 
 
 class _JsonLines:
-    """The JSON values of a file, one per line, and the number of the last line read."""
+    """The JSON values of a file, one per line, and the number of the last line that was read."""
 
     def __init__(self, file: BinaryIO) -> None:
         packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
@@ -202,7 +206,8 @@ def _parse(lines: Iterable[Any]) -> Recording:
 
 def _gpu(meta: Mapping[str, Any], index: int) -> RecordedGpu:
     values = meta["gpus"][index]
-    # The UUID is derived from the recording alone, so that every process that plays it uses the same one.
+    # Derive the UUID from the recording alone, so that every process that plays the recording uses the same
+    # UUID.
     derived_uuid = (
         f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'gpuwidget {index} {json.dumps(meta, sort_keys=True)}')}"
     )
@@ -240,7 +245,7 @@ def _append_tick(
     series.ticks[THROTTLE].append(_number(values.get(THROTTLE)))
     series.lost.append(values.get("lost") is True)
     procs = values.get("procs")
-    # Most ticks list the same processes as the tick before, so equal lists share one tuple.
+    # Most ticks list the same processes as the previous tick, so equal lists share one tuple.
     series.processes.append(None if procs is None else known.setdefault(repr(procs), _processes(procs)))
     gpm = values.get("gpm")
     if gpm is not None:
@@ -271,8 +276,9 @@ def _processes(procs: list[list[Any]]) -> tuple[Process, ...]:
 def _extend_energy(series: RecordedSeries, times: array[float], duration: float) -> None:
     """Extrapolate the energy counter to both ends of the recording, using the recorded power.
 
-    The counter is read rarely, so its first and last values lie inside the recording. If the counter restarts
-    (as it does when the driver is reloaded), the series continues from the last value before the restart.
+    The counter is read rarely, so its first and last values lie inside the recording. If the counter
+    restarts, as it does when the driver is reloaded, the series continues from the last value before the
+    restart.
     """
     if not series.energy_t:
         return
@@ -295,7 +301,8 @@ def _extend_energy(series: RecordedSeries, times: array[float], duration: float)
 
 
 def _energy_between(series: RecordedSeries, times: array[float], since: float, until: float) -> float:
-    """Return the joules used between two moments, from the recorded power; unknown power counts as 0."""
+    """Return the joules used between two moments, computed from the recorded power. Unknown power counts as
+    0."""
     total = 0.0
     for index, power in enumerate(series.ticks["power_w"]):
         end = times[index + 1] if index + 1 < len(times) else until

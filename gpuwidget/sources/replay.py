@@ -1,8 +1,8 @@
-"""The source that plays a recording: either the packaged recording of four H200s or the user's own file.
+"""The source that plays a recording: either the packaged recording of four H200s or a file of the user.
 
-A looped recording's position follows the wall clock, so that all processes on a machine that play the same
-recording show the same moment of it. Process ids are those of the recorded machine and mean nothing on the
-machine that plays the recording.
+The position in a looped recording follows the wall clock, so that all processes on a machine that play the
+same recording show the same moment of it. Process ids are those of the recorded machine, and mean nothing on
+the machine that plays the recording.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _MIN_ACTIVITY_S = 0.1
 class ReplaySource:
     """Plays a recording, in a loop or once.
 
-    In a loop, the position is the wall clock modulo the recording's duration. When played once, the recording
-    starts when the source is first opened, and stays at its end. A ``path`` of None selects the packaged
-    recording.
+    In a loop, the position is the wall clock modulo the recording's duration. A recording that is played once
+    starts when the source is first opened, and stays at its last tick in the end. If ``path`` is None, the
+    packaged recording is played.
     """
 
     def __init__(self, path: str | None, *, loop: bool, clock: Clock) -> None:
@@ -80,9 +80,9 @@ class ReplaySource:
         try:
             status = self._path.stat()
         except OSError:
-            return files.read(self._path)  # raises the reason
+            return files.read(self._path)  # Raises an error that states why the file can't be read.
         version = (status.st_mtime_ns, status.st_size)
-        # The sampler reopens the source whenever the first subscription begins, so reopening must be cheap.
+        # The sampler reopens the source each time its first subscription begins, so reopening must be cheap.
         if self._recording is None or self._version != version:
             recording = files.read(self._path)
             self._version = version
@@ -103,12 +103,16 @@ class ReplaySource:
         )
 
     def close(self) -> None:
-        """Do nothing: the recording stays in memory for the next opening."""
+        """Do nothing. The recording stays in memory for the next opening."""
 
     # -- position in the recording -------------------------------------------------------------------
 
     def _tape_time(self) -> float:
-        """Return the wall clock in a loop, otherwise the seconds since the first opening, up to the end."""
+        """Return the playing time in seconds.
+
+        In a loop, this is the wall clock. Otherwise it is the time since the first opening, at most the
+        duration.
+        """
         recording, opened = self._recording, self._opened
         assert recording is not None
         assert opened is not None
@@ -125,7 +129,7 @@ class ReplaySource:
         return int(laps), position
 
     def _current_tick(self, gpu: Gpu) -> tuple[RecordedGpu, int]:
-        """Return the recording of ``gpu`` and the index of the current tick."""
+        """Return the recorded data of ``gpu``, and the index of the current tick."""
         recorded, recording = self._gpus.get(gpu.uuid), self._recording
         if recorded is None or recording is None:
             raise SourceLostError(f"GPU {gpu.index} is not in the recording.")
@@ -166,7 +170,7 @@ class ReplaySource:
     def read_slow(self, gpu: Gpu) -> SlowReadings:
         """Return the energy counter, interpolated between two recorded values. Errors are not recorded.
 
-        The counter continues to rise when a looped recording starts again.
+        When a looped recording starts again, the counter continues to rise.
         """
         recorded, _ = self._current_tick(gpu)
         series = recorded.series
@@ -174,7 +178,8 @@ class ReplaySource:
         if series.energy_t:
             laps, position = self._lap_and_position(self._tape_time())
             gain = series.energy_j[-1] - series.energy_j[0]
-            # Laps are counted from the first opening: counted from 1970, the energy would be absurdly large.
+            # Count laps from the first opening. If they were counted from 1970, the energy would be absurdly
+            # large.
             laps_before, _ = self._lap_and_position(self._opened or 0.0) if self._loop else (0, 0.0)
             energy = _interpolated(series, position) + (laps - laps_before) * gain
         window = recorded.utilization_window
@@ -183,12 +188,12 @@ class ReplaySource:
         return SlowReadings(energy, window, ecc_uncorrected=None, xid=None, xid_time=None, missing=missing)
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Return no windows: a recording does not contain the times of the driver's windows."""
+        """Return no windows, because a recording does not contain the times of the driver's windows."""
         self._current_tick(gpu)
         return ()
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Return the mean over the recorded GPM windows that have ended since the previous call."""
+        """Return the mean over the recorded GPM intervals that have ended since the previous call."""
         recorded, _ = self._current_tick(gpu)
         now = self._tape_time()
         before = self._counters.get(gpu.uuid)
@@ -200,7 +205,7 @@ class ReplaySource:
         return self._activity(recorded.series, before, now)
 
     def stop_activity(self) -> None:
-        """Treat the next ``read_activity`` call for each GPU as the first one."""
+        """Make the next ``read_activity`` call for each GPU behave like the first one."""
         self._counters.clear()
 
     def _activity(self, series: RecordedSeries, after: float, until: float) -> Activity | None:
@@ -214,7 +219,7 @@ class ReplaySource:
     def _windows(
         self, series: RecordedSeries, after: float, until: float
     ) -> Iterator[tuple[float, float, int]]:
-        """Yield the start, end and index of each window that ended in (after, until], in order of time."""
+        """Yield start, end and index of each GPM interval that ended in (after, until], in order of time."""
         recording = self._recording
         assert recording is not None
         after = max(after, until - recording.duration_s)
@@ -229,7 +234,8 @@ class ReplaySource:
 
 
 def _values(recorded: RecordedGpu, tick: int, poll: Poll) -> dict[str, Any]:
-    """Return the values of one tick for the metrics of ``poll``; None for a metric that is not recorded."""
+    """Return one tick's values of the metrics that belong to ``poll``. Metrics that are not recorded are
+    None."""
     values: dict[str, Any] = {}
     for metric in METRICS:
         if metric.poll == poll:
@@ -269,7 +275,7 @@ def _interpolated(series: RecordedSeries, position: float) -> float:
 
 
 def _mean(column: array[float], windows: list[tuple[float, float, int]]) -> float | None:
-    """Return the mean over the windows in which the counter was read, weighted by their lengths."""
+    """Return the mean over the intervals in which the counter was read, weighted by their lengths."""
     known = [(until - since, column[number]) for since, until, number in windows]
     known = [(seconds, value) for seconds, value in known if not math.isnan(value)]
     total = sum(seconds for seconds, _ in known)

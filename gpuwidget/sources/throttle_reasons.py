@@ -1,7 +1,7 @@
-"""Names for NVML's bit mask of clock throttle reasons.
+"""Names of the bits in NVML's mask of clock throttle reasons.
 
 The bits are those of nvmlClocksEventReasons in nvml.h (nvidia-smi: clocks_event_reasons). They are copied
-instead of imported so that a recording can be played on a machine without NVML.
+instead of imported, so that a recording can be played on a machine without NVML.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ POWER_CAP = "power cap"
 """The GPU has reached its power limit, which is normal under full load."""
 
 POWER_BRAKE = "power brake"
-"""The power supply has signalled the GPU to slow down."""
+"""The power supply has signalled that the GPU must slow down."""
 
-# The worst reason comes first: if there is room for only one name, it is the first.
+# The order is from the worst reason to the mildest. A view with room for one name shows the first one that
+# applies.
 _NAMES = {
     HW_THERMAL_SLOWDOWN: "too hot (hardware)",
     HW_POWER_BRAKE_SLOWDOWN: POWER_BRAKE,
@@ -47,29 +48,31 @@ _NAMES = {
     GPU_IDLE: IDLE,
 }
 ALL_NAMES = tuple(_NAMES.values())
-"""The name of every known throttle reason, the worst first."""
+"""The names of all known throttle reasons, the worst first."""
 _NEEDS_ATTENTION = (
     HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN | HW_SLOWDOWN | SW_THERMAL_SLOWDOWN | SW_POWER_CAP
 )  # The other bits are settings, or mean that the GPU is idle.
 NEEDS_ATTENTION = frozenset(name for bit, name in _NAMES.items() if bit & _NEEDS_ATTENTION)
-"""Names of the reasons for which a busy GPU runs slower than it could: lack of power or cooling."""
+"""Names of the reasons for which a busy GPU runs slower than it could, because it lacks power or cooling."""
 
 
 HARMFUL = tuple(name for name in ALL_NAMES if name in NEEDS_ATTENTION and name != POWER_CAP)
-"""Names of the reasons that indicate a problem. The power cap is excluded: it is normal under full load."""
+"""Names of the reasons that indicate a problem. The power cap is not included, because it is normal under
+full load."""
 THERMAL = frozenset(_NAMES[bit] for bit in (HW_THERMAL_SLOWDOWN, SW_THERMAL_SLOWDOWN))
-"""Names of the reasons for which a GPU that is too hot slows down."""
+"""Names of the reasons that mean that the GPU slows down because it is too hot."""
 EXPECTED = tuple(name for name in ALL_NAMES if name not in NEEDS_ATTENTION)
-"""Names of the reasons that need no attention: clock settings, and an idle GPU."""
+"""Names of the reasons that need no attention: clock settings, or an idle GPU."""
 
 
 def reason_names(mask: int) -> tuple[str, ...]:
-    """Return the names of the reasons in ``mask``, the worst first; empty if nothing throttles the clock.
+    """Return the names of the reasons in ``mask``, the worst first. Empty if nothing throttles the clock.
 
-    An unknown bit, such as one that a newer driver adds, is named by its value: ``reason 0x800``.
+    A bit that this version does not know, for example of a newer driver, is named by its value: ``reason
+    0x800``.
     """
     if mask & (HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN):
-        # The driver sets the general slowdown bit together with these specific ones: drop the general bit.
+        # The driver sets the general slowdown bit in addition to these specific bits. Drop the general bit.
         mask &= ~HW_SLOWDOWN
     known = [name for bit, name in _NAMES.items() if mask & bit]
     unnamed = [1 << bit for bit in range(mask.bit_length()) if mask >> bit & 1]
@@ -77,7 +80,7 @@ def reason_names(mask: int) -> tuple[str, ...]:
 
 
 def reason_mask(reasons: Iterable[str]) -> int:
-    """Return the bit mask for names that :func:`reason_names` returned; any other name is ignored."""
+    """Return the bit mask for names that :func:`reason_names` has returned. Other names are ignored."""
     bits = {name: bit for bit, name in _NAMES.items()}
     total = 0
     for reason in reasons:
@@ -87,5 +90,5 @@ def reason_mask(reasons: Iterable[str]) -> int:
 
 
 def needing_attention(reasons: Iterable[str]) -> tuple[str, ...]:
-    """Return the ``reasons`` that a person may want to act on, in their given order."""
+    """Return those of ``reasons`` that a person may want to act on, in their given order."""
     return tuple(reason for reason in reasons if reason in NEEDS_ATTENTION)

@@ -1,6 +1,6 @@
-"""The meanings of the driver's error numbers (XID), and which of them a user's program may cause.
+"""The meanings of the driver's error numbers (XIDs), and which of them a user's program may cause.
 
-The XIDs after which the GPU is still healthy are those of NVIDIA's device plugin for Kubernetes:
+The list of XIDs after which the GPU is still healthy is that of NVIDIA's device plugin for Kubernetes:
 https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go. The meanings are from
 https://docs.nvidia.com/deploy/xid-errors/.
 """
@@ -15,7 +15,7 @@ APPLICATION_XIDS = {
     68: "the video engine failed",
     109: "a program did not give the GPU back in time",
 }
-"""The meaning of each XID that fails only the program that caused it and leaves the GPU healthy."""
+"""Meanings of the XIDs that make only the program fail that caused them. The GPU stays healthy."""
 
 _GPU_XIDS = {
     48: "an uncorrectable memory error",
