@@ -1,7 +1,7 @@
 """The Jupyter Server extension: the routes under ``gpuwidget/`` that the labextension and Prometheus use.
 
-Start reading at :mod:`gpuwidget.server.sample_hub`. The extension never waits for the driver: the sampler's
-thread opens it when the first client connects or, with ``always_on``, once the server runs.
+Start reading at :mod:`gpuwidget.server.sample_hub`. The extension never waits for the driver. The sampler's
+thread opens the driver when the first client connects or, with ``always_on``, once the server runs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _UNTRACKED = (
     *("delete_subshell_request", "delete_subshell_reply"),
     *("list_subshell_request", "list_subshell_reply"),
 )
-"""Messages on the control channel that do not count as activity: the panel's requests and replies, and the
-messages that JupyterLab sends when a live chart's widgets appear and disappear."""
+"""Types of messages on the control channel that do not count as activity: the panel's requests and replies,
+and the messages that JupyterLab sends when a live chart's widgets appear and disappear."""
 _LINGER_S = 10.0
-"""Seconds that the driver stays open after the last client has disconnected; a page reload takes less."""
+"""Seconds for which the driver stays open after the last client has disconnected. Reloading a page takes
+less."""
 
 
 def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
@@ -41,7 +42,7 @@ def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
 
 
 def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
-    """Add the routes to a server, and exclude the panel's requests to kernels from its activity tracking."""
+    """Add the routes to a server. Make sure that the panel's requests to kernels do not count as activity."""
     settings = load_settings(serverapp.config, serverapp.log)
     source = choose_source(settings.source, clock, serverapp.log)
     execution_tracker = ExecutionTracker()
@@ -62,12 +63,13 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         install=install_command(settings.install_requirement, serverapp.log),
     )
     if settings.always_on:
-        # Delayed until the event loop runs: the driver may take seconds to open, and the server's start must
-        # not wait.
+        # This is delayed until the event loop runs, because the driver may take seconds to open, and the
+        # server's start must not wait for that.
         serverapp.io_loop.add_callback(hub.stay_on)
     base = serverapp.web_app.settings["base_url"].rstrip("/")
-    # Tornado expects a pattern, and a user name in JupyterHub's base URL may contain a +. Prometheus escapes
-    # addresses differently: it requests /user/a+b if the server's base URL is /user/a%2Bb.
+    # Tornado expects a regular expression, but a user name in JupyterHub's base URL may contain a +. The
+    # unescaped base URL is added for Prometheus, which requests /user/a+b if the server's base URL is
+    # /user/a%2Bb.
     base = f"(?:{re.escape(base)}|{re.escape(unquote(base))})"
     serverapp.web_app.add_handlers(
         ".*$",
@@ -88,8 +90,9 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
 
 
 def _exclude_from_activity(serverapp: ServerApp) -> None:
-    # Otherwise each request would make a busy kernel appear idle, and would keep an idle kernel from being
-    # culled. Jupyter Server 2.15 added the list; JupyterLab 4.5 and later read it from their page config.
+    # Otherwise each request would make a busy kernel appear idle, and would prevent an idle kernel from being
+    # culled. Jupyter Server 2.15 added the list of untracked messages. JupyterLab 4.5 and later read it from
+    # the page config.
     manager = serverapp.kernel_manager
     if hasattr(manager, "untracked_message_types"):
         new = [name for name in _UNTRACKED if name not in manager.untracked_message_types]

@@ -17,17 +17,17 @@ class EncodedSample:
     """The JSON of one sample. Changes are encoded immediately, the whole sample only when it is first read.
 
     Chromium passes a websocket's data to the page in pieces of 1,000 bytes, and each piece is a task of the
-    main thread. A sample of 16 GPUs takes 13 pieces; its changes usually take 2 to 4 while no client requests
-    the hardware counters.
+    main thread. A whole sample of 16 GPUs takes 13 pieces. Its changes usually take 2 to 4 pieces, as long as
+    no client requests the hardware counters.
     """
 
     def __init__(self, sample: Sample, previous: Sample | None) -> None:
         self.sample = sample
         self.previous = previous
-        """The sample that :attr:`changes` are relative to."""
+        """The sample from which :attr:`changes` lead to this sample."""
         self.changes = _encode_changes(previous, sample)
-        """The changes as a :class:`gpuwidget.server.wire.SampleChanges`; None without a previous sample, or
-        if the previous sample has other GPUs or another origin."""
+        """The changes as a :class:`gpuwidget.server.wire.SampleChanges`. None if there is no previous sample,
+        or if it has other GPUs or another origin."""
 
     @cached_property
     def whole(self) -> bytes:

@@ -1,7 +1,7 @@
 """The holders of one GPU's memory: kernels, terminals, other processes, and bytes without a known holder.
 
-Nothing is guessed. If the driver does not list some memory, or lists it by process ids that can't be matched
-with this server's, that memory is ``unattributed``, with the reason.
+Nothing is guessed. The driver may not list all memory, or may list it under process ids that can't be matched
+with this server's. Such memory is ``unattributed``, and the reason is given.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OUTSIDE_CONTAINER = "Processes outside this container, which are not listed her
 
 
 class ProcessOwner(NamedTuple):
-    """The kernel or the terminal that a process belongs to; both are None for any other process."""
+    """The kernel or the terminal that a process belongs to. Both are None for other processes."""
 
     kernel: str | None
     terminal: str | None
@@ -44,18 +44,19 @@ _NO_OWNER = ProcessOwner(None, None)
 
 
 class ProcessContext(NamedTuple):
-    """The data that identify the processes on the GPUs."""
+    """Data that identify the processes on the GPUs."""
 
     owner: Callable[[int], ProcessOwner]
     identity: Callable[[Process], Identity]
     kernels: Mapping[str, int | None]
-    """The process id of every kernel; None for a kernel without a process on this machine."""
+    """The process id of every kernel, or None for a kernel that has no process on this machine."""
     pids_match: bool
-    """Whether the process ids that the driver reports are valid in this server's PID namespace."""
+    """Whether process ids that the driver reports are valid in this server's PID namespace."""
     in_container: bool
-    """Whether this server runs in a container, so that processes may exist that the driver does not list."""
+    """Whether this server runs in a container. If so, there may be processes that the driver does not
+    list."""
     reports: Mapping[str, Mapping[str, KernelUsage]]
-    """The usage that kernels report, by kernel and GPU."""
+    """The memory usage that kernels report, by kernel and GPU."""
     remote_kernels: int
     """Number of this server's kernels that have no process on this machine."""
 
@@ -63,7 +64,7 @@ class ProcessContext(NamedTuple):
 def gpu_ownership(
     reading: Reading, origin: Origin, context: ProcessContext, means: tuple[MeanUtilization, ...]
 ) -> GpuMemoryOwnership:
-    """Return the holders of the memory of the GPU of ``reading``."""
+    """Return the holders of the memory of the GPU to which ``reading`` belongs."""
     if origin.recorded:
         return GpuMemoryOwnership(reading.uuid, (), reading.memory_used, RECORDED, means)
     if reading.lost_since is not None or reading.silent_since is not None:
@@ -85,7 +86,7 @@ def _from_driver(
     groups: dict[tuple[ProcessOwner, int | None], list[Process]] = {}
     for process in listed:
         owner = context.owner(process.pid)
-        # Each process without an owner is a separate holder.
+        # Each process that belongs to no kernel or terminal is a separate holder.
         groups.setdefault((owner, process.pid if owner == _NO_OWNER else None), []).append(process)
     holders = [
         _holder(owner, found, context, reports.get(owner.kernel) if owner.kernel else None)
@@ -111,11 +112,11 @@ def _holder(
 ) -> MemoryHolder:
     unknown = {process.pid for process in found if process.memory is None}
     known_bytes = sum(process.memory for process in found if process.memory is not None)
-    # The bytes that torch reports are those of the kernel's own process, without its children.
+    # torch reports the bytes of the kernel's own process, without those of its children.
     kernel_pid = context.kernels.get(owner.kernel) if owner.kernel is not None else None
     torch_bytes = usage.reserved if usage is not None and kernel_pid in unknown else None
     memory = None if unknown and torch_bytes is None else known_bytes + (torch_bytes or 0)
-    # A terminal with several programs is shown with the one that holds the most memory.
+    # If a terminal runs several programs, name the one that holds the most memory.
     largest = max(found, key=lambda process: process.memory or 0)
     identity = UNKNOWN if owner.kernel is not None else context.identity(largest)
     return MemoryHolder(
@@ -149,11 +150,11 @@ def _from_reports(
 
 
 def _unattributed(reading: Reading, holders: Sequence[MemoryHolder]) -> int | None:
-    """Return the used bytes that belong to no holder; None if used or held bytes are unknown."""
+    """Return the used bytes that belong to no holder. None if the used or the held bytes are unknown."""
     used, held = reading.memory_used, [one.memory for one in holders]
     if used is None or None in held:
         return None
-    # Memory and processes are read one after the other, so the difference may be negative.
+    # Memory and processes are not read at the same moment, so the difference may be negative.
     return max(0, used - sum(size for size in held if size is not None))
 
 

@@ -1,4 +1,5 @@
-"""The HTTP routes under ``gpuwidget``. All require authentication; none counts as user activity."""
+"""The HTTP routes under ``gpuwidget``. All require authentication. Requests to them do not count as user
+activity."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class GpuWidgetHandler(JupyterHandler):
     _track_activity = False
 
     def initialize(self, hub: SampleHub) -> None:
-        """Store the server's hub."""
+        """Store the server's sample hub."""
         self._hub = hub
 
     def log_exception(
@@ -43,8 +44,8 @@ class GpuWidgetHandler(JupyterHandler):
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """Log a failure without the query string, which may contain the user's token."""
-        # The server's request log, which omits tokens, contains every HTTPError.
+        """Log a failure, but without the query string, which may contain the user's token."""
+        # The server's request log already contains every HTTPError, and omits tokens.
         if not isinstance(value, web.HTTPError):
             self.log.error("gpuwidget could not answer %s", self.request.path, exc_info=value)
 
@@ -55,7 +56,7 @@ class SampleHandler(GpuWidgetHandler, APIHandler):
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """Return a :class:`gpuwidget.model.samples.Sample`; 503 if no sample arrives in time."""
+        """Return a :class:`gpuwidget.model.samples.Sample`; status 503 if no sample arrives in time."""
         sample = await self._hub.sample(_SAMPLE_TIMEOUT_S)
         if sample is None:
             raise web.HTTPError(503, _NO_SAMPLE)
@@ -63,15 +64,16 @@ class SampleHandler(GpuWidgetHandler, APIHandler):
 
 
 class HistoryHandler(GpuWidgetHandler, APIHandler):
-    """``GET gpuwidget/api/history?seconds=N[&metrics=…]``: the samples taken while there were clients."""
+    """``GET gpuwidget/api/history?seconds=N[&metrics=…]``: the samples that were taken while there were
+    clients."""
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """Return a :class:`gpuwidget.server.wire.History` of the last N seconds or of all that is stored.
+        """Return a :class:`gpuwidget.server.wire.History` of the last N seconds, or of all that is stored.
 
-        A request with metrics, a time range or a number of points gets a
-        :class:`gpuwidget.server.wire.MetricHistory`.
+        If the request has metrics, a time range or a number of points, return a
+        :class:`gpuwidget.server.wire.MetricHistory` instead.
         """
         query = HistoryQuery.parse(self, self._hub.now)
         if query is None:
@@ -81,8 +83,8 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
         try:
             for piece in await self._hub.query_history(query):
                 self.write(piece)
-                # Sent piece by piece: hashing, copying and sending the whole response would delay other
-                # requests.
+                # Send the response piece by piece. Hashing, copying and sending the whole response at once
+                # would delay other requests.
                 await self.flush()
             await self.finish()
         except StreamClosedError:
@@ -92,23 +94,23 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
 class DoctorHandler(GpuWidgetHandler, APIHandler):
     """``POST gpuwidget/api/doctor``: the diagnosis of the server's environment, from PyTorch to the GPU.
 
-    It starts processes that import torch. So it is not a GET, which any link can trigger, and it requires the
-    permission to execute.
+    The request starts processes that import torch. It is therefore not a GET, which any link can trigger, and
+    it requires the permission to execute.
     """
 
     def initialize(self, hub: SampleHub, cached_diagnosis: CachedDiagnosis) -> None:  # type: ignore[override]
-        """Store the server's hub and diagnosis."""
+        """Store the server's sample hub and its cached diagnosis."""
         super().initialize(hub)
         self._cached_diagnosis = cached_diagnosis
 
     @web.authenticated
     @_may_execute
     async def post(self) -> None:
-        """Return a :class:`~gpuwidget.model.diagnosis.Diagnosis`; 503 if the checks do not finish."""
+        """Return a :class:`~gpuwidget.model.diagnosis.Diagnosis`; status 503 if the checks do not finish."""
         try:
             diagnosis = await self._cached_diagnosis.diagnosis()
         except DoctorError as error:
-            # web.HTTPError is not used, since it would double the percent signs of the message.
+            # web.HTTPError can't be used, because it would double the percent signs of the message.
             self.set_status(503)
             await self.finish({"message": str(error)})
             return
@@ -116,12 +118,13 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
 
 
 class MetricsHandler(GpuWidgetHandler, APIHandler):
-    """``GET gpuwidget/metrics``: the metrics for a Prometheus server."""
+    """``GET gpuwidget/metrics``: the metrics, for a Prometheus server."""
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """Return the newest sample and the memory's owners as text; 503 if no sample arrives in time."""
+        """Return the newest sample and the owners of memory as text; status 503 if no sample arrives in
+        time."""
         scraped = await self._hub.scrape(_SAMPLE_TIMEOUT_S)
         if scraped is None:
             raise web.HTTPError(503, _NO_SAMPLE)

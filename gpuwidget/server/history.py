@@ -1,4 +1,4 @@
-"""The history of every GPU: minutes at the full sampling rate, and one hour in steps of one second."""
+"""The history of every GPU: some minutes at the full sampling rate, and one hour in steps of one second."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from gpuwidget.server.history_query import HistoryQuery
 from gpuwidget.server.hourly_rollup import HourlyRollup
 
 _MIN_INTERVAL = 0.9
-"""The sampler allows a deviation of a tenth: ticks are at least this fraction of the interval apart."""
+"""Smallest distance between ticks, as a fraction of the interval. The sampler may deviate by a tenth."""
 _CLOCK_CORRECTION_S = 60.0
-"""A system clock that is set back by at most this many seconds is being corrected; if it is set back by more,
-the earlier timestamps are considered meaningless."""
+"""If the system clock is set back by at most this many seconds, it is being corrected. If it is set back by
+more, all earlier timestamps are considered meaningless."""
 
 
 class HistoryStore:
-    """All metrics of all GPUs: ``seconds`` at full rate (a sample per ``interval_s``), and an hour of steps.
+    """The history of all metrics of all GPUs: ``seconds`` at the full rate, and an hour in steps of a second.
 
-    GPUs may appear and disappear. Only one thread may use the store.
+    At the full rate, there is one sample per ``interval_s``. GPUs may appear and disappear. Only one thread
+    may use the store.
     """
 
     def __init__(self, seconds: float, interval_s: float) -> None:
@@ -36,10 +37,10 @@ class HistoryStore:
         return len(self._full_rate)
 
     def add(self, sample: Sample) -> None:
-        """Add the newest sample and drop samples that are too old."""
+        """Add the newest sample, and drop samples that are too old."""
         if sample.time <= self._full_rate.newest:
-            # The system clock was set back. Samples after the new time are dropped; after a large step, all
-            # samples.
+            # The system clock was set back. Drop the samples after the new time or, if the step was large,
+            # all samples.
             is_correction = self._full_rate.newest - sample.time <= _CLOCK_CORRECTION_S
             since = sample.time if is_correction else -math.inf
             self._full_rate.drop(since)
@@ -49,15 +50,16 @@ class HistoryStore:
         self._rollup.add(sample.time, values)
 
     def encode_recent(self, since: float) -> str:
-        """Return the :class:`gpuwidget.server.wire.History` from ``since`` (epoch seconds) on, as JSON."""
+        """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON."""
         return self._full_rate.encode(since)
 
     def query(self, query: HistoryQuery) -> Iterator[str]:
-        """Yield the :class:`gpuwidget.server.wire.MetricHistory` for a query as JSON, in small parts."""
+        """Yield the :class:`gpuwidget.server.wire.MetricHistory` that answers a query as JSON, in small
+        parts."""
         full_rate = list(self._full_rate.chunks)
         by_second = self._rollup.chunks()
-        # The rollup contains the first stored second, so the full-rate history is complete if it begins
-        # there.
+        # The rollup begins with the first stored second. If the full-rate history begins in that second too,
+        # it is complete.
         is_complete = not full_rate or full_rate[0].times[0] <= max(query.since, by_second[0].times[0] + 1)
         samples = sum(chunk.index_of(query.until) - chunk.index_of(query.since) for chunk in full_rate)
         step = query.step_s(full_rate=bool(is_complete), samples=samples, interval_s=self._interval_s)
@@ -65,8 +67,10 @@ class HistoryStore:
 
 
 class FullRateHistory:
-    """The samples of the last ``seconds`` in chunks. Samples that come too frequently do not increase their
-    number."""
+    """The samples of the last ``seconds``, stored in chunks.
+
+    The number of chunks is limited, even if samples arrive too frequently.
+    """
 
     def __init__(self, seconds: float, interval_s: float) -> None:
         self.chunks: deque[Chunk] = deque()
@@ -78,18 +82,18 @@ class FullRateHistory:
 
     @property
     def newest(self) -> float:
-        """Epoch seconds of the newest sample; -inf before the first."""
+        """Time of the newest sample in epoch seconds; -inf if there is none."""
         return float(self.chunks[-1].times[-1]) if self.chunks else -math.inf
 
     def drop(self, since: float) -> None:
-        """Drop the samples at ``since`` (epoch seconds) and later."""
+        """Drop the samples from the time ``since`` (epoch seconds) on."""
         while self.chunks and self.chunks[-1].times[0] >= since:
             self.chunks.pop()
         if self.chunks:
             self.chunks[-1].truncate(self.chunks[-1].index_of(since))
 
     def add(self, time: float, values: Mapping[str, Values]) -> None:
-        """Add a sample, which must be later than all samples before it."""
+        """Add a sample, which must be later than all stored samples."""
         if not self.chunks or self.chunks[-1].is_full:
             if self.chunks:
                 self.chunks[-1].seal()
@@ -99,9 +103,9 @@ class FullRateHistory:
             self.chunks.popleft()
 
     def encode(self, since: float) -> str:
-        """Return the :class:`gpuwidget.server.wire.History` from ``since`` (epoch seconds) on, as JSON."""
+        """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON."""
         parts = [(chunk, chunk.index_of(since)) for chunk in self.chunks if chunk.times[-1] >= since]
-        # GPUs are in the order of the newest chunk, which is the order in which the driver lists them.
+        # The order of GPUs is that of the newest chunk, which is the order in which the driver lists them.
         uuids = dict.fromkeys(uuid for chunk, _ in reversed(parts) for uuid in chunk.uuids)
         gpus = []
         for uuid in uuids:

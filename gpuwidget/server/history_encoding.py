@@ -1,4 +1,4 @@
-"""The JSON of a history query: one series per metric and GPU, downsampled by step."""
+"""The JSON of a history query: one series per metric and GPU, with the samples of each step combined."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gpuwidget.server.history_metrics import Values
 from gpuwidget.server.history_query import HistoryQuery, step_numbers
 
 _MEAN_DIGITS = 3
-"""Decimal places of a mean; minimum and maximum are not rounded."""
+"""Decimal places of a mean. Minimum and maximum are not rounded."""
 _Counts = npt.NDArray[np.int64]
 _T = TypeVar("_T", bound=np.generic)
 
 
 class _Slice(NamedTuple):
-    """The ticks of one chunk that are within the requested time."""
+    """The ticks of one chunk that lie in the requested time."""
 
     chunk: Chunk
     first: int
@@ -28,22 +28,23 @@ class _Slice(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """Groups of consecutive ticks; each group is sent as one step."""
+    """Groups of consecutive ticks. Each group is sent as one step."""
 
     starts: npt.NDArray[np.intp]
     """Index of the first tick of each step."""
     samples: _Counts
-    """Number of samples of each tick."""
+    """Number of samples that each tick stands for."""
 
 
 def encode_query(chunks: Sequence[Chunk], query: HistoryQuery, step: float, newest: float) -> Iterator[str]:
-    """Yield the :class:`gpuwidget.server.wire.MetricHistory` as JSON, in parts of a few milliseconds each.
+    """Yield the :class:`gpuwidget.server.wire.MetricHistory` as JSON, in parts that take a few milliseconds
+    each.
 
     ``newest`` is the time of the newest sample in ``chunks``. Samples that arrive during the encoding are
     omitted.
     """
     slices = [one for chunk in chunks if (one := _slice(chunk, query, step)).end > one.first]
-    # GPUs are in the order of the newest chunk, which is the order in which the driver lists them.
+    # The order of GPUs is that of the newest chunk, which is the order in which the driver lists them.
     uuids = dict.fromkeys(uuid for one in reversed(slices) for uuid in one.chunk.uuids)
     times = _concatenate([chunk.times[first:end] for chunk, first, end in slices], np.float64)
     samples = _concatenate([chunk.samples[first:end] for chunk, first, end in slices], np.int64)
@@ -83,7 +84,8 @@ def _slice(chunk: Chunk, query: HistoryQuery, step: float) -> _Slice:
         return _Slice(
             chunk, chunk.index_of(query.since), int(np.searchsorted(chunk.times, query.until, "right"))
         )
-    # The slice consists of whole steps, so that a step has the same values in every request that includes it.
+    # The slice consists of whole steps, so that a step has the same values in every response that includes
+    # it.
     first, last = step_numbers(np.array([query.since, query.until]), step)
     return _Slice(chunk, chunk.index_of(first * step), chunk.index_of((last + 1) * step))
 
@@ -93,7 +95,8 @@ def _concatenate(arrays: Sequence[npt.NDArray[_T]], kind: type[_T]) -> npt.NDArr
 
 
 def _values(slices: Sequence[_Slice], uuid: str, metric: str) -> Values | None:
-    """Return one metric of one GPU in all slices (axes: stats, ticks); None if it was never known."""
+    """Return one metric of one GPU over all slices, with the axes stats and ticks; None if it was never
+    known."""
     parts = [chunk.values(uuid, metric) for chunk, _, _ in slices]
     stats = next((len(part) for part in parts if part is not None), None)
     if stats is None:
@@ -109,14 +112,14 @@ def _values(slices: Sequence[_Slice], uuid: str, metric: str) -> Values | None:
 
 
 def _encode_series(metric: str, values: Values, steps: _Steps | None) -> Iterator[str]:
-    """Yield the items of a :class:`gpuwidget.server.wire.MetricSeries`."""
+    """Yield the items of a :class:`gpuwidget.server.wire.MetricSeries` as JSON."""
     low, mean, high = values[0], values[len(values) // 2], values[-1]
     if steps is not None and len(steps.starts) < len(mean):
         known = ~np.isnan(mean)
         weights = np.where(known, steps.samples, 0)
         total = np.add.reduceat(np.where(known, mean, 0.0) * weights, steps.starts)
         low, high = np.fmin.reduceat(low, steps.starts), np.fmax.reduceat(high, steps.starts)
-        with np.errstate(invalid="ignore"):  # 0 / 0 if no value of a step is known
+        with np.errstate(invalid="ignore"):  # If no value of a step is known, this computes 0 / 0.
             mean = np.clip(total / np.add.reduceat(weights, steps.starts), low, high)
     if (low < high).any():
         yield f'"mean":[{json_numbers(metric, mean, _MEAN_DIGITS)}]'

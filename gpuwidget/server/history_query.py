@@ -1,4 +1,4 @@
-"""A client's query of the history, parsed from its request's query string."""
+"""A client's query of the history, parsed from the query string of its request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _DEFAULT_POINTS = 600
 _FRACTIONS_OF_A_SECOND = (0.1, 0.2, 0.5)
 _SECONDS = (1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 _MIN_SAMPLES = 2
-"""The fewest samples per step; shorter steps would be finer than the sampling, and some would be empty."""
+"""Minimum number of samples per step. Shorter steps would be finer than the sampling, and some would be
+empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,14 @@ class HistoryQuery:
     until: float
     metrics: tuple[str, ...]
     points: int
-    """The maximum number of points per series."""
+    """The maximum number of points of each series."""
 
     @classmethod
     def parse(cls, handler: RequestHandler, now: float) -> HistoryQuery | None:
-        """Return the query of a request at the epoch second ``now``; None for the short, full-rate history.
+        """Return the query of a request, or None if the request is for the short history at the full rate.
 
-        Raises HTTPError 400, with a sentence that names the allowed values, if an argument is invalid.
+        ``now`` is the current time in epoch seconds. If an argument is invalid, raises HTTPError 400 with a
+        sentence about the allowed values.
         """
         if not {"metrics", "since", "until", "points"} & set(handler.request.query_arguments):
             return None
@@ -54,10 +56,10 @@ class HistoryQuery:
         return cls(since, max(since, until), _parse_metrics(handler), _parse_points(handler))
 
     def step_s(self, *, full_rate: bool, samples: int, interval_s: float) -> float:
-        """Return the seconds per step for at most ``points`` steps; 0 if every sample is sent separately.
+        """Return the seconds per step that yield at most ``points`` steps. 0 means one step per sample.
 
         ``full_rate`` is true if all ``samples`` in the requested time are still stored. The step depends on
-        the requested time and not on the samples in it, so that it does not change while the series grows.
+        the requested time, not on the samples in it, so that it does not change while the series grows.
         """
         if full_rate and max(samples, (self.until - self.since) / interval_s) <= self.points:
             return 0.0
@@ -75,14 +77,15 @@ def _steps(full_rate: bool, interval_s: float) -> Iterator[float]:
 
 
 def step_numbers(times: Values, step: float) -> Values:
-    """Return for each time the number of its step, counted from the epoch."""
-    # Rounded, since a tenth of a second has no exact binary representation.
+    """Return the number of the step that contains each time. Steps are counted from the epoch."""
+    # Round first, because a tenth of a second has no exact binary representation.
     numbers: Values = np.floor(np.round(times / step, 3))
     return numbers
 
 
 def parse_seconds(handler: RequestHandler, name: str, maximum: float) -> float:
-    """Return a query argument in seconds, default ``maximum``; 400 if it is not in 0 to ``maximum``."""
+    """Return a query argument in seconds, by default ``maximum``; status 400 if it is not between 0 and
+    ``maximum``."""
     seconds = _parse_number(handler, name)
     if seconds is None:
         return maximum
@@ -118,7 +121,7 @@ def _parse_time(handler: RequestHandler, name: str) -> float | None:
 
 
 def _parse_number(handler: RequestHandler, name: str) -> float | None:
-    """Return a query argument as a number; NaN if it is not a number, None if it is missing."""
+    """Return a query argument as a number: NaN if it is not a number, None if it is missing."""
     text = handler.get_query_argument(name, None)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""The last hour in steps of one second, each with the minimum, mean and maximum of each metric."""
+"""The last hour in steps of one second, with the minimum, mean and maximum of each metric per step."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ HOUR_S = 3600.0
 
 
 class HourlyRollup:
-    """Summarizes the samples of each second. Seconds without a sample are not stored."""
+    """Combines the samples of each second into a step. Seconds without samples are not stored."""
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
         self._second = -math.inf
-        """The current second, which is not complete yet, in epoch seconds."""
+        """Start of the current second, which is not complete yet, in epoch seconds."""
         self._samples: list[Mapping[str, Values]] = []
         """The samples of the current second."""
         self.newest = -math.inf
-        """Epoch seconds of the newest sample; -inf before the first."""
+        """Time of the newest sample in epoch seconds; -inf if there is none."""
 
     def add(self, time: float, values: Mapping[str, Values]) -> None:
         """Add a sample, which must be later than all samples before it."""
@@ -38,7 +38,7 @@ class HourlyRollup:
             self._chunks.popleft()
 
     def drop(self, since: float) -> None:
-        """Drop the second that contains ``since`` (epoch seconds), and all later ones."""
+        """Drop the second that contains the time ``since`` (epoch seconds), and all later seconds."""
         start = math.floor(since) if math.isfinite(since) else since
         if self._second >= start:
             self._second, self._samples = -math.inf, []
@@ -48,7 +48,8 @@ class HourlyRollup:
             self._chunks[-1].truncate(self._chunks[-1].index_of(start))
 
     def chunks(self) -> list[Chunk]:
-        """Return all chunks, oldest first; the last one contains the incomplete second, if any."""
+        """Return all chunks, the oldest first. The last one contains the current second if that has
+        samples."""
         if not self._samples:
             return list(self._chunks)
         newest = Chunk(stats=3)
@@ -65,7 +66,7 @@ class HourlyRollup:
 
 
 def _summarize(samples: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
-    """Return the minimum, mean and maximum of each GPU's metrics in the samples of one second."""
+    """Return, by UUID, the minimum, mean and maximum of each metric over the samples of one second."""
     by_gpu: dict[str, list[Values]] = {}
     for sample in samples:
         for uuid, values in sample.items():
@@ -78,7 +79,7 @@ def _statistics(samples: Sequence[Values]) -> Values:
     for row, values in zip(table, samples, strict=True):
         row[: len(values)] = values
     low, high = np.fmin.reduce(table), np.fmax.reduce(table)
-    with np.errstate(invalid="ignore"):  # 0 / 0 if no value is known
+    with np.errstate(invalid="ignore"):  # If no value is known, this computes 0 / 0.
         mean = np.nansum(table, axis=0) / np.count_nonzero(~np.isnan(table), axis=0)
-    # Rounding must not move a mean outside the range of its values.
+    # Rounding must not move a mean outside the range of the values.
     return np.stack([low, np.clip(mean, low, high), high])

@@ -1,9 +1,9 @@
-"""Whether a kernel runs code, derived from the execute requests that it has started and not finished.
+"""Track whether a kernel runs code, by the execute requests that it has started and not finished.
 
 A kernel publishes ``busy`` and ``idle`` for every message that it handles, with that message as the parent.
-Jupyter Server stores the newest status as the kernel's ``execution_state``, whatever the parent is. So the
-``idle`` of a message on the control channel or in a subshell makes a kernel appear idle while a cell still
-runs.
+Jupyter Server stores the newest status as the kernel's ``execution_state`` without checking the parent. The
+``idle`` of a message on the control channel or in a subshell therefore makes a kernel appear idle while a
+cell still runs.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ _LOG = logging.getLogger(__name__)
 
 
 class ExecutionTracker:
-    """Tracks the unfinished execute requests of a server's kernels. All methods run on the server's event
-    loop."""
+    """Tracks the unfinished execute requests of a server's kernels.
+
+    All methods run on the server's event loop.
+    """
 
     def __init__(self) -> None:
         self._kernels: dict[str, KernelExecutions] = {}
 
     def observe(self, kernel_manager: Any) -> None:
-        """Track the execute requests of all kernels that ``kernel_manager`` starts from now on.
+        """From now on, track the execute requests of all kernels that ``kernel_manager`` starts.
 
-        No connection is opened: the tracker reads the messages that Jupyter Server receives in order to
-        record ``last_activity``. A manager that receives none, such as a kernel gateway's, is left unchanged.
+        This opens no connection: the tracker reads the messages that Jupyter Server receives in order to
+        record ``last_activity``. A manager that receives no messages, such as a kernel gateway's, is left
+        unchanged.
         """
         start = getattr(kernel_manager, "start_watching_activity", None)
         if not callable(start):
@@ -43,7 +46,7 @@ class ExecutionTracker:
         kernel_manager.start_watching_activity = start_watching_activity
 
     def running(self, kernel_id: str) -> bool:
-        """Return whether a kernel has an unfinished execute request; False if unknown."""
+        """Return whether a kernel has an unfinished execute request. False if that is unknown."""
         executions = self._kernels.get(kernel_id)
         return executions is not None and executions.running
 
@@ -53,10 +56,10 @@ class ExecutionTracker:
         executions = self._kernels[kernel_id] = KernelExecutions()
 
         def receive(parts: list[Any]) -> None:
-            record(parts)  # first, since it raises for a message that the kernel has not signed
+            record(parts)  # Call this first, because it raises if the kernel has not signed the message.
             try:
                 _, (_, header, parent, _, content, *_) = session.feed_identities(parts)
-                if b"status" in header:  # most messages are outputs, and need not be parsed
+                if b"status" in header:  # Most messages are outputs, which need not be parsed.
                     executions.receive(
                         session.unpack(header), session.unpack(parent), session.unpack(content)
                     )
@@ -64,7 +67,8 @@ class ExecutionTracker:
                 _LOG.debug("a message of a kernel was not understood", exc_info=True)
 
         stream.on_recv(receive)
-        # Jupyter Server may miss the first messages of a kernel that it restarts after the kernel has died.
+        # If a kernel dies and Jupyter Server restarts it, the server may miss the new kernel's first
+        # messages.
         manager.add_restart_callback(executions.clear)
 
     def _forget_all_but(self, kernel_ids: list[str]) -> None:
@@ -77,8 +81,9 @@ class KernelExecutions:
     def __init__(self) -> None:
         self._session: str | None = None
         self._requests: dict[str | None, str] = {}
-        """The id of the unfinished request of each subshell (None: the main shell). Each shell handles one
-        request at a time, so the next request ends the previous one even if its ``idle`` was lost."""
+        """The id of each subshell's unfinished request; None is the main shell. Each shell handles one
+        request at a time, so the next request ends the previous one even if the ``idle`` of the previous one
+        was lost."""
 
     @property
     def running(self) -> bool:
@@ -86,18 +91,18 @@ class KernelExecutions:
         return bool(self._requests)
 
     def clear(self) -> None:
-        """Forget all requests, because the process that started them no longer exists."""
+        """Forget all requests, because the process that handled them no longer exists."""
         self._requests.clear()
 
     def receive(
         self, header: Mapping[str, Any], parent: Mapping[str, Any], content: Mapping[str, Any]
     ) -> None:
-        """Process an IOPub message, given its header, its parent's header and its content."""
+        """Process a message on the IOPub channel, given its header, its parent's header and its content."""
         if header["msg_type"] != "status":
             return
         session = header["session"]
-        # A restarted kernel has a new session, and never finishes requests of the previous process. Some
-        # kernels (IRkernel) have no session and repeat the request's session instead.
+        # A restarted kernel has a new session, and never finishes the requests of the previous process. Some
+        # kernels (IRkernel) have no session, and repeat the request's session instead.
         if session not in (self._session, parent.get("session")):
             self._session = session
             self.clear()

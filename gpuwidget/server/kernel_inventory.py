@@ -1,4 +1,4 @@
-"""This server's kernels with their notebooks, and this server's terminals, read from Jupyter's managers."""
+"""This server's kernels with their notebooks, and its terminals, as read from Jupyter's managers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOTEBOOK = "notebook"
 
 @dataclass(frozen=True, slots=True)
 class KernelSession:
-    """The Jupyter session of a kernel; the fields are those of :class:`ServerKernel`."""
+    """The Jupyter session of a kernel. The fields have the same meaning as in :class:`ServerKernel`."""
 
     id: str
     kind: str | None
@@ -42,16 +42,16 @@ class InventorySnapshot:
 
     kernels: tuple[ServerKernel, ...]
     kernel_of: Mapping[int, str]
-    """Kernel id by process id, for each kernel that runs as a process on this machine."""
+    """The kernel's id by its process id, for each kernel that runs as a process on this machine."""
     terminal_of: Mapping[int, str]
-    """Terminal name by the process id of the terminal's shell."""
+    """The terminal's name by the process id of its shell."""
     remote_kernels: int
-    """Number of kernels that a kernel gateway or a remote provisioner runs, without a process on this
-    machine."""
+    """Number of kernels without a process on this machine, which a kernel gateway or a remote provisioner
+    runs."""
 
 
 class KernelInventory:
-    """Reads Jupyter's managers. All methods are called on the server's event loop, and none waits."""
+    """Reads Jupyter's managers. All methods are called on the server's event loop, and none of them waits."""
 
     def __init__(
         self,
@@ -61,7 +61,8 @@ class KernelInventory:
         clock: Clock,
         execution_tracker: ExecutionTracker,
     ) -> None:
-        """``settings`` are the web application's, to which an extension may add its terminals later."""
+        """``settings`` are those of the web application. Another extension may add its terminals to them
+        later."""
         self._kernel_manager = kernel_manager
         self._execution_tracker = execution_tracker
         self._session_manager = session_manager
@@ -73,7 +74,8 @@ class KernelInventory:
         self._listing: asyncio.Task[None] | None = None
 
     def snapshot(self) -> InventorySnapshot:
-        """Return the kernels and terminals. A new session is missing until it has been listed."""
+        """Return the kernels and terminals. A kernel's session is missing until sessions are listed the next
+        time."""
         kernels: list[ServerKernel] = []
         kernel_of: dict[int, str] = {}
         remote_kernels = 0
@@ -89,14 +91,14 @@ class KernelInventory:
         return InventorySnapshot(tuple(kernels), kernel_of, dict(self._terminals()), remote_kernels)
 
     def manager(self, kernel_id: str) -> Any | None:
-        """Return Jupyter's manager of one kernel; None if the kernel is gone."""
-        # get_kernel() raises for a kernel that has died, and returns None for a gateway's.
+        """Return Jupyter's manager of one kernel, or None if the kernel does not exist."""
+        # get_kernel() raises for a kernel that has died, and returns None for a kernel of a gateway.
         with suppress(Exception):
             return self._kernel_manager.get_kernel(kernel_id)
         return None
 
     def close(self) -> None:
-        """Cancel the listing of sessions; the next snapshot starts a new listing."""
+        """Cancel the listing of sessions. The next snapshot starts listing again."""
         if self._listing is not None:
             self._listing.cancel()
             self._listed = float("-inf")
@@ -109,7 +111,7 @@ class KernelInventory:
 
     def _state(self, kernel_id: str, manager: Any) -> Any:
         state = getattr(manager, "execution_state", None)
-        # The newest status message may belong to a request other than the running cell's.
+        # The newest status message may be about another request than the running cell's.
         if state == "idle" and self._execution_tracker.running(kernel_id):
             return "busy"
         return state if state in _STATES else "unknown"
@@ -121,14 +123,17 @@ class KernelInventory:
         for name, terminal in terminals.items():
             shell = getattr(terminal, "ptyproc", None)
             pid = getattr(shell, "pid", None)
-            # The process id of a terminated shell may already belong to another process.
+            # After a shell has terminated, its process id may belong to another process.
             if isinstance(pid, int) and not getattr(shell, "terminated", False):
                 yield pid, name
 
     # -- sessions --------------------------------------------------------------------------------------------
 
     def _refresh_sessions(self, kernels: tuple[str, ...]) -> None:
-        """Start listing the sessions if due. Listing is the slowest part and may query another server."""
+        """Start listing the sessions if that is due.
+
+        Listing runs in the background, because it is slow and may query another server.
+        """
         now = self._clock.monotonic()
         due = now - self._listed >= _SESSIONS_INTERVAL_S or kernels != self._listed_for
         if due and (self._listing is None or self._listing.done()):
@@ -142,15 +147,15 @@ class KernelInventory:
                 rows = await asyncio.wait_for(rows, _SESSIONS_TIMEOUT_S)
             self._sessions = _sessions_by_kernel(rows)
         except Exception:
-            # Keep the sessions of the last successful listing.
+            # The sessions of the last successful listing stay in use.
             _LOG.debug("the server's sessions could not be listed", exc_info=True)
 
 
 def local_pid(manager: Any) -> int | None:
-    """Return the process id of a kernel that is a child of this server; None if it has ended or is remote.
+    """Return the process id of a kernel that is a child of this server. None if it has ended or is remote.
 
-    A remote provisioner may also have a ``pid``, but of another machine. The process id of a child that has
-    ended stays reserved until its return code is read.
+    A remote provisioner may also have a ``pid``, but that is a process id on another machine. When a child
+    has ended, its process id is not reused until its return code is read.
     """
     provisioner = getattr(manager, "provisioner", None)
     if not isinstance(provisioner, LocalProvisioner):
@@ -168,7 +173,8 @@ def last_activity(manager: Any) -> float | None:
 
 def _is_remote(manager: Any) -> bool:
     provisioner = getattr(manager, "provisioner", None)
-    if provisioner is None:  # a gateway's kernel never has one, a local kernel has none while it starts
+    # A gateway's kernel never has a provisioner. A local kernel has none while it starts.
+    if provisioner is None:
         return getattr(manager, "execution_state", None) in ("idle", "busy")
     return not isinstance(provisioner, LocalProvisioner)
 
@@ -187,15 +193,18 @@ def _server_kernel(kernel_id: str, manager: Any, state: Any, session: KernelSess
 
 
 def _sessions_by_kernel(rows: Any) -> dict[str, KernelSession]:
-    """Return each kernel's session; if it has several, the first notebook's or, without a notebook, the
-    first."""
+    """Return the session of each kernel.
+
+    If a kernel has several sessions, return the first one of a notebook or, without a notebook, the first
+    one.
+    """
     found: dict[str, KernelSession] = {}
     for row in rows:
         kernel = (row.get("kernel") or {}).get("id")
         kind, path, name = (row.get(key) or None for key in ("type", "path", "name"))
         is_notebook = kind == _NOTEBOOK
         if is_notebook and path:
-            # A front end may rename the file without renaming the session.
+            # A front end may have renamed the file without renaming the session.
             name = basename(path)
         session = KernelSession(str(row.get("id")), kind, path if is_notebook else None, name)
         if kernel and (kernel not in found or (is_notebook and found[kernel].kind != _NOTEBOOK)):

@@ -1,10 +1,10 @@
-"""GPU memory as reported by kernels, which are queried if the driver's process list is insufficient.
+"""GPU memory that kernels report. Kernels are queried if the driver's process list is insufficient.
 
 The request is the same as the panel's (:mod:`~gpuwidget.model.kernel_requests`). It uses the control channel,
-so that a kernel replies while a cell runs, and it does not count as activity. A kernel that has not loaded
-gpuwidget never replies, and each request adds a line about an unknown request to the server's log. Such a
-kernel is therefore queried rarely: only after activity, and at growing intervals. A kernel that has replied
-before but is silent during a long call is queried at least every half minute.
+on which a kernel replies even while a cell runs, and it does not count as activity. A kernel that has not
+loaded gpuwidget never replies, and each request adds a line about an unknown request to the server's log.
+Such a kernel is therefore queried rarely: only after activity, and at growing intervals. A kernel that has
+replied before, but is silent during a long call, is queried at least every half minute.
 """
 
 from __future__ import annotations
@@ -24,38 +24,39 @@ from gpuwidget.server.kernel_inventory import KernelInventory, last_activity
 _LOG = logging.getLogger(__name__)
 
 _REPLY_TIMEOUT_S = 30.0
-"""Long enough for a kernel that is importing torch; nothing is blocked until the reply."""
+"""Seconds to wait for a reply; long enough for a kernel that is importing torch. Nothing else waits for the
+reply."""
 _INTERVAL_S = 5.0
 _RETRY_S = 10.0
 _MAX_RETRY_S = 320.0
 _MAX_RETRY_AFTER_REPLY_S = 30.0
-"""The longest retry interval in seconds for a kernel that has replied before."""
+"""The longest interval in seconds between attempts to query a kernel that has replied before."""
 _STALE_AFTER_S = 30.0
-"""The age in seconds at which reported bytes become unknown; the kernel may be in a call that blocks its
-threads."""
+"""The age in seconds at which reported bytes count as unknown. The kernel may be in a call that blocks all
+its threads."""
 _EXPIRED_AFTER_S = 300.0
-"""The age in seconds at which a whole report is discarded if the kernel's process is not visible, because a
-new process may have replaced the one that reported."""
+"""The age in seconds at which a whole report is discarded, if this server can't see the kernel's process:
+another process may have replaced the one that reported."""
 _RESTART_STATES = ("starting", "restarting", "autorestarting", "dead")
 _MAX_BYTES = 2**53 - 1
-"""The largest accepted number of bytes; up to this number, JSON numbers are exact in browsers too."""
+"""The largest number of bytes that is accepted. Up to this number, JSON numbers are exact in browsers."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelUsage:
-    """A kernel's report about one GPU."""
+    """What a kernel reports about one GPU."""
 
     context: bool
-    """Whether the kernel has a CUDA context on the GPU; a context exists until its process ends."""
+    """Whether the kernel has a CUDA context on the GPU. A context exists until the kernel's process ends."""
     reserved: int | None
-    """Bytes that torch's allocator reserves on the GPU; None if unknown or stale."""
+    """Bytes that torch's allocator has reserved on the GPU; None if unknown or outdated."""
     invalid: bool = False
-    """Whether the kernel reported something other than a number of bytes, which is discarded."""
+    """Whether the kernel reported something other than a number of bytes. If so, ``reserved`` is None."""
 
 
 @dataclass(slots=True)
 class _QueriedKernel:
-    """The state of the queries of one kernel process."""
+    """The state of the queries to one kernel process."""
 
     pid: int | None
     usage: Mapping[str, KernelUsage] = field(default_factory=dict)
@@ -65,12 +66,13 @@ class _QueriedKernel:
     silent: bool = False
     """Whether the last query got no reply."""
     activity: float | None = None
-    """The kernel's last activity when the last unanswered query ended."""
+    """Time of the kernel's last activity, as of the end of the last query without a reply."""
     task: asyncio.Task[None] | None = None
 
 
 class KernelReports:
-    """Queries this server's kernels. All methods are called on the server's event loop, and none waits."""
+    """Queries this server's kernels. All methods are called on the server's event loop, and none of them
+    waits."""
 
     def __init__(self, inventory: KernelInventory, clock: Clock) -> None:
         self._inventory = inventory
@@ -78,7 +80,7 @@ class KernelReports:
         self._kernels: dict[str, _QueriedKernel] = {}
 
     def newest(self, kernels: Mapping[str, int | None]) -> dict[str, Mapping[str, KernelUsage]]:
-        """Return the newest reports by kernel and GPU; ``kernels`` maps all kernels to their process ids."""
+        """Return the newest reports by kernel and GPU. ``kernels`` has the process ids of all kernels."""
         for kernel_id in [one for one in self._kernels if one not in kernels]:
             self._forget(kernel_id)
         now = self._clock.monotonic()
@@ -103,7 +105,7 @@ class KernelReports:
         return reports
 
     def query(self, kernels: Mapping[str, int | None]) -> None:
-        """Query each of ``kernels`` that is due."""
+        """Query those of ``kernels`` whose next query is due."""
         now = self._clock.monotonic()
         for kernel_id, pid in kernels.items():
             manager = self._inventory.manager(kernel_id)
@@ -111,9 +113,9 @@ class KernelReports:
                 continue
             kernel = self._kernels.setdefault(kernel_id, _QueriedKernel(pid))
             is_active = last_activity(manager) != kernel.activity
-            # A kernel without activity since the last query can't have loaded gpuwidget since.
+            # A kernel that has had no activity since the last query can't have loaded gpuwidget since then.
             is_hopeless = kernel.replied is None and kernel.retry_s > _RETRY_S and not is_active
-            # After activity, the call that kept the kernel silent may be over.
+            # If there was activity, the call during which the kernel was silent may be over.
             is_back = kernel.replied is not None and kernel.silent and is_active
             if is_back:
                 kernel.retry_s = _RETRY_S
@@ -154,22 +156,24 @@ class KernelReports:
 
 def _can_reply(manager: Any) -> bool:
     language = getattr(getattr(manager, "kernel_spec", None), "language", "")
-    # A gateway's kernel has no provisioner, and this server can't connect to its channels.
+    # This server can't connect to the channels of a gateway's kernel, which has no provisioner.
     is_reachable = getattr(manager, "provisioner", None) is not None
     state = getattr(manager, "execution_state", None)
     return is_reachable and str(language).lower() == "python" and state in ("idle", "busy")
 
 
 async def _request_state(manager: Any) -> Mapping[str, Any]:
-    """Return the content of the kernel's reply. Raises TimeoutError if none arrives in time."""
+    """Request a kernel's state, and return the content of its reply. Raises TimeoutError if there is none in
+    time."""
     stream = manager.connect_control()
     try:
-        # The session is cloned, since a session rejects a message that it has received before.
+        # Use a clone of the session, because a session rejects messages that it has received before.
         session = manager.session.clone()
         reply: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
 
         def receive(parts: list[Any]) -> None:
-            with suppress(ValueError, KeyError, TypeError):  # not signed by this kernel, or not a message
+            # Ignore data that the kernel has not signed or that is not a message.
+            with suppress(ValueError, KeyError, TypeError):
                 message = session.deserialize(session.feed_identities(parts)[1])
                 is_ours = message["parent_header"].get("msg_id") == request["header"]["msg_id"]
                 if is_ours and message["header"]["msg_type"] == REPLY and not reply.done():
@@ -183,9 +187,9 @@ async def _request_state(manager: Any) -> Mapping[str, Any]:
 
 
 def _parse_reply(content: Mapping[str, Any]) -> Mapping[str, KernelUsage] | None:
-    """Return the usage by GPU UUID; None if the reply has no GPU state.
+    """Return the usage by GPU UUID, or None if the reply has no GPU state.
 
-    All values are checked, since a kernel may send anything and its gpuwidget may be older.
+    All values are checked, because a kernel may send anything, and may have an older version of gpuwidget.
     """
     state = content.get("state")
     if content.get("status") != "ok" or not isinstance(state, Mapping):
@@ -201,8 +205,8 @@ def _parse_reply(content: Mapping[str, Any]) -> Mapping[str, KernelUsage] | None
 
 
 def _parse_bytes(value: object) -> int | None:
-    """Return ``value`` if it is a possible number of bytes, else None."""
-    # bool is a subclass of int, but JSON's true is not a size.
+    """Return ``value`` if it can be a number of bytes, else None."""
+    # bool is a subclass of int, but JSON's true is not a number of bytes.
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_BYTES:
         return value
     return None

@@ -1,8 +1,8 @@
 """Resolve the owners of GPU memory every two seconds and after changes, and send them to clients.
 
-Finding the owners of processes reads a file of ``/proc`` for each process and each of its ancestors. It runs
-on a worker thread, one resolution at a time, and a resolution that hangs is abandoned. The event loop only
-reads Jupyter's managers and sends encoded messages.
+To find the owners of processes, a file of ``/proc`` is read for each process and each of its ancestors. This
+happens on a worker thread, one resolution at a time, and a resolution that hangs is abandoned. The event loop
+only reads Jupyter's managers and sends encoded messages.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ _LOG = logging.getLogger(__name__)
 
 _INTERVAL_S = 2.0
 _MIN_INTERVAL_S = 0.5
-"""The minimum interval in seconds, used after a change of kernels, terminals or processes."""
+"""The minimum interval in seconds between resolutions. It applies if kernels, terminals or processes have
+changed."""
 _TIMEOUT_S = 10.0
 _MAX_ABANDONED = 3
-"""The maximum number of hung resolutions, each with its thread; no other is started until one of them
-returns."""
+"""The maximum number of hung resolutions, each of which occupies a thread. When there are this many, no other
+resolution starts until one of them returns."""
 _NEVER = float("-inf")
 
 
 class OwnershipMonitor:
-    """Resolves the owners while enabled. All methods are called on the server's event loop; none waits.
+    """Resolves the owners while it is enabled. All methods are called on the server's event loop; none waits.
 
-    ``publish`` receives each message that differs from the previous one, encoded once for all clients.
+    ``publish`` is called with each message that differs from the previous one. Messages are encoded once for
+    all clients.
     """
 
     def __init__(
@@ -53,19 +55,19 @@ class OwnershipMonitor:
         self._enabled = False
         self._last_request = self._due = self._started = _NEVER
         self._pending_since: float | None = None
-        """Start of the first resolution since the last one that returned; None if all have returned."""
+        """Start time of the first resolution that began after the last success; None if there is none."""
         self._count = self._running = 0
-        """Resolutions are numbered; ``_running`` is the number of the running one, or 0 if none runs."""
+        """The number of resolutions so far, and the number of the one that runs, or 0 if none runs."""
         self._abandoned: set[int] = set()
-        """The numbers of abandoned resolutions that have not returned yet."""
+        """The numbers of the abandoned resolutions that have not returned yet."""
         self._last_signature: object = None
         self.newest: bytes | None = None
-        """The message that was sent last, encoded; None while disabled."""
+        """The encoded form of the message that was sent last; None while disabled."""
         self.ownership: MemoryOwnership | None = None
-        """The message that was sent last, before encoding; None while disabled."""
+        """The message that was sent last; None while disabled."""
 
     def enable(self, on: bool) -> None:
-        """Start or stop resolving; safe to call repeatedly."""
+        """Start or stop resolving. Safe to call repeatedly."""
         if on and not self._enabled:
             self._last_request = self._due = _NEVER
         elif not on:
@@ -78,7 +80,8 @@ class OwnershipMonitor:
     def add_sample(self, sample: Sample, arrived: float) -> None:
         """Process the newest sample, and start a resolution if one is due.
 
-        ``arrived`` is the sample's arrival in monotonic seconds; the event loop may have delayed this call.
+        ``arrived`` is the time at which the sample arrived, in monotonic seconds. This call may be later,
+        because the event loop may have been busy.
         """
         self._means.add(sample, arrived)
         if not self._enabled:
@@ -124,18 +127,18 @@ class OwnershipMonitor:
                 result = resolver.resolve(request)
             except Exception:
                 _LOG.debug("the owners of the GPUs' memory could not be resolved", exc_info=True)
-            with suppress(RuntimeError):  # the event loop is closed
+            with suppress(RuntimeError):  # RuntimeError means that the event loop is closed.
                 loop.call_soon_threadsafe(self._finish, number, request, result)
 
         self._worker.submit(work)
 
     def _abandon(self) -> None:
-        """Stop the thread after its current work, and discard the result of the running resolution."""
+        """Let the thread end after its current work, and discard the result of the running resolution."""
         self._worker.stop()
         if self._running:
             self._abandoned.add(self._running)
             self._running = 0
-            # The old thread may still write into the old resolver.
+            # The old thread may still write to the old resolver.
             self._resolver = OwnershipResolver(self._clock)
 
     def _finish(self, number: int, request: OwnershipRequest, result: OwnershipResult | None) -> None:
@@ -149,7 +152,7 @@ class OwnershipMonitor:
         self._reports.query(result.kernels_to_query)
         if result.message is None and request.sent is not self.ownership:
             # The timeout message was sent during the resolution, so the result was compared with an outdated
-            # message.
+            # message. Another resolution is therefore due.
             self._last_request = self._due = _NEVER
         self._send(result.message)
 
@@ -160,7 +163,8 @@ class OwnershipMonitor:
 
 
 def _signature(inventory: InventorySnapshot, sample: Sample) -> object:
-    """Return the values whose change starts a resolution early. Memory is excluded: it changes too often."""
+    """Return the values whose change starts a resolution early. Memory is not included: it changes too
+    often."""
     listed = [
         None if one.processes is None else tuple(process.pid for process in one.processes)
         for one in sample.readings
@@ -169,10 +173,11 @@ def _signature(inventory: InventorySnapshot, sample: Sample) -> object:
 
 
 class WorkerThread:
-    """A daemon thread that runs submitted functions one after the other, until :meth:`stop`.
+    """A daemon thread that runs submitted functions one after the other, until :meth:`stop` is called.
 
-    The thread is kept running because starting one can take up to 8 ms. It does not belong to a thread pool,
-    because pools are joined when the server ends, and a read that hangs never returns.
+    The thread keeps running between functions, because starting a thread can take up to 8 ms. A thread pool
+    can't be used: the server would wait for the pool's threads when it ends, and a read that hangs never
+    returns.
     """
 
     def __init__(self, name: str) -> None:
@@ -180,14 +185,14 @@ class WorkerThread:
         self._queue: SimpleQueue[Callable[[], None] | None] | None = None
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Run ``work`` on the thread, without waiting for it."""
+        """Run ``work`` on the thread. This returns immediately."""
         if self._queue is None:
             self._queue = SimpleQueue()
             threading.Thread(target=_run, args=(self._queue,), name=self._name, daemon=True).start()
         self._queue.put(work)
 
     def stop(self) -> None:
-        """End the thread once the submitted work is done. Safe to call twice."""
+        """Let the thread end once it has run the submitted functions. Safe to call twice."""
         if self._queue is not None:
             self._queue.put(None)
             self._queue = None

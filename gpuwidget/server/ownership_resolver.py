@@ -1,20 +1,20 @@
-"""Which process, kernel or terminal owns the memory on each GPU, resolved on a worker thread.
+"""Resolve which process, kernel or terminal owns the memory on each GPU. This runs on a worker thread.
 
 The driver reports process ids of the host. If this server is in the host's PID namespace, they are valid for
-this server. In a container with a separate namespace, such an id belongs to no process or to an unrelated
-one. Some drivers list no processes in a container, and newer ones list only the container's processes, by the
-container's ids. No NVML call returns which of these applies, so in a container the ids count as matching only
-if there is proof:
+this server. In a container with a separate namespace, a process id of the host belongs to no process or to an
+unrelated one. Some drivers list no processes in a container, and newer ones list only the container's
+processes, by the container's ids. No NVML call returns which of these applies. In a container, the ids are
+therefore considered valid only if there is proof:
 
 - Every process that the driver lists, on any GPU, exists in this namespace. An id without a process means
   that the driver lists host ids, or that a process has just ended; the next sample is checked again.
-- At least one of them is known to use a GPU from a source other than the driver: it has memory of a CUDA
+- At least one listed process is known, not only from the driver, to use a GPU: it has memory of a CUDA
   device mapped, as every context has, or it belongs to a kernel that reports a context on that GPU.
 
-If a kernel reports a context but its process tree contains none of the driver's ids, this disproves nothing,
-since the list may be slightly older; without proof nothing is attributed anyway. Ids that matched once are
-trusted until the server ends. A false match requires that every id of the host's list also exists in this
-namespace and that one of these processes uses CUDA.
+If a kernel reports a context but its process tree contains none of the driver's ids, this proves nothing,
+because the driver's list may be slightly older than the report. Without proof, no memory is attributed in any
+case. Once proven, the ids are considered valid until the server ends. They would be wrongly considered valid
+only if every id of the host's list also existed in this namespace and one of these processes used CUDA.
 """
 
 from __future__ import annotations
@@ -46,22 +46,23 @@ class OwnershipRequest(NamedTuple):
     sample: Sample
     inventory: InventorySnapshot
     kernels: Mapping[str, int | None]
-    """The process id of every kernel; None for a kernel without a process on this machine."""
+    """The process id of every kernel, or None for a kernel that has no process on this machine."""
     reports: Mapping[str, Mapping[str, KernelUsage]]
-    """The usage that kernels report, by kernel and GPU."""
+    """The memory usage that kernels report, by kernel and GPU."""
     means: Mapping[str, tuple[MeanUtilization, ...]]
     sent: MemoryOwnership | None
     """The message that was sent last."""
 
     def message(self, gpus: tuple[GpuMemoryOwnership, ...]) -> tuple[MemoryOwnership, bytes] | None:
-        """Return the message and its JSON; None if it differs from the last one only in its time."""
+        """Return the message and its JSON, or None if only its time differs from the message that was sent
+        last."""
         ownership = MemoryOwnership("usage", self.sample.time, self.inventory.kernels, gpus)
         if self.sent is not None and replace(ownership, time=self.sent.time) == self.sent:
             return None
         return ownership, json.dumps(to_json(ownership), allow_nan=False, separators=(",", ":")).encode()
 
     def timeout_message(self) -> tuple[MemoryOwnership, bytes] | None:
-        """Return the message that is sent if the owners can't be resolved in time."""
+        """Return the message to send if the owners are not resolved in time, like :meth:`message`."""
         return self.message(
             tuple(
                 GpuMemoryOwnership(one.uuid, (), one.memory_used, _TIMED_OUT, self.means[one.uuid])
@@ -71,14 +72,14 @@ class OwnershipRequest(NamedTuple):
 
 
 class OwnershipResult(NamedTuple):
-    """A new message, and the process ids of the kernels that should be queried."""
+    """A new message, if any, and the process ids of the kernels that should be queried."""
 
     message: tuple[MemoryOwnership, bytes] | None
     kernels_to_query: Mapping[str, int | None]
 
 
 class OwnershipResolver:
-    """Resolves the owners of processes and caches process data. Must be used by one thread at a time."""
+    """Resolves the owners of processes, and caches data about processes. Use it on one thread at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._families = ProcessTrees(clock)
@@ -86,7 +87,7 @@ class OwnershipResolver:
         self._matching = PidMatching()
 
     def resolve(self, request: OwnershipRequest) -> OwnershipResult:
-        """Return who owns the memory of each GPU of the request's sample."""
+        """Resolve who owns the memory of each GPU in the request's sample."""
         inventory, sample = request.inventory, request.sample
         self._families.set_roots((*inventory.kernel_of, *inventory.terminal_of))
 
@@ -124,12 +125,14 @@ class OwnershipResolver:
     def _kernels_to_query(
         self, request: OwnershipRequest, owner: Callable[[int], ProcessOwner]
     ) -> Mapping[str, int | None]:
-        """Return the kernels that may use CUDA and whose memory the driver does not report."""
+        """Return the process ids of the kernels that may use CUDA and whose memory the driver does not
+        report."""
         if not request.sample.origin.local_processes:
             return {}
         readings = [one for one in request.sample.readings if one.lost_since is None]
         if not self._matching.proven or any(one.processes is None for one in readings):
-            # A process without an open CUDA device holds no GPU memory, so its kernel need not be queried.
+            # A process that has not opened a CUDA device holds no GPU memory, so there is no need to query
+            # its kernel.
             return {
                 kernel: pid
                 for kernel, pid in request.kernels.items()
@@ -145,15 +148,19 @@ class OwnershipResolver:
 
 
 class PidMatching:
-    """Whether the driver's process ids are valid in this server's PID namespace, for one thread at a time."""
+    """Checks whether the driver's process ids are valid in this server's PID namespace.
+
+    Use it on one thread at a time.
+    """
 
     def __init__(self) -> None:
         self.in_host_namespace = processes.in_host_pid_namespace()
         self.proven = self.in_host_namespace
-        """Whether the driver's process ids are proven to match this server's."""
+        """Whether it is proven that the driver's process ids are valid for this server."""
 
     def update(self, readings: Iterable[Reading], reports_context: Callable[[int, str], bool]) -> None:
-        """Check for proof; ``reports_context`` returns whether a process's kernel has a context on a GPU."""
+        """Look for proof. ``reports_context`` returns whether the kernel of a process reports a context on a
+        GPU."""
         if self.proven:
             return
         listed = [(process.pid, reading.uuid) for reading in readings for process in reading.processes or ()]

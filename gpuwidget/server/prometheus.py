@@ -1,7 +1,7 @@
-"""A sample and the owners of the memory in Prometheus' text format.
+"""A sample and the owners of the memory in Prometheus's text format.
 
-docs/prometheus.md documents names, units and labels and compares them with dcgm-exporter's. An unknown value
-is omitted, never 0 or NaN.
+docs/prometheus.md documents names, units and labels, and compares them with dcgm-exporter's. An unknown value
+is omitted. It is never exported as 0 or NaN.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from gpuwidget.sources import throttle_reasons
 from gpuwidget.version import __version__
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""The text format that Prometheus and all compatible scrapers read. OpenMetrics has no advantage, since there
-are no exemplars and no counter creation times."""
+"""The text format that Prometheus and all compatible scrapers read. OpenMetrics would have no advantage,
+because there are no exemplars and no creation times of counters."""
 
 _Family = GaugeMetricFamily | CounterMetricFamily
 
 _GPU_LABELS = ("gpu", "UUID", "model", "mig")
-"""The first two labels are dcgm-exporter's, so that a join needs no renaming; its modelName is not used
-because promtool's check rejects it."""
+"""The first two labels are named like dcgm-exporter's, so that no renaming is needed to join metrics of both.
+The label modelName of dcgm-exporter is not used, because promtool's check rejects it."""
 
 
 def metrics_text(sample: Sample, ownership: MemoryOwnership | None) -> bytes:
-    """Return the known values of ``sample`` and ``ownership``; without ``ownership``, kernels are omitted."""
+    """Return the known values of ``sample`` and ``ownership``. Without ``ownership``, kernels are omitted."""
     return generate_latest(
         _Collector(
             [*_machine_families(sample), *_gpu_families(sample), *_ownership_families(sample, ownership)]
@@ -40,12 +40,12 @@ def metrics_text(sample: Sample, ownership: MemoryOwnership | None) -> bytes:
 
 
 class _Collector(NamedTuple):
-    """A collector for one scrape. It is not registered, since a registry would keep the metric families."""
+    """A collector for one scrape. It is not registered, because a registry would keep the metric families."""
 
     families: Sequence[_Family]
 
     def collect(self) -> Iterator[_Family]:
-        """Return the families that have samples."""
+        """Return the metric families that have samples."""
         return (family for family in self.families if family.samples)
 
 
@@ -57,7 +57,7 @@ def _add_value(family: _Family, labels: Sequence[str], value: float | None) -> N
 def _info_family(
     name: str, text: str, labels: Sequence[str], rows: Iterable[Sequence[str | None]]
 ) -> _Family:
-    """Return a metric that is always 1, with text as labels."""
+    """Return a metric whose value is always 1 and whose labels contain text."""
     family = GaugeMetricFamily(name, text, labels=labels)
     for row in rows:
         family.add_metric([_utf8(value or "") for value in row], 1)
@@ -65,7 +65,7 @@ def _info_family(
 
 
 def _utf8(value: str) -> str:
-    """Replace characters that UTF-8 can't encode; a user's file name may contain any bytes."""
+    """Replace characters that UTF-8 can't encode. The name of a user's file may contain any bytes."""
     return value.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -121,8 +121,7 @@ def _gpu_families(sample: Sample) -> Iterator[_Family]:
     yield reasons
 
 
-# -- owners of the memory
-# -------------------------------------------------------------------------------------
+# -- owners of the memory ------------------------------------------------------------------------------------
 
 
 def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> Iterator[_Family]:
@@ -143,7 +142,7 @@ def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> It
     gpus = {gpu.uuid: _gpu_labels(gpu) for gpu in sample.gpus}
     parents = {gpu.uuid: gpu.mig_parent for gpu in sample.gpus}
     listed = [one for one in ownership.gpus if one.uuid in gpus]
-    # Memory in a MIG slice may also be listed for the slice's parent, but must be counted once.
+    # Memory in a MIG slice may also be listed for the slice's parent. It must be counted only once.
     in_slices = {(parents[one.uuid], held.kernel) for one in listed for held in one.holdings}
     sliced = set(parents.values())
     for one in listed:
@@ -154,8 +153,7 @@ def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> It
             _add_value(others, (*gpus[one.uuid], holder), memory)
     yield by_kernel
     yield others
-    # Only kernels that hold memory are exported, so that no more of the user's file names than necessary are
-    # public.
+    # Export only kernels that hold memory, because the metrics make the names of users' files public.
     holding = {held.kernel for one in listed for held in one.holdings}
     yield from _kernel_families([kernel for kernel in ownership.kernels if kernel.id in holding])
 
@@ -168,7 +166,8 @@ def _other_memory(ownership: GpuMemoryOwnership) -> Iterator[tuple[str, int | No
 
 
 def _known_sum(holdings: Sequence[MemoryHolder]) -> int | None:
-    """Return the sum of the holders' memory; None without holders, or if the memory of one is unknown."""
+    """Return the sum of the holders' memory, or None if there are no holders or the memory of one is
+    unknown."""
     known = [held.memory for held in holdings if held.memory is not None]
     return sum(known) if known and len(known) == len(holdings) else None
 

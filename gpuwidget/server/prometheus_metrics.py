@@ -1,7 +1,7 @@
-"""The Prometheus metrics of a GPU that consist of one number each, with name, help text and value.
+"""The Prometheus metrics that consist of one number per GPU, with name, help text and value.
 
-Some are generated from the table in :mod:`gpuwidget.model.metrics`. docs/prometheus.md documents all of them
-and compares them with dcgm-exporter's.
+Some of them are generated from the table in :mod:`gpuwidget.model.metrics`. docs/prometheus.md documents all
+of them, and compares them with dcgm-exporter's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PrometheusMetric:
 
     exported: Exported
     read: ReadValue
-    """Returns the value in the model's unit, None if unknown."""
+    """Returns the value in the model's unit, or None if it is unknown."""
 
 
 def _up(reading: Reading) -> float | None:

@@ -1,18 +1,18 @@
-"""Rate limits of the stream's clients: a client may request fewer samples than the server takes."""
+"""Rate limits for the stream's clients: a client may request fewer samples than the server takes."""
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
 
 _TOLERANCE = 0.25
-"""A sample may be early by this fraction of the interval; otherwise a late sample would cause the next one to
-be skipped. The labextension relies on it (stream/streamModel.ts)."""
+"""A sample may arrive early by this fraction of the server's interval. Without this tolerance, a late sample
+would cause the next one to be skipped. The labextension relies on the tolerance (stream/streamModel.ts)."""
 
 Client = TypeVar("Client")
 
 
 class RateLimit(Generic[Client]):
-    """Selects the clients that receive a sample; a client without a limit receives one per ``interval_s``."""
+    """Decides which clients receive a sample. A client without a limit receives one per ``interval_s``."""
 
     def __init__(self, interval_s: float) -> None:
         self._tolerance_s = _TOLERANCE * interval_s
@@ -26,12 +26,13 @@ class RateLimit(Generic[Client]):
             self._intervals[client] = interval_s
 
     def remove(self, client: Client) -> None:
-        """Remove the client's limit. Safe to call twice."""
+        """Remove the client's limit, if any. Safe to call twice."""
         self._intervals.pop(client, None)
         self._sent.pop(client, None)
 
     def due(self, client: Client, now: float) -> bool:
-        """Return whether the client should get the sample that arrived at the monotonic second ``now``."""
+        """Return whether the client should receive the sample that arrived at ``now`` in monotonic
+        seconds."""
         interval_s = self._intervals.get(client)
         if interval_s is None:
             return True

@@ -10,24 +10,26 @@ from gpuwidget.server.wire import MeanUtilization
 WINDOWS_S = (600.0, 1800.0, 3600.0)
 
 _SPAN_S = 10.0
-"""Utilization is stored in spans of this many seconds; a window ends with the last complete span."""
+"""Length in seconds of the spans in which utilization is stored. A window ends with the last complete
+span."""
 _MAX_SPANS = round(WINDOWS_S[-1] / _SPAN_S)
 _MIN_COVERAGE = 0.95
-"""The fraction of a window that must have been sampled; otherwise its mean is unknown."""
+"""The fraction of a window that must have been sampled. If less was sampled, the window's mean is unknown."""
 _MAX_GAP_S = 5.0
 _MAX_GAP_INTERVALS = 2.5
-"""A value applies until the next sample, unless that sample is later than both limits, which means that
-sampling had stopped."""
+"""A value applies until the next sample. If that sample is later than both limits, sampling had stopped, and
+the value is not used for the time in between."""
 
 
 class RollingMeans:
-    """Computes the time-weighted mean utilization of each GPU, from at most 360 spans of 16 bytes."""
+    """Computes the time-weighted mean utilization of each GPU. Stores at most 360 spans of 16 bytes per
+    GPU."""
 
     def __init__(self, interval_s: float) -> None:
         self._max_gap_s = max(_MAX_GAP_S, _MAX_GAP_INTERVALS * interval_s)
         self._time: float | None = None
         self._span = 0
-        """Number of the current, incomplete span, counted on the monotonic clock."""
+        """Number of the current span, which is not complete yet, counted on the monotonic clock."""
         self._gpus: dict[str, _GpuUtilization] = {}
 
     def add(self, sample: Sample, now: float) -> None:
@@ -47,7 +49,7 @@ class RollingMeans:
             gpu.add(elapsed if elapsed <= self._max_gap_s else 0.0, reading.utilization)
 
     def means(self, uuid: str) -> tuple[MeanUtilization, ...]:
-        """Return the mean of each window, shortest first."""
+        """Return the mean of each window, the shortest window first."""
         gpu = self._gpus.get(uuid)
         return gpu.means if gpu is not None else _UNKNOWN
 
@@ -56,19 +58,19 @@ class _GpuUtilization:
     def __init__(self) -> None:
         self.means = _UNKNOWN
         self._spans: deque[tuple[float, float]] = deque(maxlen=_MAX_SPANS)
-        """For each span, the sampled seconds and the integral of utilization over them."""
+        """For each span: the seconds that were sampled, and the integral of utilization over them."""
         self._seconds = self._sum = 0.0
         self._value: float | None = None
 
     def add(self, elapsed: float, utilization: float | None) -> None:
-        """Apply the previous value to the last ``elapsed`` seconds, and store the new value."""
+        """Count the previous value for the last ``elapsed`` seconds, and store the new value."""
         if self._value is not None:
             self._seconds += elapsed
             self._sum += self._value * elapsed
         self._value = utilization
 
     def close_span(self, spans: int) -> None:
-        """Close the current span, which is the first of the ``spans`` that have elapsed."""
+        """Close the current span. It is the first of ``spans`` spans that have passed."""
         self._spans.append((self._seconds, self._sum))
         self._spans.extend([(0.0, 0.0)] * (spans - 1))
         self._seconds = self._sum = 0.0

@@ -1,4 +1,5 @@
-"""One sampler for all clients of a server: the history, and the messages that each client receives."""
+"""Distributes the samples of one sampler to all clients of a server: the history, and the stream's
+messages."""
 
 from __future__ import annotations
 
@@ -24,17 +25,19 @@ from gpuwidget.server.wire import SCHEMA, MemoryOwnership
 from gpuwidget.version import __version__
 
 _MAX_ARRIVED = 64
-"""The maximum number of samples that wait for a busy event loop; the oldest ones are dropped."""
+"""The maximum number of samples that wait until the event loop is free. If there are more, the oldest are
+dropped."""
 _MIN_BATCH = 4
 _BATCHES = 16
 _BATCH_PAUSE_S = 0.002
-"""Sending a hundred messages in one go would delay other requests by milliseconds. They are sent in batches,
-with pauses between them. All messages of a tick are sent within ``_BATCHES`` pauses unless older ones wait.
+"""Seconds between two batches of messages. Sending a hundred messages in one go would delay other requests by
+milliseconds, so they are sent in batches. All messages of a tick are sent within ``_BATCHES`` pauses, unless
+older messages wait.
 """
 _TIME_SLICE_S = 0.001
-"""Seconds for which a history query is encoded before other requests run; a single part may take a little
-longer. The encoding runs on the event loop and not on a thread, because the JSON encoder holds the GIL until
-it has finished."""
+"""Seconds for which a history query is encoded before other requests run. A single part may take a little
+longer. The encoding runs on the event loop: a thread would not help, because the JSON encoder holds the GIL
+until it has finished."""
 _WRITE_SIZE = 1 << 16
 
 
@@ -42,22 +45,22 @@ class StreamClient(Protocol):
     """A client of the stream."""
 
     def send(self, message: bytes) -> bool:
-        """Send a message without waiting; return False if the client is gone or too far behind."""
+        """Send a message without waiting. Return False if the client is gone or reads too slowly."""
         ...
 
     def drop(self) -> None:
-        """Close the connection, after which no further messages are sent."""
+        """Close the connection. After that, no messages are sent."""
         ...
 
 
 class SampleHub:
     """Samples while there are clients, and sends each sample, encoded once, to all of them.
 
-    A client that received the previous sample gets only the changes since then.
+    A client that received the previous sample receives only the changes since then.
 
     All methods are called on the server's event loop. ``interval_s`` is the sampling interval in seconds,
-    ``history_s`` the length of the full-rate history in seconds, ``install`` the command that installs
-    gpuwidget.
+    ``history_s`` is the length of the full-rate history in seconds, and ``install`` is the command that
+    installs gpuwidget.
     """
 
     def __init__(
@@ -89,9 +92,9 @@ class SampleHub:
         self._encoding = asyncio.Lock()
         self._newest: EncodedSample | None = None
         self._have_newest: set[StreamClient] = set()
-        """Clients that received the newest sample."""
+        """Clients to which the newest sample was sent."""
         self._last_encoded: Sample | None = None
-        """The last encoded sample; used by the sampler's thread only."""
+        """The sample that was encoded last. Only the sampler's thread uses it."""
         self._arrived: deque[tuple[Sample, float, EncodedSample | None]] = deque(maxlen=_MAX_ARRIVED)
         self._outgoing: deque[tuple[StreamClient, bytes]] = deque()
 
@@ -100,7 +103,7 @@ class SampleHub:
     def join(self, client: StreamClient, history_s: float) -> None:
         """Send the initial message with ``history_s`` seconds of history, then the owners of the memory.
 
-        The client receives all samples from then on.
+        From then on, the client receives all samples.
         """
         self._clients.add(client)
         self._update_subscription()
@@ -120,8 +123,10 @@ class SampleHub:
         self._update_subscription()
 
     def set_activity(self, client: StreamClient, wanted: bool) -> None:
-        """Set whether the client requests the hardware counters, which are read while any client requests
-        them."""
+        """Set whether the client requests the hardware counters.
+
+        The counters are read as long as any client requests them.
+        """
         if wanted and client in self._clients:
             self._activity_clients.add(client)
         else:
@@ -134,7 +139,7 @@ class SampleHub:
             self._rate_limit.set_interval(client, interval_s)
 
     def stay_on(self) -> None:
-        """Keep sampling without clients from now on, including the hardware counters."""
+        """From now on, also sample while there are no clients, including the hardware counters."""
         self._always_on = True
         self._update_subscription()
         self._update_activity()
@@ -155,7 +160,8 @@ class SampleHub:
             self._update_subscription()
 
     async def scrape(self, timeout_s: float) -> tuple[Sample, MemoryOwnership | None] | None:
-        """Return the newest sample and the memory's owners for Prometheus; None if no sample arrives in time.
+        """Return the newest sample and the owners of memory for Prometheus; None if no sample arrives in
+        time.
 
         Sampling continues for a while at a low rate, so that the next scrape has all values.
         """
@@ -167,7 +173,7 @@ class SampleHub:
 
     @property
     def now(self) -> float:
-        """The current time of the clock that samples are stamped with, in epoch seconds."""
+        """The current time in epoch seconds, from the clock that sets the times of samples."""
         return self._clock.time()
 
     def history(self, history_s: float) -> bytes:
@@ -175,9 +181,9 @@ class SampleHub:
         return self._history.encode_recent(self.now - history_s).encode()
 
     async def query_history(self, query: HistoryQuery) -> list[bytes]:
-        """Return a part of the history as JSON, in pieces that are written one by one.
+        """Return a part of the history as JSON, in pieces that the caller writes one by one.
 
-        Queries are encoded one at a time, and other requests run between the parts of a query.
+        Only one query is encoded at a time. Other requests can run between the parts of a query.
         """
         pieces: list[bytes] = []
         async with self._encoding:
@@ -211,20 +217,20 @@ class SampleHub:
 
     @property
     def _needs_encoded(self) -> bool:
-        """Whether every sample must be encoded and stored."""
+        """Whether every sample must be encoded and stored in the history."""
         return bool(self._always_on or self._clients or self._waiting)
 
     def _update_activity(self) -> None:
         wanted = self._always_on or bool(self._activity_clients)
         if wanted and self._activity is None:
-            # This subscription has no callback: the samples of the other subscription contain the counters.
+            # No callback is needed: the samples of the other subscription contain the counters.
             self._activity = self._sampler.subscribe(interval_s=self.interval_s, activity=True)
         elif not wanted and self._activity is not None:
             self._activity.close()
             self._activity = None
 
     def _update_subscription(self) -> None:
-        """Sample at the rate that the clients and scrapes need."""
+        """Sample at the rate that clients and scrapes need, or not at all."""
         self._ownership.enable(bool(self._clients) or self._scrape_state.needs_sampling)
         if self._needs_encoded or self._scrape_state.is_waiting:
             self._sample_every(self.interval_s)
@@ -242,14 +248,14 @@ class SampleHub:
             return
         self._subscription = None if interval_s is None else self._subscribe(interval_s)
         if before is not None:
-            # The old subscription is closed after the new one has started, so that the driver stays open.
+            # Close the old subscription after starting the new one, so that the driver stays open.
             before.close()
 
     def _subscribe(self, interval_s: float) -> Subscription:
         loop = asyncio.get_running_loop()
 
         def receive(sample: Sample) -> None:
-            # Changes are encoded on the sampler's thread, so that the event loop only sends them.
+            # Changes are encoded here, on the sampler's thread, so that the event loop only has to send them.
             arrived = self._clock.monotonic()
             encoded = EncodedSample(sample, self._last_encoded) if self._needs_encoded else None
             self._last_encoded = sample if encoded is not None else None
@@ -278,9 +284,10 @@ class SampleHub:
         self._update_subscription()
 
     def _send_sample(self, encoded: EncodedSample, due: set[StreamClient]) -> None:
-        """Send the changes to due clients that received the previous sample, the whole sample to others."""
+        """Send the changes to due clients that have the previous sample, and the whole sample to other due
+        clients."""
         previous = None if self._newest is None else self._newest.sample
-        # If the event loop was busy, the previous sample may have been dropped.
+        # If the event loop was busy, the sample before this one may have been dropped.
         follows = encoded.changes is not None and encoded.previous is previous
         ready = due & self._have_newest if follows else set()
         self._have_newest = due.copy()
@@ -290,7 +297,7 @@ class SampleHub:
             self._broadcast(encoded.message, due - ready)
 
     def _broadcast(self, message: bytes, clients: Collection[StreamClient] | None = None) -> None:
-        """Send a message to these clients, or to all if None, after all messages that are already queued."""
+        """Queue a message for these clients, or for all clients if None, after all messages in the queue."""
         is_sending = bool(self._outgoing)
         recipients = self._clients if clients is None else clients
         self._outgoing.extend((client, message) for client in recipients)
@@ -298,7 +305,7 @@ class SampleHub:
             self._send_batch()
 
     def _send_batch(self) -> None:
-        # The batch grows with the backlog, since a pause is long on a busy loop and messages must not
+        # The batch grows with the queue, because pauses are long on a busy event loop and messages must not
         # accumulate.
         size = max(_MIN_BATCH, -(-max(len(self._clients), len(self._outgoing)) // _BATCHES))
         for _ in range(min(size, len(self._outgoing))):
@@ -328,7 +335,7 @@ class SampleHub:
             "install": self._install,
             "documentation": self._documentation,
         }
-        # The sample and the history are inserted as text, since they are already encoded.
+        # The sample and the history are already encoded, so insert them as text.
         begin = json.dumps(fields, separators=(",", ":")).encode()[:-1]
         sample = b"null" if self._newest is None else self._newest.whole
         return begin + b',"sample":' + sample + b',"history":' + self.history(history_s) + b"}"

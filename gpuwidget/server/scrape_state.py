@@ -1,8 +1,8 @@
 """Sampling between the scrapes of Prometheus, which connects every few seconds and keeps no connection open.
 
-Opening the driver for each scrape would cost more than keeping it open, would lose errors that are reported
-between scrapes, and would never yield the slow readings. So sampling continues for a while after each scrape
-at a low rate, which costs a fraction of an open panel.
+If the driver were opened for each scrape, this would cost more than keeping it open, errors between scrapes
+would be lost, and the slow readings would never be available. Sampling therefore continues for a while after
+each scrape. Its rate is low, so that it costs a fraction of an open panel.
 """
 
 from __future__ import annotations
@@ -16,45 +16,47 @@ from gpuwidget.model.samples import Sample, is_settled
 from gpuwidget.server.wire import MemoryOwnership
 
 _INTERVAL_S = 2.0
-"""Seconds between samples, from one scrape to the next."""
+"""Seconds between two samples while sampling continues after a scrape."""
 _STALE_INTERVALS = 5.0
-"""Number of intervals without a sample after which the newest sample is stale."""
+"""The newest sample is outdated if no other has arrived for this many intervals."""
 _KEEP_SAMPLING_S = 150.0
-"""Seconds for which sampling continues after a scrape. Prometheus scrapes every minute by default, and may
+"""Seconds for which sampling continues after a scrape. By default Prometheus scrapes every minute, and it may
 miss one scrape."""
 _COMPLETE_TIMEOUT_S = 1.5
-"""Seconds that the first scrape waits for the slow readings and for the owners of the memory."""
+"""Seconds for which the first scrape waits for the slow readings and the owners of the memory."""
 
 
 class ScrapeState:
-    """Tracks scrapes and how long to keep sampling for them. All methods are called on the event loop."""
+    """Tracks scrapes, and how long sampling must continue for them. All methods are called on the event
+    loop."""
 
     def __init__(self, clock: Clock, interval_s: float) -> None:
-        """``interval_s`` is the interval at which the panel's samples are taken, in seconds."""
+        """``interval_s`` is the interval in seconds at which samples are taken for the panel."""
         self.interval_s = max(_INTERVAL_S, interval_s)
-        """The sampling interval between scrapes, in seconds."""
+        """The interval in seconds at which samples are taken between scrapes."""
         self._clock = clock
         self._sample_until = float("-inf")
         self._scrapes = 0
         self._seen: tuple[Sample, float] | None = None
-        """The newest sample, and its arrival in monotonic seconds."""
+        """The newest sample and the time of its arrival in monotonic seconds."""
         self._complete = False
-        """Whether a scrape has already waited for all values; later scrapes do not wait for missing ones."""
+        """Whether a scrape has already waited for all values. If so, later scrapes do not wait for missing
+        values."""
         self._arrived = asyncio.Event()
 
     @property
     def needs_sampling(self) -> bool:
-        """Whether scrapes need sampling to continue."""
+        """Whether sampling must continue for scrapes."""
         return self._scrapes > 0 or self._clock.monotonic() < self._sample_until
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a scrape waits for values, which requires samples at the full rate."""
+        """Whether a scrape is waiting for values. If so, samples are taken at the full rate."""
         return self._scrapes > 0 and not (self._complete and self._newest is not None)
 
     @contextmanager
     def scraping(self) -> Iterator[None]:
-        """Count a scrape as in progress inside the ``with`` block."""
+        """Inside the ``with`` block, count one more scrape as in progress."""
         self._scrapes += 1
         try:
             yield
@@ -68,7 +70,7 @@ class ScrapeState:
         self._arrived.set()
 
     def discard_sample(self) -> None:
-        """Discard the newest sample after sampling has stopped."""
+        """Discard the newest sample, because sampling has stopped."""
         self._seen = None
 
     def stop(self) -> None:
@@ -77,7 +79,7 @@ class ScrapeState:
 
     @property
     def _newest(self) -> Sample | None:
-        """The newest sample; None if it is so old that sampling must have hung."""
+        """The newest sample; None if it is so old that sampling must be hanging."""
         max_age_s = _STALE_INTERVALS * self.interval_s
         if self._seen is None or self._clock.monotonic() - self._seen[1] > max_age_s:
             return None
@@ -86,9 +88,10 @@ class ScrapeState:
     async def wait_for_sample(
         self, timeout_s: float, ownership: Callable[[], MemoryOwnership | None]
     ) -> Sample | None:
-        """Return the newest sample, after a short wait for the slow readings and the owners.
+        """Return the newest sample. Before that, wait briefly for the slow readings and the owners of the
+        memory.
 
-        Returns None if no sample arrives within ``timeout_s``; in that case sampling does not continue.
+        Returns None if no sample arrives within ``timeout_s``. In that case sampling does not continue.
         """
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._wait_until(lambda: self._newest is not None), timeout_s)
@@ -118,6 +121,7 @@ class ScrapeState:
 
 
 def _has_sessions(ownership: MemoryOwnership) -> bool:
-    """Return whether the session of every kernel that holds memory is known; sessions are listed later."""
+    """Return whether the sessions of all kernels that hold memory are known. They are listed in the
+    background."""
     holding = {holder.kernel for gpu in ownership.gpus for holder in gpu.holdings}
     return all(kernel.session is not None for kernel in ownership.kernels if kernel.id in holding)

@@ -1,5 +1,5 @@
-"""The server's configuration: ``c.GpuWidget`` in jupyter_server_config.py, ``--GpuWidget`` on the command
-line."""
+"""The server's configuration: ``c.GpuWidget`` in jupyter_server_config.py, or ``--GpuWidget`` in a
+command."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class GpuWidget(Configurable):
 
     @validate("interval", "history")
     def _is_a_number(self, proposal: Bunch) -> float:
-        # NaN passes the checks of ``min`` and ``max``.
+        # NaN passes the trait's checks of ``min`` and ``max``.
         seconds: float = proposal["value"]
         if math.isnan(seconds):
             raise TraitError("not a number")
@@ -89,8 +89,10 @@ class GpuWidget(Configurable):
 
 
 def load_settings(config: Config, log: Logger) -> GpuWidget:
-    """Return the configured traits. An invalid value is logged as a sentence, and the trait's default is
-    used."""
+    """Return the configured traits.
+
+    For a trait with an invalid value, log a sentence and use the default.
+    """
     traits = GpuWidget.class_traits(config=True)
     good = Config()
     for name, value in config.get("GpuWidget", Config()).items():
@@ -111,10 +113,11 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
 
 
 def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
-    """Return the source named by GPUWIDGET_SOURCE or, if that is empty, by the trait, without opening it.
+    """Return the source that GPUWIDGET_SOURCE selects or, if it is empty, the trait. The source is not
+    opened.
 
-    For an invalid name, return a source without GPUs whose reason explains how to fix the name. Any other
-    source's GPUs would be mistaken for the requested ones.
+    If the selection is invalid, return a source without GPUs, whose reason explains how to fix the selection.
+    The GPUs of any other source would be mistaken for the requested ones.
     """
     variable = os.environ.get(SOURCE_VARIABLE, "").strip()
     where = SOURCE_VARIABLE if variable else "GpuWidget.source"
@@ -131,10 +134,12 @@ def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
 
 
 def install_command(trait: str, log: Logger) -> str | None:
-    """Return the ``pip install`` line for gpuwidget that the variable or else the trait configures.
+    """Return the ``pip install`` command for gpuwidget. The environment variable or else the trait configures
+    it.
 
-    The requirement is exported to the kernels and terminals that this process starts, for use by the doctor.
-    Returns None if no requirement is configured or, with a line in the log, if it is invalid.
+    The requirement is exported to the kernels and terminals that this process starts, where the doctor uses
+    it. Returns None if no requirement is configured, or if it is invalid; in the second case the error is
+    logged.
     """
     requirement = os.environ.get(REQUIREMENT_VARIABLE, "").strip() or trait
     if not requirement:
@@ -149,6 +154,6 @@ def install_command(trait: str, log: Logger) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    # A value from the command line is not parsed yet, and its repr() would show the deferred object.
+    # A value from the command line is not parsed yet. Its repr() would show traitlets' wrapper object.
     shown = repr(str(value)) if isinstance(value, str) else repr(value)
     return without_passwords(shown)

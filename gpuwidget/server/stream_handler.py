@@ -1,4 +1,4 @@
-"""The websocket of the stream, ``WS gpuwidget/api/stream``."""
+"""The stream's websocket, ``WS gpuwidget/api/stream``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuwidget.server.history_query import parse_seconds
 from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.server.wire import ActivityRequest, RateRequest, parse_request
 
-# Jupyter Server provides it since 2.13; for older versions, get() rejects users who are not logged in.
+# Jupyter Server provides it since 2.13. For older versions, get() rejects users who are not logged in.
 _ws_authenticated: Callable[[Any], Any] = getattr(decorator, "ws_authenticated", lambda method: method)
 
 _MAX_BACKLOG_S = 10.0
@@ -28,9 +28,9 @@ _TRY_AGAIN_LATER = 1013
 
 
 class SendQueue:
-    """Writes to a websocket while at most ``limit`` messages wait for the network.
+    """Writes to a websocket, while at most ``limit`` messages wait for the network.
 
-    The limit prevents a slow client from using up memory.
+    The limit prevents a slow client from using up the server's memory.
     """
 
     def __init__(self, write: Callable[[bytes], Future[None]], limit: int) -> None:
@@ -39,7 +39,7 @@ class SendQueue:
         self._unsent = 0
 
     def put(self, message: bytes) -> bool:
-        """Send a message without waiting; return False if the client is gone or too far behind."""
+        """Send a message without waiting. Return False if the client is gone or reads too slowly."""
         if self._unsent >= self._limit:
             return False
         try:
@@ -53,8 +53,7 @@ class SendQueue:
     def _on_sent(self, sent: Future[None]) -> None:
         self._unsent -= 1
         if not sent.cancelled():
-            # The exception is retrieved so that asyncio does not log it; on_close() handles a closed
-            # connection.
+            # Retrieve the exception, so that asyncio does not log it. on_close() handles closed connections.
             sent.exception()
 
 
@@ -62,14 +61,14 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
     """``WS gpuwidget/api/stream?history=SECONDS``: an initial message with the history, then every sample."""
 
     def initialize(self, hub: SampleHub) -> None:
-        """Store the server's hub."""
+        """Store the server's sample hub."""
         super().initialize(hub)
         self._history_s = 0.0
         limit = max(_MIN_BACKLOG, math.ceil(_MAX_BACKLOG_S / hub.interval_s))
         self._send_queue = SendQueue(self._write, limit)
 
     def set_default_headers(self) -> None:
-        """Set no headers, since Jupyter's are for pages and not for websockets."""
+        """Set no headers, because Jupyter's default headers are for pages and not for websockets."""
 
     @_ws_authenticated
     async def get(self, *args: Any, **kwargs: Any) -> None:
@@ -89,7 +88,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
         self._hub.join(self, self._history_s)
 
     def on_message(self, message: str | bytes) -> None:
-        """Apply a client's request; ignore anything else."""
+        """Process a client's request. Ignore any other message."""
         request = parse_request(message)
         if isinstance(request, ActivityRequest):
             self._hub.set_activity(self, request.wanted)
@@ -97,23 +96,25 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
             self._hub.set_interval(self, request.interval_s)
 
     def on_close(self) -> None:
-        """Remove the client, which has closed the connection or has not answered pings."""
+        """Remove the client, which has closed the connection or has not responded to pings."""
         self._hub.leave(self)
 
     def send(self, message: bytes) -> bool:
-        """Send a message without waiting; return False if the client is gone or too far behind."""
+        """Send a message without waiting. Return False if the client is gone or reads too slowly."""
         return self._send_queue.put(message)
 
     def drop(self) -> None:
-        """Close the connection; Tornado discards unsent messages after a few seconds."""
+        """Close the connection. If messages are still unsent after a few seconds, Tornado discards them."""
         self.close(_TRY_AGAIN_LATER, "too slow: samples piled up")
 
     def _write(self, message: bytes) -> Future[None]:
-        # Messages are bytes because they are encoded once for all clients, but they are sent as text.
+        # Messages are bytes, because they are encoded once for all clients, but they are sent as text
+        # messages.
         return self.write_message(message, binary=False)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Write an error that occurs before the websocket opens, as JSON like the other routes."""
+        """Write an error that occurs before the websocket opens. It has the same JSON format as in the other
+        routes."""
         error = kwargs.get("exc_info", (None, None))[1]
         sentence = getattr(error, "log_message", None) or self._reason
         self.set_header("Content-Type", "application/json")

@@ -1,4 +1,5 @@
-"""What the server sends and receives besides samples. The labextension's types are generated from it."""
+"""The messages that the server sends and receives, except samples. TypeScript types are generated from
+them."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import MAX_INTERVAL_S
 
 SCHEMA = 2
-"""Version of the stream's format, sent with its first message."""
+"""Version of the stream's format. It is sent with the first message."""
 _MAX_REQUEST = 200
-"""The maximum length of a request; longer messages are not parsed."""
+"""The maximum length of a request. Longer messages are not parsed."""
 
 PartialReading = NewType("PartialReading", Mapping[str, object])
 """Some fields of a :class:`gpuwidget.model.readings.Reading`, by name."""
@@ -24,35 +25,37 @@ PartialReading = NewType("PartialReading", Mapping[str, object])
 
 @dataclass(frozen=True, slots=True)
 class GpuHistory:
-    """The history of one GPU. Every list is as long as ``History.t``; unknown values are None."""
+    """The history of one GPU. Every list has the same length as ``History.t``; unknown values are None."""
 
     uuid: str
     utilization: tuple[float | None, ...]
-    """Percent; the same as ``Reading.utilization``."""
+    """Percent, like ``Reading.utilization``."""
     memory_used: tuple[int | None, ...]
-    """Bytes; the same as ``Reading.memory_used``."""
+    """Bytes, like ``Reading.memory_used``."""
     power_w: tuple[float | None, ...]
-    """Watts; the same as ``Reading.power_w``."""
+    """Watts, like ``Reading.power_w``."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The samples taken while there were clients, oldest first. Times without clients are a gap in ``t``."""
+    """The samples that were taken while there were clients, oldest first. Without clients, ``t`` has a
+    gap."""
 
     t: tuple[float, ...]
-    """Time of each sample, epoch seconds, ascending."""
+    """Time of each sample in epoch seconds, ascending."""
     gpus: tuple[GpuHistory, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSeries:
-    """Time series of one metric. Every list is as long as ``MetricHistory.t``; unknown values are None."""
+    """Time series of one metric. Every list has the same length as ``MetricHistory.t``; unknown values are
+    None."""
 
     mean: tuple[float | None, ...]
     min: tuple[float | None, ...] | None
-    """The lowest sample of each step, not rounded; None if it equals the mean in every step."""
+    """The lowest sample of each step, not rounded. None if it equals the mean in every step."""
     max: tuple[float | None, ...] | None
-    """The highest sample of each step, not rounded; None if ``min`` is None."""
+    """The highest sample of each step, not rounded. None if ``min`` is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,8 @@ class GpuMetricHistory:
 
     uuid: str
     metrics: Mapping[str, MetricSeries]
-    """Series by the name of a field of ``Reading`` or of its ``activity``, in the unit of that field. Metrics
-    without a known value in the requested time are omitted."""
+    """Time series in the unit of the metric, by the name of a field of ``Reading`` or of its ``activity``.
+    Metrics without a known value in the requested time are omitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +73,15 @@ class MetricHistory:
     """A part of the history at the requested resolution: the response to ``history?metrics=…``."""
 
     since: float
-    """Start of the requested time, epoch seconds."""
+    """Start of the requested time in epoch seconds."""
     until: float
-    """End of the requested time, epoch seconds."""
+    """End of the requested time in epoch seconds."""
     step_s: float
-    """Length of the step that begins at each time in ``t``, seconds; 0 if each entry is one sample."""
+    """Length in seconds of the step that begins at each time in ``t``; 0 if each entry is one sample."""
     newest: float | None
-    """Time of the newest sample in the response, which later samples of the stream continue; None without
-    samples."""
+    """Time of the newest sample in the response; later samples follow in the stream. None without samples."""
     t: tuple[float, ...]
-    """Start of each step, epoch seconds, ascending; steps without a sample are omitted."""
+    """Start of each step in epoch seconds, ascending. Steps without a sample are omitted."""
     samples: tuple[int, ...]
     """Number of samples in each step."""
     gpus: tuple[GpuMetricHistory, ...]
@@ -90,7 +92,7 @@ class MetricHistory:
 
 @dataclass(frozen=True, slots=True)
 class ActivityRequest:
-    """A client's request for the hardware counters, which are read while any client requests them."""
+    """A client's request for the hardware counters. They are read as long as any client requests them."""
 
     type: Literal["activity"]
     wanted: bool
@@ -104,11 +106,12 @@ class ActivityRequest:
 
 @dataclass(frozen=True, slots=True)
 class RateRequest:
-    """A client's request for fewer samples than the server takes."""
+    """A client's request to receive fewer samples than the server takes."""
 
     type: Literal["rate"]
     interval_s: float
-    """Minimum seconds between samples, 0 to 60; values below the server's own interval have no effect."""
+    """Minimum seconds between samples, 0 to 60. Values below the server's sampling interval have no
+    effect."""
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> RateRequest | None:
@@ -120,7 +123,7 @@ class RateRequest:
 
 
 def parse_request(message: str | bytes) -> ActivityRequest | RateRequest | None:
-    """Return the request in a client's message; None if it is not a valid request."""
+    """Return the request in a client's message, or None if the message is not a valid request."""
     if len(message) > _MAX_REQUEST:
         return None
     try:
@@ -150,16 +153,17 @@ class InitialMessage:
     version: str
     """Version of gpuwidget in the server."""
     interval_s: float
-    """The server's sampling interval, seconds."""
+    """The server's sampling interval in seconds."""
     history_s: float
-    """Maximum seconds of history that the server stores."""
+    """Maximum length in seconds of the history that the server stores."""
     install: str | None
-    """The command that installs gpuwidget, quoted for a shell, such as ``pip install 'my wheel.whl'``; None
-    if the administrator configured none."""
+    """The command that installs gpuwidget, quoted for a shell, such as ``pip install 'my wheel.whl'``. None
+    if the administrator has not configured one."""
     documentation: str | None
-    """Address of the documentation; None if there is no public documentation."""
+    """Address of the documentation, or None if there is no public documentation."""
     sample: Sample | None
-    """The newest sample; None if there were no clients yet; the next message then contains one."""
+    """The newest sample. None if there have been no clients yet; in that case the next message contains a
+    sample."""
     history: History
     """The stored history, including ``sample``."""
 
@@ -174,16 +178,16 @@ class SampleMessage:
 
 @dataclass(frozen=True, slots=True)
 class SampleChanges:
-    """A message of a stream: a sample, as changes to the sample that the client received last.
+    """A message of a stream: the changes that turn the sample that the client received last into the new one.
 
-    The sample's ``origin`` and ``gpus`` are unchanged.
+    ``origin`` and ``gpus`` of the sample are unchanged.
     """
 
     type: Literal["changes"]
     time: float
     """``Sample.time`` of the new sample."""
     readings: tuple[PartialReading, ...]
-    """For each of the sample's readings, in the same order, the fields whose values changed."""
+    """For each reading of the sample, in the same order: the fields whose values have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,41 +197,44 @@ class ServerKernel:
     id: str
     """Jupyter's id of the kernel, as in ``GET api/kernels``."""
     spec: str
-    """Name of its kernelspec, such as ``python3``."""
+    """Name of the kernel's kernelspec, such as ``python3``."""
     state: Literal["starting", "idle", "busy", "restarting", "dead", "unknown"]
     idle_since: float | None
-    """Start of its idle time, epoch seconds; None while it is busy or if unknown."""
+    """Time since which the kernel has been idle, in epoch seconds; None while it is busy or if unknown."""
     session: str | None
-    """Jupyter's id of its session; None without a session."""
+    """Jupyter's id of the kernel's session; None if it has no session."""
     kind: str | None
-    """Type of the session: ``notebook``, ``console`` or another front end's; None without a session."""
+    """Type of the session: ``notebook``, ``console`` or another front end's type; None without a session."""
     path: str | None
-    """Path of the notebook's file under the server's root; None without a file."""
+    """Path of the notebook's file relative to the server's root; None without a file."""
     name: str | None
-    """Name of the notebook's file, or of the session; None without a session."""
+    """Name of the notebook's file, else of the session; None without a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryHolder:
-    """GPU memory of one kernel and its child processes, of one terminal or of one other process."""
+    """GPU memory that is held by one kernel and its child processes, by one terminal, or by one other
+    process."""
 
     kernel: str | None
     """``ServerKernel.id`` of the kernel; None if the holder is not a kernel of this server."""
     terminal: str | None
     """Name of the server's terminal, as in ``GET api/terminals``; None if the holder is not a terminal."""
     pid: int | None
-    """Process id as NVML reports it; None if the memory belongs to several processes."""
+    """Process id as NVML reports it; None if several processes hold the memory."""
     user: str | None
-    """Login name of the process's owner; None if unreadable, and for a kernel or a terminal."""
+    """Login name of the process's owner; None if it can't be read, and for a kernel or a terminal."""
     program: str | None
-    """File name of the executable, with its script or module; None if unreadable, and for a kernel."""
+    """File name of the executable, with its script or module; None if it can't be read, and for a kernel."""
     arguments: str | None
-    """The process's other arguments, shortened and without possible secrets; None if ``program`` is None."""
+    """The other arguments of the process, shortened and without possible secrets; None if ``program`` is
+    None."""
     memory: int | None
-    """Bytes held; None if unknown."""
+    """Bytes that are held; None if unknown."""
     source: Literal["driver", "torch"]
-    """Source of ``memory``: the driver's process list or, if process ids can't be matched or the driver lists
-    no size, torch in the kernel (its reserved bytes, without the CUDA context)."""
+    """Source of ``memory``: the driver's process list, or torch in the kernel. torch is used if process ids
+    can't be matched or the driver lists no size. Its value is its reserved bytes, without the CUDA context.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +242,9 @@ class MeanUtilization:
     """The mean utilization of a GPU over a window that ends with the current sample."""
 
     seconds: float
-    """Length of the window, seconds."""
+    """Length of the window in seconds."""
     utilization: float | None
-    """Percent; None if the window was not sampled completely."""
+    """Percent, or None if the window was not sampled completely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,24 +253,26 @@ class GpuMemoryOwnership:
 
     uuid: str
     holdings: tuple[MemoryHolder, ...]
-    """The holders, sorted by memory, largest first."""
+    """The holders, the one with the most memory first."""
     unattributed: int | None
     """Used bytes that belong to no holder; None if unknown."""
     reason: str | None
-    """A sentence about why some memory can't be attributed; None if all of it is."""
+    """A sentence that explains why some memory can't be attributed; None if all of it is attributed."""
     means: tuple[MeanUtilization, ...]
-    """The mean utilization over each window, shortest window first."""
+    """The mean utilization over each window, the shortest window first."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryOwnership:
-    """A message of a stream: the owners of the memory. Sent after the initial message, resent when it
-    changes."""
+    """A message of a stream: the owners of the memory.
+
+    It is sent after the initial message, and again each time it changes.
+    """
 
     type: Literal["usage"]
     time: float
-    """Epoch seconds."""
+    """Time in epoch seconds."""
     kernels: tuple[ServerKernel, ...]
-    """All of this server's kernels, including those without GPU memory."""
+    """All kernels of this server, including those without GPU memory."""
     gpus: tuple[GpuMemoryOwnership, ...]
     """One entry for each of the sample's GPUs, in the same order."""
