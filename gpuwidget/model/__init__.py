@@ -1,5 +1,6 @@
-"""The dataclasses that sources, sampler, reports and views share. Imports no other package of gpuwidget.
+"""The dataclasses that sources, sampler, reports and views share. This package imports no other package of
+gpuwidget.
 
 Start with ``samples.py`` (the readings of the GPUs) and ``report.py`` (the report of one run).
-``user_files.py`` decides which code is the user's.
+``user_files.py`` contains the rules for which code is the user's.
 """

@@ -1,4 +1,4 @@
-"""The source of a cell, and the parts of it that IPython compiles separately for its magics."""
+"""The source of a cell, and the parts of it that IPython compiles separately because of its magics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import CodeType
 from gpuwidget.model.user_files import TIMED_FILES
 
 _CELL_MAGIC = re.compile(r"\s*%%(?P<name>[\w.]+)")
-# %%timeit is missing, because IPython wraps its body in a function, so that line numbers differ.
+# %%timeit is missing here, because IPython wraps its body in a function, which changes the line numbers.
 _BODY_FILES = {"time": TIMED_FILES, "prun": ("<string>",)}
 
 
@@ -22,7 +22,7 @@ class MagicBody:
     lines_above: int
     """Number of the cell's lines above the first line of the body."""
     has_file: Callable[[str], bool]
-    """Returns whether the body's code can have this file name."""
+    """Returns whether this can be the file name of code in the body."""
 
 
 def _any_file(file: str) -> bool:
@@ -31,14 +31,14 @@ def _any_file(file: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CellSource:
-    """The lines of a cell, and its bodies, the outermost first. The first body is the whole cell."""
+    """The lines of a cell, and its bodies, the outermost body first. The first body is the whole cell."""
 
     lines: tuple[str, ...] = ()
     bodies: tuple[MagicBody, ...] = (MagicBody(0, _any_file),)
 
     @classmethod
     def parse(cls, raw_cell: str) -> CellSource:
-        """Parse a cell. Like IPython, number lines without the blank lines at the cell's beginning."""
+        """Parse a cell. Like IPython, do not count blank lines at the beginning of the cell."""
         lines = raw_cell.splitlines()
         while lines and not lines[0].strip():
             del lines[0]
@@ -55,7 +55,7 @@ class CellSource:
     def defines(self, body: MagicBody, code: CodeType) -> bool:
         """Return whether the body defines a function or class with the code's name at the code's lines.
 
-        The bodies of different cells can have the same file name, so the code may be from another cell.
+        Bodies of different cells can have the same file name. The code may therefore be from another cell.
         """
         first = body.lines_above + code.co_firstlineno
         last = body.lines_above + max((line or 0 for _, _, line in code.co_lines()), default=0)
@@ -70,7 +70,10 @@ UNKNOWN_SOURCE = CellSource()
 
 
 def _skip_to_code(lines: Sequence[str], start: int) -> int:
-    """Return the index of the next line that is neither blank nor ``%%gpuwatch`` above another magic."""
+    """Return the index of the next line of code, starting with ``start``.
+
+    Blank lines are skipped, and so is a ``%%gpuwatch`` line above another magic.
+    """
     at = start
     while at < len(lines):
         following = next((n for n in range(at + 1, len(lines)) if lines[n].strip()), len(lines))
@@ -90,8 +93,8 @@ def _file_test(magic: str, body: Sequence[str]) -> Callable[[str], bool]:
         return lambda file: file in files
 
     def is_nested_cell(file: str) -> bool:
-        # Magics such as %%capture run their body as a cell. Any cell may have this file name, so the text is
-        # compared. %%capture changes the text first, so only the number of lines can be compared.
+        # Magics such as %%capture run their body as a cell. Any cell may have this file name, so compare the
+        # text. %%capture changes the text first, so compare only the number of lines.
         compiled = [line.rstrip() for line in linecache.getlines(file)]
         written = [line.rstrip() for line in body]
         return compiled == written if magic != "capture" else len(compiled) == len(written)

@@ -1,4 +1,4 @@
-"""The clock interface, passed as a parameter so that tests can replace the clock."""
+"""The interface of clocks. A clock is passed as a parameter, so that tests can replace it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall-clock time, monotonic time, and waiting."""
+    """Provides wall-clock time, monotonic time, and waiting."""
 
     def time(self) -> float:
-        """Return epoch seconds, which may jump when the system's clock is set."""
+        """Return epoch seconds. They may jump when the system's clock is set."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds since an arbitrary start. The value never decreases."""
+        """Return seconds since an arbitrary moment. The value never decreases."""
         ...
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """Wait until ``condition`` is notified or ``seconds`` have passed.
+        """Wait until ``condition`` is notified, but at most ``seconds``.
 
-        The caller must hold ``condition``. With None for ``seconds``, wait without a limit.
+        The caller must hold ``condition``. If ``seconds`` is None, wait without a limit.
         """
         ...
 

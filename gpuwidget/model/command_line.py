@@ -1,7 +1,7 @@
 """Reduce a command line to what may be shown: its program, and its arguments without secrets.
 
 Any user of a machine can read every command line, but what gpuwidget shows may be saved in a notebook and
-shared. Therefore the full command line is never stored, and words that may be secret are redacted.
+shared. gpuwidget therefore never stores the full command line, and redacts words that may be secret.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ CODE = "[code]"
 
 _MAX_PROGRAM = 60
 _MAX_ARGUMENTS = 80
-"""Maximum characters of the arguments that are shown."""
+"""Maximum number of characters of the arguments that are shown."""
 _MAX_WORDS = 100
 _MAX_WORD = 200
-"""Maximum characters of a word that is searched for secrets. Longer words are redacted: any user can start a
-process with megabytes of arguments, and searching them would take minutes."""
+"""Maximum number of characters of a word that is searched for secrets. Longer words are redacted: any user
+can start a process with megabytes of arguments, and searching them would take minutes."""
 _SHORT_NAME = 15
 """Number of characters of a process's name that Linux stores (TASK_COMM_LEN without the final NUL)."""
 
 
 class CommandLine(NamedTuple):
-    """The part of a command line that may be shown. Each field is one line, maybe with control characters."""
+    """The part of a command line that may be shown. Each field is one line, which may contain control
+    characters."""
 
     program: str
     """File name of the executable, with its script or module: ``python train.py``. At most 60 characters."""
     arguments: str
-    """The other arguments, redacted, for views that are not saved. At most 80 characters."""
+    """The other arguments, redacted. For views that are not saved. At most 80 characters."""
 
 
 def parse(words: Sequence[str], name: str = "") -> CommandLine:
-    """Return the part of a command line that may be shown. ``words`` has the executable first.
+    """Return the part of a command line that may be shown. The first of ``words`` is the executable.
 
     If the program has rewritten its command line (setproctitle), ``words`` has one string, possibly followed
-    by empty ones. ``name`` is the process's short name, which is used if no word names a program.
+    by empty ones. ``name`` is the process's short name. It is used if no word names a program.
     """
     words = [word for word in words[:_MAX_WORDS] if word.strip()]
     if len(words) == 1:
@@ -58,7 +59,7 @@ def parse(words: Sequence[str], name: str = "") -> CommandLine:
 
 
 def full_command(program: str | None, arguments: str | None) -> str | None:
-    """Return program and arguments as a live view shows them, or None if the program is unknown."""
+    """Return program and arguments in the form that live views show, or None if the program is unknown."""
     return program if not arguments else f"{program} {arguments}"
 
 
@@ -74,7 +75,8 @@ _RUNNERS = re.compile(
     r"Rscript|accelerate|bun|deepspeed|deno|ipython|ipython3|java|julia|lua|node|perl|php|ruby|"
     r"streamlit|torchrun"
 )
-"""Programs whose script is found by its suffix, because it is unknown which of their options take a value."""
+"""Programs that run a script. The script is found by its suffix, because it is unknown which options take a
+value."""
 _SCRIPT = re.compile(r"[^-\s=:?&][^\s=:?&]*\.(?:py|pyz|ipynb|sh|js|mjs|ts|R|r|jl|pl|rb|lua|php|jar)")
 _CODE_OPTION = re.compile(r"(?:-[ailnpsw]*[eE].*|-c|--eval(?:=.*)?|--exec|--print|eval)", re.DOTALL)
 _WRAPPERS = re.compile(
@@ -82,17 +84,17 @@ _WRAPPERS = re.compile(
     r"podman|poetry|setsid|singularity|srun|stdbuf|strace|sudo|taskset|time|timeout|tini|unbuffer|uv|"
     r"xvfb-run"
 )
-"""Programs that run another program. The other program is shown, because it is more informative."""
+"""Programs that run another program. The other program is shown instead, because it is more informative."""
 
 
 def _is_path_to(path: str, name: str) -> bool:
-    """Return whether ``path`` is the path of the executable called ``name``, not a rewritten title."""
+    """Return whether ``path`` is the path of the executable called ``name``, and not a rewritten title."""
     file = path.rpartition("/")[2]
     return bool(name) and file[:_SHORT_NAME] == name[:_SHORT_NAME]
 
 
 def _program(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the program and its arguments, without the options of an interpreter."""
+    """Return the program and its arguments, without the options of the interpreter that runs it."""
     name, rest = _file_name(words[0]), list(words[1:])
     if _WRAPPERS.fullmatch(name):
         inner = next((n for n, word in enumerate(rest) if _runs_scripts(_file_name(word))), None)
@@ -123,12 +125,13 @@ def _python(name: str, rest: list[str]) -> tuple[str, list[str]]:
             position += 1
         if word.startswith("--"):
             continue
-        # Single-letter options may be combined, and a value may follow its letter: -um train, -Wignore.
+        # Single-letter options may be combined, and a value may follow its letter directly: -um train,
+        # -Wignore.
         at = next((n for n, letter in enumerate(word) if letter in _PYTHON_OPTIONS_WITH_VALUE), None)
         if at is None:
             continue
         if word[at] == "c":
-            # A process that multiprocessing spawned has this option among the arguments of its code.
+            # A process that multiprocessing has spawned has this option among the arguments of its code.
             spawned = "--multiprocessing-fork" in rest
             return f"{name} (multiprocessing)" if spawned else f"{name} -c", [CODE]
         value = word[at + 1 :]
@@ -163,7 +166,7 @@ def _runner(name: str, rest: list[str]) -> tuple[str, list[str]]:
 
 
 def _file_name(word: str) -> str:
-    """Return the last part of a path, without a login shell's dash or the colon of a rewritten title."""
+    """Return the last part of a path, without the dash of a login shell or the colon of a rewritten title."""
     name = word.rstrip("/").rpartition("/")[2].lstrip("-").rstrip(":")
     return _visible(name)
 
@@ -189,16 +192,16 @@ _COUNTS_TOKENS = re.compile(
     r"add|batch|batched|budget|context|count|input|limit|max|min|n|new|num|output|per|prompt|skip|"
     r"special|total"
 )
-"""Parts of a name that show that ``tokens`` in it means the tokens of a language model."""
+"""Words that show that ``tokens`` in a name means the tokens of a language model, as in ``max_tokens``."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _NAME_OF_VALUE = re.compile(r"([A-Za-z_][\w.\-]*)(?:\\?[\"'])?\s*[=:]\s*")
 _OPTION = re.compile(r"--?([A-Za-z][\w.\-]*)")
 _ENDS_VALUE = re.compile(r"-{1,2}[A-Za-z]|[A-Za-z_][\w.\-]*=")
 _SHORT_PASSWORD = re.compile(r"-p(?![a-z][a-z_\-]*(?:=|$))")
-"""Matches ``-p``, alone or with its value attached, but not longer options such as ``-patience``."""
+"""Matches ``-p``, alone or with an attached value, but not longer options such as ``-patience``."""
 _PASSWORD_CLIENTS = frozenset(("mariadb", "mysql", "mysqladmin", "mysqldump", "sshpass"))
-"""Programs whose ``-p`` option has the password attached, whatever the password looks like."""
+"""Programs that take a password attached to ``-p``. Any text after ``-p`` is a password."""
 _USER_OPTIONS = frozenset(("-u", "--user", "-U", "--proxy-user"))
 """Options of curl and similar programs whose value may be ``name:password``."""
 _SCHEMES = frozenset(("basic", "bearer", "digest", "negotiate", "token"))
@@ -224,13 +227,13 @@ _TOKENS = re.compile(
 
 
 class _Next(Enum):
-    """The kind of word that :func:`redact` expects next."""
+    """What :func:`redact` expects of the next word."""
 
     FREE = auto()
     VALUE = auto()
     """The next word is the value of a secret option."""
     REST = auto()
-    """The next word may be part of a secret value, which ends at the next option or name."""
+    """The next word may belong to a secret value, which ends before the next option or name."""
 
 
 def redact(words: Sequence[str]) -> str:
@@ -246,7 +249,9 @@ def redact(words: Sequence[str]) -> str:
         if coming is _Next.VALUE and word.lower() in _SCHEMES:
             text, after = word, _Next.VALUE
         elif coming is _Next.VALUE:
-            # A password may look like an option, and an option that seems secret may have no value.
+            # Treat the word as a value even if it looks like an option, because a password may start with a
+            # dash. If it is the name of a secret too, expect another value, because the first option may have
+            # had none.
             text, after = REDACTED, _Next.VALUE if after is _Next.VALUE else _Next.REST
         elif coming is _Next.REST and not _ENDS_VALUE.match(word):
             text, after = "", _Next.REST
@@ -276,9 +281,9 @@ def _redacted(word: str) -> tuple[str, _Next]:
 
 
 def _is_secret(name: str) -> bool:
-    """Return whether an option, variable or field called ``name`` may hold a secret."""
+    """Return whether the value of an option, variable or field called ``name`` may be a secret."""
     if name.startswith("D") and _is_secret(name[1:]):
-        return True  # Java's -Dname=value
+        return True  # An option of Java: -Dname=value
     parts = [part.lower() for part in _PARTS.findall(name)]
     if "tokens" in parts and any(map(_COUNTS_TOKENS.fullmatch, parts)):
         parts.remove("tokens")
@@ -293,7 +298,7 @@ def _without_credentials(text: str) -> str:
 
 
 def _visible(name: str) -> str:
-    """Return a word of the program's name, redacted."""
+    """Return a word of the program's name, redacted if necessary."""
     return redact([name])
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 
 class GpuWidgetError(Exception):
-    """Base of every error that gpuwidget raises on purpose."""
+    """Base class of every error that gpuwidget raises on purpose."""
 
 
 class OptionError(GpuWidgetError, ValueError):
@@ -41,7 +41,7 @@ class RecordingError(GpuWidgetError):
 
 
 class SourceError(GpuWidgetError):
-    """A source of readings failed. The text can be shown to users."""
+    """A source of readings failed. The error's text can be shown to users."""
 
 
 class GpuLostError(SourceError):

@@ -16,7 +16,7 @@ Values = Mapping[str, Any]
 
 
 def metrics(report: Values) -> dict[str, float]:
-    """Return the known metrics, by name, of the run and of each GPU that the card shows."""
+    """Return the known metrics of the run and of each GPU that the card shows, by their flat names."""
     found = dict(_run_metrics(report))
     shown = [gpu for gpu in report["gpus"] if gpu["shown"]]
     for gpu in shown:
@@ -27,7 +27,7 @@ def metrics(report: Values) -> dict[str, float]:
 
 
 def data_frame(report: Values) -> Any:
-    """Return a pandas DataFrame with one row per GPU, including GPUs that the card does not show."""
+    """Return a pandas DataFrame with one row per GPU, including the GPUs that the card does not show."""
     try:
         import pandas
     except ImportError as error:
@@ -49,7 +49,7 @@ def data_frame(report: Values) -> Any:
 
 
 def _prefix(gpu: Values) -> str:
-    # Use only characters that all loggers accept. MLflow rejects a colon on Windows.
+    # Use only characters that all loggers accept. On Windows, MLflow rejects a colon.
     number = f"gpu{gpu['index']}"
     return number if gpu["mig_index"] is None else f"{number}-mig{gpu['mig_index']}"
 

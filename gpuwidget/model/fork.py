@@ -1,7 +1,7 @@
-"""Registry of functions that reset state in a forked child.
+"""A registry of functions that reset state in a forked child.
 
-A forked child has only the thread that called ``fork``. A lock that another thread of the parent held at that
-moment stays locked in the child.
+A forked child has only the thread that called ``fork``. If another thread of the parent held a lock at that
+moment, the lock stays locked in the child.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 
 _functions: list[Callable[[], object]] = []
 _methods: weakref.WeakKeyDictionary[object, Callable[[Any], object]] = weakref.WeakKeyDictionary()
-"""Maps each object to the method that resets it."""
+"""The methods to call, by the object whose state each of them resets."""
 
 
 def reset_after_fork(reset: Callable[[], object]) -> None:
-    """Call ``reset`` in every child that this process forks. A method is called only if its object exists."""
+    """Call ``reset`` in every child that this process forks. A method is called only as long as its object
+    exists."""
     if isinstance(reset, MethodType):
         _methods[reset.__self__] = reset.__func__
     else:

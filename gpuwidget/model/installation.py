@@ -1,7 +1,7 @@
-"""How users install gpuwidget: as the administrator configured it, else as the documentation describes.
+"""How users install gpuwidget: as the administrator configured it, or else as the documentation describes.
 
-The project does not own its name on the package index yet, so no text suggests ``pip install`` with only the
-name.
+The name on the package index does not belong to the project yet. No text therefore suggests ``pip install``
+with only the name.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from importlib import metadata
 
 DISTRIBUTION = "jupyterlab-gpuwidget"
 REQUIREMENT_VARIABLE = "GPUWIDGET_INSTALL_REQUIREMENT"
-"""Environment variable with the requirement to pass to ``pip install`` to install gpuwidget. The server
-extension sets it for the kernels and terminals that the server starts."""
+"""Environment variable whose value is passed to ``pip install`` to install gpuwidget. The server extension
+sets it for the kernels and terminals that the server starts."""
 README = 'see "Install it" in gpuwidget\'s README'
-"""Refers users to the installation instructions as long as the documentation has no public address."""
+"""Refers users to the installation instructions. It is used as long as the documentation has no public
+address."""
 
 _PASSWORD = re.compile(r"://[^/@\s]+@")
 _SECRET_PARAMETER = re.compile(r"[?&][^=&\s]*(?:key|pass|secret|sig|token)[^=&\s]*=", re.IGNORECASE)
@@ -28,9 +29,9 @@ def pip_arguments(requirement: str, version: str) -> list[str]:
 
     The requirement is the path or address of a wheel, or a name with the options for a package index. If it
     is only a wheel's path, the path may contain unquoted spaces, because traitlets removes the quotes from a
-    command line. A bare name gets ``version``, so that kernel and server have the same version. Raise
+    command line. ``version`` is added to a bare name, so that kernel and server have the same version. Raise
     ValueError for an unclosed quote, for an empty requirement, and for an address with a password or token,
-    which every user would see.
+    because every user could read it.
     """
     words = [requirement.strip()] if _WHEEL.fullmatch(requirement.strip()) else shlex.split(requirement)
     if not words:
@@ -46,7 +47,7 @@ def without_passwords(text: str) -> str:
 
 
 def documentation() -> str | None:
-    """Return the documentation's address from the package's metadata, or None if there is no such address."""
+    """Return the documentation's address from the package's metadata, or None if the metadata has none."""
     try:
         urls = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or ()
     except metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Requests from the panel to a notebook's kernel, and their replies.
+"""Requests from the panel to a notebook's kernel, and the kernel's replies.
 
-They use the control channel, on which a kernel also replies while a cell runs. A kernel that does not reply
-has not loaded gpuwidget.
+They are sent on the control channel, on which a kernel replies even while a cell runs. A kernel that does not
+reply has not loaded gpuwidget.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gpuwidget.model.kernel_state import SCHEMA, KernelState
 REQUEST = "gpuwidget_request"
 """Message type of a request."""
 REPLY = "gpuwidget_reply"
-"""Message type of a reply. The parent of the reply is the request."""
+"""Message type of a reply. The reply's parent message is the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateRequest:
-    """Request the kernel's state."""
+    """Requests the kernel's state."""
 
     schema: int
     ask: Literal["state"]
@@ -30,20 +30,20 @@ class StateRequest:
 
 @dataclass(frozen=True, slots=True)
 class SetDeviceRequest:
-    """Set the default torch device."""
+    """Sets the default torch device."""
 
     schema: int
     ask: Literal["set_device"]
     device: str | None
     """The device, such as ``cuda:1`` or ``cpu``. None restores the device that was the default before the
-    first choice."""
+    user's first choice."""
     new_tensors: bool
-    """Whether new tensors are also created on the device. False changes only the current CUDA device."""
+    """Whether new tensors are also created on the device. If False, only the current CUDA device changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """Turn the one-line card after every cell (``%gpu watch on``) on or off."""
+    """Turns the one-line card after every cell (``%gpu watch on``) on or off."""
 
     schema: int
     ask: Literal["watch"]
@@ -52,7 +52,7 @@ class WatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class SwitchRequest:
-    """Set one of torch's switches immediately, or before the next cell if a cell is running."""
+    """Sets one of torch's switches immediately or, if a cell is running, before the next cell."""
 
     schema: int
     ask: Literal["set_switch"]
@@ -64,9 +64,9 @@ class SwitchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FreeCacheRequest:
-    """Release torch's cached memory to the driver, even while a cell runs.
+    """Releases torch's cached memory to the driver, even while a cell runs.
 
-    The reply may take as long as the GPU's current work. The kernel answers other requests meanwhile.
+    The reply may take as long as the GPU's current work. Meanwhile the kernel replies to other requests.
     """
 
     schema: int
@@ -75,9 +75,9 @@ class FreeCacheRequest:
 
 @dataclass(frozen=True, slots=True)
 class DoctorRequest:
-    """Run the doctor's checks.
+    """Runs the doctor's checks.
 
-    The reply takes a few seconds, and at most a minute. The kernel answers other requests meanwhile.
+    The reply takes a few seconds, at most a minute. Meanwhile the kernel replies to other requests.
     """
 
     schema: int
@@ -88,7 +88,7 @@ Request = StateRequest | SetDeviceRequest | WatchRequest | SwitchRequest | FreeC
 
 
 def parse_request(content: Mapping[str, Any]) -> Request:
-    """Return the request in a message's content. Raise OptionError if the content is not a valid request."""
+    """Return the request that a message's content describes. Raise OptionError if the content is invalid."""
     if content.get("schema") != SCHEMA:
         raise OptionError("The page and this kernel's gpuwidget are of different versions: reload the page.")
     ask = content.get("ask")
@@ -106,7 +106,7 @@ def parse_request(content: Mapping[str, Any]) -> Request:
 
 
 def _has_type(value: object, hint: Any) -> bool:
-    # Compare exact types, because a bool is not a valid int.
+    # Compare exact types, because a bool is an instance of int but not a valid int.
     return type(value) in (get_args(hint) or (hint,)) or value in get_args(hint)
 
 
@@ -116,7 +116,7 @@ class OkReply:
 
     status: Literal["ok"]
     done: str | None
-    """A message for the user: what ran and with what result. None if the state shows the result."""
+    """A message for the user about what ran and with what result. None if the state shows the result."""
     state: KernelState
     """The kernel's state after the request."""
 

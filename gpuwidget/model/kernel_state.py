@@ -1,4 +1,4 @@
-"""The state that a kernel sends to a view: its torch devices, and its memory on each GPU.
+"""The state that a kernel sends to a view: its torch devices, its memory on each GPU, and torch's switches.
 
 All classes are frozen, and no field has a default. An unknown value is None. Sizes are in bytes.
 """
@@ -8,25 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SCHEMA = 1
-"""Version of the JSON schema, sent with every state."""
+"""Version of the JSON schema. It is sent with every state."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """The default torch device of one kernel: the user's choice, and torch's current value."""
+    """The default torch device of one kernel: the user's choice, and torch's current setting."""
 
     chosen: str | None
-    """The user's last choice, ``cpu`` or ``cuda:N``, or None for torch's own default."""
+    """The user's last choice, ``cpu`` or ``cuda:N``. None stands for torch's own default."""
     new_tensors: bool
     """Whether new tensors are also created on the device (torch.set_default_device). If not, the choice
     changes only the current CUDA device."""
     pending: bool
-    """Whether the choice is not applied yet, because it applies only from the next cell on."""
+    """Whether the choice is not applied yet, because it will be applied before the next cell."""
     present: str | None
-    """torch's default device on the thread that runs cells, when a cell last started or ended. None while
+    """torch's default device on the thread that runs cells, at the last start or end of a cell. None if
     unknown."""
     note: str | None
-    """A sentence for the user, or None."""
+    """A remark for the user, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,10 @@ class DeviceChoice:
     device: str
     """torch's name of the device: ``cpu`` or ``cuda:N``."""
     uuid: str | None
-    """NVML's UUID of the GPU. None for the CPU, and as long as it is unknown which GPU the device will be."""
+    """UUID of the GPU, from NVML. None for the CPU, and as long as it is unknown which GPU the device will
+    be."""
     index: int | None
-    """NVML's index of the GPU, as in nvidia-smi."""
+    """NVML's index of the GPU, as in nvidia-smi; None for the CPU or if unknown."""
     name: str | None
     """Product name of the GPU."""
     compute_capability: str | None
@@ -46,10 +47,11 @@ class DeviceChoice:
     memory_total: int | None
     """Bytes of memory."""
     memory_free: int | None
-    """Bytes of memory that no process uses, or None if unknown."""
+    """Bytes of memory that no process uses, or None if that is unknown."""
     holders: tuple[str, ...]
     """The processes with a context on the GPU: "this notebook" and others. Empty if unknown. Names of other
-    users and of their notebooks appear only in a :class:`KernelState`, which no notebook saves."""
+    users and of their notebooks appear only in a :class:`KernelState`, because it is never saved in a
+    notebook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +60,14 @@ class KernelGpu:
 
     uuid: str
     torch_device: str | None
-    """``cuda:N`` in this kernel. None if the GPU is not a torch device, or if that is unknown."""
+    """``cuda:N`` in this kernel. None if torch can't use the GPU, or if that is unknown."""
     process_memory: int | None
-    """Bytes held by the kernel and its children, or None if unknown."""
+    """Bytes that the kernel and its children hold, or None if unknown."""
     torch_reserved: int | None
-    """Bytes that torch's allocator in the kernel's process has reserved, including its cache but not the CUDA
+    """Bytes that torch's allocator has reserved in the kernel's process, including its cache but not the CUDA
     context. None if torch is not loaded, CUDA is not initialized or the value is unknown."""
     context: bool
-    """Whether the kernel is known to have a CUDA context on the GPU. A context stays until the process
+    """Whether the kernel is known to have a CUDA context on the GPU. A context exists until the process
     ends."""
 
 
@@ -83,14 +85,15 @@ class Switch:
     default: str
     """torch's default value."""
     pending: str | None
-    """The requested value that applies from the next cell on, or None if there is no such request."""
+    """The requested value, which will apply from the next cell on, or None if no value is requested."""
     statement: str | None
-    """The Python statement that will apply the pending value, else the last statement that set the switch, or
-    None."""
+    """The Python statement that will set the pending value, else the last statement that has set the switch,
+    or None if there is neither."""
     trades: str
     """Sentences that describe what the switch gains and what it costs."""
     note: str | None
-    """A sentence that explains why the value is unknown or was not set, or another remark, or None."""
+    """A remark for the user, for example about why the value is unknown or was not set. None if there is
+    none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class KernelState:
     version: str
     """Version of gpuwidget in the kernel's environment."""
     pid: int
-    """The kernel's process id in the kernel's PID namespace."""
+    """The kernel's process id in the PID namespace of the kernel."""
     torch: str | None
     """Version of torch, or None if torch is not loaded."""
     cuda_initialized: bool
@@ -111,8 +114,8 @@ class KernelState:
     device: DeviceState
     choices: tuple[DeviceChoice, ...]
     unavailable: str | None
-    """A sentence that explains why there are no choices, or None."""
+    """A sentence that explains why the user can't choose a device, or None."""
     gpus: tuple[KernelGpu, ...]
-    """One entry per GPU of the kernel's source of readings, in NVML's order."""
+    """One entry per GPU of the kernel's source, in NVML's order."""
     switches: tuple[Switch, ...]
-    """torch's switches. They have no value while torch is not loaded."""
+    """torch's switches. Their values are None while torch is not loaded."""

@@ -12,16 +12,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class MessageId:
-    """Identifies a message for programs, because its text may change between versions."""
+    """Identifies a message for programs. Unlike the text, the id does not change between versions."""
 
     id: str
     params: Mapping[str, Any]
-    """The values in the message's text, by name."""
+    """The values that the message's text contains, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A text for the user, with its id and parameters."""
+    """A text for the user, with the id and the parameters of the message."""
 
     id: str
     params: Mapping[str, Any]
@@ -29,20 +29,20 @@ class Message:
 
     @property
     def message_id(self) -> MessageId:
-        """The id and parameters, without the text."""
+        """The message's id and parameters, without its text."""
         return MessageId(self.id, self.params)
 
 
 def message(id_: str, text: str, **params: Any) -> Message:
-    """Return the message ``id_`` with its text and parameters."""
+    """Return the message with the id ``id_``, its text and its parameters."""
     return Message(id_, params, text)
 
 
 def texts(messages: Mapping[str, Message]) -> dict[str, str]:
-    """Return the text of each message, by the same keys."""
+    """Return the text of each message, with the same keys."""
     return {name: one.text for name, one in messages.items()}
 
 
 def message_ids(messages: Mapping[str, Message]) -> dict[str, MessageId]:
-    """Return the id and parameters of each message, by the same keys."""
+    """Return the id and parameters of each message, with the same keys."""
     return {name: one.message_id for name, one in messages.items()}

@@ -1,4 +1,4 @@
-"""The table of GPU metrics, which is the only place that declares them.
+"""The table of GPU metrics. Metrics are declared only here.
 
 From this table, ``python -m tools.metrics`` generates the dataclasses in ``readings.py``, the labextension's
 ``metricTable.ts`` and the tables in docs/metrics.md and docs/prometheus.md. The sampler, recordings, the
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Poll = Literal["fast", "status", "slow", "activity"]
-"""The method of the source that reads a metric, which determines how often it is read: ``read_fast`` several
-times per second, ``read_status`` every two seconds, ``read_slow`` once per minute, and ``read_activity``
-once or twice per second while a view shows hardware counters."""
+"""The method of the source that reads a metric, and so how often it is read. ``read_fast`` is called several
+times per second, ``read_status`` every two seconds, ``read_slow`` once per minute, and ``read_activity`` once
+or twice per second while a view shows hardware counters."""
 Kind = Literal["percent", "memory", "power", "temperature", "clock", "rate", "energy", "seconds", "count"]
-"""The kind of quantity. The model's units of these kinds are, in order: percent, bytes, watts, degrees
-Celsius, MHz, bytes per second, joules, seconds, and a plain number."""
+"""The kind of quantity. The units of the kinds are, in this order: percent, bytes, watts, degrees Celsius,
+MHz, bytes per second, joules, seconds, and none for a count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class Recorded:
     """How a recording stores a metric."""
 
     key: str
-    """Key of the metric in each tick, or in the tick's ``gpm`` for hardware counters."""
+    """Key of the metric in each tick. For hardware counters, the key in the tick's ``gpm``."""
     scale: float = 1
-    """Number of recorded units per unit of the model."""
+    """Factor by which a value in the model's unit is multiplied to get the recorded value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +39,14 @@ class Exported:
     name: str
     help: str
     unit_size: float = 1
-    """Number of the model's units per exported unit."""
+    """Number of the model's units in one exported unit."""
     counter: bool = False
-    """Whether the metric is a counter, which only rises until the driver is reloaded."""
+    """Whether the metric is a counter. It only rises until the driver is reloaded."""
     dcgm: str | None = None
     """Name of the same metric in dcgm-exporter."""
     unit: str = ""
-    """Unit or meaning for the table in the docs, with dcgm-exporter's unit in parentheses if it differs."""
+    """Unit or meaning of the metric, for the table in the docs. If dcgm-exporter's unit differs, it is in
+    parentheses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +54,8 @@ class Metric:
     """One metric of a GPU."""
 
     key: str
-    """Name of the field of :class:`~gpuwidget.model.readings.Reading`, or of its ``activity``. Also the JSON
-    key."""
+    """Name of the field of :class:`~gpuwidget.model.readings.Reading` or of its ``activity``. It is also the
+    JSON key."""
     kind: Kind
     poll: Poll
     doc: str
@@ -68,17 +69,19 @@ class Metric:
     whole: bool = False
     """Whether the metric is an int."""
     limit: str | None = None
-    """Field of the reading or of the GPU that has the metric's upper limit."""
+    """Name of the field with the metric's upper limit. It is a field of the reading or of the GPU."""
     label: str | None = None
-    """Name in the dashboard, in sentence case. None for a metric that has neither chart nor history."""
+    """The metric's label in the dashboard, in sentence case. None for a metric that has neither chart nor
+    history."""
     description: str = ""
-    """The dashboard's sentence about the metric."""
+    """The sentence that describes the metric in the dashboard."""
     panel: bool = False
-    """Whether the panel's GPU card lists the metric."""
+    """Whether the GPU cards in the panel list the metric."""
     table_title: str | None = None
-    """Title of the metric's column in the command line's table. None if it has no column."""
+    """Title of the metric's column in the command line's table, or None if it has no column there."""
     report: str | None = None
-    """For hardware counters, field of :class:`~gpuwidget.model.report.GpuReport` with the mean over a run."""
+    """For a hardware counter: name of the field of :class:`~gpuwidget.model.report.GpuReport` with its mean
+    over a run."""
     recorded: Recorded | None = None
     exported: Exported | None = None
 
@@ -514,5 +517,5 @@ METRICS: tuple[Metric, ...] = (
 
 
 def keys(poll: Poll) -> tuple[str, ...]:
-    """Return the keys of the metrics that the source reads in a ``poll``, in the table's order."""
+    """Return the keys of the metrics that the source reads with the method ``poll``, in the table's order."""
     return tuple(metric.key for metric in METRICS if metric.poll == poll)

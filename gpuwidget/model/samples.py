@@ -1,4 +1,4 @@
-"""Samples, which sources send to all views: the GPUs and their readings.
+"""Samples: the GPUs and their readings at one moment. Sources produce them, and all views receive them.
 
 All classes are frozen, and no field that is sent to views has a default. An unknown value is ``None``, never
 0, and ``missing`` has the reason. Unless a field's name implies otherwise, times are in epoch seconds, sizes
@@ -15,16 +15,16 @@ from gpuwidget.model.messages import Message, MessageId, message
 from gpuwidget.model.readings import Reading
 
 SCHEMA = 1
-"""Version of the JSON schema, sent with every sample."""
+"""Version of the JSON schema. It is sent with every sample."""
 
 NOT_READ_YET = message("not-read-yet", "not read yet")
-"""The reason in ``missing`` for a value that will arrive with a later reading."""
+"""The reason in ``missing`` for a value that a later reading will contain."""
 
 SourceKind = Literal["nvml", "replay", "none"]
 
 
 class SourceCapabilities(NamedTuple):
-    """The properties of a kind of source."""
+    """What a kind of source can provide."""
 
     live: bool
     """Whether the source reads the current values of this machine's GPUs."""
@@ -52,7 +52,7 @@ class Origin:
     reason_id: MessageId | None
     """The id of ``reason``."""
     recording: str | None
-    """The recording's label, which every view of its values shows. None for live GPUs."""
+    """The recording's label, which every view of the recording's values shows. None for live GPUs."""
     driver: str | None
     """Driver version: nvmlSystemGetDriverVersion (nvidia-smi: Driver Version)."""
     cuda_driver: str | None
@@ -61,7 +61,7 @@ class Origin:
 
     @property
     def live(self) -> bool:
-        """Whether the readings are current values of this machine's GPUs."""
+        """Whether the readings are the current values of this machine's GPUs."""
         return _CAPABILITIES[self.kind].live
 
     @property
@@ -76,7 +76,7 @@ class Origin:
 
 
 def origin_without_gpus(reason: Message, driver: str | None = None, cuda_driver: str | None = None) -> Origin:
-    """Return the origin of samples without GPUs, with the reason."""
+    """Return the origin of samples that contain no GPUs, with the reason."""
     return Origin(
         kind="none",
         reason=reason.text,
@@ -92,8 +92,7 @@ class Gpu:
     """Identity and constant properties of a GPU or MIG slice."""
 
     uuid: str
-    """``GPU-…`` or ``MIG-…``: nvmlDeviceGetUUID (nvidia-smi -L). All data about a GPU is identified by its
-    UUID."""
+    """``GPU-…`` or ``MIG-…``: nvmlDeviceGetUUID (nvidia-smi -L). The UUID identifies the GPU in all data."""
     index: int
     """NVML's index, as in nvidia-smi. A MIG slice has the index of its parent."""
     mig_index: int | None
@@ -108,9 +107,9 @@ class Gpu:
     """Bytes of memory: nvmlDeviceGetMemoryInfo_v2 total."""
     memory_reserved: int | None
     """Bytes of ``memory_total`` that the driver reserves and that ``memory_used`` does not include:
-    nvmlDeviceGetMemoryInfo_v2 reserved. 0 if the driver counts them as used."""
+    nvmlDeviceGetMemoryInfo_v2 reserved. 0 if the driver counts reserved bytes as used."""
     unified_memory: bool
-    """Whether the GPU uses the host's memory, as GB10 and Jetson do. Then ``memory_*`` describe the host's
+    """Whether the GPU uses the host's memory, as GB10 and Jetson do. If so, ``memory_*`` describe the host's
     memory."""
     compute_capability: str | None
     """Compute capability, such as "9.0": nvmlDeviceGetCudaComputeCapability."""
@@ -122,16 +121,16 @@ class Sample:
 
     schema: int
     time: float
-    """When the sample was assembled, in epoch seconds."""
+    """Time at which the sample was assembled, in epoch seconds."""
     origin: Origin
     gpus: tuple[Gpu, ...]
-    """All GPUs of the source, including lost ones, in NVML's order. A parent precedes its MIG slices."""
+    """All GPUs of the source, including lost ones, in NVML's order. A whole GPU precedes its MIG slices."""
     readings: tuple[Reading, ...]
     """One reading per entry of ``gpus``, in the same order."""
 
 
 def is_settled(reading: Reading, name: str) -> bool:
-    """Return whether a value is known, or is unknown and will not arrive with a later reading either."""
+    """Return whether a value is known, or will remain unknown also in later readings."""
     return (
         getattr(reading, name) is not None or why_missing(reading, name, NOT_READ_YET).id != NOT_READ_YET.id
     )

@@ -1,4 +1,7 @@
-"""Format text in aligned columns for a terminal, with widths in cells and without control characters."""
+"""Format text in aligned columns for a terminal.
+
+Widths are measured in character cells of the terminal. Control characters are replaced.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ class TableColumn:
 
     title: str
     right: bool = True
-    """Whether its cells and its title are right-aligned."""
+    """Whether the column's cells and its title are right-aligned."""
     shrinks_to: int | None = None
-    """Minimum width to which the column shrinks if the table is too wide. None for a column that never
+    """Minimum width to which the column may shrink if the table is too wide. None for a column that never
     shrinks."""
 
 
@@ -35,17 +38,17 @@ def printable(text: str) -> str:
     marks of the text's direction, lone surrogates, and white space other than the space. Wide and combining
     characters are not replaced.
     """
-    if text.isprintable():  # true for nearly all text
+    if text.isprintable():  # This is true for nearly all texts.
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def printable_lines(text: str) -> str:
-    """Return ``text`` with each line made :func:`printable`, keeping the line breaks."""
+    """Return ``text`` with each line made :func:`printable`. The line breaks are kept."""
     return "\n".join(map(printable, text.split("\n")))
 
 
-@functools.lru_cache(maxsize=1024)  # every card contains the same names and reasons
+@functools.lru_cache(maxsize=1024)  # Every card contains the same names and reasons.
 def clean_line(text: str, max_length: int) -> str:
     """Return user text as one printable line of at most ``max_length`` characters."""
     line = "".join(c if c.isprintable() else " " for c in _ESCAPE_SEQUENCE.sub("", text[: 4 * max_length]))
@@ -54,18 +57,19 @@ def clean_line(text: str, max_length: int) -> str:
 
 
 def shorten_path(path: str, max_length: int) -> str:
-    """Shorten a path to ``max_length`` characters. Keep its end, which is more specific than its start."""
+    """Shorten a path to ``max_length`` characters. Its end is kept, because it is more specific than its
+    start."""
     line = clean_line(path, 1000)
     return line if len(line) <= max_length else _CUT + line[1 - max_length :]
 
 
 def display_width(text: str) -> int:
-    """Return the number of terminal cells that ``text`` takes."""
+    """Return how many character cells of a terminal ``text`` takes."""
     return sum(map(_character_width, text))
 
 
 def truncate(text: str, width: int) -> str:
-    """Return ``text``, cut to at most ``width`` terminal cells. A cut text ends with ``…``."""
+    """Return ``text``, cut to at most ``width`` character cells. A text that was cut ends with ``…``."""
     if display_width(text) <= width:
         return text
     kept, taken = "", 0
@@ -78,11 +82,11 @@ def truncate(text: str, width: int) -> str:
 
 
 def format_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a line of titles and one line per row, each at most ``width`` terminal cells wide.
+    """Return a line of titles and one line per row. Each line takes at most ``width`` character cells.
 
-    If a row has fewer cells than there are columns, its last cell takes the rest of the line. A column after
-    the second is left out if all its cells are empty. If the table is too wide, columns shrink from the last
-    to the first.
+    If a row has fewer entries than there are columns, its last entry takes the rest of the line. A column
+    after the second one is left out if all its entries are empty. If the table is too wide, columns shrink,
+    beginning with the last one.
     """
     full = [row for row in rows if len(row) == len(columns)]
     kept = [index for index in range(len(columns)) if index < 2 or any(row[index] for row in full)]

@@ -1,4 +1,4 @@
-"""Conversion of the model's dataclasses to JSON values."""
+"""Convert the model's dataclasses to JSON values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _SAME = frozenset({type(None), str, int, bool})
 
 
 def to_json(value: object) -> Any:
-    """Convert dataclasses to dicts and tuples to lists. NaN and infinity, which JSON lacks, become None."""
-    # Test the most frequent types first, because a card has hundreds of values and the user waits for it.
+    """Convert dataclasses to dicts and tuples to lists. NaN and infinity become None, because JSON lacks
+    them."""
+    # Test the most frequent types first: a card has hundreds of values, and the user waits for the card.
     if type(value) in _SAME or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -33,5 +34,5 @@ def to_json(value: object) -> Any:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields. Empty for any other type."""
+    """Return the names of a dataclass's fields, or nothing for any other type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()

@@ -1,4 +1,4 @@
-"""Format numbers with their units, in the same way for every view."""
+"""Format numbers with their units, in the same way for all views."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def memory(size: float | None) -> str:
 
 
 def memory_delta(before: float | None, after: float | None) -> str:
-    """Return the signed change from ``before`` to ``after``: ``±0`` for no change, ``n/a`` for None."""
+    """Return the signed change from ``before`` to ``after``: ``±0`` if there is none, ``n/a`` if one of them
+    is None."""
     if not _known(before) or not _known(after):
         return UNKNOWN
     change = after - before
@@ -42,7 +43,8 @@ def memory_delta(before: float | None, after: float | None) -> str:
 
 
 def memory_change(before: float | None, after: float | None) -> str:
-    """Return two sizes, such as ``12.4 → 15.6 GiB`` or ``0 → 682 MiB``. A common unit appears only once."""
+    """Return both sizes, such as ``12.4 → 15.6 GiB`` or ``0 → 682 MiB``. If they have the same unit, show it
+    once."""
     start, _, start_unit = memory(before).partition(" ")
     _, _, end_unit = memory(after).partition(" ")
     unit = f" {start_unit}" if start_unit and start_unit != end_unit and before != 0 else ""
@@ -50,7 +52,7 @@ def memory_change(before: float | None, after: float | None) -> str:
 
 
 def memory_of(size: float | None, total: float | None) -> str:
-    """Return a part of a whole, such as ``15.6 of 140.4 GiB``. A common unit appears only once."""
+    """Return a part of a whole, such as ``15.6 of 140.4 GiB``. If both have the same unit, show it once."""
     if total is None:
         return memory(size)
     part, _, unit = memory(size).partition(" ")
@@ -59,7 +61,7 @@ def memory_of(size: float | None, total: float | None) -> str:
 
 
 def gib(size: float | None) -> str:
-    """Return bytes as a number of GiB with one decimal: ``<0.1`` if it would be 0.0, ``n/a`` for None."""
+    """Return bytes as a number of GiB with one decimal: ``<0.1`` instead of 0.0, and ``n/a`` for None."""
     if not _known(size):
         return UNKNOWN
     return "<0.1" if 0 < size < 0.05 * GIB else f"{size / GIB:.1f}"
@@ -72,7 +74,7 @@ def memory_unit(sizes: Iterable[float | None]) -> str:
 
 
 def energy_unit(energies: Iterable[float | None]) -> str:
-    """Return the unit for a column of energies in joules: the unit of the largest."""
+    """Return the unit for a column of energies in joules: the unit of the largest energy."""
     largest = max((joules for joules in energies if _known(joules)), default=0)
     return _unit(largest, _ENERGY_UNITS, rounds_up_at=999.5)
 
@@ -94,19 +96,19 @@ def number_in_unit(value: float | None, unit: str, *, signed: bool = False) -> s
 
 
 def percent(value: float | None) -> str:
-    """Return a percentage with one decimal below 10 and none above, or ``n/a`` for None."""
+    """Return a percentage with one decimal if it is below 10, otherwise with none; ``n/a`` for None."""
     return UNKNOWN if not _known(value) else f"{percent_number(value)} %"
 
 
 def percent_number(value: float | None) -> str:
-    """Return a percentage as :func:`percent` does, but without the sign ``%``."""
+    """Return a percentage like :func:`percent`, but without the ``%`` sign."""
     if not _known(value):
         return UNKNOWN
     return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
 
 
 def whole_number(value: float | None) -> str:
-    """Return a number without decimals or unit, for a text that adds the unit, or ``n/a`` for None."""
+    """Return a number without decimals or unit, for texts that add the unit; ``n/a`` for None."""
     return UNKNOWN if not _known(value) else f"{value:.0f}"
 
 
@@ -116,7 +118,7 @@ def power(watts: float | None) -> str:
 
 
 def power_of(watts: float | None, limit: float | None) -> str:
-    """Return power and limit, such as ``165 of 700 W``, or only the power if the limit is None."""
+    """Return power and limit, such as ``165 of 700 W``. If the limit is None, return only the power."""
     return power(watts) if not _known(limit) else f"{whole_number(watts)} of {power(limit)}"
 
 
@@ -161,12 +163,12 @@ def clock_time(epoch: float) -> str:
 
 
 def gpu_number(index: int, mig_index: int | None) -> str:
-    """Return a GPU's number as in nvidia-smi. The first MIG slice of GPU 1 has the number ``1:0``."""
+    """Return a GPU's number as in nvidia-smi. For the first MIG slice of GPU 1, this is ``1:0``."""
     return str(index) if mig_index is None else f"{index}:{mig_index}"
 
 
 def _known(value: float | None) -> TypeGuard[float]:
-    """Return whether the value is a finite number, because some counters return NaN or infinity."""
+    """Return whether the value is a finite number. Some counters return NaN or infinity."""
     return value is not None and math.isfinite(value)
 
 

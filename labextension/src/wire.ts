@@ -49,10 +49,10 @@ export const EXPECTED_THROTTLE_REASONS: readonly ThrottleReason[] = [
   'idle'
 ];
 
-/** Identifies a message for programs, because its text may change between versions. */
+/** Identifies a message for programs. Unlike the text, the id does not change between versions. */
 export interface MessageId {
   readonly id: string;
-  /** The values in the message's text, by name. */
+  /** The values that the message's text contains, by name. */
   readonly params: Readonly<Record<string, unknown>>;
 }
 
@@ -64,7 +64,7 @@ export interface Origin {
   readonly reason: string | null;
   /** The id of `reason`. */
   readonly reason_id: MessageId | null;
-  /** The recording's label, which every view of its values shows. null for live GPUs. */
+  /** The recording's label, which every view of the recording's values shows. null for live GPUs. */
   readonly recording: string | null;
   /** Driver version: nvmlSystemGetDriverVersion (nvidia-smi: Driver Version). */
   readonly driver: string | null;
@@ -77,9 +77,7 @@ export interface Origin {
 
 /** Identity and constant properties of a GPU or MIG slice. */
 export interface Gpu {
-  /**
-   * `GPU-…` or `MIG-…`: nvmlDeviceGetUUID (nvidia-smi -L). All data about a GPU is identified by its UUID.
-   */
+  /** `GPU-…` or `MIG-…`: nvmlDeviceGetUUID (nvidia-smi -L). The UUID identifies the GPU in all data. */
   readonly uuid: string;
   /** NVML's index, as in nvidia-smi. A MIG slice has the index of its parent. */
   readonly index: number;
@@ -95,11 +93,11 @@ export interface Gpu {
   readonly memory_total: number | null;
   /**
    * Bytes of `memory_total` that the driver reserves and that `memory_used` does not include:
-   * nvmlDeviceGetMemoryInfo_v2 reserved. 0 if the driver counts them as used.
+   * nvmlDeviceGetMemoryInfo_v2 reserved. 0 if the driver counts reserved bytes as used.
    */
   readonly memory_reserved: number | null;
   /**
-   * Whether the GPU uses the host's memory, as GB10 and Jetson do. Then `memory_*` describe the host's
+   * Whether the GPU uses the host's memory, as GB10 and Jetson do. If so, `memory_*` describe the host's
    * memory.
    */
   readonly unified_memory: boolean;
@@ -143,30 +141,33 @@ export interface Activity {
   readonly nvlink_rx: number | null;
 }
 
-/** One process with a context on a GPU. */
+/** One process that has a context on a GPU. */
 export interface Process {
   /**
-   * Process id on the host, as NVML reports it. In a container, this id may belong to no process or to an
+   * Process id on the host, as NVML reports it. In a container, the id may belong to no process or to an
    * unrelated one.
    */
   readonly pid: number;
-  /** The list of NVML that contains the process. A process in both lists appears once, as `compute`. */
+  /** The NVML list that contains the process. A process that is in both lists appears once, as `compute`. */
   readonly kind: 'compute' | 'graphics';
-  /** Bytes that the process holds (usedGpuMemory), or null if the driver does not report them (WSL, WDDM). */
+  /**
+   * Bytes that the process holds (usedGpuMemory), or null if the driver does not report them (on WSL, with
+   * WDDM).
+   */
   readonly memory: number | null;
   /**
-   * Login name of the process's owner, or null if it is unreadable or process ids do not match. Not part of
-   * `repr`, because a notebook may save that.
+   * Login name of the process's owner. null if it can't be read, or if process ids of driver and system do
+   * not match. It is not part of `repr`, because a notebook may save that.
    */
   readonly user: string | null;
   /**
-   * File name of the executable, with its script or module (`python train.py`), or null if it is unreadable
-   * or process ids do not match.
+   * File name of the executable, with its script or module (`python train.py`). null if it can't be read, or
+   * if process ids of driver and system do not match.
    */
   readonly program: string | null;
   /**
-   * The other arguments, shortened and redacted, or null if `program` is null. Not part of `repr`, because a
-   * notebook may save that.
+   * The other arguments, shortened and redacted, or null if `program` is null. They are not part of `repr`,
+   * because a notebook may save that.
    */
   readonly arguments: string | null;
 }
@@ -266,39 +267,41 @@ export interface Reading {
 /** All GPUs at one moment. */
 export interface Sample {
   readonly schema: number;
-  /** When the sample was assembled, in epoch seconds. */
+  /** Time at which the sample was assembled, in epoch seconds. */
   readonly time: number;
   readonly origin: Origin;
-  /** All GPUs of the source, including lost ones, in NVML's order. A parent precedes its MIG slices. */
+  /** All GPUs of the source, including lost ones, in NVML's order. A whole GPU precedes its MIG slices. */
   readonly gpus: readonly Gpu[];
   /** One reading per entry of `gpus`, in the same order. */
   readonly readings: readonly Reading[];
 }
 
-/** The history of one GPU. Every list is as long as `History.t`; unknown values are null. */
+/** The history of one GPU. Every list has the same length as `History.t`; unknown values are null. */
 export interface GpuHistory {
   readonly uuid: string;
-  /** Percent; the same as `Reading.utilization`. */
+  /** Percent, like `Reading.utilization`. */
   readonly utilization: readonly (number | null)[];
-  /** Bytes; the same as `Reading.memory_used`. */
+  /** Bytes, like `Reading.memory_used`. */
   readonly memory_used: readonly (number | null)[];
-  /** Watts; the same as `Reading.power_w`. */
+  /** Watts, like `Reading.power_w`. */
   readonly power_w: readonly (number | null)[];
 }
 
-/** The samples taken while there were clients, oldest first. Times without clients are a gap in `t`. */
+/** The samples that were taken while there were clients, oldest first. Without clients, `t` has a gap. */
 export interface History {
-  /** Time of each sample, epoch seconds, ascending. */
+  /** Time of each sample in epoch seconds, ascending. */
   readonly t: readonly number[];
   readonly gpus: readonly GpuHistory[];
 }
 
-/** Time series of one metric. Every list is as long as `MetricHistory.t`; unknown values are null. */
+/**
+ * Time series of one metric. Every list has the same length as `MetricHistory.t`; unknown values are null.
+ */
 export interface MetricSeries {
   readonly mean: readonly (number | null)[];
-  /** The lowest sample of each step, not rounded; null if it equals the mean in every step. */
+  /** The lowest sample of each step, not rounded. null if it equals the mean in every step. */
   readonly min: readonly (number | null)[] | null;
-  /** The highest sample of each step, not rounded; null if `min` is null. */
+  /** The highest sample of each step, not rounded. null if `min` is null. */
   readonly max: readonly (number | null)[] | null;
 }
 
@@ -306,7 +309,7 @@ export interface MetricSeries {
 export interface GpuMetricHistory {
   readonly uuid: string;
   /**
-   * Series by the name of a field of `Reading` or of its `activity`, in the unit of that field. Metrics
+   * Time series in the unit of the metric, by the name of a field of `Reading` or of its `activity`. Metrics
    * without a known value in the requested time are omitted.
    */
   readonly metrics: Readonly<Record<string, MetricSeries>>;
@@ -314,54 +317,51 @@ export interface GpuMetricHistory {
 
 /** A part of the history at the requested resolution: the response to `history?metrics=…`. */
 export interface MetricHistory {
-  /** Start of the requested time, epoch seconds. */
+  /** Start of the requested time in epoch seconds. */
   readonly since: number;
-  /** End of the requested time, epoch seconds. */
+  /** End of the requested time in epoch seconds. */
   readonly until: number;
-  /** Length of the step that begins at each time in `t`, seconds; 0 if each entry is one sample. */
+  /** Length in seconds of the step that begins at each time in `t`; 0 if each entry is one sample. */
   readonly step_s: number;
-  /**
-   * Time of the newest sample in the response, which later samples of the stream continue; null without
-   * samples.
-   */
+  /** Time of the newest sample in the response; later samples follow in the stream. null without samples. */
   readonly newest: number | null;
-  /** Start of each step, epoch seconds, ascending; steps without a sample are omitted. */
+  /** Start of each step in epoch seconds, ascending. Steps without a sample are omitted. */
   readonly t: readonly number[];
   /** Number of samples in each step. */
   readonly samples: readonly number[];
   readonly gpus: readonly GpuMetricHistory[];
 }
 
-/** A client's request for the hardware counters, which are read while any client requests them. */
+/** A client's request for the hardware counters. They are read as long as any client requests them. */
 export interface ActivityRequest {
   readonly type: 'activity';
   readonly wanted: boolean;
 }
 
-/** A client's request for fewer samples than the server takes. */
+/** A client's request to receive fewer samples than the server takes. */
 export interface RateRequest {
   readonly type: 'rate';
-  /** Minimum seconds between samples, 0 to 60; values below the server's own interval have no effect. */
+  /** Minimum seconds between samples, 0 to 60. Values below the server's sampling interval have no effect. */
   readonly interval_s: number;
 }
 
-/** The default torch device of one kernel: the user's choice, and torch's current value. */
+/** The default torch device of one kernel: the user's choice, and torch's current setting. */
 export interface DeviceState {
-  /** The user's last choice, `cpu` or `cuda:N`, or null for torch's own default. */
+  /** The user's last choice, `cpu` or `cuda:N`. null stands for torch's own default. */
   readonly chosen: string | null;
   /**
    * Whether new tensors are also created on the device (torch.set_default_device). If not, the choice changes
    * only the current CUDA device.
    */
   readonly new_tensors: boolean;
-  /** Whether the choice is not applied yet, because it applies only from the next cell on. */
+  /** Whether the choice is not applied yet, because it will be applied before the next cell. */
   readonly pending: boolean;
   /**
-   * torch's default device on the thread that runs cells, when a cell last started or ended. null while
+   * torch's default device on the thread that runs cells, at the last start or end of a cell. null if
    * unknown.
    */
   readonly present: string | null;
-  /** A sentence for the user, or null. */
+  /** A remark for the user, or null. */
   readonly note: string | null;
 }
 
@@ -369,9 +369,11 @@ export interface DeviceState {
 export interface DeviceChoice {
   /** torch's name of the device: `cpu` or `cuda:N`. */
   readonly device: string;
-  /** NVML's UUID of the GPU. null for the CPU, and as long as it is unknown which GPU the device will be. */
+  /**
+   * UUID of the GPU, from NVML. null for the CPU, and as long as it is unknown which GPU the device will be.
+   */
   readonly uuid: string | null;
-  /** NVML's index of the GPU, as in nvidia-smi. */
+  /** NVML's index of the GPU, as in nvidia-smi; null for the CPU or if unknown. */
   readonly index: number | null;
   /** Product name of the GPU. */
   readonly name: string | null;
@@ -379,11 +381,11 @@ export interface DeviceChoice {
   readonly compute_capability: string | null;
   /** Bytes of memory. */
   readonly memory_total: number | null;
-  /** Bytes of memory that no process uses, or null if unknown. */
+  /** Bytes of memory that no process uses, or null if that is unknown. */
   readonly memory_free: number | null;
   /**
    * The processes with a context on the GPU: "this notebook" and others. Empty if unknown. Names of other
-   * users and of their notebooks appear only in a `KernelState`, which no notebook saves.
+   * users and of their notebooks appear only in a `KernelState`, because it is never saved in a notebook.
    */
   readonly holders: readonly string[];
 }
@@ -391,17 +393,17 @@ export interface DeviceChoice {
 /** This kernel's share of one GPU. */
 export interface KernelGpu {
   readonly uuid: string;
-  /** `cuda:N` in this kernel. null if the GPU is not a torch device, or if that is unknown. */
+  /** `cuda:N` in this kernel. null if torch can't use the GPU, or if that is unknown. */
   readonly torch_device: string | null;
-  /** Bytes held by the kernel and its children, or null if unknown. */
+  /** Bytes that the kernel and its children hold, or null if unknown. */
   readonly process_memory: number | null;
   /**
-   * Bytes that torch's allocator in the kernel's process has reserved, including its cache but not the CUDA
+   * Bytes that torch's allocator has reserved in the kernel's process, including its cache but not the CUDA
    * context. null if torch is not loaded, CUDA is not initialized or the value is unknown.
    */
   readonly torch_reserved: number | null;
   /**
-   * Whether the kernel is known to have a CUDA context on the GPU. A context stays until the process ends.
+   * Whether the kernel is known to have a CUDA context on the GPU. A context exists until the process ends.
    */
   readonly context: boolean;
 }
@@ -417,16 +419,18 @@ export interface Switch {
   readonly choices: readonly string[];
   /** torch's default value. */
   readonly default: string;
-  /** The requested value that applies from the next cell on, or null if there is no such request. */
+  /** The requested value, which will apply from the next cell on, or null if no value is requested. */
   readonly pending: string | null;
   /**
-   * The Python statement that will apply the pending value, else the last statement that set the switch, or
-   * null.
+   * The Python statement that will set the pending value, else the last statement that has set the switch, or
+   * null if there is neither.
    */
   readonly statement: string | null;
   /** Sentences that describe what the switch gains and what it costs. */
   readonly trades: string;
-  /** A sentence that explains why the value is unknown or was not set, or another remark, or null. */
+  /**
+   * A remark for the user, for example about why the value is unknown or was not set. null if there is none.
+   */
   readonly note: string | null;
 }
 
@@ -435,7 +439,7 @@ export interface KernelState {
   readonly schema: number;
   /** Version of gpuwidget in the kernel's environment. */
   readonly version: string;
-  /** The kernel's process id in the kernel's PID namespace. */
+  /** The kernel's process id in the PID namespace of the kernel. */
   readonly pid: number;
   /** Version of torch, or null if torch is not loaded. */
   readonly torch: string | null;
@@ -445,11 +449,11 @@ export interface KernelState {
   readonly watching: boolean;
   readonly device: DeviceState;
   readonly choices: readonly DeviceChoice[];
-  /** A sentence that explains why there are no choices, or null. */
+  /** A sentence that explains why the user can't choose a device, or null. */
   readonly unavailable: string | null;
-  /** One entry per GPU of the kernel's source of readings, in NVML's order. */
+  /** One entry per GPU of the kernel's source, in NVML's order. */
   readonly gpus: readonly KernelGpu[];
-  /** torch's switches. They have no value while torch is not loaded. */
+  /** torch's switches. Their values are null while torch is not loaded. */
   readonly switches: readonly Switch[];
 }
 
@@ -459,18 +463,21 @@ export interface InitialMessage {
   readonly schema: number;
   /** Version of gpuwidget in the server. */
   readonly version: string;
-  /** The server's sampling interval, seconds. */
+  /** The server's sampling interval in seconds. */
   readonly interval_s: number;
-  /** Maximum seconds of history that the server stores. */
+  /** Maximum length in seconds of the history that the server stores. */
   readonly history_s: number;
   /**
-   * The command that installs gpuwidget, quoted for a shell, such as `pip install 'my wheel.whl'`; null if
-   * the administrator configured none.
+   * The command that installs gpuwidget, quoted for a shell, such as `pip install 'my wheel.whl'`. null if
+   * the administrator has not configured one.
    */
   readonly install: string | null;
-  /** Address of the documentation; null if there is no public documentation. */
+  /** Address of the documentation, or null if there is no public documentation. */
   readonly documentation: string | null;
-  /** The newest sample; null if there were no clients yet; the next message then contains one. */
+  /**
+   * The newest sample. null if there have been no clients yet; in that case the next message contains a
+   * sample.
+   */
   readonly sample: Sample | null;
   /** The stored history, including `sample`. */
   readonly history: History;
@@ -483,15 +490,15 @@ export interface SampleMessage {
 }
 
 /**
- * A message of a stream: a sample, as changes to the sample that the client received last.
+ * A message of a stream: the changes that turn the sample that the client received last into the new one.
  *
- * The sample's `origin` and `gpus` are unchanged.
+ * `origin` and `gpus` of the sample are unchanged.
  */
 export interface SampleChanges {
   readonly type: 'changes';
   /** `Sample.time` of the new sample. */
   readonly time: number;
-  /** For each of the sample's readings, in the same order, the fields whose values changed. */
+  /** For each reading of the sample, in the same order: the fields whose values have changed. */
   readonly readings: readonly Partial<Reading>[];
 }
 
@@ -499,98 +506,104 @@ export interface SampleChanges {
 export interface ServerKernel {
   /** Jupyter's id of the kernel, as in `GET api/kernels`. */
   readonly id: string;
-  /** Name of its kernelspec, such as `python3`. */
+  /** Name of the kernel's kernelspec, such as `python3`. */
   readonly spec: string;
   readonly state: 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unknown';
-  /** Start of its idle time, epoch seconds; null while it is busy or if unknown. */
+  /** Time since which the kernel has been idle, in epoch seconds; null while it is busy or if unknown. */
   readonly idle_since: number | null;
-  /** Jupyter's id of its session; null without a session. */
+  /** Jupyter's id of the kernel's session; null if it has no session. */
   readonly session: string | null;
-  /** Type of the session: `notebook`, `console` or another front end's; null without a session. */
+  /** Type of the session: `notebook`, `console` or another front end's type; null without a session. */
   readonly kind: string | null;
-  /** Path of the notebook's file under the server's root; null without a file. */
+  /** Path of the notebook's file relative to the server's root; null without a file. */
   readonly path: string | null;
-  /** Name of the notebook's file, or of the session; null without a session. */
+  /** Name of the notebook's file, else of the session; null without a session. */
   readonly name: string | null;
 }
 
-/** GPU memory of one kernel and its child processes, of one terminal or of one other process. */
+/**
+ * GPU memory that is held by one kernel and its child processes, by one terminal, or by one other process.
+ */
 export interface MemoryHolder {
   /** `ServerKernel.id` of the kernel; null if the holder is not a kernel of this server. */
   readonly kernel: string | null;
   /** Name of the server's terminal, as in `GET api/terminals`; null if the holder is not a terminal. */
   readonly terminal: string | null;
-  /** Process id as NVML reports it; null if the memory belongs to several processes. */
+  /** Process id as NVML reports it; null if several processes hold the memory. */
   readonly pid: number | null;
-  /** Login name of the process's owner; null if unreadable, and for a kernel or a terminal. */
+  /** Login name of the process's owner; null if it can't be read, and for a kernel or a terminal. */
   readonly user: string | null;
-  /** File name of the executable, with its script or module; null if unreadable, and for a kernel. */
+  /** File name of the executable, with its script or module; null if it can't be read, and for a kernel. */
   readonly program: string | null;
-  /** The process's other arguments, shortened and without possible secrets; null if `program` is null. */
+  /**
+   * The other arguments of the process, shortened and without possible secrets; null if `program` is null.
+   */
   readonly arguments: string | null;
-  /** Bytes held; null if unknown. */
+  /** Bytes that are held; null if unknown. */
   readonly memory: number | null;
   /**
-   * Source of `memory`: the driver's process list or, if process ids can't be matched or the driver lists no
-   * size, torch in the kernel (its reserved bytes, without the CUDA context).
+   * Source of `memory`: the driver's process list, or torch in the kernel. torch is used if process ids can't
+   * be matched or the driver lists no size. Its value is its reserved bytes, without the CUDA context.
    */
   readonly source: 'driver' | 'torch';
 }
 
 /** The mean utilization of a GPU over a window that ends with the current sample. */
 export interface MeanUtilization {
-  /** Length of the window, seconds. */
+  /** Length of the window in seconds. */
   readonly seconds: number;
-  /** Percent; null if the window was not sampled completely. */
+  /** Percent, or null if the window was not sampled completely. */
   readonly utilization: number | null;
 }
 
 /** The holders of the memory of one GPU. */
 export interface GpuMemoryOwnership {
   readonly uuid: string;
-  /** The holders, sorted by memory, largest first. */
+  /** The holders, the one with the most memory first. */
   readonly holdings: readonly MemoryHolder[];
   /** Used bytes that belong to no holder; null if unknown. */
   readonly unattributed: number | null;
-  /** A sentence about why some memory can't be attributed; null if all of it is. */
+  /** A sentence that explains why some memory can't be attributed; null if all of it is attributed. */
   readonly reason: string | null;
-  /** The mean utilization over each window, shortest window first. */
+  /** The mean utilization over each window, the shortest window first. */
   readonly means: readonly MeanUtilization[];
 }
 
 /**
- * A message of a stream: the owners of the memory. Sent after the initial message, resent when it changes.
+ * A message of a stream: the owners of the memory.
+ *
+ * It is sent after the initial message, and again each time it changes.
  */
 export interface MemoryOwnership {
   readonly type: 'usage';
-  /** Epoch seconds. */
+  /** Time in epoch seconds. */
   readonly time: number;
-  /** All of this server's kernels, including those without GPU memory. */
+  /** All kernels of this server, including those without GPU memory. */
   readonly kernels: readonly ServerKernel[];
   /** One entry for each of the sample's GPUs, in the same order. */
   readonly gpus: readonly GpuMemoryOwnership[];
 }
 
-/** Request the kernel's state. */
+/** Requests the kernel's state. */
 export interface StateRequest {
   readonly schema: number;
   readonly ask: 'state';
 }
 
-/** Set the default torch device. */
+/** Sets the default torch device. */
 export interface SetDeviceRequest {
   readonly schema: number;
   readonly ask: 'set_device';
   /**
-   * The device, such as `cuda:1` or `cpu`. null restores the device that was the default before the first
-   * choice.
+   * The device, such as `cuda:1` or `cpu`. null restores the device that was the default before the user's
+   * first choice.
    */
   readonly device: string | null;
-  /** Whether new tensors are also created on the device. false changes only the current CUDA device. */
+  /** Whether new tensors are also created on the device. If false, only the current CUDA device changes. */
   readonly new_tensors: boolean;
 }
 
-/** Turn the one-line card after every cell (`%gpu watch on`) on or off. */
+/** Turns the one-line card after every cell (`%gpu watch on`) on or off. */
 export interface WatchRequest {
   readonly schema: number;
   readonly ask: 'watch';
@@ -598,16 +611,16 @@ export interface WatchRequest {
 }
 
 /**
- * Release torch's cached memory to the driver, even while a cell runs.
+ * Releases torch's cached memory to the driver, even while a cell runs.
  *
- * The reply may take as long as the GPU's current work. The kernel answers other requests meanwhile.
+ * The reply may take as long as the GPU's current work. Meanwhile the kernel replies to other requests.
  */
 export interface FreeCacheRequest {
   readonly schema: number;
   readonly ask: 'free_cache';
 }
 
-/** Set one of torch's switches immediately, or before the next cell if a cell is running. */
+/** Sets one of torch's switches immediately or, if a cell is running, before the next cell. */
 export interface SwitchRequest {
   readonly schema: number;
   readonly ask: 'set_switch';
@@ -618,9 +631,9 @@ export interface SwitchRequest {
 }
 
 /**
- * Run the doctor's checks.
+ * Runs the doctor's checks.
  *
- * The reply takes a few seconds, and at most a minute. The kernel answers other requests meanwhile.
+ * The reply takes a few seconds, at most a minute. Meanwhile the kernel replies to other requests.
  */
 export interface DoctorRequest {
   readonly schema: number;
@@ -630,7 +643,7 @@ export interface DoctorRequest {
 /** The request succeeded. */
 export interface OkReply {
   readonly status: 'ok';
-  /** A message for the user: what ran and with what result. null if the state shows the result. */
+  /** A message for the user about what ran and with what result. null if the state shows the result. */
   readonly done: string | null;
   /** The kernel's state after the request. */
   readonly state: KernelState;
