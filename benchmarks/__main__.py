@@ -124,8 +124,7 @@ def save(path: Path, figures: Sequence[Figure], facts: dict[str, Any], *, quick:
 
 
 def machine_info() -> dict[str, Any]:
-    """Return the date, the hardware and the versions of software. The result contains no machine or folder
-    names."""
+    """Return the date, the hardware and the software versions, without the machine's name or folder names."""
     gpus = _nvidia_smi("name,driver_version")
     import gpuwidget
 

@@ -28,8 +28,7 @@ _FULL_S = 14.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the card's size in bytes (UTF-8 JSON without white space) and its build time in
-    milliseconds."""
+    """Measure the card's size in bytes (UTF-8 JSON without white space) and the time to build the card."""
     seconds = settings.pick(int(_FULL_S), 4)
     with TemporaryDirectory() as folder:
         standin = machine(Path(folder), _GPUS)
@@ -113,8 +112,7 @@ def _milliseconds(report: Any) -> float:
 
 
 def _fullest_of_tests() -> Any:
-    """Return the report with the most content that the tests can make: 240 points and every metric of every
-    GPU."""
+    """Return the largest report that the tests can make: 240 points, and every metric of every GPU."""
     sys.path.insert(0, str(ROOT / "tests"))
     try:
         helpers = importlib.import_module("helpers_reports")

@@ -24,8 +24,7 @@ _TOKEN = "GPUWIDGET_TOKEN"
 
 @contextmanager
 def clients(server: Server, paths: Sequence[str], message: str = "") -> Iterator[None]:
-    """Connect one client to each of these paths. Each client sends ``message`` to the server unless it is
-    empty.
+    """Connect one client to each of these paths. Each client sends ``message``, unless it is empty.
 
     A context manager, which disconnects the clients at the end. Raises RuntimeError if a client can't
     connect, or if the server closes a connection before the block ends.

@@ -28,7 +28,7 @@ _CHART = ".jp-gpuwidget-dashboard .jp-gpuwidget-dashboard-chart canvas"
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the page with the dashboard closed, open, open beside the panel, and hidden."""
+    """Measure the page with the dashboard closed, open, open together with the panel, and hidden."""
     path = chromium.find()
     if path is None:
         yield Figure("dashboard", "main thread", "ms", not_measured=chromium.MISSING)

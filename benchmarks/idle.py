@@ -1,7 +1,7 @@
 """Measure the line profile's accuracy on a real GPU.
 
-The profile of loops with a known pattern is compared with CUDA events. If a load's kernels are too short for
-stream queries, its profile is compared with the GPU's counters instead.
+For loops with a known pattern, the profile is compared with values from CUDA events. If a load's kernels are
+too short for stream queries, the profile is compared with the GPU's counters instead.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ _MIN_PERIOD_S = 0.1
 """Shortest period, in seconds, of loops in which every line must have figures. In loops with a shorter
 period, lines may lack figures, but figures that exist must be right."""
 _MIN_SHARE = 2.0
-"""Percent of the run's time. The GPU activity of a line is compared only if the line's share is at least
-this."""
+"""Minimum share of a line, in percent of the run's time, for which the line's GPU activity is compared."""
 _SHARE_BAR, _ACTIVITY_BAR = 3.0, 5.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure errors, in percentage points, of time shares and GPU activity in loops of 30, 100, 300 and 1000
-    ms."""
+    """Measure errors of time shares and GPU activity, in percentage points, in loops of 30 ms to 1 s."""
     for kind in _KINDS:
         for period in _PERIODS_S:
             yield from _measure(kind, period, settings)

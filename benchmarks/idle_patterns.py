@@ -35,7 +35,7 @@ _cuda: Any = torch.cuda
 
 
 class Pattern:
-    """The functions that the cell's lines call. Each call logs its duration and the time that the GPU
+    """The functions that the cell's lines call. Each call logs how long it took and how long the GPU
     worked."""
 
     def __init__(self, period_s: float, cycles_a_second: float, rounds_a_second: float) -> None:

@@ -41,7 +41,7 @@ class Ran:
 
 
 def require_live_chart() -> None:
-    """Raise RuntimeError if the live chart's libraries can't be imported, because cells would not show the
+    """Raise RuntimeError if the live chart's libraries can't be imported, because cells would have no
     chart."""
     command = [sys.executable, "-c", "import gpuwidget.kernel.live.live_chart"]
     done = subprocess.run(command, env=environment(), stderr=subprocess.PIPE, text=True, check=False)
@@ -53,14 +53,13 @@ class Kernel:
     """One running kernel. Use it as a context manager, and from one thread only."""
 
     def __init__(self, variables: Mapping[str, str], python: str = sys.executable) -> None:
-        """Start ipykernel with the interpreter ``python`` and these environment variables; wait until it is
-        ready."""
+        """Start ipykernel with the interpreter ``python`` and these environment variables, and wait for
+        it."""
         self._folder = TemporaryDirectory()
         root = Path(self._folder.name)
         self._manager = KernelManager()
         self._manager.connection_file = str(root / "connection.json")
-        # This kernel spec makes the result independent of the kernel specs and profiles installed on this
-        # machine.
+        # With this kernel spec, the kernel specs and profiles installed on this machine have no effect.
         self._manager._kernel_spec = KernelSpec(
             argv=[python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
             display_name="benchmark",

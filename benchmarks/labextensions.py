@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def compressed_kib(folder: Path) -> float | None:
-    """Return the total size of all scripts in ``folder`` in KiB, each compressed separately; None without
+    """Return the size in KiB of all scripts in ``folder``, each compressed separately; None without
     scripts."""
     scripts = sorted((folder / "static").glob("*.js"))
     return sum(len(gzip.compress(script.read_bytes())) for script in scripts) / 1024 if scripts else None

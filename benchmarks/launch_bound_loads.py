@@ -40,8 +40,8 @@ print(get.metrics[0].value, flush=True)
 
 @contextmanager
 def graphics_activity() -> Iterator[Callable[[], float]]:
-    """Sample GPM's graphics activity in another process; yield a function that returns the mean
-    percentage."""
+    """Sample GPM's graphics activity in another process. Yield a function that returns the mean in
+    percent."""
     uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
     command = [sys.executable, "-c", _COUNTERS_PROGRAM, uuid]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -84,7 +84,7 @@ def _small_kernels() -> Callable[[], object]:
 
 
 def measure(load: str, seconds: float) -> dict[str, Any]:
-    """Watch one load for ``seconds``; return its line profile and the activity in percent from the GPU's
+    """Watch one load for ``seconds``. Return its line profile, and the mean activity from the GPU's
     counters."""
     step = {"text generation": _text_generation, "small kernels": _small_kernels}[load]()
     for _ in range(3):

@@ -1,10 +1,10 @@
 """Compare pure Python in a watched cell with the same code in a plain cell, which reveals use of the GIL.
 
 Every cell of a kernel does the same work. Each watched cell runs between two plain cells and is compared with
-their mean. The first watched cell of a fresh kernel has a live chart and loads its libraries, so it is
-measured as a case of its own, or, in short cells, not compared. Later watched cells alternately have a chart
-and have none. Code in the cell measures the time ``inside``, which excludes the time before the first and
-after the last statement.
+their mean. The first watched cell of a fresh kernel has a live chart and loads the chart's libraries. It is
+therefore measured as a separate case or, in the benchmark of short cells, not compared. Later watched cells
+alternate between having a chart and having none. Code in the cell measures the time ``inside``, which
+excludes the time before the cell's first and after its last statement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Jupyter server with kernels, and its response time for requests that have nothing to do with GPUs."""
+"""Start a Jupyter server with kernels, and measure its response time for requests unrelated to GPUs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Server:
     pid: int
 
     def start_notebooks(self, count: int) -> list[int]:
-        """Start ``count`` notebooks and return the process ids of their kernels. Raises RuntimeError if one
-        fails."""
+        """Start ``count`` notebooks and return the process ids of their kernels. Raises RuntimeError on
+        failure."""
         for number in range(count):
             name = f"notebook-{number}.ipynb"
             wanted = {"path": name, "name": name, "type": "notebook", "kernel": {"name": _KERNEL}}

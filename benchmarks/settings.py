@@ -30,8 +30,7 @@ class Settings:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a measured process: the checkout comes first on its path, and its source is
-    NVML.
+    """Return the environment of a measured process, with the checkout first on its path and NVML as source.
 
     Python may write bytecode to the checkout, as it does for users. Otherwise each import would compile the
     sources again.

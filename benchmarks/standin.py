@@ -45,8 +45,8 @@ def machine(folder: Path, gpus: int, *, spun: bool = False, source: Path | None 
 
 
 def changing(gpus: int) -> list[str]:
-    """Return the lines of a scenario with ``gpus`` GPUs and random readings, which differ from call to
-    call."""
+    """Return the lines of a scenario with ``gpus`` GPUs and random readings. Each call returns other
+    readings."""
     lines = [f"gpus={gpus}", "latency=h200", f"gpu.*.memory_total={140 * _GIB}", "gpu.*.power_limit=700"]
     for gpu in range(gpus):
         lines += [

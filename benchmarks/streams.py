@@ -28,13 +28,12 @@ _SAME = 1.05
 may contain one more full poll than the other."""
 _SETTLE_S = 2.0
 _LINGER_S = 12.0
-"""Seconds after the last client has left until the server has certainly closed the driver."""
+"""Seconds after the last client has left. By then, the server has closed the driver."""
 _PATH = "/gpuwidget/api/stream"
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure by how much clients raise the 95th percentile of ``GET /api/status``, and NVML calls per
-    second."""
+    """Measure by how much clients raise the 95th percentile of ``GET /api/status``; count NVML calls."""
     rounds, window_s = settings.pick(4, 1), settings.pick(10.0, 3.0)
     times: dict[int, list[float]] = {count: [] for count in (0, *_COUNTS)}
     calls: dict[int, list[float]] = {count: [] for count in (0, *_COUNTS)}

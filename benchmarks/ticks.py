@@ -1,7 +1,7 @@
 """Check that resident memory does not grow over a million ticks of the sampler during a run.
 
-``python -m benchmarks.ticks COUNT`` runs COUNT ticks and prints the process's resident memory as they
-proceed.
+``python -m benchmarks.ticks COUNT`` runs COUNT ticks. It prints the process's resident memory at regular
+intervals.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ _CODE = compile("taken = loop(step, steps)\n", _CELL, "exec")
 
 
 def heavy() -> Step:
-    """Return a step of bf16 transformer feed-forward blocks: large matrix products that take milliseconds
-    each."""
+    """Return a step of bf16 transformer feed-forward blocks, whose large matrix products take
+    milliseconds."""
     width, tokens = 4096, 4096
     blocks = [
         torch.nn.Sequential(
@@ -103,8 +103,7 @@ def measure_pairs(
 ) -> dict[str, Any]:
     """Return the seconds of each plain and each watched loop.
 
-    The time of a watched loop is returned twice: with and without the time to start the run and make the
-    report.
+    For a watched loop, two times are returned: with and without starting the run and making its report.
     """
     step, steps = _steps(kind, seconds)
     seen: list[dict[str, Any]] = []

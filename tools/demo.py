@@ -34,8 +34,8 @@ QUICKSTART = "quickstart.ipynb"
 FIRST_PORT = 8888
 PANEL = "jp-gpuwidget-panel"
 SIGNATURES = Path(sys.prefix) / "demo_signatures.db"
-"""The database in which the demo signs notebooks. It is separate from the user's database, so that notebooks
-that the demo trusts are not trusted elsewhere."""
+"""The database with the demo's signatures of notebooks. It is separate from the user's database, so that
+signing a notebook for the demo does not make other servers trust it."""
 WORKSPACES = Path(sys.prefix) / "demo_workspaces"
 """The folder that stores the demo's layout. It is separate from the folder of the user's layouts."""
 _LAYOUT = {
@@ -44,7 +44,7 @@ _LAYOUT = {
 }
 _READY_S = 120.0
 _END_S = 10
-"""Seconds that the server may take to shut down its kernels and exit after it was terminated."""
+"""Seconds that the server may take, after it was terminated, to shut down its kernels and exit."""
 
 
 def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:

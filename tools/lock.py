@@ -36,8 +36,7 @@ def without_torch(resolved: str) -> str:
 
 
 def main(torch: str) -> None:
-    """Resolve pyproject.toml's packages together with ``torch``, such as ``torch==2.13.0``, and print the
-    lock."""
+    """Resolve pyproject.toml's packages together with ``torch`` (``torch==2.13.0``), and print the lock."""
     resolved = subprocess.run(RESOLVE, input=torch, stdout=subprocess.PIPE, text=True, check=True).stdout
     print(HEADER + without_torch(resolved), end="")
 

@@ -1,9 +1,8 @@
-"""Find or download a Prometheus for the tests: the system's, else Debian's package, unpacked but not
-installed.
+"""Find a Prometheus for the tests, or else download and unpack Debian's package.
 
-Installing the package would start a server that keeps running. The package is therefore unpacked into the
-tests' environment. ``python -m tools.prometheus`` exits with 0 if there is a Prometheus in the end, else with
-a message about what to install.
+The package is only unpacked, into the tests' environment, because installing it would start a server that
+keeps running. ``python -m tools.prometheus`` exits with 0 if there is a Prometheus in the end, else with a
+message about what to install.
 """
 
 from __future__ import annotations
@@ -59,8 +58,7 @@ def unpack() -> bool:
 
 
 def main() -> str | None:
-    """Unpack a Prometheus if there is none. Return None on success, else a message: what to install and
-    why."""
+    """Unpack a Prometheus if there is none. Return None on success, else what to install and why."""
     if find() is None:
         print("Fetching Prometheus for the tests of gpuwidget/metrics.", flush=True)
         unpack()

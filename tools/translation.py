@@ -40,8 +40,8 @@ TOLD_ELSEWHERE = {
     "panel/settingsSection.ts: title",
     "ui/format.ts: reason",
 }
-"""Places at which the labextension translates a text that is not a literal. The text is one of
-``python_strings`` or of the settings, which the catalogue contains anyway."""
+"""Places at which the labextension translates a text that is not a literal. The catalogue contains these
+texts nevertheless, because they come from ``python_strings`` or from the settings."""
 _SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")
 
 
@@ -73,8 +73,7 @@ def catalogue() -> Catalog:
 
 
 def python_strings() -> list[tuple[str, str]]:
-    """Return the strings in Python code that the labextension translates, each with the file that contains
-    it."""
+    """Return the strings in Python code that the labextension translates, each with its file."""
     from gpuwidget import diagnostics
     from gpuwidget.pytorch import torch_switches
     from gpuwidget.sources import throttle_reasons
@@ -149,7 +148,7 @@ def compiled(language: Catalog) -> str:
 
 
 def _name(locale: Locale | str | None) -> str:
-    # The folder has this name. Babel would use zh_Hans_CN instead of zh_CN.
+    # The name is that of the folder. Babel would use zh_Hans_CN instead of zh_CN.
     known = Locale.parse(str(locale))
     return f"{known.language}_{known.territory}" if known.territory else known.language
 
@@ -184,8 +183,7 @@ def _in_schema(schema: dict[str, Any], context: str) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write, compile or check the catalogue and languages, or add a language, according to the command
-    line."""
+    """Write, compile or check the catalogue and the languages, or add a language."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

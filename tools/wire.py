@@ -1,7 +1,7 @@
 """Generate the labextension's TypeScript types from the Python dataclasses.
 
 ``python -m tools.wire`` writes the file; with ``--check`` it compares the file instead. Each dataclass
-becomes an interface. Its docstring and those of its fields, including units, become comments.
+becomes an interface. The docstrings of the dataclass and its fields, including units, become comments.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ENUMS: Mapping[str, tuple[str, Sequence[str], str]] = {
         "Reasons why a clock is throttled, the worst first. A newer driver may have others.",
     ),
 }
-"""The protocol's lists of values. For each name of a list: the name of its union type, its values and a
+"""The protocol's lists of values, by name. For each list: the name of its union type, the values and a
 comment."""
 SUBSETS: Mapping[str, tuple[str, Sequence[str], str]] = {
     "HARMFUL_THROTTLE_REASONS": (
@@ -95,7 +95,7 @@ ROOTS: Sequence[type] = (
     kernel_state.KernelState,
     *(one for members, _ in UNIONS.values() for one in members),
 )
-"""Dataclasses of the messages that are sent. Dataclasses that these contain need not be listed."""
+"""Dataclasses of the messages that are sent. The dataclasses of their fields need not be listed."""
 
 _NAMES = {
     str: "string",
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _reached(roots: Sequence[type]) -> list[type]:
-    """Return ``roots`` and the dataclasses that they refer to. Each comes after the dataclasses that it
+    """Return ``roots`` and all dataclasses of their fields. Each comes after the dataclasses that it
     contains."""
     found: dict[type, None] = {}
 

@@ -18,8 +18,7 @@ def notebooks() -> list[Path]:
 
 
 def copy_notebooks(folder: Path) -> list[Path]:
-    """Copy the notebooks into ``folder`` and return the paths of the copies. Create the folder if it is
-    missing.
+    """Copy the notebooks into ``folder``, which is created if missing. Return the paths of the copies.
 
     Raises ExamplesError if a notebook already exists there or can't be written. In that case no copies
     remain.

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from gpuwidget.sampler import Sampler
 
 _OPEN_TIMEOUT_S = 30.0
-"""Seconds to wait for the driver to start. If no program keeps it initialized, it needs several seconds per
-GPU."""
+"""Seconds to wait for the driver to start. If no program keeps it initialized, it takes seconds per GPU."""
 _READ_TIMEOUT_S = 5.0
 _FAILED, _USAGE_ERROR, _INTERRUPTED = 1, 2, 130
 
@@ -39,8 +38,7 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> int:
-    """Run the command. Return its exit status: 0, 1 (no GPU, a failure, or a broken check) or 2 (usage
-    error).
+    """Run the command. Return its exit status: 0, 1 (no GPU, failure or broken check) or 2 (usage error).
 
     ``sampler`` is the process's sampler by default.
     """

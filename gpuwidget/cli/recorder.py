@@ -82,8 +82,7 @@ def write_samples(
 
 
 def _has_slow_readings(reading: Reading) -> bool:
-    """Return whether the first line of a recording can be written: its slow readings are known or will never
-    be."""
+    """Return whether the slow readings are known or will never be, so that the first line can be written."""
     if reading.silent_since is not None or reading.lost_since is not None:
         return True
     return is_settled(reading, "utilization_window")
@@ -91,9 +90,9 @@ def _has_slow_readings(reading: Reading) -> bool:
 
 @contextmanager
 def _stopped_by_signals(inbox: SimpleQueue[Sample | None]) -> Iterator[None]:
-    """Until the context ends, let signals put None into ``inbox`` instead of ending the process.
+    """Until the context ends, signals put None into ``inbox`` and do not end the process.
 
-    The recording therefore ends with a complete file.
+    The recording is therefore always written completely.
     """
     with ExitStack() as restoring:
         for name in _STOP_SIGNALS:
@@ -201,5 +200,6 @@ def _gpm(activity: Activity) -> dict[str, float | None]:
 def _recorded(value: float | None, recorded: Recorded) -> float | None:
     if value is None:
         return None
-    # In a recording with a smaller unit, such as milliwatts, the value is written as a whole number.
+    # If the recording's unit is smaller than the model's, such as milliwatts, the value is stored as a whole
+    # number.
     return round(value * recorded.scale) if recorded.scale > 1 else value * recorded.scale

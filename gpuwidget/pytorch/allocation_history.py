@@ -6,7 +6,7 @@ user's code starts or stops a recording in the meantime, gpuwidget treats the re
 not stop it.
 
 Nothing in this module imports torch or initializes CUDA. Until the user's code initializes CUDA, nothing is
-recorded. A callback that torch runs after that starts the recording immediately.
+recorded. Right after initializing CUDA, torch runs a callback of gpuwidget, which starts the recording.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class AllocationHistory:
         self._on_cuda_init = OnCudaInit(self._start_on_cuda_init)
 
     def open(self) -> HistoryScope:
-        """Begin a scope. Start a recording or use the one that is on; without CUDA, wait until it is
-        initialized."""
+        """Begin a scope. Start a recording or use the one that is on. If CUDA is not initialized, wait for
+        that."""
         with self._lock:
             scope = HistoryScope()
             self._scopes.append(scope)
@@ -130,9 +130,9 @@ class AllocationHistory:
             return scope
 
     def poll_torch(self) -> None:
-        """Call this while a run's code executes: torch may have been imported since the run's start.
+        """Start recording, or wait until CUDA is initialized, if torch was imported after the run's start.
 
-        If so, start recording, or wait until CUDA is initialized.
+        Call this while a run's code executes.
         """
         with self._lock:
             torch: Any = cuda_state.loaded_torch()
@@ -199,7 +199,8 @@ class AllocationHistory:
         already_on = bool(torch._C._cuda_isHistoryEnabled())
         recorded_before = recorded_blocks(torch) if self._ours or not already_on else None
         if not already_on:
-            # Set _ours first: if an interrupt occurs before the next line, close() still stops the recording.
+            # Set _ours before the recording starts, so that close() stops the recording even after an
+            # interrupt.
             self._ours = True
             try:
                 _record(torch)

@@ -98,7 +98,7 @@ def no_cuda_build_reason() -> str | None:
 
 
 def is_rocm() -> bool:
-    """Return whether the loaded torch is built for AMD GPUs. It calls their devices ``cuda:N`` too."""
+    """Return whether the loaded torch is built for AMD GPUs, which it also calls ``cuda:N``."""
     return getattr(getattr(loaded_torch(), "version", None), "hip", None) is not None
 
 

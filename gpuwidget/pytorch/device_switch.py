@@ -177,8 +177,7 @@ class _AppliedChoice:
         self.waits_for_cuda = False
 
     def apply(self, torch: Any, device: str | None, new_tensors: bool) -> str | None:
-        """Apply a choice. Returns a note about a setting that was left unchanged or could not be set, or
-        None.
+        """Apply a choice. Returns a note about a setting that was left unchanged or could not be set.
 
         If the thread is inside a ``with torch.device(...)`` block, raises _InsideContext and changes nothing.
         """
@@ -198,8 +197,8 @@ class _AppliedChoice:
         return notes[0] if notes else None
 
     def set_current_device(self, torch: Any) -> list[str]:
-        """Set the current CUDA device; CUDA must be initialized. Tries only once. Returns notes if this
-        fails."""
+        """Set the current CUDA device. CUDA must be initialized. Tries only once; returns notes on
+        failure."""
         self.waits_for_cuda = False
         index = cuda_index(self.device)
         assert index is not None
@@ -210,8 +209,7 @@ class _AppliedChoice:
         return []
 
     def restore(self, torch: Any) -> str | None:
-        """Restore the earlier settings. Returns a note about a setting that could not be restored, or
-        None."""
+        """Restore the earlier settings. Returns a note about a setting that could not be restored."""
         self.waits_for_cuda = False
         notes: list[str] = []
         try:
@@ -257,7 +255,7 @@ class DeviceSwitch:
 
     @property
     def _levels(self) -> list[_AppliedChoice]:
-        """What is applied on the calling thread: first the user's choice, then ``--device`` of each nested
+        """The choices applied on this thread: first the user's choice, then ``--device`` of each nested
         cell."""
         levels: list[_AppliedChoice] | None = getattr(self._thread, "levels", None)
         if levels is None:
@@ -378,7 +376,7 @@ class DeviceSwitch:
             return level.restore(torch)
         finally:
             self._levels.remove(level)
-            if unchanged:  # If it has changed, the current context was set by the cell's code.
+            if unchanged:  # If the context has changed, the cell's code has set it.
                 for outer in self._levels:
                     outer.default.replace_context(context_before, cuda_state.default_device_context(torch))
 
@@ -475,7 +473,8 @@ def _notes_of(restore: Callable[[Any], None], torch: Any) -> list[str]:
 
 
 def _check_not_inside_context(torch: Any) -> None:
-    # Inside such a block, set_default_device would fail, or remove the user's context instead of gpuwidget's.
+    # Inside a ``with torch.device(...)`` block, set_default_device would fail, or remove the user's context
+    # instead of gpuwidget's.
     if cuda_state.active_device_context(torch) is not None:
         raise _InsideContext(_INSIDE_CONTEXT)
 

@@ -58,8 +58,7 @@ def is_out_of_memory(message: str) -> bool:
 
 
 def find_oom_error(error: BaseException) -> BaseException | None:
-    """Return the CUDA out-of-memory error among ``error``, its causes and contexts, and its members, or
-    None."""
+    """Return the CUDA out-of-memory error that ``error`` is or contains or that led to ``error``, or None."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None

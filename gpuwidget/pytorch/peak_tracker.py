@@ -146,7 +146,7 @@ class PeakTracker:
         reset(index)
 
     def reset_in_child(self) -> None:
-        """Drop the parent's scopes and its lock, which another thread may have held at the moment of the
+        """Drop the parent's scopes and its lock, because another thread may have held the lock during the
         fork."""
         self._lock = threading.RLock()
         self._scopes = []

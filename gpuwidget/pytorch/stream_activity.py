@@ -38,7 +38,7 @@ _FAILED = message(
 class DefaultStreams:
     """Queries the default stream of each device on which this process has a context.
 
-    Use an instance on one thread only, which must not run user code. The instance opens no context and
+    Use an instance on one thread only, and run no user code on that thread. The instance opens no context and
     initializes nothing.
     """
 

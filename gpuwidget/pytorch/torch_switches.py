@@ -23,7 +23,7 @@ ON, OFF = "on", "off"
 
 @dataclass(frozen=True, slots=True)
 class ComputeSwitches:
-    """Switches that decide which hardware units and algorithms compute. None: this version of torch lacks the
+    """Switches that decide which hardware units and algorithms compute. None if the version of torch lacks a
     switch."""
 
     tf32_matmul: bool | None
@@ -213,8 +213,8 @@ def _read_matmul(native: Any) -> SwitchValue:
     tf32 = _tf32(native, "matmul")
     if tf32 is None:
         return _UNKNOWN
-    # torch's getter may raise. The value is therefore derived from the precisions that it sets on CUDA and
-    # the CPU.
+    # torch's getter may raise, so derive the value from the precisions that it stands for on CUDA and on the
+    # CPU.
     faster = "medium" if _precision(native, "mkldnn", "matmul") == "bf16" else "high"
     return SwitchValue(faster if tf32 else "highest")
 

@@ -90,9 +90,9 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
 
 
 def _exclude_from_activity(serverapp: ServerApp) -> None:
-    # Otherwise each request would make a busy kernel appear idle, and would prevent an idle kernel from being
-    # culled. Jupyter Server 2.15 added the list of untracked messages. JupyterLab 4.5 and later read it from
-    # the page config.
+    # Without this, each request would make a busy kernel appear idle, and would prevent an idle kernel from
+    # being culled. Jupyter Server 2.15 added the list of untracked messages. JupyterLab 4.5 and later read it
+    # from the page config.
     manager = serverapp.kernel_manager
     if hasattr(manager, "untracked_message_types"):
         new = [name for name in _UNTRACKED if name not in manager.untracked_message_types]

@@ -24,10 +24,10 @@ class EncodedSample:
     def __init__(self, sample: Sample, previous: Sample | None) -> None:
         self.sample = sample
         self.previous = previous
-        """The sample from which :attr:`changes` lead to this sample."""
+        """The sample to which :attr:`changes` apply."""
         self.changes = _encode_changes(previous, sample)
         """The changes as a :class:`gpuwidget.server.wire.SampleChanges`. None if there is no previous sample,
-        or if it has other GPUs or another origin."""
+        or if the GPUs or the origin have changed."""
 
     @cached_property
     def whole(self) -> bytes:

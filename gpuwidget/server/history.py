@@ -58,8 +58,8 @@ class HistoryStore:
         parts."""
         full_rate = list(self._full_rate.chunks)
         by_second = self._rollup.chunks()
-        # The rollup begins with the first stored second. If the full-rate history begins in that second too,
-        # it is complete.
+        # The full-rate history is complete if it begins before the requested time, or in the second with
+        # which the rollup begins, because no older samples are stored.
         is_complete = not full_rate or full_rate[0].times[0] <= max(query.since, by_second[0].times[0] + 1)
         samples = sum(chunk.index_of(query.until) - chunk.index_of(query.since) for chunk in full_rate)
         step = query.step_s(full_rate=bool(is_complete), samples=samples, interval_s=self._interval_s)

@@ -46,8 +46,8 @@ class InventorySnapshot:
     terminal_of: Mapping[int, str]
     """The terminal's name by the process id of its shell."""
     remote_kernels: int
-    """Number of kernels without a process on this machine, which a kernel gateway or a remote provisioner
-    runs."""
+    """Number of kernels of a kernel gateway or a remote provisioner, which have no process on this
+    machine."""
 
 
 class KernelInventory:
@@ -111,7 +111,7 @@ class KernelInventory:
 
     def _state(self, kernel_id: str, manager: Any) -> Any:
         state = getattr(manager, "execution_state", None)
-        # The newest status message may be about another request than the running cell's.
+        # The newest status message may belong to a request other than the running cell.
         if state == "idle" and self._execution_tracker.running(kernel_id):
             return "busy"
         return state if state in _STATES else "unknown"

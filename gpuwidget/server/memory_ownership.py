@@ -26,8 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 _INTERVAL_S = 2.0
 _MIN_INTERVAL_S = 0.5
-"""The minimum interval in seconds between resolutions. It applies if kernels, terminals or processes have
-changed."""
+"""Minimum seconds between resolutions, even if kernels, terminals or processes change in between."""
 _TIMEOUT_S = 10.0
 _MAX_ABANDONED = 3
 """The maximum number of hung resolutions, each of which occupies a thread. When there are this many, no other

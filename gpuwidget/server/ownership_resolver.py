@@ -8,8 +8,9 @@ therefore considered valid only if there is proof:
 
 - Every process that the driver lists, on any GPU, exists in this namespace. An id without a process means
   that the driver lists host ids, or that a process has just ended; the next sample is checked again.
-- At least one listed process is known, not only from the driver, to use a GPU: it has memory of a CUDA
-  device mapped, as every context has, or it belongs to a kernel that reports a context on that GPU.
+- For at least one listed process, there is evidence of GPU use that does not come from the driver: it has
+  memory of a CUDA device mapped, as every context has, or it belongs to a kernel that reports a context on
+  that GPU.
 
 If a kernel reports a context but its process tree contains none of the driver's ids, this proves nothing,
 because the driver's list may be slightly older than the report. Without proof, no memory is attributed in any
@@ -62,7 +63,10 @@ class OwnershipRequest(NamedTuple):
         return ownership, json.dumps(to_json(ownership), allow_nan=False, separators=(",", ":")).encode()
 
     def timeout_message(self) -> tuple[MemoryOwnership, bytes] | None:
-        """Return the message to send if the owners are not resolved in time, like :meth:`message`."""
+        """Return the message and its JSON for the case that the owners are not resolved in time.
+
+        None if only its time differs from the message that was sent last.
+        """
         return self.message(
             tuple(
                 GpuMemoryOwnership(one.uuid, (), one.memory_used, _TIMED_OUT, self.means[one.uuid])
@@ -79,7 +83,7 @@ class OwnershipResult(NamedTuple):
 
 
 class OwnershipResolver:
-    """Resolves the owners of processes, and caches data about processes. Use it on one thread at a time."""
+    """Resolves the owners of memory, and caches data about processes. Use it on one thread at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._families = ProcessTrees(clock)

@@ -88,8 +88,7 @@ class ScrapeState:
     async def wait_for_sample(
         self, timeout_s: float, ownership: Callable[[], MemoryOwnership | None]
     ) -> Sample | None:
-        """Return the newest sample. Before that, wait briefly for the slow readings and the owners of the
-        memory.
+        """Wait briefly for the slow readings and the owners of the memory, then return the newest sample.
 
         Returns None if no sample arrives within ``timeout_s``. In that case sampling does not continue.
         """
@@ -121,7 +120,6 @@ class ScrapeState:
 
 
 def _has_sessions(ownership: MemoryOwnership) -> bool:
-    """Return whether the sessions of all kernels that hold memory are known. They are listed in the
-    background."""
+    """Return whether the sessions of all kernels that hold memory are known. They are listed later."""
     holding = {holder.kernel for gpu in ownership.gpus for holder in gpu.holdings}
     return all(kernel.session is not None for kernel in ownership.kernels if kernel.id in holding)

@@ -1,5 +1,4 @@
-"""The server's configuration: ``c.GpuWidget`` in jupyter_server_config.py, or ``--GpuWidget`` in a
-command."""
+"""The server's configuration: ``c.GpuWidget`` in jupyter_server_config.py, or ``--GpuWidget`` options."""
 
 from __future__ import annotations
 
@@ -113,8 +112,7 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
 
 
 def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
-    """Return the source that GPUWIDGET_SOURCE selects or, if it is empty, the trait. The source is not
-    opened.
+    """Return the source that GPUWIDGET_SOURCE or else ``trait`` selects, without opening it.
 
     If the selection is invalid, return a source without GPUs, whose reason explains how to fix the selection.
     The GPUs of any other source would be mistaken for the requested ones.
@@ -134,7 +132,7 @@ def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
 
 
 def install_command(trait: str, log: Logger) -> str | None:
-    """Return the ``pip install`` command for gpuwidget. The environment variable or else the trait configures
+    """Return the ``pip install`` command for gpuwidget, if the environment variable or the trait configures
     it.
 
     The requirement is exported to the kernels and terminals that this process starts, where the doctor uses

@@ -19,7 +19,8 @@ from gpuwidget.server.history_query import parse_seconds
 from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.server.wire import ActivityRequest, RateRequest, parse_request
 
-# Jupyter Server provides it since 2.13. For older versions, get() rejects users who are not logged in.
+# Jupyter Server has this decorator since version 2.13. In older versions, get() rejects users who are not
+# logged in.
 _ws_authenticated: Callable[[Any], Any] = getattr(decorator, "ws_authenticated", lambda method: method)
 
 _MAX_BACKLOG_S = 10.0

@@ -79,7 +79,8 @@ class MetricHistory:
     step_s: float
     """Length in seconds of the step that begins at each time in ``t``; 0 if each entry is one sample."""
     newest: float | None
-    """Time of the newest sample in the response; later samples follow in the stream. None without samples."""
+    """Time of the newest sample in the response. Later samples arrive with the stream. None without
+    samples."""
     t: tuple[float, ...]
     """Start of each step in epoch seconds, ascending. Steps without a sample are omitted."""
     samples: tuple[int, ...]
@@ -200,7 +201,7 @@ class ServerKernel:
     """Name of the kernel's kernelspec, such as ``python3``."""
     state: Literal["starting", "idle", "busy", "restarting", "dead", "unknown"]
     idle_since: float | None
-    """Time since which the kernel has been idle, in epoch seconds; None while it is busy or if unknown."""
+    """Start of the kernel's idle time in epoch seconds; None while the kernel is busy or if unknown."""
     session: str | None
     """Jupyter's id of the kernel's session; None if it has no session."""
     kind: str | None

@@ -60,7 +60,8 @@ class Source(Protocol):
     """
 
     def open(self) -> Inventory:
-        """Find the GPUs and open them again. May be called at any time, also when the source is open.
+        """Open the source and find the GPUs. May be called again at any time, also without a call of
+        ``close``.
 
         Never raises: if the driver is absent or broken, the result contains no GPUs and gives the reason.
         """
@@ -115,8 +116,8 @@ def open_source(choice: str | None = None, clock: Clock = SYSTEM_CLOCK) -> Sourc
     """Return the source that ``choice`` selects, without opening it.
 
     ``choice`` is ``auto`` or ``nvml`` (both read NVML), ``replay`` or ``replay:PATH`` (plays a recording in a
-    loop), ``replay-once:PATH`` or ``none``. If ``choice`` is None, the environment variable GPUWIDGET_SOURCE
-    selects the source; if it is not set, ``auto`` does. Raises OptionError for any other value.
+    loop), ``replay-once:PATH`` or ``none``. If ``choice`` is None, the value of the environment variable
+    GPUWIDGET_SOURCE is used instead, by default ``auto``. Raises OptionError for any other value.
     """
     text = choice if choice is not None else os.environ.get(SOURCE_VARIABLE, "")
     kind, _, path = (text.strip() or "auto").partition(":")

@@ -11,7 +11,7 @@ from gpuwidget.sources import Inventory, UtilizationWindow
 
 
 def switched_off(setting: str) -> Message:
-    """Return the reason that ``setting``, a variable or trait, selects no source."""
+    """Return the reason why there is no GPU if ``setting``, a variable or trait, is set to ``none``."""
     text = f"{setting} is 'none': unset it to see this machine's GPUs."
     return message("source-switched-off", text, setting=setting)
 

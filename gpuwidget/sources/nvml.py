@@ -54,7 +54,7 @@ class _OpenError(Exception):
     """There is no GPU to read."""
 
     def __init__(self, reason: Message) -> None:
-        """``reason`` is the reason and what to do."""
+        """``reason`` states why there is no GPU and what to do."""
         super().__init__(reason.text)
         self.reason = reason
 
@@ -300,7 +300,7 @@ def _binding() -> Any:
 
 
 def _start_reason(error: Any) -> Message:
-    """Return the reason for NVML's ``error``; its id depends on the error number alone."""
+    """Return the reason why NVML failed to start with ``error``. The id is the same for all errors."""
     text = nvml_messages.start_error(error.value, str(error))
     return message("driver-start-failed", text, code=int(error.value), error=str(error))
 

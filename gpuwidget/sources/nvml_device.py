@@ -39,7 +39,7 @@ _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 @dataclass(frozen=True)
 class NvmlSession:
-    """Objects that are shared by all GPUs which one call of ``NvmlSource.open`` has found."""
+    """Objects that all GPUs share which were found by one call of ``NvmlSource.open``."""
 
     nvml: Any
     """The module pynvml."""
@@ -133,7 +133,7 @@ class NvmlDevice:
         missing: dict[str, Message],
         fallback_on: Collection[int] = _UNAVAILABLE,
     ) -> Any:
-        """Return the value that the first supported one of ``calls`` reads.
+        """Return the value that one of ``calls`` reads: the first one that this GPU supports.
 
         On failure, return None and store the reason in ``missing`` under ``name``. If a call fails with an
         error in ``fallback_on``, the next of ``calls`` replaces it permanently. Raises GpuLostError and

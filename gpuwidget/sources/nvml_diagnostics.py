@@ -206,10 +206,10 @@ class _Query:
         self.missing: dict[str, str] = {}
 
     def __call__(self, name: str, *functions: str | Callable[[Any], Any]) -> Any:
-        """Return the value that the first supported one of ``functions`` reads.
+        """Return the value that the first available one of ``functions`` reads.
 
-        The binding and the driver must both support the function. If none works, return None and store the
-        reason.
+        A function is available if both the binding and the driver have it. On failure, return None and store
+        the reason.
         """
         reason = nvml_messages.PERMANENT[nvml_messages.FUNCTION_NOT_FOUND].text
         for candidate in functions:

@@ -40,7 +40,7 @@ TRANSIENT = {
     NO_DATA: message("no-data-yet", "the driver has no data for it yet"),
     UNKNOWN: message("driver-unknown-error", "the driver reports an unknown error"),
 }
-"""Errors that may be gone at the next poll."""
+"""Errors that may be gone at the next poll, and the reason that is given for the missing value."""
 
 
 def other_error(code: int, nvml_text: str) -> Message:

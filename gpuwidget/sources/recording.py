@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 NOT_RECORDED = message("not-recorded", "not in the recording")
 UTILIZATION_WINDOW_S = 0.2
-"""Length of utilization windows in seconds, assumed for recordings that do not state it. It is the H200
-driver's length."""
+"""Length of utilization windows in seconds, used for recordings that do not state it. It is that of H200s."""
 TICK_METRICS = tuple(
     (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.poll != "activity"
 )

@@ -39,8 +39,8 @@ class ReplaySource:
     """Plays a recording, in a loop or once.
 
     In a loop, the position is the wall clock modulo the recording's duration. A recording that is played once
-    starts when the source is first opened, and stays at its last tick in the end. If ``path`` is None, the
-    packaged recording is played.
+    starts when the source is first opened, and then stays at its end. If ``path`` is None, the packaged
+    recording is played.
     """
 
     def __init__(self, path: str | None, *, loop: bool, clock: Clock) -> None:

@@ -60,7 +60,7 @@ HARMFUL = tuple(name for name in ALL_NAMES if name in NEEDS_ATTENTION and name !
 """Names of the reasons that indicate a problem. The power cap is not included, because it is normal under
 full load."""
 THERMAL = frozenset(_NAMES[bit] for bit in (HW_THERMAL_SLOWDOWN, SW_THERMAL_SLOWDOWN))
-"""Names of the reasons that mean that the GPU slows down because it is too hot."""
+"""Names of the reasons that apply if a GPU slows down because it is too hot."""
 EXPECTED = tuple(name for name in ALL_NAMES if name not in NEEDS_ATTENTION)
 """Names of the reasons that need no attention: clock settings, or an idle GPU."""
 

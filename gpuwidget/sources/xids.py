@@ -15,7 +15,7 @@ APPLICATION_XIDS = {
     68: "the video engine failed",
     109: "a program did not give the GPU back in time",
 }
-"""Meanings of the XIDs that make only the program fail that caused them. The GPU stays healthy."""
+"""Meanings of the XIDs after which only the program that caused them fails. The GPU stays healthy."""
 
 _GPU_XIDS = {
     48: "an uncorrectable memory error",

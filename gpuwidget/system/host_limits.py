@@ -29,8 +29,7 @@ def usable_cores(root: Path = Path("/")) -> float | None:
 
 
 def shared_memory(root: Path = Path("/")) -> SharedMemory | None:
-    """Return the size of ``/dev/shm``, or None if there is none. ``root`` is the folder that contains
-    ``/dev``."""
+    """Return the size of ``/dev/shm``; None without one. ``root`` is the folder that contains ``/dev``."""
     try:
         room = os.statvfs(root / "dev/shm")
     except (AttributeError, OSError):

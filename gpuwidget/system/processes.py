@@ -25,8 +25,7 @@ _PID_VALID_S = 2.0
 order, so it reuses an id only after it has assigned all others, which are at least tens of thousands."""
 _MAX_CACHED = 1024
 _MAX_GENERATIONS = 256
-"""The maximum number of parents to follow. Chains of parents are shorter, unless ids are reused while they
-are read."""
+"""Maximum number of parents to follow. Only ids that are reused during the search make longer chains."""
 _NOTEBOOK = "JPY_SESSION_NAME"
 _CUDA_DEVICE = "/dev/nvidia-uvm"
 _CUDA_DEVICES = (_CUDA_DEVICE, "/dev/dxg")
@@ -162,7 +161,7 @@ def children_cpu_time() -> ChildrenTime:
 
 def _descendants() -> list[int]:
     found = _children(os.getpid())
-    for pid in found:  # The list of threads may grow during the loop.
+    for pid in found:  # ``found`` grows during the loop.
         with suppress(OSError):
             found += _children(pid)
     return found
@@ -194,7 +193,7 @@ class _ProcessCache(Generic[_T]):
     def __init__(
         self, clock: Clock, find: Callable[[int, _StartInfo], _T], gone: _T, keep: Callable[[_T], bool]
     ) -> None:
-        """``gone`` is the value for processes that have ended. Values for which ``keep`` is true stay
+        """``gone`` is the value of processes that have ended. Values for which ``keep`` is true stay
         longest."""
         self._clock = clock
         self._find = find
@@ -235,10 +234,10 @@ class _ProcessCache(Generic[_T]):
 class ProcessTrees:
     """Finds the root process from which a process descends, by following its chain of parents.
 
-    If the parent of a process ends, the system assigns it another parent. Its root is then found in one of
-    two ways: by its session, if a root created that session, as Jupyter's kernels and terminals do; or else
-    from the cache, if the root was determined before the parent ended. A daemon that created a session, and
-    whose parent ended before its root was determined, counts as unrelated.
+    If the parent of a process ends, the system assigns the process another parent. The root is then found in
+    one of two ways: by the session, if a root created the session of the process, as Jupyter's kernels and
+    terminals do; or else from the cache, if the root was determined before the parent ended. A daemon that
+    created a session, and whose parent ended before the root was determined, counts as unrelated.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -250,8 +249,7 @@ class ProcessTrees:
         )
 
     def set_roots(self, pids: Iterable[int]) -> None:
-        """Set the root processes, which :meth:`root_of` searches for. Processes that have ended are
-        skipped."""
+        """Set the root processes that :meth:`root_of` can return. Processes that have ended are skipped."""
         before, self._roots = self._roots, {}
         for pid in pids:
             info = _start_info(pid)
@@ -264,8 +262,7 @@ class ProcessTrees:
         self._roots_found.retain(lambda root: root in kept)
 
     def root_of(self, pid: int) -> int | None:
-        """Return the nearest root among ``pid`` itself and its ancestors, or None if none of them is a
-        root."""
+        """Return the nearest root among ``pid`` and its ancestors, or None if none of them is a root."""
         return pid if pid in self._roots else self._roots_found.get(pid)
 
     def _ancestor(self, pid: int, info: _StartInfo) -> int | None:
@@ -292,8 +289,7 @@ class OwnProcessTree:
         self._trees.set_roots((self.pid,))
 
     def contains(self, pid: int) -> bool:
-        """Return whether ``pid`` is this process or descends from it. False if the process ``pid`` has
-        ended."""
+        """Return whether ``pid`` is this process or descends from it. False if ``pid`` has ended."""
         return pid == self.pid or self._trees.root_of(pid) is not None
 
 
@@ -301,7 +297,7 @@ _own_tree: OwnProcessTree | None = None
 
 
 def own_process_tree() -> OwnProcessTree:
-    """Return the tree of this process. It is created once, so that its cached results are kept from run to
+    """Return the tree of this process, always the same one, so that its cached results last from run to
     run."""
     global _own_tree
     if _own_tree is None:

@@ -323,7 +323,9 @@ export interface MetricHistory {
   readonly until: number;
   /** Length in seconds of the step that begins at each time in `t`; 0 if each entry is one sample. */
   readonly step_s: number;
-  /** Time of the newest sample in the response; later samples follow in the stream. null without samples. */
+  /**
+   * Time of the newest sample in the response. Later samples arrive with the stream. null without samples.
+   */
   readonly newest: number | null;
   /** Start of each step in epoch seconds, ascending. Steps without a sample are omitted. */
   readonly t: readonly number[];
@@ -509,7 +511,7 @@ export interface ServerKernel {
   /** Name of the kernel's kernelspec, such as `python3`. */
   readonly spec: string;
   readonly state: 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unknown';
-  /** Time since which the kernel has been idle, in epoch seconds; null while it is busy or if unknown. */
+  /** Start of the kernel's idle time in epoch seconds; null while the kernel is busy or if unknown. */
   readonly idle_since: number | null;
   /** Jupyter's id of the kernel's session; null if it has no session. */
   readonly session: string | null;
