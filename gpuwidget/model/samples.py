@@ -130,7 +130,7 @@ class Sample:
 
 
 def is_settled(reading: Reading, name: str) -> bool:
-    """Return whether a value is known, or will remain unknown also in later readings."""
+    """Return True if a value is known, or if no later reading will contain it either."""
     return (
         getattr(reading, name) is not None or why_missing(reading, name, NOT_READ_YET).id != NOT_READ_YET.id
     )

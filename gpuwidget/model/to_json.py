@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 _SAME = frozenset({type(None), str, int, bool})
-"""Types whose values are the same in JSON."""
+"""Types whose values JSON represents as they are."""
 
 
 def to_json(value: object) -> Any:

@@ -43,7 +43,7 @@ def memory_delta(before: float | None, after: float | None) -> str:
 
 
 def memory_change(before: float | None, after: float | None) -> str:
-    """Return both sizes, such as ``12.4 → 15.6 GiB`` or ``0 → 682 MiB``. If they have the same unit, show it
+    """Return both sizes, such as ``12.4 → 15.6 GiB`` or ``0 → 682 MiB``. A unit that both share is shown
     once."""
     start, _, start_unit = memory(before).partition(" ")
     _, _, end_unit = memory(after).partition(" ")
@@ -52,7 +52,7 @@ def memory_change(before: float | None, after: float | None) -> str:
 
 
 def memory_of(size: float | None, total: float | None) -> str:
-    """Return a part of a whole, such as ``15.6 of 140.4 GiB``. If both have the same unit, show it once."""
+    """Return a part of a whole, such as ``15.6 of 140.4 GiB``. A unit that both share is shown once."""
     if total is None:
         return memory(size)
     part, _, unit = memory(size).partition(" ")

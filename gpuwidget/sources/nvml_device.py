@@ -73,7 +73,8 @@ class NvmlDevice:
         self._lasting_missing: dict[str, Message] = {}
         self._counters: GpmCounters | None = None
         self._take_sample: TakeSample | None = None
-        """Takes a sample of the hardware counters; None until the GPU is known to support them."""
+        """Takes a sample of the hardware counters. None as long as it is unknown whether the GPU supports
+        them."""
         self._window: float | None = None
         self._uuid = ""
         nvml = session.nvml
@@ -365,7 +366,8 @@ class NvmlDevice:
         return GpmCounters(self._nvml, self._take_sample, self._session.clock)
 
     def _find_counters(self) -> TakeSample:
-        """Return the call that takes a sample. Raises pynvml's NVMLError without support."""
+        """Return the function that takes a sample. Raises pynvml's NVMLError if the GPU does not support
+        that."""
         nvml, whole, handle = self._nvml, self._slice_of, self.handle
         of = handle if whole is None else whole.handle
         if not nvml.nvmlGpmQueryDeviceSupport(of).isSupportedDevice:

@@ -16,7 +16,7 @@ from gpuwidget.sources.nvml import cuda_version, text
 from gpuwidget.sources.nvml_errors import uncorrected_errors
 
 NO_BINDING, FOREIGN_BINDING = -1, -2
-"""Used instead of an NVML error number if NVML's Python binding is missing, or is not NVIDIA's."""
+"""Stand for an NVML error number if pynvml is missing, or if it is not the one of NVIDIA."""
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _P2P_READ, _P2P_NVLINK = 0, 2  # These are numbers, because pynvml defines P2P_READ as a tuple by mistake.
 _P2P_OK = 0
@@ -81,9 +81,9 @@ class LostGpu:
 
     index: int
     error: int
-    """Number of NVML's error."""
+    """Number of the NVML error with which opening the GPU failed."""
     error_text: str
-    """NVML's text of the error."""
+    """NVML's text for that error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class NvmlHealth:
     error: int | None
     """Number of the error with which NVML failed to start, or None if NVML started."""
     error_text: str | None
-    """NVML's text of ``error``; None if NVML started, or if its binding is missing."""
+    """NVML's text for ``error``. None if NVML started, or if pynvml is missing."""
     driver: str | None
     cuda_driver: str | None
     """Newest CUDA version that the driver supports, such as "13.0"."""

@@ -70,7 +70,7 @@ NO_GPU = (
 
 
 class StartError(NamedTuple):
-    """Why NVML did not start, and what to do about it, each in one or more sentences."""
+    """The reason why NVML did not start, and what to do about it. Each is one or more sentences."""
 
     reason: str
     fix: str
@@ -113,7 +113,8 @@ _START = {
 
 
 def explain_start_error(code: int, nvml_text: str) -> StartError:
-    """Return the reason and the fix for the error code and text with which NVML failed to start."""
+    """Return the reason and the fix, given the code and the text of the error with which NVML failed to
+    start."""
     fallback = StartError(
         f"The NVIDIA driver could not be started (NVML error {code}: {nvml_text}).",
         "See what nvidia-smi says.",
@@ -122,12 +123,12 @@ def explain_start_error(code: int, nvml_text: str) -> StartError:
 
 
 def start_error(code: int, nvml_text: str) -> str:
-    """Return why there is no GPU and what to do, given the error code and text with which NVML failed."""
+    """Return :func:`explain_start_error` as one text: why there is no GPU, and what to do."""
     return " ".join(explain_start_error(code, nvml_text))
 
 
 def lost_gpu(code: int, nvml_text: str) -> str:
-    """Return what is wrong with a GPU that can't be opened, given NVML's error code and text."""
+    """Return what is wrong with a GPU that can't be opened, given the code and the text of NVML's error."""
     return GPU_LOST.get(code, f"can't be opened ({nvml_text})")
 
 
