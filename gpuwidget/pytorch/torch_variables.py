@@ -163,7 +163,7 @@ class _ModuleSize:
             storage: Any = self._torch.Tensor.untyped_storage(tensor)
         except Exception:  # The tensor has no storage, for example because it is sparse.
             return False
-        # Use the storage's device instead of the tensor's: a FakeTensor claims to be on a CPU or CUDA device.
+        # Use the storage's device instead of the tensor's: a FakeTensor also has a CPU or CUDA device.
         device = storage.device.type
         if device in self._bytes and not self._visit(storage._cdata):
             self._bytes[device] += storage.nbytes()

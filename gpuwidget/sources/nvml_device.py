@@ -53,7 +53,7 @@ class NvmlSession:
 
 
 class NvmlDevice:
-    """Reads one GPU by its handle, and remembers which values the GPU does not support.
+    """Reads one GPU by its handle, and stores which values the GPU does not support.
 
     For a MIG slice, ``slice_of`` is the GPU that contains it. Only the memory, the processes and the hardware
     counters of a slice are read, because all other values belong to the whole GPU.
