@@ -2,10 +2,10 @@
 
 Start with ``find_holders.py``; ``heap_walk.py`` follows references, and ``reachability.py`` writes names.
 
-Nothing in this package runs user code: no property, no ``__getattr__``, no ``__len__`` of a user's class.
-References are read from Python's garbage collector, which does not call into the object. A search keeps the
-objects alive only while it runs. It has one side effect: if a written name leads through an object whose
-``__dict__`` Python has not created yet, Python creates it.
+Nothing in this package runs user code: no property, no ``__getattr__``, no ``__len__`` of a user's class. The
+references are read from Python's garbage collector, which does not run an object's code. A search keeps
+objects alive only while it runs. It has one side effect: if a name that it writes leads through an object
+whose ``__dict__`` Python has not created yet, Python creates it.
 
 Types are compared by ``id``, because hashing or comparing a class runs its metaclass.
 """

@@ -1,4 +1,4 @@
-"""Find which of the user's names keep which blocks of torch's allocator alive."""
+"""Find which of the user's variables keep which blocks of torch's allocator alive."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
 OnStorage = Callable[[int, int, Callable[[], StorageWeakRef]], None]
-"""Receives a device index, a block's address, and a function that returns a weak reference to the block's
-storage."""
+"""Function that receives a device index, a block's address, and a function that returns a weak reference to
+the block's storage."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHolders:
-    """The result of a search. A root's number is its position in the ``roots`` of the search."""
+    """The result of a search. A root's number is its position in the ``roots`` argument of the search."""
 
     owners: Mapping[int, Sequence[int | None]]
-    """By device index: the number of the root that owns each block; None if no name leads to the block."""
+    """For each device index, the number of the root that owns each block; None for blocks to which no root
+    leads."""
     names: Mapping[int, Sequence[str]]
-    """By number of an owning root: all names that lead to its blocks, beginning with the root's own name."""
+    """For each owning root (by number), all names that lead to its blocks. The root's own name comes
+    first."""
     leading_roots: Mapping[int, Sequence[int]]
-    """By number of an owning root: the numbers of all roots that lead to any of its blocks."""
+    """For each owning root (by number), the numbers of all roots that lead to any of its blocks."""
     types: Mapping[int, str]
-    """By number of an owning root: the type name of the root's value."""
+    """For each owning root (by number), the type name of the root's value."""
     saved_for_backward: Mapping[int, Mapping[int, int]]
-    """By root number and device index: bytes of the root's blocks that only autograd graphs keep alive."""
+    """For each root number and device index, the bytes of the root's blocks that only autograd graphs keep
+    alive."""
     unreadable_graphs: Sequence[str]
-    """Names of the tensor roots whose autograd graph this torch can't list."""
+    """Names of the tensor roots with an autograd graph whose contents this torch version cannot list."""
     complete: bool
     """False if the search left objects out because of a limit."""
 
@@ -52,7 +55,7 @@ def find_holders(
 ) -> FoundHolders:
     """Find which of ``roots`` own which ``blocks``. ``HeapWalk.run`` defines which root owns a block.
 
-    ``excluded`` objects are not followed. ``time_limit_s`` limits the CPU time of this thread. ``on_storage``
+    The search skips ``excluded`` objects. ``time_limit_s`` limits the CPU time of this thread. ``on_storage``
     is called for each block that has an owner.
     """
     torch: Any = cuda_state.loaded_torch()
@@ -87,9 +90,10 @@ def find_storages(
     max_objects: int,
     time_limit_s: float,
 ) -> None:
-    """Call ``on_storage`` for each block that has an owner, as :func:`find_holders` does, but write no names.
+    """Call ``on_storage`` for each block that has an owner.
 
-    Writing names takes most of a search's time if there are many references between the objects.
+    Unlike :func:`find_holders`, write no names, which takes most of a search's time if there are many
+    references between the objects.
     """
     torch: Any = cuda_state.loaded_torch()
     disable_torch_function = _disable_torch_function(torch)

@@ -31,10 +31,11 @@ from gpuwidget.model.user_files import is_user_class
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
 MAX_OBJECTS = 300_000
-"""Most objects that one search visits. Memory that only other objects lead to is reported as unknown."""
+"""Maximum number of objects that one search visits. Memory to which only further objects lead is reported as
+unknown."""
 NO_PARENT = -1
 _ITEMS_PER_OBJECT = 20
-"""Most container items that a search reads, as a multiple of the objects that it may visit."""
+"""Maximum number of container items that a search reads, as a multiple of the objects that it may visit."""
 _OBJECTS_PER_LIMIT_CHECK = 128
 _SMALL_CONTAINER = 64
 _EXCLUDED = -1
@@ -56,13 +57,13 @@ class Root(NamedTuple):
     value: object
     kind: Literal["variable", "notebook"]
     is_namespace: bool = False
-    """Whether ``value`` is the dict of a namespace, whose items users write as ``name.item``."""
+    """Whether ``value`` is the dict of a namespace. Users write the dict's items as ``name.item``."""
     names_parts: bool = True
-    """Whether the results may name parts of the value, such as ``Out[3][0]``."""
+    """Whether names in the results may lead to parts of the value, such as ``Out[3][0]``."""
 
 
 class Limits:
-    """The limits of one search: visited objects, container items, and CPU time of its thread.
+    """The limits of one search: visited objects, container items, and CPU time of the searching thread.
 
     The time limit is CPU time, so that other load on the machine does not change the result.
     """
@@ -79,19 +80,22 @@ class Limits:
 
 @dataclass(slots=True)
 class Visited:
-    """The objects of one search, numbered in the order in which it found them."""
+    """The objects that one search has found, numbered in the order in which they were found."""
 
     values: list[object] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
-    """For each object, the number of the object that led to it first; NO_PARENT for a root's value."""
+    """For each object, the number of the object through which it was first found; NO_PARENT for a root's
+    value."""
     roots: list[int] = field(default_factory=list)
-    """For each object, the number of the root that led to it first."""
+    """For each object, the number of the root from which it was first found."""
     repeats: list[int] = field(default_factory=list)
-    """Numbers of objects that were found again after they were first recorded, one entry per time."""
+    """Numbers of objects that were found again after they had been recorded, with one entry per
+    repetition."""
     repeat_parents: list[int] = field(default_factory=list)
-    """For each entry of ``repeats``, the number of the object that led to it, or ``~root`` for a root."""
+    """For each entry of ``repeats``, the number of the object that refers to the found object, or ``~root``
+    if it is the value of a root."""
     saved_by_autograd: set[int] = field(default_factory=set)
-    """Numbers of objects that only autograd graphs lead to."""
+    """Numbers of objects that were found only through autograd graphs."""
 
 
 class BlockOwners:
@@ -103,14 +107,14 @@ class BlockOwners:
         self.by_device: dict[int, list[int | None]] = {
             index: [None] * len(device.addresses) for index, device in blocks.items()
         }
-        """By device index, the root number of each block; None for a block that no root has led to yet."""
+        """For each device index, the root number of each block; None if no root has led to the block yet."""
         self.references: list[tuple[int, int, int]] = []
-        """Every reference into a block: object number, device index, and position of the block."""
+        """All references into blocks: object number, device index, and position of the block."""
 
     def claim(self, number: int, root: int, address: int) -> int | None:
-        """Assign the block at ``address`` to ``root`` unless it has an owner.
+        """Assign the block at ``address`` to ``root`` unless the block already has an owner.
 
-        Returns the device index, or None if no block contains the address.
+        Return the device index, or None if no block contains the address.
         """
         for start, end, blocks in self._spans:
             position = blocks.find(address) if start <= address < end else None
@@ -148,20 +152,21 @@ class HeapWalk:
         *,
         record_repeats: bool = True,
     ) -> None:
-        """``excluded`` objects are not followed. ``record_repeats`` is needed only to write names."""
+        """Objects in ``excluded`` are skipped. ``record_repeats`` is needed only for writing names."""
         self._torch = torch
         self._roots = roots
         self._limits = limits
         self._limit_reached = False
-        """Whether a limit is reached. If so, only tensors and storages already found are still visited."""
+        """Whether a limit has been reached. The walk then visits only tensors and storages that it has
+        already found."""
         self._truncated = False
-        """Whether the walk left objects out because of a limit."""
+        """Whether the walk left out objects because of a limit."""
         self._record_repeats = record_repeats
         self._address_of = storage_address_function(torch)
         self.owners = BlockOwners(blocks)
         self.visited = visited = Visited()
         self.unreadable_graphs: tuple[str, ...] = ()
-        """Names of the tensor roots whose autograd graph this torch can't list."""
+        """Names of the tensor roots with an autograd graph whose contents this torch version cannot list."""
         kinds = ObjectKinds(torch)
         # These attributes are bound once to speed up the innermost loop.
         self._kinds, self._kind_of = kinds.by_type_id, kinds.kind_of
@@ -170,18 +175,20 @@ class HeapWalk:
         self._expanded = 0
         """Number of found objects whose references have been followed."""
         self._numbers: dict[int, int] = {}
-        """By an object's id: its number, or ``_EXCLUDED``."""
+        """An object's number, or ``_EXCLUDED``, keyed by the object's id."""
         self._optimizers: list[int] = []
         """Numbers of optimizers whose parameter groups have not been followed yet."""
         self._with_grad: list[tuple[int, int | None]] = []
-        """Number and device of each tensor that may have a gradient. The device of a wrapper is None."""
+        """Number and device index of each tensor that may have a gradient. The index is None for a tensor
+        that only wraps others, such as a DTensor."""
         self._non_leaves: list[int] = []
         """Numbers of tensors with an autograd graph."""
         self._graph = AutogradGraph(torch, limits.exceeded) if can_read_saved_tensors(torch) else None
         self._exclude(excluded)
 
     def _exclude(self, excluded: Iterable[object]) -> None:
-        # A function refers to all variables of its module, so a module's dict would link unrelated objects.
+        # A function refers to all variables of its module, so following a module's dict would link unrelated
+        # objects.
         for module in list(sys.modules.values()):
             if issubclass(type(module), ModuleType):
                 self._numbers[id(module_dict(module))] = _EXCLUDED
@@ -189,11 +196,11 @@ class HeapWalk:
             self._numbers[id(value)] = _EXCLUDED
 
     def run(self) -> None:
-        """Visit everything that the roots lead to. The first root that leads to a block owns the block.
+        """Visit everything to which the roots lead. The first root that leads to a block owns the block.
 
-        Roots are followed in this order: tensors, storages, modules, optimizers (for their state), other
-        variables by depth. Then follow optimizers' parameter groups, gradients and autograd graphs, and last
-        the notebook's references.
+        The walk follows the roots in this order: tensors, storages, modules, optimizers (for their state),
+        and other variables, breadth first. Next it follows optimizers' parameter groups, gradients and
+        autograd graphs. The notebook's references come last.
         """
         by_kind: dict[ObjectKind, list[int]] = {}
         notebook: list[int] = []
@@ -224,7 +231,7 @@ class HeapWalk:
         for number in numbers:
             root = self._roots[number]
             if root.is_namespace:
-                self._numbers.pop(id(root.value), None)  # all modules' variables were excluded before
+                self._numbers.pop(id(root.value), None)  # undo the exclusion of all modules' variables
             if is_tracked(root.value):
                 self._record((root.value,), number, NO_PARENT)
         self._expand_all()
@@ -246,12 +253,12 @@ class HeapWalk:
         self._follow_graphs()
 
     def _follow_graphs(self) -> None:
-        """Follow the tensors that autograd graphs have saved, while some block has no owner."""
+        """Follow the tensors that autograd graphs have saved, as long as a block has no owner."""
         while self._non_leaves and self._graph is not None and self.owners.devices_with_unowned_blocks():
             non_leaves, self._non_leaves = self._non_leaves, []
             first = len(self._values)
             for number in non_leaves:
-                with suppress(Exception):  # a tensor type that is not torch's
+                with suppress(Exception):  # it may fail for a tensor type that is not torch's
                     saved = self._graph.saved_behind(self._values[number])
                     self._record_tracked(saved, self._object_roots[number], number)
             self._expand_all()
@@ -278,13 +285,13 @@ class HeapWalk:
                 limits.items_left -= len(parts)
                 if limits.items_left < 0:
                     self._limit_reached = True
-                # An object that the garbage collector does not track refers to nothing.
+                # An object that the garbage collector does not track has no references to follow.
                 found = [part for part in filter(is_tracked, parts) if part is not cls]
                 if found:
                     self._record(found, roots[number], number)
 
     def _record(self, found: Iterable[object], root: int, parent: int) -> None:
-        """Number new objects, whose references are followed later, and record repeats of known objects."""
+        """Record new objects, so that their references are followed later, and repeats of known objects."""
         kind_of, number_of, max_objects = self._kinds.get, self._numbers.get, self._limits.max_objects
         values, record_repeats = self._values, self._record_repeats
         for value in found:
@@ -343,7 +350,7 @@ class HeapWalk:
     def _tensor_parts(self, number: int) -> Sequence[object]:
         value = self._values[number]
         tensor = self._torch.Tensor
-        parts = get_referents(value)  # its attributes: tensors that a subclass wraps, or set by the user
+        parts = get_referents(value)  # its attributes: tensors that a subclass wraps or that the user has set
         device = None
         has_memory = False
         try:

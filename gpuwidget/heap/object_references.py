@@ -22,13 +22,14 @@ from gpuwidget.model.raw_attributes import class_dict, class_mro, class_name
 from gpuwidget.model.user_files import class_module_name
 
 MAX_ITEMS = 100_000
-"""Most items of one container that a search follows."""
+"""Maximum number of items of one container that a search follows."""
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-"""Python's containers, which user classes may subclass."""
+"""Python's container types, of which user classes may be subclasses."""
 BUILTIN_CONTAINER_IDS = frozenset(map(id, (*CONTAINERS, OrderedDict, defaultdict)))
-"""Ids of container types whose ``len()`` is Python's own and so runs no user code."""
+"""Ids of container types whose ``len()`` is Python's own and therefore runs no user code."""
 
-# Objects of these packages, such as widgets and asyncio tasks, lead to the shell and thus to every variable.
+# A search skips objects of these packages, such as widgets and asyncio tasks, because they lead to the shell
+# and thus to every variable.
 _EXCLUDED_PACKAGES = frozenset(
     (
         "IPython",
@@ -77,17 +78,18 @@ class ObjectKind(IntEnum):
 
 
 class ObjectKinds:
-    """Determines the kind of objects, and caches it per type."""
+    """Determines the kinds of objects, and caches one kind per type."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self.by_type_id: dict[int, ObjectKind] = dict.fromkeys(_LEAF_TYPE_IDS, ObjectKind.SKIPPED)
-        """By a type's id: the kind of the type's instances, for the types classified so far."""
+        """The kind of each type's instances, keyed by the type's id. It contains the types classified so
+        far."""
         self._types: list[type] = []
         """Keeps the classified types alive, so that no other type can get one of the cached ids."""
 
     def kind_of(self, value: object) -> ObjectKind:
-        """Return the kind of an object and cache it for its type."""
+        """Return the kind of an object, which is cached for its type."""
         cls = type(value)
         kind = self.by_type_id.get(id(cls))
         if kind is None:
@@ -119,7 +121,7 @@ class ObjectKinds:
 
 
 def container_items(value: Any) -> Sequence[object]:
-    """Return the objects that a container refers to, but at most its first ``MAX_ITEMS`` items."""
+    """Return the objects that a container refers to, limited to its first ``MAX_ITEMS`` items."""
     cls = type(value)
     if id(cls) in BUILTIN_CONTAINER_IDS and len(value) <= MAX_ITEMS:
         return get_referents(value)
@@ -131,13 +133,13 @@ def container_items(value: Any) -> Sequence[object]:
 
 
 def function_references(function: Any) -> Sequence[object]:
-    """Return the objects that a function refers to, such as its closure, except its module's variables."""
+    """Return the objects that a function refers to, such as its closure, but not its module's variables."""
     module_variables = id(function.__globals__)
     return [one for one in get_referents(function) if id(one) != module_variables]
 
 
 def frame_references(frame: Any) -> Sequence[object]:
-    """Return the objects that a frame refers to, such as local variables, except its caller and globals."""
+    """Return the objects that a frame refers to, such as local variables, but not its caller and globals."""
     module_variables = id(frame.f_globals)
     return [one for one in get_referents(frame) if id(one) != module_variables and type(one) is not FrameType]
 
@@ -151,7 +153,7 @@ def type_name(value: object) -> str:
 
 
 def instance_dict(value: object) -> dict[str, object] | None:
-    """Return the ``__dict__`` of ``value`` without running user code, or None if it has none."""
+    """Return the ``__dict__`` of ``value`` without running user code; None if there is no ``__dict__``."""
     for cls in class_mro(type(value)):
         descriptor = class_dict(cls).get("__dict__")
         kind = type(descriptor)
@@ -164,7 +166,7 @@ def instance_dict(value: object) -> dict[str, object] | None:
 
 
 def attribute_name(holder: object, attributes: Mapping[str, object] | None, value: object) -> str | None:
-    """Return the name of the attribute of ``holder`` whose value is ``value``, or None.
+    """Return the name of the attribute of ``holder`` whose value is ``value``, or None if there is none.
 
     ``attributes`` is the ``__dict__`` of ``holder``. Slots are searched too.
     """
@@ -181,5 +183,5 @@ def attribute_name(holder: object, attributes: Mapping[str, object] | None, valu
 def _slot_value(descriptor: Any, holder: object) -> object:
     try:
         return descriptor.__get__(holder)
-    except AttributeError:  # never assigned
+    except AttributeError:  # the slot was never assigned
         return None

@@ -1,4 +1,7 @@
-"""Write every name that leads to an owner's memory, such as ``inside.model.0.weight``."""
+"""Write every name that leads to the memory of an owner, such as ``inside.model.0.weight``.
+
+An owner is a root variable that owns blocks of torch's allocator.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from gpuwidget.heap.heap_walk import NO_PARENT, BlockOwners, Root, Visited
 from gpuwidget.heap.object_references import MAX_ITEMS, attribute_name, instance_dict
 
 _MAX_FULL_NAMES = 50
-"""Most names per owner that are written in full."""
+"""Maximum number of names per owner that are written in full."""
 _MAX_NAME_LENGTH = 60
-"""Most characters of a full name."""
+"""Maximum number of characters of a full name."""
 _MAX_NAME_DEPTH = 16
 _STEPS_PER_OBJECT = 4
 """Average number of visits per object above which :func:`reachable` changes its algorithm."""
@@ -27,19 +30,19 @@ _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 def names_of_owners(
     torch: Any, roots: Sequence[Root], visited: Visited, owners: BlockOwners
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[int, ...]]]:
-    """Return all names that lead to each owner's blocks, and the numbers of the roots that they begin with.
+    """Return, for each owner, the names that lead to its blocks, and the numbers of the roots of these names.
 
-    An owner is a root that owns blocks. Both dicts are keyed by the owner's number, and each list begins with
-    the owner's own name or number.
+    Both dicts are keyed by the owner's number. Each list begins with the owner's own name or number.
     """
     owning = list(
         dict.fromkeys(one for found in owners.by_device.values() for one in found if one is not None)
     )
     bit_of = {owner: 1 << position for position, owner in enumerate(owning)}
     edges: dict[int, dict[int, tuple[int, int]]] = {owner: {} for owner in owning}
-    """By owner and other root: the first reference (parent, child) from that root to the owner's memory."""
+    """For each owner and each other root, the first reference (parent, child) that leads from the root to the
+    owner's memory."""
     several: dict[int, int] = {}
-    """By root: the bits of the owners to whose memory more than one reference leads from the root."""
+    """For each root, the bits of the owners to whose memory more than one reference leads from the root."""
     reached: dict[int, int] = {}
     done: set[tuple[int, int]] = set()
     for root, parent, number, bits in _cross_references(visited, owners, bit_of):
@@ -59,7 +62,8 @@ def names_of_owners(
     for owner, by_root in edges.items():
         found = [roots[owner].name]
         for root, edge in sorted(by_root.items()):
-            # A single reference is written in full. Several references are written as their common root.
+            # A single reference is written in full. Several references are written as the name of their
+            # common root.
             in_full = (
                 not several[root] & bit_of[owner] and roots[root].names_parts and len(found) < _MAX_FULL_NAMES
             )
@@ -73,13 +77,13 @@ def _cross_references(
 ) -> Iterator[tuple[int, int, int, int]]:
     """Yield (root, parent, child, bits) for each reference from a root to memory that other roots own.
 
-    ``bits`` are the bits of the owners whose memory the child leads to.
+    ``bits`` are the bits of the owners to whose memory ``child`` leads.
     """
     owned: dict[int, int] = {}
     for number, device, position in owners.references:
         owner, root = owners.by_device[device][position], visited.roots[number]
         assert owner is not None
-        owned[number] = bit_of[owner]  # a tensor lies in one block
+        owned[number] = bit_of[owner]  # one owner is enough, because a tensor lies in one block
         if owner != root:
             yield root, visited.parents[number], number, bit_of[owner]
     repeat_parents: dict[int, list[int]] = {}
@@ -119,7 +123,7 @@ class _NameWriter:
     def _step(self, number: int, part: int) -> str:
         """Return the Python source of one step of a name, such as ``.weight``.
 
-        The result is empty for a step that users do not write, such as an object's ``__dict__``.
+        The result is empty for a step that users do not write, such as the step to an object's ``__dict__``.
         """
         holder: Any = self._visited.values[number]
         value = self._visited.values[part]
@@ -153,7 +157,7 @@ class _NameWriter:
         return ".grad_fn…"
 
     def _is_namespace(self, number: int) -> bool:
-        """Return whether users write the items of a dict as attributes."""
+        """Return whether users write the items of the dict ``number`` as attributes."""
         visited = self._visited
         parent = visited.parents[number]
         if parent == NO_PARENT:
@@ -161,7 +165,7 @@ class _NameWriter:
         holder: Any = visited.values[parent]
         if not issubclass(type(holder), dict):
             return instance_dict(holder) is visited.values[number]
-        # A module's parameters are in a dict that is itself in the module's dict.
+        # A module's parameters are in a dict, which is itself an item of the module's ``__dict__``.
         grandparent = visited.parents[parent]
         return (
             grandparent != NO_PARENT
@@ -176,10 +180,10 @@ class _NameWriter:
 def reachable(
     own: Mapping[int, int], first_parents: Sequence[int], more_parents: Mapping[int, Sequence[int]]
 ) -> dict[int, int]:
-    """Return, for each object, the combined bits of all objects in ``own`` that it leads to, or itself.
+    """Return each object's bits in ``own``, combined with the bits of all objects to which it leads.
 
     ``first_parents`` contains one parent of each object, or :data:`NO_PARENT`; ``more_parents`` contains the
-    others. The run time is linear in the number of references, even with cycles and long chains.
+    other parents. The run time is linear in the number of references, even with cycles and long chains.
     """
     found = dict(own)
     pending = list(own)
@@ -201,7 +205,10 @@ def reachable(
 def _children(
     own: Mapping[int, int], first_parents: Sequence[int], more_parents: Mapping[int, Sequence[int]]
 ) -> dict[int, list[int]]:
-    """Return the children of each object from which ``own`` can be reached."""
+    """Return the children of each object that leads to an object in ``own``.
+
+    Only children that also lead to such an object are included.
+    """
     children: dict[int, list[int]] = {number: [] for number in own}
     pending = list(own)
     while pending:
@@ -224,7 +231,7 @@ def _reachable_by_components(own: Mapping[int, int], children: Mapping[int, Iter
     found: dict[int, int] = {}
     depth: dict[int, int] = {}
     lowlink: dict[int, int] = {}
-    """By object: the least depth that it can reach, or ``finished`` if its component is complete."""
+    """For each object, the smallest depth that it can reach, or ``finished`` if its component is complete."""
     finished = len(children) + 1
     component: list[int] = []
     for start in children:

@@ -1,7 +1,7 @@
 """Read torch's storages: addresses, weak references, parts of sparse tensors, tensors saved by autograd.
 
-Nothing in this module runs user code. In particular, no ``saved_tensors_hooks`` are called: torch exposes the
-packed value without unpacking it.
+Nothing in this module runs user code. In particular, it triggers no ``saved_tensors_hooks``: torch exposes
+the packed value without unpacking it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _SPARSE_COMPONENTS = {
     "sparse_csc": ("ccol_indices", "row_indices", "values"),
     "sparse_bsc": ("ccol_indices", "row_indices", "values"),
 }
-"""By layout: the methods that return the parts of a sparse tensor."""
+"""For each layout, the methods that return the parts of a sparse tensor."""
 MAX_GRAPH_NODES = 20_000
-"""Most nodes that one search visits, over all autograd graphs."""
+"""Maximum number of nodes that one search visits, over all autograd graphs."""
 _NODES_PER_LIMIT_CHECK = 256
 
 
@@ -57,9 +57,10 @@ class StorageWeakRef:
 
 
 def storage_address_function(torch: Any) -> Callable[[Any], int]:
-    """Return a function that returns the address of a tensor's storage and raises if it has no storage.
+    """Return a function that returns the address of a tensor's storage.
 
-    If this torch has ``_data_address``, the function creates no storage object and triggers no copy-on-write.
+    The function raises if the tensor has no storage. If this torch version has ``_data_address``, the
+    function creates no storage object and triggers no copy-on-write.
     """
     data_address = getattr(torch._C, "_data_address", None)
     if data_address is not None:
@@ -69,7 +70,7 @@ def storage_address_function(torch: Any) -> Callable[[Any], int]:
 
 
 def sparse_components(torch: Any, value: object) -> list[object]:
-    """Return the tensors that make up a sparse tensor; empty for any other layout."""
+    """Return the tensors that make up a sparse tensor; an empty list for any other layout."""
     tensor = torch.Tensor
     layout = str(tensor.layout.__get__(value)).rpartition(".")[2]
     with torch.no_grad(), torch._C._DisableTorchDispatch():
@@ -80,7 +81,7 @@ def sparse_components(torch: Any, value: object) -> list[object]:
 
 
 def can_read_saved_tensors(torch: Any) -> bool:
-    """Return whether this torch exposes saved tensors without unpacking them, as newer releases do."""
+    """Return whether this torch version exposes saved tensors without unpacking them, as newer ones do."""
     saved_tensor = getattr(getattr(torch._C, "_autograd", None), "SavedTensor", None)
     return hasattr(saved_tensor, "data")
 
@@ -94,7 +95,8 @@ class AutogradGraph:
         self._python_function: type = torch.autograd.function.FunctionCtx
         self._visited: dict[int, Any] = {}
         self._attribute_names: dict[int, tuple[str, ...]] = {}
-        """By id of a node's type (kept alive by :attr:`_visited`): the attributes for saved tensors."""
+        """The attributes for saved tensors, keyed by the id of a node's type. :attr:`_visited` keeps the
+        types alive."""
         self.complete = True
         """False if a limit ended the walk."""
 
@@ -136,5 +138,6 @@ def _saved_data(node: Any, name: str) -> Iterator[object]:
         found = getattr(node, name)
         for one in found if isinstance(found, (list, tuple)) else (found,):
             yield one.data
-    except (RuntimeError, AttributeError):  # freed by backward(), or nothing was saved here
+    # Backward() has freed the tensors, or none were saved in this attribute.
+    except (RuntimeError, AttributeError):
         return

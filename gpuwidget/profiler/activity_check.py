@@ -1,9 +1,9 @@
-"""Check each line's GPU activity against the GPU's counters, and withhold values that they contradict.
+"""Compare each line's GPU activity, which comes from stream queries, with the GPU's counters.
 
 The profiler queries whether the CUDA stream has work. When code launches kernels of a few microseconds, a
 query almost always finds the stream idle, because the kernel ends before the sampling thread gets the GIL.
-The counters include such kernels, but do not show which line launched them. A line therefore keeps its
-activity only if the GPU time that the queries missed could change it by at most a few percentage points.
+The counters include such kernels, but do not show which line launched them. A line's activity is therefore
+reported only if the GPU time that the queries missed could change it by at most a few percentage points.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from gpuwidget.profiler.regression import WindowMixture, activity_by_line
 from gpuwidget.profiler.sample_counts import SampleCounts
 
 AGREE_WITHIN = 5.0
-"""Percentage points by which a line's activity may be wrong."""
+"""Largest error of a line's activity, in percentage points, with which the activity is still reported."""
 _NOISE = 2.0
 """Percentage points by which the means of queries and counters may differ although both are right. On an
-H200, the largest difference over the tested loops was 1.6."""
+H200, the largest difference in the tested loops was 1.6."""
 _MIN_COMPARED = 0.6
-"""Fraction of the queried time that the counters' windows must cover to represent all of it, and fraction of
-the run in which the streams must have been queried to compare them with the run's mean utilization."""
+"""Minimum fraction of the queried time that the counters' windows must cover. If they cover less, the means
+of the whole run are compared; for that, streams must have been queried in at least this fraction of the
+run."""
 _EDGES_S = 0.3
-"""Seconds at a run's start and end that the driver's mean may leave out, or in which it may include work from
-before the run."""
+"""Seconds at a run's start and end by which the driver's mean may differ from the run: the mean may leave
+them out, or include work from before the run."""
 
 
 def check_activity(
@@ -38,15 +39,17 @@ def check_activity(
     windows: Mapping[int, MatchedMeans | None],
     mixtures: Sequence[WindowMixture],
 ) -> CodeTime:
-    """Return ``time`` with the activities that the counters confirm, else with those from the regression.
+    """Return ``time`` with the GPU activities that the counters confirm, or with those from a regression.
+
+    The regression is used if queries and counters contradict each other, or if no stream was queried.
 
     Args:
         time: The line profile, whose activities come from stream queries.
         report: The run's report, for the driver's mean utilization and the names of the GPUs.
         counts: The stack samples with their stream queries.
-        windows: By the N of every ``cuda:N`` that was queried, the means over matching windows of queries and
-            counters. Where they are None, the means of the whole run are compared.
-        mixtures: The driver's windows, for the regression.
+        windows: For each queried device (the N of ``cuda:N``), the means of queries and counters over the
+            same windows, or None to compare the means of the whole run.
+        mixtures: The driver's utilization windows with each line's share of them, for the regression.
     """
     if not time.lines:
         return time
@@ -68,8 +71,8 @@ def _compare(
 ) -> tuple[Message | None, float | None]:
     """Compare the stream queries of a run with the GPUs' counters.
 
-    Return a sentence if they contradict each other, and the greatest percentage of the run in which the
-    queries can have missed work, or None if a device could not be compared.
+    Return two values: a sentence that describes the contradiction between them, or None if there is none; and
+    the largest percentage of the run in which queries can have missed work, or None if that is unknown.
     """
     duration = report.cell.duration_s
     hidden: float | None = 0.0 if windows else None
@@ -85,7 +88,8 @@ def _compare(
         excess = means.counters - means.stream
         if abs(excess) > AGREE_WITHIN + edges:
             return messages.contradiction(gpu, means, cpu), None
-        # A difference that the edges of a short run can explain neither contradicts nor confirms the queries.
+        # In a short run, the edges alone can explain such a difference: it neither contradicts nor confirms
+        # the queries.
         if abs(excess) > AGREE_WITHIN:
             hidden = None
         elif hidden is not None:
@@ -96,13 +100,17 @@ def _compare(
 def _whole_run(
     gpu: GpuReport, report: Report, counts: SampleCounts, device: int, *, alone: bool
 ) -> MatchedMeans | None:
-    """Compare the driver's mean utilization over the run with the nearest mean that the queries allow."""
+    """Return the driver's mean utilization over the run, with the nearest mean that the queries allow.
+
+    The queries allow a range of means, because the stream's state is unknown for part of the run.
+    """
     known, unknown = counts.known_s, counts.total_s - counts.known_s
     if gpu.utilization is None or not known or known < _MIN_COMPARED * counts.total_s:
         return None
     busy = sum(seconds for bits, seconds in dict(counts.busy_s).items() if bits & 1 << device)
     queried = 100 * busy / known
-    # The driver's mean includes the GPU drain, during which at least one of the devices was busy.
+    # The driver's mean includes the GPU drain (work after the code's end), during which at least one of the
+    # devices was busy.
     drain = report.cell.gpu_tail_s or 0.0
     low, high = busy + drain * alone, busy + unknown + drain
     percent = 100 / (counts.total_s + drain)
@@ -112,7 +120,7 @@ def _whole_run(
 
 
 def _without_uncertain_lines(time: CodeTime, hidden: float) -> CodeTime:
-    """Return ``time`` without the activities that work in ``hidden`` percent of the run could change."""
+    """Remove activities that are too uncertain if queries missed work in ``hidden`` percent of the run."""
 
     def activity(one: LineTime | FrameTime) -> float | None:
         if one.gpu_busy is None:
@@ -134,7 +142,10 @@ def _without_uncertain_lines(time: CodeTime, hidden: float) -> CodeTime:
 
 
 def _with_activity(time: CodeTime, activity: Mapping[int | None, float], *reasons: Message) -> CodeTime:
-    """Return ``time`` with its activities replaced by those by line number, and ``reasons`` added."""
+    """Return ``time`` with its lines' GPU activity replaced by ``activity`` and with ``reasons`` added.
+
+    ``activity`` is keyed by line number. Other lines, and all frames, are left without an activity.
+    """
     lines = tuple(
         replace(
             line,

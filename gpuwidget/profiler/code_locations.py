@@ -1,8 +1,8 @@
-"""Locate a thread in the user's code: the cell's line, the user's deepest frame below it, the library call.
+"""Find where a thread is: the line of the cell, the user's innermost frame below it, and the library call.
 
-No reference to a frame is kept, except through the cell's asyncio task, which exists anyway. A frame's
-variables are never read, because on some Python versions reading them modifies the running function. No user
-code is called: a cell may await any object, but only Python's built-in awaitables are inspected.
+The module keeps no reference to a frame, except through the cell's asyncio task, which exists anyway. It
+never reads a frame's variables, because on some Python versions reading them modifies the running function.
+It calls no user code: a cell may await any object, but only Python's built-in awaitables are inspected.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _MAX_CODES = 4096
 _MAX_DEPTH = 2000
 _WRAPPER, _LIBRARY, _NAMED_CALL, _USER, _CELL, _RUNNER, _LINE_MAGIC, _WAITING = range(8)
 """The kinds of frames. ``_WRAPPER``: a function that only forwards a call. ``_NAMED_CALL``: a library
-function or compiled code that ``code_names.known_name`` knows. ``_RUNNER``: library code that was on
-the stack when the cell began. ``_LINE_MAGIC``: the code that a magic compiles from its argument, as in
-``%time f(x)``, whose time counts for the line of the magic. ``_WAITING``: a call that waits for a child
-process. Frames that it calls never count as the user's, whatever their files."""
+function or compiled code for which ``code_names.known_name`` returns a name. ``_RUNNER``: library code from a
+file that was on the stack when the cell began. ``_LINE_MAGIC``: the code that a magic compiles from its
+argument, as in ``%time f(x)``; its time is attributed to the line of the magic. ``_WAITING``: a call that
+waits for a child process. Frames that it calls never count as the user's, whatever files they come from."""
 
 _WRAPPER_NAMES = frozenset(
     {"_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "_fn", "decorate_context"}
@@ -34,40 +34,41 @@ _WRAPPER_NAMES = frozenset(
 
 
 class _Code(NamedTuple):
-    """What is known of a code object."""
+    """A code object with its kind, its module and the offset of its line numbers."""
 
     code: CodeType
-    """Kept alive, so that the object's id stays unique."""
+    """This reference keeps the code object alive, so that its ``id`` stays unique."""
     kind: int
     module: str
     lines_above: int
-    """Number to add to the line numbers of a cell's code."""
+    """Number to add to a line number of the code to get the line number in the cell."""
 
 
 class CodeLocation(NamedTuple):
-    """A thread's position. Code objects are given by their ``id``; 0 means none."""
+    """A thread's position. Code objects are identified by their ``id``; 0 means that there is none."""
 
     cell: int
-    """The cell's innermost code object on the stack; 0 if the thread was not in the cell's code."""
+    """The cell's innermost code object on the stack or among the frames that its task awaits; 0 if the thread
+    was not in the cell's code."""
     cell_offset: int
     """Offset of the current instruction in the code object ``cell``."""
     user: int
-    """The deepest of the user's code objects on the stack that is not part of the cell."""
+    """The innermost code object that belongs to the user but not to the cell."""
     user_offset: int
     call: int
-    """The library function that the user's code called. Outside the cell, a function that was not on the
-    stack when the cell began."""
+    """The library function that the user's code called. If the thread was not in the cell's code, a library
+    function that was not yet on the stack when the cell began."""
 
 
 OUTSIDE = CodeLocation(0, 0, 0, 0, 0)
 
 
 class CodeLocator:
-    """Locates one thread during one cell.
+    """Locates one thread while one cell runs.
 
     ``is_cell`` returns whether a file name belongs to a cell, and is called many times while the cell runs.
-    ``cell_name`` returns a name such as ``In[3]`` for a cell's file, else None. It may be slow, because it is
-    called only for snapshots and reports.
+    ``cell_name`` returns a name such as ``In[3]`` for a cell's file, and None for other files. It may be
+    slow, because it is called only for snapshots and reports.
     """
 
     def __init__(
@@ -80,13 +81,13 @@ class CodeLocator:
         self._cell_name = cell_name
         self._source = source
         self._codes: dict[int, _Code] = {}
-        """The code objects by id."""
+        """The code objects found so far, by ``id``."""
         self._cell_file: str | None = None
         self._files_before: frozenset[str] = frozenset()
         self._task: Any = None
 
     def begin(self, frame: FrameType | None, task: Any) -> None:
-        """Prepare for a cell that runs on top of ``frame``, in the asyncio ``task`` if there is one."""
+        """Prepare for a cell whose code is called from ``frame``, in the asyncio ``task`` if there is one."""
         files = set()
         while frame is not None:
             files.add(frame.f_code.co_filename)
@@ -95,13 +96,13 @@ class CodeLocator:
         self._task = task
 
     def end(self) -> None:
-        """Drop the reference to the cell's asyncio task. Only code objects are kept."""
+        """Drop the reference to the cell's asyncio task. The code objects are kept for the report."""
         self._task = None
 
     # -- locating ------------------------------------------------------------------------------------
 
     def locate(self, top: FrameType | None) -> CodeLocation:
-        """Return the location of the thread whose deepest frame is ``top``."""
+        """Return the location of the thread whose innermost frame is ``top``."""
         if self._cell_file is None:
             self._find_cell_file(top)
         cell = cell_offset = user = user_offset = named = call = outside = 0
@@ -135,7 +136,10 @@ class CodeLocator:
         return self._locate_await(user, user_offset, named or call, named or outside)
 
     def _find_cell_file(self, top: FrameType | None) -> None:
-        """Find the cell's file: that of the outermost module-level cell frame, on the stack or awaited."""
+        """Store the file name of the cell, once a module-level frame of the cell is found.
+
+        This is the outermost such frame on the stack, or otherwise the outermost one in the await chain.
+        """
         found = None
         frame = top
         while frame is not None:
@@ -177,7 +181,7 @@ class CodeLocator:
         return frames
 
     def _locate_await(self, user: int, user_offset: int, call: int, outside: int) -> CodeLocation:
-        """Return the location if no frame of the cell is on the stack, as while the cell awaits."""
+        """Return the location if no frame of the cell is on the stack, for example while the cell awaits."""
         cell = cell_offset = deepest = deepest_offset = awaited = 0
         for frame in self._await_chain():
             key = id(frame.f_code)
@@ -189,14 +193,14 @@ class CodeLocator:
             elif cell and not awaited and kind not in (_WRAPPER, _LINE_MAGIC):
                 awaited = key
         if user and self._codes[user].code.co_filename not in self._files_before:
-            # Another of the user's tasks is running, so the time counts for its code.
+            # Another of the user's tasks is running, so the time is attributed to that task's code.
             return CodeLocation(cell, cell_offset, user, user_offset, call)
         if cell:
             return CodeLocation(cell, cell_offset, deepest, deepest_offset, awaited)
         return CodeLocation(0, 0, 0, 0, outside)
 
     def _register(self, frame: FrameType) -> _Code:
-        """Return what is known of the frame's code, and keep it."""
+        """Classify the code of ``frame``, cache the result and return it."""
         code, module = frame.f_code, dict.get(frame.f_globals, "__name__")
         if len(self._codes) >= _MAX_CODES:
             return _Code(code, _LIBRARY, "", 0)
@@ -214,7 +218,7 @@ class CodeLocator:
         return self._magic_body(frame) if file.startswith("<") or self._is_cell(file) else None
 
     def _kind_outside(self, code: CodeType) -> int:
-        """Return the kind of code outside the cell."""
+        """Return the kind of code that is not part of the cell."""
         file, name = code.co_filename, known_name(code)
         if self._is_cell(file):
             return _USER
@@ -257,7 +261,7 @@ class CodeLocator:
     # -- lines and names -----------------------------------------------------------------------------
 
     def cell_line(self, location: CodeLocation) -> int | None:
-        """Return the cell's line at ``location``, or None outside the cell's code."""
+        """Return the line of the cell at ``location``, or None if the location is outside the cell's code."""
         return self._line(location.cell, location.cell_offset)
 
     def _line(self, key: int, offset: int) -> int | None:
@@ -279,7 +283,7 @@ class CodeLocator:
         return frozenset(line + known.lines_above for line in lines)
 
     def cell_file(self, location: CodeLocation) -> str | None:
-        """Return the file name of the cell's code at ``location``, or None outside the cell's code."""
+        """Return the file name of the cell's code, or None if ``location`` is outside the cell's code."""
         known = self._codes.get(location.cell)
         return None if known is None else known.code.co_filename
 
@@ -293,6 +297,9 @@ class CodeLocator:
         return frame_name(known.code, self._cell_name(file) or os.path.basename(file), line)
 
     def call(self, location: CodeLocation) -> str | None:
-        """Return the name of the call at ``location``, or :data:`WAITING_FOR_CHILD`."""
+        """Return the name of the library function called at ``location``, or :data:`WAITING_FOR_CHILD`.
+
+        Return None if no library function was called, or if it has no name.
+        """
         known = self._codes.get(location.call)
         return None if known is None else function_name(known.code, known.module)

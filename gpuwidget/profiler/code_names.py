@@ -10,7 +10,7 @@ from gpuwidget.model.report import WAITING_FOR_CHILD
 from gpuwidget.model.user_files import is_compiled_by_torch
 
 MODULE_NAMES = ("<module", "<cell line")
-"""Beginnings of the names of code at the top level of a module or cell."""
+"""Prefixes of the names of code objects at the top level of a module or cell."""
 _COMPILED = "code compiled by torch"
 _WAIT_FUNCTIONS: Mapping[str, Sequence[str]] = {
     "IPython/core/interactiveshell.py": ("getoutput", "system_piped", "system_raw"),
@@ -24,7 +24,7 @@ _WAIT_FUNCTIONS: Mapping[str, Sequence[str]] = {
     "torch/multiprocessing/spawn.py": ("join",),
     f"{os.path.basename(os.path.dirname(os.__file__))}/subprocess.py": ("communicate", "wait"),
 }
-"""Names of functions that wait for a child process, by the end of the path of their file."""
+"""Names of functions that wait for a child process, keyed by the last parts of their file's path."""
 _KNOWN_NAMES = {
     **{(file, name): WAITING_FOR_CHILD for file, names in _WAIT_FUNCTIONS.items() for name in names},
     ("torch/utils/data/dataloader.py", "_next_data"): "DataLoader._next_data",
@@ -33,11 +33,15 @@ _KNOWN_NAMES = {
     ("torch/cuda/__init__.py", "synchronize"): "torch.cuda.synchronize",
     ("torch/cuda/streams.py", "synchronize"): "torch.cuda.Event.synchronize",
 }
-"""Public names of library functions, by the end of their file's path and their own name."""
+"""Public names of library functions, keyed by the last parts of their file's path and the function's name
+there."""
 
 
 def known_name(code: CodeType) -> str | None:
-    """Return the name of code that has one of its own, or None. It is preferred to those of what it calls."""
+    """Return the fixed name of compiled code or of a known library function, or None for other code.
+
+    The profiler prefers a fixed name to the name of the library function that the user called.
+    """
     if is_compiled_by_torch(code.co_filename):
         return _COMPILED
     parts = code.co_filename.replace(os.sep, "/").rsplit("/", 4)
@@ -49,7 +53,7 @@ def known_name(code: CodeType) -> str | None:
 
 
 def function_name(code: CodeType, module: str) -> str | None:
-    """Return a function's name with its class or module, or None if it is a lambda or the like."""
+    """Return a function's name with its class or module, or None for a lambda, comprehension or the like."""
     known = known_name(code)
     if known is not None:
         return known
@@ -68,5 +72,5 @@ def frame_name(code: CodeType, file: str, line: int | None) -> str:
 
 
 def _qualified_name(code: CodeType) -> str:
-    name: str = getattr(code, "co_qualname", code.co_name)  # since Python 3.11
+    name: str = getattr(code, "co_qualname", code.co_name)  # ``co_qualname`` exists since Python 3.11
     return name.rpartition("<locals>.")[2]

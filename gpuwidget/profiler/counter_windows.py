@@ -18,9 +18,10 @@ _MAX_SAMPLES = 8000
 _MAX_WINDOWS = 1500
 _MAX_WINDOW_S = 1.2
 _MIN_COVERED = 0.8
-"""Fraction of a window that its samples must cover. A window at the edge of the run covers less."""
+"""Minimum fraction of a window that samples must cover. Windows at the run's start and end are covered
+less."""
 _MIN_KNOWN = 0.9
-"""Fraction of the time covered by samples in which the stream must have been queried."""
+"""Minimum fraction of a window's sampled time in which the stream must have been queried."""
 _OTHER_LIBRARIES = ("cupy", "jax", "tensorflow", "numba.cuda")
 """Libraries other than torch that compute on a GPU."""
 
@@ -34,7 +35,7 @@ class WindowMean:
     until: float
     """End of the window in epoch seconds."""
     percent: float
-    """Percent of the window in which the GPU worked."""
+    """Percent of the window's time in which the GPU was busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,14 @@ class MatchedMeans:
     stream: float
     """Percent of the windows' time in which the stream had work."""
     counters: float
-    """Percent of the windows' time in which the GPU worked, according to its counters."""
+    """Percent of the windows' time in which the GPU was busy, according to its counters."""
     queried: float
-    """Percent of the stream queries, weighted by time, that found work."""
+    """Percent of the stream queries that found work. Each query is weighted by the time its sample stands
+    for."""
 
 
 class CounterWindows(Protocol):
-    """Interface to the counters' windows of the GPUs that this process uses."""
+    """Interface for reading the counters' windows of the GPUs that this process uses."""
 
     def open(self) -> None: ...  # noqa: D102 - see SamplerWindows
     def read(self) -> Sequence[UtilizationWindow]: ...  # noqa: D102
@@ -61,7 +63,7 @@ class CounterWindows(Protocol):
 
 
 class SamplerWindows:
-    """Counter windows from a sampler, whose slow poll loop reads them from the driver every two seconds."""
+    """Counter windows from a sampler, which reads them from the driver every two seconds (slow poll loop)."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -69,7 +71,7 @@ class SamplerWindows:
         self._subscription: Subscription | None = None
 
     def open(self) -> None:
-        """Subscribe if this process can have work on only one GPU.
+        """Subscribe to the driver's windows if this process can have work on only one GPU.
 
         Call this method repeatedly, because the process may start to use a GPU at any time.
         """
@@ -98,13 +100,14 @@ class SamplerWindows:
         }
 
     def read(self) -> Sequence[UtilizationWindow]:
-        """Return the driver's utilization windows that are known so far, the oldest first."""
+        """Return the driver's utilization windows received so far, the oldest first."""
         return self._sampler.windows(self._uuid) if self._uuid is not None else ()
 
     def activity(self) -> Mapping[int, Sequence[WindowMean]]:
-        """Return the latest windows of GPM's graphics activity, by the N of each ``cuda:N`` with a context.
+        """Return the latest window means of GPM's graphics activity, keyed by CUDA device index.
 
-        They are empty without GPM (before Hopper), and while nothing subscribes to the hardware counters.
+        The keys are the devices on which this process has a context. The lists are empty without GPM (on GPUs
+        before Hopper), and while nothing subscribes to the hardware counters.
         """
         return {
             index: [
@@ -123,7 +126,7 @@ class SamplerWindows:
 
 
 class _Sample(NamedTuple):
-    """One stack sample. It is a tuple to keep it cheap, because 200 are taken per second."""
+    """One stack sample. It is a tuple, which is cheap to create, because 200 samples are taken per second."""
 
     t: float
     line: int | None
@@ -149,14 +152,18 @@ class WindowLog:
         self._samples.append(_Sample(t, line, seconds, busy))
 
     def add_utilization(self, windows: Sequence[UtilizationWindow]) -> None:
-        """Add the driver's new windows. Each begins at the end of the one before, unless some are missing."""
+        """Add the driver's new windows.
+
+        Each window begins at the end of the previous one. If windows are missing in between, its beginning is
+        unknown.
+        """
         for window in windows:
             missing = window.until - self._until > _MAX_WINDOW_S
             since = float("-inf") if missing else self._until
             self.add_window(WindowMean(since, window.until, window.utilization))
 
     def add_window(self, window: WindowMean) -> None:
-        """Add one window, unless it ends no later than the window added before."""
+        """Add a window. It is ignored if it does not end later than the previous one."""
         if window.until <= self._until:
             return
         self._until = window.until
@@ -167,7 +174,8 @@ class WindowLog:
                 inside.append(sample)
         total = sum(sample.seconds for sample in inside)
         length = window.until - window.since
-        # A window that began before the first sample or ends after the last one is only partly known.
+        # Skip a window that began before the first sample or ends after the last one: it is only partly
+        # sampled.
         if self._began > window.since or total < _MIN_COVERED * length:
             return
         shares: dict[int | None, float] = {}

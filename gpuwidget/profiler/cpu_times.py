@@ -21,7 +21,7 @@ class CpuReading:
 
 
 class CpuTimes:
-    """CPU times between :meth:`begin` and :meth:`end`."""
+    """Measures CPU times between :meth:`begin` and :meth:`end`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,25 +30,26 @@ class CpuTimes:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Read the CPU times. Further calls do nothing."""
+        """Read the CPU times at the start of the measurement. Further calls do nothing."""
         if self._start is not None or self._thread is not None:
             return
         if not processes.has_children():
             self._read_start()
             return
         # Reading the children's CPU times takes several system calls per thread. While the cell runs pure
-        # Python, the calling thread would have to wait for the GIL after each of them.
+        # Python, the calling thread would have to wait for the GIL after each of them, so another thread
+        # reads them.
         self._thread = threading.Thread(target=self._read_start, name="gpuwidget-children", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Read the CPU times again."""
+        """Read the CPU times at the end of the measurement."""
         if self._start is not None:
             self._end = self._read()
 
     @property
     def percent(self) -> tuple[float | None, float | None]:
-        """CPU times of this process and of its children in percent of one core, or None if unknown."""
+        """CPU time of this process, and of its children, in percent of one core; None if unknown."""
         start, end = self._start, self._end
         if start is None or end is None or end.t <= start.t:
             return None, None

@@ -15,35 +15,37 @@ MIN_SAMPLES = 20
 _MAX_LINES = 12
 _MAX_FRAMES = 4
 _MIN_SHARE = 0.5
-"""Percent of the time below which a line is not reported."""
+"""Lines with a smaller percentage of the time are not reported."""
 _MAX_AMBIGUOUS = 6.0
-"""Percent of the time that may be ambiguous between lines before lines are merged."""
+"""Maximum percent of the time that may be ambiguous between lines. Above this, lines are merged."""
 _MIN_FRAME_SHARE = 0.1
-"""Fraction of a line's time that a frame below the line must take to be named with it."""
+"""Minimum fraction of a line's time that a user frame below it must take for the line's entry to name the
+frame."""
 _MAX_AMBIGUOUS_BUSY = 5.0
 _MIN_KNOWN = 90.0
-"""Percent of a line's time in which the GPU's state must be known to report the line's GPU activity."""
+"""Minimum percent of a line's time for which the GPU's state must be known to report the line's GPU
+activity."""
 _MAX_MISSED = 10.0
-"""Maximum percent of the run without samples at which the samples still represent the whole run."""
+"""Maximum percent of the run that may be missing in the samples. Above this, no lines are reported."""
 _MAX_MISSED_S = 0.2
 _LONG_S = 2.0
 _MIN_GIL_BLOCKED = 5.0
-"""Percent of the time at or above which GIL-blocked time is mentioned."""
+"""Minimum percent of GIL-blocked time (:attr:`Counts.gil_blocked`) at which the report mentions it."""
 _MAX_SOURCE_LINES = 2000
 _CONTENDED = 5.0
-"""Percent of the time with delayed samples at or above which the GIL limits the resolution."""
+"""Minimum percent of the time in delayed samples at which contention for the GIL limits the resolution."""
 _RESOLUTION_S = 0.02
 _CONTENDED_RESOLUTION_S = 0.07
-"""Resolution in seconds, without and with contention for the GIL. In patterns shorter than this, the line at
-which Python releases the GIL is sampled too often."""
+"""Resolutions in seconds, without and with contention for the GIL. In a loop that is shorter than this, the
+line at which Python releases the GIL is sampled too often."""
 
 SourceLine = Callable[[str, int], str]
-"""Returns the text of a line, given a file name and a line number."""
+"""Function that returns the text of a line, given a file name and a line number."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """The time of a user's frame, or of lines of the cell."""
+    """Time that was counted for a user's frame or for lines of the cell."""
 
     counts: Counts = field(default_factory=Counts)
     calls: dict[str | None, float] = field(default_factory=dict)
@@ -63,9 +65,9 @@ class _Entry:
         return 100 * counts.busy / counts.known
 
     def longest_call(self, total: float) -> tuple[str | None, float | None]:
-        """Return the call that took most of the time, and its percent of the total time.
+        """Return the call that took the most time, and its percent of the total time.
 
-        Both are None if most of the time was spent outside any call.
+        Both are None if the time outside any call is longer than that of every call.
         """
         call, seconds = max(self.calls.items(), key=lambda item: item[1])
         return call, None if call is None else 100 * seconds / total
@@ -103,7 +105,7 @@ def line_profile(
     cpu: float | None,
     cpu_children: float | None,
 ) -> CodeTime:
-    """Return the time per line according to the samples so far.
+    """Return the time per line according to the samples taken so far.
 
     ``not_queried`` is the reason why the GPU's streams were not queried, or None if they were.
     """
@@ -192,7 +194,7 @@ def _merged_lines(
 def _gil_blocked(
     counts: SampleCounts, counted: Iterable[LocationCounts], locator: CodeLocator, source: SourceLine
 ) -> Iterator[tuple[frozenset[int | None], float]]:
-    """Yield pairs of lines that may contain an operation that blocked the GIL, and its seconds."""
+    """Yield pairs of lines, and the seconds in which an operation on either line may have held the GIL."""
     last, seconds = counts.gil_blocked_at_end
     if last is not None and seconds:
         file = next((locator.cell_file(one.location) for one in counted if one.location.cell), None)

@@ -1,4 +1,4 @@
-"""The texts of a report's ``time.reason``: what limits the lines' shares and their GPU activity."""
+"""Texts of a report's ``time.reason``: why shares or GPU activities of lines are uncertain or missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import GpuReport
 from gpuwidget.profiler.counter_windows import MatchedMeans
 
-# Clauses, as DefaultStreams.reason is one; sentence() turns them into sentences.
+# Clauses, like those of DefaultStreams.reason. sentence() turns them into sentences.
 TAKE_TURNS = message(
     "lines-take-turns",
     "some lines take turns faster than can be told while Python's interpreter, or this machine, is busy, and "
@@ -47,12 +47,12 @@ _CAUSES = {
 
 
 def sentence(clause: Message) -> Message:
-    """Return ``clause`` as a whole sentence, with the same id."""
+    """Return ``clause`` as a whole sentence with the same id."""
     return Message(clause.id, clause.params, f"{clause.text[0].upper()}{clause.text[1:]}.")
 
 
 def gil_blocked(percent: float) -> Message:
-    """Return the clause that samples waited long for the GIL in ``percent`` of the time."""
+    """Return a clause which explains that single operations delayed samples in ``percent`` of the time."""
     text = (
         f"{units.percent(percent)} of the time looks had to wait long, for one operation that kept "
         "Python's interpreter or for this machine: it may be that of what ran just before"
@@ -61,13 +61,16 @@ def gil_blocked(percent: float) -> Message:
 
 
 def not_sampled(percent: float) -> Message:
-    """Return the sentence that sampling failed in ``percent`` of the run."""
+    """Return a sentence which states that sampling failed in ``percent`` of the run."""
     text = f"For {units.percent(percent)} of the run its code could not be looked at."
     return message("partly-not-sampled", text, percent=round(percent, 2))
 
 
 def hidden_work(percent: float) -> Message:
-    """Return the sentence that lines lack an activity, as queries missed work in ``percent`` of the run."""
+    """Return a sentence which explains why some lines have no GPU activity.
+
+    The stream queries missed work in up to ``percent`` of the run.
+    """
     text = (
         f"The GPU's counters show work in up to {units.percent(percent)} of the run that queries of its "
         "stream did not see: no activity is given for lines that this work could change."
@@ -76,13 +79,13 @@ def hidden_work(percent: float) -> Message:
 
 
 def contradiction(gpu: GpuReport, means: MatchedMeans, cpu: float | None) -> Message:
-    """Return the sentence that the stream queries and the counters of ``gpu`` disagree.
+    """Return a sentence which explains why the stream queries and the counters of ``gpu`` disagree.
 
     ``cpu`` is the CPU time of this process in percent of one core, or None if unknown.
     """
     cause = "stream-work"
     if means.counters > means.stream:
-        # Launching kernels keeps a CPU core busy.
+        # Short kernels explain the difference only if this process used enough CPU time to launch them.
         launching = cpu is None or cpu >= means.counters - means.stream
         cause = "short-kernels" if launching else "other-streams"
     text = (

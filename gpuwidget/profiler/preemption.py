@@ -1,7 +1,8 @@
-"""Find where CPython can preempt a thread, and which operations may have blocked the GIL before that point.
+"""Find where CPython can preempt a thread, and which operations may have held the GIL before that point.
 
-Since Python 3.11 a thread is preempted only at a function's entry, after a call, and at a loop's backward
-jump. If an operation between two such points blocks the GIL, a sample finds the thread at the second point.
+Since Python 3.11, CPython preempts a thread only at a function's entry, after a call, and at a loop's
+backward jump. If an operation between two such points holds the GIL, a sample finds the thread at the second
+point.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _PREEMPTION_ONLY = frozenset(
 def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
     """Return the lines whose operations may have held the GIL until the instruction at ``offset``."""
     if sys.version_info < (3, 11):
-        return frozenset()  # preemption is possible after every instruction
+        return frozenset()  # these versions can preempt a thread after every instruction
     before = [
         instruction
         for instruction in dis.get_instructions(code, adaptive=True)
@@ -57,7 +58,10 @@ def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
 
 
 def is_at_function_entry(frame: FrameType) -> bool:
-    """Return whether the function has not executed anything yet, so that the time belongs to its caller."""
+    """Return whether the frame's function has not executed anything yet.
+
+    Its time is then attributed to the caller.
+    """
     offset = frame.f_lasti
     return offset < 0 or (
         _RESUME is not None and tuple(frame.f_code.co_code[offset : offset + 2]) == (_RESUME, 0)
@@ -65,9 +69,9 @@ def is_at_function_entry(frame: FrameType) -> bool:
 
 
 def is_at_preemption_point(frame: FrameType) -> bool:
-    """Return whether the thread can have released the GIL at its current instruction only by preemption.
+    """Return whether only preemption can have made the thread release the GIL at its current instruction.
 
-    Also return False if this cannot be decided: inside a call, the thread may have released the GIL to wait.
+    Return False if this is uncertain: inside a call, the thread may have released the GIL itself, to wait.
     """
     offset = frame.f_lasti
     return offset >= 0 and frame.f_code.co_code[offset] in _PREEMPTION_ONLY

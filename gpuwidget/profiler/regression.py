@@ -1,9 +1,9 @@
-"""Estimate the GPU activity per line from the means of a GPU counter over windows of a run.
+"""Estimate each line's GPU activity from the means of a GPU counter over windows of time.
 
 A window's mean is modelled as a sum over lines: the line's share of the window times the GPU's activity on
 that line. A least-squares regression over all windows yields each line's activity. It works only if the
-shares of the lines differ enough between windows. This is plain Python, because gpuwidget imports numpy only
-for the live chart.
+shares of the lines differ enough between windows. The module is plain Python, because gpuwidget imports numpy
+only for the live chart.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from dataclasses import dataclass
 
 _MIN_WINDOWS = 10
 _MIN_LINE_SHARE = 0.05
-"""Share of the total time of all windows below which a line is grouped with the other rare lines."""
+"""Lines with a smaller share of the total time of all windows are grouped as rare lines."""
 _MAX_REST = 0.1
-"""Share of the total time of all windows above which the rare lines get a common activity."""
+"""If the rare lines have a larger share of the total time, the regression gives them a common activity.
+Otherwise it ignores them."""
 _MIN_SPREAD = 0.15
-"""Minimum standard deviation of a line's share over the windows."""
+"""Minimum standard deviation of a line's share over the windows. If a line's share varies less, there is no
+result."""
 _MAX_ERROR = 6.0
-"""Maximum standard error of an activity, in percentage points."""
+"""Maximum standard error of a line's activity, in percentage points."""
 _SINGULAR = 1e-6
-"""Pivot below which the lines' shares do not determine a result."""
+"""A smaller pivot means that the lines' shares do not determine a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowMixture:
-    """One window: each line's share of its time, and the mean of the GPU's counter."""
+    """Each line's share of one window of time, and the GPU counter's mean over the window."""
 
     shares: Mapping[int | None, float]
     """Each line's share of the window, from 0 to 1. The shares add up to 1."""
@@ -35,10 +37,10 @@ class WindowMixture:
 
 
 def activity_by_line(windows: Sequence[WindowMixture]) -> dict[int | None, float] | None:
-    """Return the percent of GPU activity by line, from a regression over the windows.
+    """Return each line's GPU activity in percent, from a regression over the windows.
 
-    The result contains the lines that take at least a twentieth of the time. Return None if the windows do
-    not determine their activities.
+    The result contains the lines that take at least a twentieth of the time. It is None if the windows do not
+    determine the activities.
     """
     if len(windows) < _MIN_WINDOWS:
         return None
@@ -71,7 +73,7 @@ def _standard_deviation(values: Sequence[float]) -> float:
 def _least_squares(
     columns: Sequence[Sequence[float]], means: Sequence[float]
 ) -> list[tuple[float, float]] | None:
-    """Return the activity of each column and its standard error, or None if the columns are dependent."""
+    """Return each column's activity and its standard error, or None if the columns are linearly dependent."""
     inverse = _inverse([[_product(one, other) for other in columns] for one in columns])
     if inverse is None:
         return None
@@ -88,7 +90,7 @@ def _product(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]] | None:
-    """Return the inverse of a positive definite matrix by Gauss-Jordan elimination, or None if it is none."""
+    """Return the inverse of a matrix by Gauss-Jordan elimination, or None if it is not positive definite."""
     size = len(matrix)
     rows = [[*row, *(float(i == j) for j in range(size))] for i, row in enumerate(matrix)]
     for i in range(size):

@@ -1,6 +1,7 @@
 """Sum up the time of stack samples by location, and correct samples that were late.
 
-A sample is late if it had to wait for the GIL. docs/profiler.md explains what its location then means.
+A sample is late if it had to wait for the GIL. docs/profiler.md explains what the location of a late sample
+means.
 """
 
 from __future__ import annotations
@@ -13,44 +14,45 @@ from typing import NamedTuple
 from gpuwidget.profiler.code_locations import OUTSIDE, CodeLocation
 
 PROMPT_S = 0.0003
-"""Seconds of delay up to which a sample counts as not having waited for the GIL."""
+"""Maximum delay in seconds at which a sample counts as not having waited for the GIL."""
 _CERTAIN_S = 0.0015
-"""Seconds of delay at or above which a sample certainly waited for the GIL, unless the machine is busy."""
+"""Delay in seconds at or above which a sample certainly waited for the GIL, unless the machine is busy."""
 _PREEMPTED_FROM = 0.95
-"""Fraction of the switch interval at or above which a delay means that the thread was preempted."""
+"""A delay of at least this fraction of the switch interval means that the thread was preempted."""
 _GIL_BLOCKED_FROM = 5.0
-"""Number of switch intervals above which a delay is caused by a single operation. Waiting for a few other
-threads takes less."""
+"""A delay of more than this number of switch intervals was caused by a single operation. Waiting for a few
+other threads takes less time."""
 _RAN = 0.5
-"""Fraction of a sample's delay for which the thread must have run to be its cause."""
+"""Minimum fraction of a sample's delay for which the sampled thread must have run to be the delay's cause."""
 _BUSY_MACHINE = 0.1
-"""Fraction of the time with samples that were late although the thread did not run. Above this, the machine
-is so busy that a long delay does not prove that the thread was preempted."""
+"""Fraction of the time in samples that were late although the thread did not run. Above this, the machine is
+so busy that a long delay does not prove that the thread was preempted."""
 _DOUBT_IF_BUSY = 0.5
 _RECENT_S = 0.06
-"""Seconds for which the location of the last preemption is used for samples after a voluntary release."""
+"""Maximum age in seconds of a preemption whose location is used for a sample that is late because the thread
+released the GIL voluntarily."""
 _ALTERNATING_S = 1.0
-"""Two lines may alternate if they were sampled within this number of seconds of each other."""
+"""Maximum seconds since the sampled line changed for which ambiguous time may belong to the previous line."""
 _MIN_SWITCHES = 2
-"""Number of times that samples must have switched between two lines for the lines to count as alternating."""
+"""Number of times that samples must have switched between two lines before the lines count as alternating."""
 _STEADILY_BUSY = 3
-"""Number of successive samples that must find the GPU busy for it to count as having queued work."""
+"""Number of successive samples that must find the GPU busy before it counts as having queued work."""
 _MAX_LOCATIONS = 4000
 
 
 class StackSample(NamedTuple):
-    """One stack sample: when it was taken, and what the thread did since the previous one."""
+    """One stack sample: when it was taken, how late it was, and how long the thread ran before it."""
 
     t: float
     late: float
-    """Seconds between the moment at which the sample was due and ``t``."""
+    """Seconds between the time at which the sample was due and ``t``."""
     seconds: float
     """Seconds that the sample stands for."""
     cpu_s: float | None
-    """CPU seconds of the sampled thread since the previous sample, or None if unknown. If the thread did not
-    run, a delay was caused by a busy machine."""
+    """CPU seconds of the sampled thread since the previous sample, or None if unknown. If the thread hardly
+    ran, a busy machine caused the sample's delay."""
     at_preemption_point: bool = False
-    """Whether the thread was at an instruction at which it releases the GIL only if it is preempted."""
+    """Whether the thread was at an instruction at which a thread releases the GIL only if it is preempted."""
 
 
 @dataclass(slots=True)
@@ -63,12 +65,12 @@ class Counts:
     """Seconds for which it is known whether the GPU was busy."""
     busy: float = 0.0
     ambiguous_busy: float = 0.0
-    """Seconds of samples during whose delay the GPU's state changed."""
+    """Seconds for which the GPU's state is ambiguous, because it changed while a sample was delayed."""
     preempted: float = 0.0
-    """Seconds of samples for which the thread was preempted here. The time was spent in this operation, or in
-    one that ran after Python's previous check for preemption."""
+    """Seconds of samples for which the thread was preempted at this location. The time was spent in the
+    operation at this location, or in one that ran after Python's previous check for preemption."""
     gil_blocked: float = 0.0
-    """The part of ``preempted`` that was spent in a single operation, which held the GIL."""
+    """The part of ``preempted`` during which a single operation held the GIL."""
 
     def add(self, other: Counts) -> None:
         """Add the counts of ``other``."""
@@ -101,21 +103,22 @@ class SampleCounts:
         self.total_s = 0.0
         """Seconds of all samples, including those before and after the cell's code."""
         self.missed_s = 0.0
-        """Seconds for which sampling failed."""
+        """Seconds in which sampling failed."""
         self.delayed_s = 0.0
-        """Seconds of samples that had to wait for the GIL."""
+        """Seconds of samples that were late because they waited for the GIL."""
         self.exposed_s = 0.0
         """Seconds in which the thread ran without delaying samples, while no GPU was known to have queued
         work. Sampling overhead in this time makes the run longer."""
         self.known_s = 0.0
         """The part of :attr:`total_s` for which it is known whether a GPU was busy."""
         self.busy_s: dict[int, float] = {}
-        """Seconds by bit mask of the devices that were busy."""
+        """Seconds for each set of busy devices. The key is the bit mask of the devices."""
         self.shared_s: dict[frozenset[int | None], float] = {}
-        """Seconds that belong to one of two lines of the cell, or to one between them. Either the sample was
-        ambiguous, or an operation blocked the GIL from the first line to the second one."""
+        """For each pair of the cell's lines, seconds that belong to one of the two lines or to a line between
+        them. Either a sample was ambiguous, or an operation held the GIL from the first line to the second
+        one."""
         self._switches: dict[frozenset[int | None], int] = {}
-        """For each pair of lines, how often a sample in one followed a sample in the other."""
+        """For each pair of lines, how often a sample on one line followed a sample on the other."""
         self._machine_delay_s = 0.0
         """Seconds of samples that were late because the machine was busy."""
         self._last: LocationCounts | None = None
@@ -124,16 +127,20 @@ class SampleCounts:
         self._preempted: tuple[float, LocationCounts, int | None] | None = None
         """When and where the thread was last preempted, and which devices were busy then."""
         self._line_changed: tuple[float, int | None] | None = None
-        """When the sampled line last changed, and the line before."""
+        """When the sampled line last changed, and the line before the change."""
         self._last_in_cell: LocationCounts | None = None
         self._outside: dict[CodeLocation, Counts] = {}
-        """Counts outside the cell's code since :attr:`_last_in_cell`. They count for the run if the cell
-        continues."""
+        """Counts outside the cell's code since the sample of :attr:`_last_in_cell`. They are added to the run
+        once a later sample finds the thread in the cell's code again."""
         self._gil_blocked = Counts()
-        """The GIL-blocked part of these counts, in which one of the cell's statements ran."""
+        """Counts of samples outside the cell's code, since the last sample in it, that were late because one
+        of the cell's statements held the GIL."""
 
     def at(self, location: CodeLocation, line_of: Callable[[CodeLocation], int | None]) -> LocationCounts:
-        """Return the counts of ``location``. ``line_of`` finds the line of a new location."""
+        """Return the counts of ``location``, and create them if necessary.
+
+        ``line_of`` returns the cell's line at a location.
+        """
         found = self._by_location.get(location)
         if found is None:
             if len(self._by_location) >= _MAX_LOCATIONS:
@@ -147,7 +154,7 @@ class SampleCounts:
         return [replace(one, counts=replace(one.counts)) for one in found if one.counts.samples]
 
     def was_preempted(self, sample: StackSample) -> bool:
-        """Return whether the thread was preempted for this sample, at the sampled location."""
+        """Return whether the thread was preempted at the sampled location before this sample was taken."""
         late = self._waited_for_gil(sample)
         return late > 0 and (sample.at_preemption_point or late >= _PREEMPTED_FROM * self._switch_interval)
 
@@ -173,7 +180,8 @@ class SampleCounts:
                 self._preempted = t, here, bits
                 counts.preempted = seconds
             elif self._preempted is not None and t - self._preempted[0] <= _RECENT_S:
-                # Use the GPU's state there too, as the current line may already have launched work.
+                # Use the GPU's state at the preemption too, because the current line may already have
+                # launched work.
                 _, there, bits_there = self._preempted
                 doubt /= 2
             self._share_ambiguous(t, there.line, here.line, doubt * seconds)
@@ -183,7 +191,7 @@ class SampleCounts:
             if preempted and self._is_long(sample):
                 counts.gil_blocked = seconds
                 if changed:
-                    bits_there = None  # the moment of the change is unknown
+                    bits_there = None  # it is unknown when the state changed
         elif sample.late > _CERTAIN_S:
             self._machine_delay_s += seconds
         if bits_there is not None:
@@ -201,7 +209,10 @@ class SampleCounts:
         self._last, self._last_bits = here, bits
 
     def end(self, sample: StackSample) -> None:
-        """Add the run's last seconds, for which ``sample`` waited. The run ended before it was taken."""
+        """Attribute the run's last seconds to the cell's last statement if a single operation held the GIL.
+
+        ``sample`` was due, but the run ended before it was taken.
+        """
         if self._is_long(sample):
             self.add(sample, LocationCounts(OUTSIDE, None), None)
 
@@ -217,7 +228,7 @@ class SampleCounts:
         return sample.late if ran and sample.late > PROMPT_S else 0.0
 
     def _doubt(self, late: float, preempted: bool) -> float:
-        """Return how likely the thread was at another location when a sample was due, from 0 to 1."""
+        """Return the probability that the thread was at another location when a late sample was due."""
         if not preempted:
             return min(1.0, late / _CERTAIN_S)
         return _DOUBT_IF_BUSY if self._machine_delay_s > _BUSY_MACHINE * self.total_s else 0.0
@@ -237,9 +248,10 @@ class SampleCounts:
             self.shared_s[pair] = self.shared_s.get(pair, 0.0) + seconds
 
     def _count_outside(self, location: CodeLocation, counts: Counts, sample: StackSample) -> None:
-        """Add the counts of a sample outside the cell's code."""
+        """Add the counts of a sample that found the thread outside the cell's code."""
         if self._is_long(sample) and not any(one.user or one.call for one in (location, *self._outside)):
-            # Only IPython's own code is running, so one of the cell's statements took the time until now.
+            # Only IPython's own code is on the stack, so one of the cell's statements has held the GIL until
+            # now.
             self._gil_blocked.add(counts)
             if self._last_in_cell is not None:
                 self._count_outside_as_cell()

@@ -1,7 +1,7 @@
 """Sampling profiler for the thread that runs a cell. Another thread takes the stack samples.
 
-A sample locates the profiled thread in the user's code and queries whether the GPU is busy, which takes
-microseconds in all.
+For each sample, it locates the profiled thread in the user's code and queries whether the GPU is busy. Both
+together take microseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _JOIN_S = 0.25
 
 
 class Streams(Protocol):
-    """Interface to query whether streams have work.
+    """Interface for querying whether CUDA streams have work.
 
     :class:`~gpuwidget.pytorch.stream_activity.DefaultStreams` implements it.
     """
@@ -76,14 +76,16 @@ class SamplingProfiler:
         self._utilization_log = WindowLog()
         """Matches samples with the driver's utilization windows."""
         self._activity_logs: dict[int, WindowLog] = defaultdict(WindowLog)
-        """Match samples with the hardware counters' windows, by the N of ``cuda:N``."""
+        """One log per CUDA device index. It matches samples with the windows of the device's hardware
+        counters."""
         self._thread_id = 0
         self._thread_cpu: Callable[[], float] | None = None
-        """Returns the CPU seconds of the sampled thread. None if the system has no clock for that thread."""
+        """Function that returns the CPU seconds of the sampled thread. None if the system has no clock for
+        the thread."""
         self._last_thread_cpu = 0.0
         self._queries_streams = False
         self._epoch = 0.0
-        """Seconds to add to the monotonic clock to get epoch seconds."""
+        """Seconds to add to a time of the monotonic clock to get epoch seconds."""
         self._thread: threading.Thread | None = None
         self._ending = threading.Lock()
         self._stopped_at: float | None = None
@@ -115,7 +117,7 @@ class SamplingProfiler:
         """Return the report with its ``time`` set, or unchanged if the run ended before the first sample."""
         thread, self._thread = self._thread, None
         if not self._counts.samples:
-            return report  # without waiting for the thread: a short cell must stay short
+            return report  # do not wait for the thread, so that a short cell stays short
         if thread is not None:
             thread.join(_JOIN_S)
         self._locator.end()
@@ -123,7 +125,7 @@ class SamplingProfiler:
         return replace(report, time=replace(self._checked(time, report), warm_up_s=find_warm_up(report)))
 
     def abandon(self) -> None:
-        """Stop without a result."""
+        """Stop sampling and discard the result."""
         self.stop()
         self._locator.end()
 
@@ -135,7 +137,8 @@ class SamplingProfiler:
     def snapshot(self) -> CodeTime | None:
         """Return the line profile so far, or None before the first sample.
 
-        It has not been compared with the GPU's counters. May be called from any thread during the run.
+        The profile has not been compared with the GPU's counters. Any thread may call this method during the
+        run.
         """
         return self._line_profile() if self._counts.samples else None
 
@@ -176,7 +179,8 @@ class SamplingProfiler:
         period, sampling_s = PERIOD_S, 0.0
         spent_cpu, spent_samples = time.thread_time(), 0
         while True:
-            # Other work of this thread, before ``free``, does not count as a delay of the sample.
+            # The time until ``free``, in which this thread did other work, does not count as a delay of the
+            # sample.
             due = max(accounted, free) + period * (0.1 + 1.8 * draw())
             ended = ending.acquire(timeout=max(0.0, due - monotonic()))
             if ended or self._stopped_at is not None:
@@ -184,7 +188,7 @@ class SamplingProfiler:
                 self._counts.end(StackSample(end, end - due, end - accounted, self._thread_cpu_s()))
                 return
             t = monotonic()
-            # A late sample stands for the time until the last moment at which a sample was due.
+            # A late sample also stands for the further samples that would have been due while it was delayed.
             stands_for = max(due, t - 10 * MAX_PERIOD_S)
             while (after := stands_for + period * (0.1 + 1.8 * draw())) <= t:
                 stands_for = after
@@ -198,7 +202,7 @@ class SamplingProfiler:
                 continue
             adjust_at = t + min(_ADJUST_EVERY_S, _ADJUST_FIRST_S + t - began)
             self.open()
-            self._cpu_times.begin()  # after the first sample, to spare short cells the cost
+            self._cpu_times.begin()  # only now, so that short cells do not have this cost
             cpu, samples = time.thread_time(), self._counts.samples
             period = sampling_period(
                 self._counts,

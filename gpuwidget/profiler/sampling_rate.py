@@ -1,4 +1,4 @@
-"""Choose the sampling rate, so that samples cost a run at most a fixed part of its time."""
+"""Choose the sampling rate so that samples take at most a fixed part of a run's time."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ from gpuwidget.profiler.sample_counts import SampleCounts
 
 MAX_PERIOD_S = 0.05
 PERIOD_S = 0.005
-"""Mean seconds between samples when samples query the GPU, as long as samples are cheap."""
+"""Mean seconds between samples that query the GPU. The period is longer if samples are expensive."""
 _PERIOD_WITHOUT_GPU_S = 0.02
-"""Mean seconds between samples when there is no GPU to query, as long as samples are cheap."""
+"""Mean seconds between samples if there is no GPU to query. The period is longer if samples are expensive."""
 _FULL_RATE_S = 1.0
 _FULL_RATE_EXPOSED_S = 0.25
 _MAX_EXPOSED_SHARE = 0.008
-"""Maximum fraction of the run by which sampling may slow down code for which the GPU waits."""
+"""Maximum fraction of the run by which sampling may slow down code while the GPU waits for it."""
 _WAKING_S = 2e-4
-"""Seconds that a thread loses in addition if it releases the GIL for a moment, as torch's operations do, and
-a sample takes the GIL: the thread then sleeps and must be woken. On an H200 machine, a launch-bound loop
-whose thread ran for half of the time lost 0.13 ms to each sample of 0.07 ms."""
+"""Additional seconds that a sample costs a thread that releases the GIL for a moment, as torch's operations
+do. If the sample takes the GIL in that moment, the thread sleeps and must be woken. On an H200 machine, each
+sample of 0.07 ms cost a launch-bound loop 0.13 ms, although the loop's thread ran only half of the time."""
 _MAX_GIL_SHARE = 0.005
 """Maximum fraction of the run by which sampling may slow down code that holds the GIL all the time."""
 _HANDOVER_S = 1e-4
-"""Seconds that a preempted thread loses until it has the GIL again."""
+"""Seconds until a preempted thread has the GIL again."""
 _MAX_CPU = 0.02
-"""Maximum fraction of one CPU core that sampling may use. Waking the thread takes most of it."""
+"""Maximum fraction of one CPU core that sampling may use. Most of it is spent on waking the sampling
+thread."""
 _ENOUGH_SAMPLES = 10_000
-"""Number of samples at which a share is uncertain by at most one percentage point."""
+"""Number of samples at which the error of a share is at most one percentage point."""
 
 
 def sampling_period(
     counts: SampleCounts, elapsed_s: float, *, queries_streams: bool, cpu_s: float, gil_s: float
 ) -> float:
-    """Return the mean seconds between further samples: the shortest period within the overhead limits.
+    """Return the mean seconds between further samples: the shortest period that keeps the overhead limits.
 
     Args:
-        counts: The samples so far.
+        counts: The samples taken so far.
         elapsed_s: Seconds since sampling began. Short runs are sampled at the full rate.
         queries_streams: Whether samples query the GPU.
         cpu_s: CPU seconds per sample, including the time to wake the sampling thread.
