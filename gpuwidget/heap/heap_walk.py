@@ -224,7 +224,7 @@ class HeapWalk:
 
     @property
     def complete(self) -> bool:
-        """Whether the walk visited everything, without leaving objects out because of a limit."""
+        """Whether the walk visited everything and left out no objects because of a limit."""
         return not self._truncated and (self._graph is None or self._graph.complete)
 
     def _follow_roots(self, numbers: Iterable[int]) -> None:
@@ -237,7 +237,7 @@ class HeapWalk:
         self._expand_all()
 
     def _follow_deferred(self) -> None:
-        """Follow optimizers' parameters, then gradients and graphs while some block has no owner."""
+        """Follow optimizers' parameters, then gradients and graphs as long as a block has no owner."""
         optimizers, self._optimizers = self._optimizers, []
         for number in optimizers:
             self._record_tracked(get_referents(self._values[number]), self._object_roots[number], number)
@@ -268,7 +268,7 @@ class HeapWalk:
         self._record(filter(is_tracked, found), root, parent)
 
     def _expand_all(self) -> None:
-        """Follow the references of every recorded object, including objects recorded on the way."""
+        """Follow the references of all recorded objects, including those that are recorded meanwhile."""
         values, roots, kinds, limits = self._values, self._object_roots, self._kinds, self._limits
         while self._expanded < len(values):
             self._limit_reached = self._limit_reached or limits.exceeded()
@@ -317,7 +317,7 @@ class HeapWalk:
                 self._repeat_parents.append(~root if parent == NO_PARENT else parent)
 
     def _has_only_leaves(self, value: Any) -> bool:
-        """Return whether a small container contains only objects without references, such as numbers."""
+        """Return whether a small container holds only objects that refer to no others, such as numbers."""
         if id(type(value)) not in BUILTIN_CONTAINER_IDS or len(value) > _SMALL_CONTAINER:
             return False
         parts = get_referents(value)

@@ -109,7 +109,7 @@ class _NameWriter:
         self._visited = visited
 
     def name(self, root: int, parent: int, number: int) -> str:
-        """Return the name of object ``number``: the path from ``root`` whose last step is from ``parent``."""
+        """Return the name of object ``number``, as it is reached from ``root`` by way of ``parent``."""
         name = self._roots[root].name
         steps: list[str] = []
         while parent != NO_PARENT:

@@ -101,7 +101,7 @@ class AutogradGraph:
         """False if a limit ended the walk."""
 
     def saved_behind(self, tensor: object) -> Iterator[object]:
-        """Yield the tensors that a tensor's graph saves, and the attributes of its Python Functions."""
+        """Yield the tensors that a tensor's graph saves, and all that its Python Functions refer to."""
         pending = [self._grad_fn(tensor)]
         while pending:
             node = pending.pop()

@@ -159,7 +159,7 @@ class CodeLocator:
         )
 
     def _await_chain(self) -> list[FrameType]:
-        """Return the frames of the task's coroutine and of what it awaits, the outermost first."""
+        """Return the frames of the task's coroutine and of everything it awaits, the outermost first."""
         frames: list[FrameType] = []
         task = self._task
         awaitable: object = asyncio.Task.get_coro(task) if issubclass(type(task), asyncio.Task) else None
@@ -211,7 +211,7 @@ class CodeLocator:
         return known
 
     def _cell_body(self, frame: FrameType) -> MagicBody | None:
-        """Return the part of the cell that the frame's code belongs to, or None."""
+        """Return the body (of the cell or of a magic in it) that contains the frame's code, or None."""
         file = frame.f_code.co_filename
         if file == self._cell_file:
             return self._source.bodies[0]
@@ -235,7 +235,7 @@ class CodeLocator:
         return _RUNNER if file in self._files_before else _LIBRARY
 
     def _magic_body(self, frame: FrameType) -> MagicBody | None:
-        """Return the magic's body in the cell that the frame's code belongs to, or None."""
+        """Return the magic's body, within the cell, that contains the frame's code, or None."""
         bodies = self._source.bodies
         code, remaining = frame.f_code, _MAX_DEPTH
         roots: list[CodeType] = []
@@ -288,7 +288,7 @@ class CodeLocator:
         return None if known is None else known.code.co_filename
 
     def frame(self, location: CodeLocation) -> str | None:
-        """Return the name of the user's frame at ``location``, such as ``train.py:31 step``."""
+        """Return the name of the user's frame, such as ``train.py:31 step``; None if there is none."""
         known = self._codes.get(location.user)
         if known is None:
             return None

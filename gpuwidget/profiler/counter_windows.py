@@ -190,7 +190,7 @@ class WindowLog:
 
     @property
     def matched_means(self) -> MatchedMeans | None:
-        """Means of stream queries and counters over all windows in which both are known, if there are any."""
+        """Means of stream queries and counters over all windows in which both are known, or None."""
         if not self._seconds:
             return None
         stream = 100 * self._stream_s / self._seconds

@@ -92,7 +92,7 @@ class _LineGroup(_Entry):
 
     @property
     def flickers(self) -> bool:
-        """Whether the GPU's state changed too often during delayed samples for an activity to be reported."""
+        """Whether the GPU's state changed in too many delayed samples for an activity to be reported."""
         return 0 < _MAX_AMBIGUOUS_BUSY * self.counts.known < 100 * self.counts.ambiguous_busy
 
 

@@ -149,7 +149,7 @@ class SampleCounts:
         return found
 
     def counted(self) -> list[LocationCounts]:
-        """Return a copy of the counts per location, from the first sample in the cell's code to the last."""
+        """Return copies of the counts per location, from the first sample in the cell's code to the last."""
         found = list(self._by_location.values())
         return [replace(one, counts=replace(one.counts)) for one in found if one.counts.samples]
 
@@ -218,7 +218,7 @@ class SampleCounts:
 
     @property
     def gil_blocked_at_end(self) -> tuple[int | None, float]:
-        """The cell's line that was sampled last, and the GIL-blocked seconds after that sample."""
+        """The cell's line that was sampled last, and the GIL-blocked seconds since then."""
         last = self._last_in_cell
         return (None, 0.0) if last is None else (last.line, self._gil_blocked.seconds)
 
