@@ -131,7 +131,7 @@ class BlockOwners:
         return {index for index, owners in self.by_device.items() if None in owners}
 
     def first_references(self) -> Iterator[tuple[int, DeviceBlocks, int]]:
-        """Yield the first object in each owned block, the device's blocks, and the block's position."""
+        """Yield the first object found in each owned block, with the device's blocks and the position."""
         seen: set[tuple[int, int]] = set()
         for number, index, position in self.references:
             if (index, position) not in seen:

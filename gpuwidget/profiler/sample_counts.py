@@ -223,7 +223,7 @@ class SampleCounts:
         return (None, 0.0) if last is None else (last.line, self._gil_blocked.seconds)
 
     def _waited_for_gil(self, sample: StackSample) -> float:
-        """Return the seconds that a sample waited for the GIL; 0 if the machine was busy instead."""
+        """Return the seconds for which a sample waited for the GIL; 0 if the machine was busy instead."""
         ran = sample.cpu_s is None or sample.cpu_s >= _RAN * sample.late
         return sample.late if ran and sample.late > PROMPT_S else 0.0
 

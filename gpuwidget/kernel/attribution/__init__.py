@@ -1,5 +1,5 @@
-"""Attribute torch's memory to the cells and lines that allocated it and the variables that hold it.
+"""Attribute torch's memory to the cells and lines that allocated it, and to the variables that hold it.
 
-Start with ``memory_holders.py`` (``gpuwidget.holders()``); ``cell_memory.py`` records which cell
-allocated each block.
+Start with ``memory_holders.py`` (``gpuwidget.holders()``); ``cell_memory.py`` records which cell allocated
+each block.
 """

@@ -1,4 +1,4 @@
-"""Record which cell allocated each of torch's blocks, by comparing the blocks after each cell.
+"""Record which cell allocated each of torch's blocks, by comparing the blocks before and after each cell.
 
 This takes 8 µs per device and cell if no memory was allocated, and no time before CUDA is initialized.
 """
@@ -48,25 +48,25 @@ class CellMemoryTracker:
         self._update(BEFORE_LOAD)
 
     def detach(self) -> None:
-        """Stop recording and drop the recorded origins."""
+        """Stop recording, and drop the records of which cell allocated each block."""
         self._shell = None
         self._blocks = CellBlocks()
         self._running = None
 
     def before(self, info: Any) -> None:
-        """Handle ``pre_run_cell``: record that new blocks were allocated outside cells."""
+        """Handle ``pre_run_cell``: attribute new blocks to code outside cells."""
         # A thread or a callback may have allocated memory since the last cell.
         if self._running is not None and len(self._running) == 1:
             self._update(OUTSIDE_CELLS)
 
     def after(self, result: Any) -> None:
-        """Handle ``post_run_cell``: record that the cell allocated the new blocks."""
+        """Handle ``post_run_cell``: attribute new blocks to the cell."""
         # Allocations of a nested cell are attributed to the outermost cell, when that one ends.
         if self._running is not None and len(self._running) <= 1:
             self._update(self._running_cell)
 
     def current_blocks(self, *, track_storages: bool = True) -> CellBlocks:
-        """Return the origin of each block, including what the running cell has allocated so far.
+        """Return which cell allocated each block, including the blocks of the running cell.
 
         Without ``track_storages``, new storages are not tracked yet: either the caller tracks them
         (:meth:`track_storage`), or they are tracked after the cell.
@@ -114,8 +114,9 @@ class CellMemoryTracker:
             _LOG.debug("the memory of a cell could not be recorded", exc_info=True)
 
     def _track_storages(self, blocks: Mapping[int, DeviceBlocks]) -> None:
-        """Track the storages that names lead to, to detect when a later cell reuses their addresses."""
-        self._storages_missing = False  # set first, so that a failing search is not repeated per cell
+        """Track the storages to which variables lead, to detect when a later cell reuses their addresses."""
+        # Set first, so that a search that fails is not repeated after every cell.
+        self._storages_missing = False
         excluded = shell_references.excluded_objects(self._shell)
         with gc_paused():
             roots = [

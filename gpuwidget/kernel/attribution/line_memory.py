@@ -35,7 +35,7 @@ class LineCollector:
             self._subscription = process_sampler().subscribe(lambda sample: ALLOCATION_HISTORY.poll_torch())
 
     def stop(self) -> None:
-        """Mark the end of the cell's code: later allocations do not count."""
+        """Mark the end of the cell's code. Later allocations do not count."""
         self._unsubscribe()
         if self._scope is not None:
             self._scope.stop()
@@ -90,7 +90,7 @@ def _run_requests(recorded: RecordedHistory) -> dict[int, RunRequests]:
 def _missing_notes(
     found: LineAllocations, requests: dict[int, RunRequests], recorded: RecordedHistory
 ) -> list[str]:
-    """Return notes about memory that the history attributes to no line, and the reasons."""
+    """Return notes that state how much memory the history attributes to no line, and why."""
     notes = []
     for index, missing in sorted(found.missing.items()):
         traces = recorded.snapshot.get("device_traces") or ()

@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 _MAX_REPORTED = 30
 _REPORT_TIME_LIMIT_S = 0.3
-"""Seconds of CPU time for the search after a watched cell that has left memory allocated."""
+"""Maximum CPU time in seconds of the search after a watched cell that has left memory allocated."""
 _FAILED = "gpuwidget could not look at torch's memory"
 _CELLS_USAGE = (
     "%gpu memory: who holds the GPU's memory; with --cells, which cell allocated what is still held."
@@ -37,24 +37,24 @@ _CELLS_USAGE = (
 
 
 class Holders(list[Holder]):
-    """The holders of the GPU's memory, the largest first. Displays as a table.
+    """The holders of the GPU's memory, the largest first. IPython displays the list as a table.
 
-    Per device, the bytes of all holders except those of kind ``outside torch`` add up to torch's allocated
-    memory.
+    For each device, the bytes of all holders except those of kind ``outside torch`` add up to torch's
+    allocated memory.
     """
 
     devices: tuple[DeviceMemory, ...] = ()
     """State of torch's allocator on each device on which it has reserved memory."""
     cells: tuple[CellAllocation, ...] = ()
-    """torch's memory by the cell that allocated it, the largest first; empty if cells are not recorded."""
+    """torch's memory per cell that allocated it, the largest first; empty if cells are not recorded."""
     gpus: Mapping[str, str] = {}
-    """Name of the GPU by ``cuda:N``; empty if the driver was not queried."""
+    """Name of the GPU for each ``cuda:N``; empty if the driver was not queried."""
     saved: tuple[tuple[str, str, int], ...] = ()
     """Memory that only autograd graphs keep alive: tuples of the holder's name, the device and the bytes."""
     graphs: tuple[str, ...] = ()
     """Names of tensors whose autograd graphs can't be read and may hold some of the ``unknown`` memory."""
     notes: tuple[str, ...] = ()
-    """Sentences that tell what is unknown, and why."""
+    """Sentences that state what is unknown, and why."""
     reason: str | None = None
     """Why torch's memory is not listed; None if it is listed."""
 
@@ -106,8 +106,11 @@ def holders_of(shell: Any, *, outside: bool = True) -> Holders:
 
 @drop_frames_on_interrupt
 def search(shell: Any, *, time_limit_s: float | None = None) -> HolderSearch:
-    """Take a snapshot of torch's blocks and find their holders; stop after ``time_limit_s`` s of CPU time."""
-    # Memory that a garbage collection frees after the snapshot would appear to have no holder.
+    """Take a snapshot of torch's blocks and find their holders.
+
+    The search stops after ``time_limit_s`` seconds of CPU time.
+    """
+    # Pause garbage collection: memory that it frees after the snapshot would appear to have no holder.
     with gc_paused():
         origins = CELL_MEMORY.current_blocks(track_storages=False) if CELL_MEMORY.attached else None
         blocks = allocator.snapshot()
@@ -121,9 +124,9 @@ def search(shell: Any, *, time_limit_s: float | None = None) -> HolderSearch:
 
 
 class HolderCollector:
-    """Adds the holders of the memory that a cell allocated to the cell's report.
+    """Adds to a cell's report the holders of the memory that the cell allocated.
 
-    It searches only after the cell, and only if some of that memory is still allocated.
+    The collector searches only after the cell, and only if some of that memory is still allocated.
     """
 
     def __init__(self, shell: Any) -> None:

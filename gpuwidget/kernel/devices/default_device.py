@@ -43,12 +43,12 @@ def devices() -> tuple[DeviceChoice, ...]:
 def set_device(device: object, *, new_tensors: bool = True) -> None:
     """Make ``device``, such as ``"cpu"``, ``"cuda:1"`` or a torch.device, torch's default device.
 
-    None restores the default device from before.
+    None restores the previous default device.
 
     In a notebook, this takes effect from the next cell; elsewhere, immediately on the calling thread. New
     tensors are created on the device (torch.set_default_device), which costs 1 to 2 µs on every call into
-    torch. With ``new_tensors=False``, only the current CUDA device changes, at no cost: the device that
-    ``"cuda"`` without a number, ``.cuda()``, CuPy and Numba use. Does not create a CUDA context.
+    torch. With ``new_tensors=False``, only the current CUDA device changes, which costs nothing. It is the
+    device that ``"cuda"`` without a number, ``.cuda()``, CuPy and Numba use. Does not create a CUDA context.
 
     Raises OptionError, which lists the devices, for a device that does not exist.
     """
@@ -56,7 +56,10 @@ def set_device(device: object, *, new_tensors: bool = True) -> None:
 
 
 def validate_device(device: object, *, new_tensors: bool = True, timeout_s: float = _TIMEOUT_S) -> str | None:
-    """Return torch's name of ``device``. Raise OptionError, which lists the devices, if it can't be set."""
+    """Return torch's name for ``device``.
+
+    Raise OptionError, which lists the devices, if ``device`` can't be torch's default device.
+    """
     name = "none" if device is None else str(device).strip().lower()
     if name == "none":
         return None
@@ -83,7 +86,7 @@ def check_for_cell(device: str) -> None:
 
 
 def kernel_state(*, watching: bool) -> KernelState:
-    """Return this kernel's state for the panel; takes at most a tenth of a second."""
+    """Return this kernel's state for the panel. This takes at most a tenth of a second."""
     sample = monitor().read()
     choices = monitor().device_choices(sample, live=True)
     return KernelState(
@@ -102,7 +105,7 @@ def kernel_state(*, watching: bool) -> KernelState:
 
 
 def describe_devices() -> str:
-    """Return the default device and all devices, one per line."""
+    """Return a text with the default device, followed by all devices, one per line."""
     choices = monitor().device_choices(monitor().read(_TIMEOUT_S))
     lines = [describe(DEVICE_SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
     if choices.unavailable is not None:
@@ -113,7 +116,7 @@ def describe_devices() -> str:
 
 
 def label(choice: DeviceChoice) -> str:
-    """Return a device in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another notebook``."""
+    """Describe a device in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another notebook``."""
     parts = [choice.device]
     if choice.index is not None:
         parts.append(f"GPU {choice.index} {(choice.name or '').removeprefix('NVIDIA ')}".strip())

@@ -41,7 +41,7 @@ class DeviceChoices:
 
     devices: tuple[DeviceChoice, ...]
     unavailable: str | None
-    """Why there is no CUDA device; None if there is or may be one."""
+    """Why there is no CUDA device; None if there is one or may be one."""
     complete: bool
     """Whether all devices are listed: False while the number of CUDA devices is unknown."""
 
@@ -51,12 +51,12 @@ class MemoryShares:
     """The bytes that each process holds on one GPU."""
 
     own: int | None
-    """The bytes of this process without its children; None if it holds none."""
+    """The bytes of this process without its children; None if the driver reports none."""
     others: tuple[tuple[str, int], ...]
-    """Names (for saved outputs) and bytes of this process's children and other processes, the largest first.
+    """Names and bytes of this process's children and of other processes, the largest first. The names are
+    those of :class:`ProcessGroup`, which may be saved in an output.
 
-    Processes whose memory is unknown are left out.
-    """
+    Processes whose memory is unknown are left out."""
     reason: str | None
     """Why the shares are unknown."""
 
@@ -74,12 +74,13 @@ class GpuMonitor:
     def read(self, timeout_s: float = _DEFAULT_TIMEOUT_S) -> Sample | None:
         """Return a new sample, or the latest one if the driver takes longer than ``timeout_s``.
 
-        Return None if there is no latest sample or it is more than ten seconds old. The reading continues in
-        the background, so a later call may return it.
+        Return None if there is no latest sample or if it is more than ten seconds old. The reading continues
+        in the background, so a later call may return it.
         """
         latest = self._sampler.latest
         subscription = self._sampler.subscribe()
-        # While the driver does not answer, the subscription stays open. One is enough for all calls.
+        # While the driver does not answer, the subscription stays open. Close the one of the previous call,
+        # because one is enough.
         before, self._pending = self._pending, subscription
         if before is not None:
             before.close()
@@ -95,7 +96,8 @@ class GpuMonitor:
     def device_choices(self, sample: Sample | None, *, live: bool = False) -> DeviceChoices:
         """Return the devices as of ``sample``.
 
-        With ``live``, the holders have detailed names for the panel, whose content is not saved.
+        With ``live``, the holders have detailed names for the panel, whose content is not saved in the
+        notebook.
         """
         reason = _unavailable(sample)
         if reason is not None:
@@ -125,7 +127,7 @@ class GpuMonitor:
             device = next((device for device in devices if _same(gpu, device.uuid)), None)
             holding = self._attribution.holding(gpu, reading)
             context = holding.present or (device is not None and device.index in contexts)
-            # Before CUDA is initialized, the environment determines the number of the device.
+            # Before CUDA is initialized, the N of ``cuda:N`` is derived from the environment.
             name = next((name for name, uuid in names if uuid is not None and _same(gpu, uuid)), None)
             counted = counters.get(device.index) if device is not None else None
             reserved = counted.reserved if counted is not None else None
@@ -135,7 +137,7 @@ class GpuMonitor:
     def memory_shares(self, gpu: Gpu, reading: Reading) -> MemoryShares:
         """Return how much memory of ``gpu`` each process holds, according to ``reading``.
 
-        Requires an earlier call of :meth:`kernel_gpus` with the sample that contains ``reading``.
+        Call :meth:`kernel_gpus` first, with the sample that contains ``reading``.
         """
         assert self._attribution is not None
         holding = self._attribution.holding(gpu, reading)
@@ -168,7 +170,7 @@ class GpuMonitor:
         return DeviceChoice(device, None, None, None, None, None, None, ())
 
     def _holder_names(self, reading: Reading, live: bool) -> tuple[str, ...]:
-        """Return the names of the processes that hold memory, each name once and this notebook first."""
+        """Return the names of the processes that hold memory, without duplicates, and this notebook first."""
         listed = [(process, self._is_ours(process)) for process in reading.processes or ()]
         names = [THIS_NOTEBOOK] if any(ours for _, ours in listed) else []
         if live:
@@ -181,9 +183,10 @@ class GpuMonitor:
         return tuple(dict.fromkeys(names))[:_MAX_HOLDERS]
 
     def holders(self, reading: Reading) -> list[tuple[str, int | None]]:
-        """Return the holders of a GPU's memory, with names for saved outputs and each holder's total bytes.
+        """Return the name and the total bytes of each holder of a GPU's memory.
 
-        This notebook and its children are one holder. The bytes are None if the driver does not report them.
+        The names may be saved in an output: they reveal no user names or arguments. This notebook and its
+        children are one holder. The bytes are None if the driver does not report them.
         """
         groups: dict[tuple[ProcessGroup | None, bool], list[int]] = {}
         for process in reading.processes or ():
@@ -200,17 +203,18 @@ class GpuMonitor:
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """Processes that have the same name in a saved output.
+    """A group of processes that have the same name in a saved output.
 
-    Notebooks are shared with people who may not be allowed to see this machine's processes. So saved outputs
-    contain no arguments, no names of users or notebooks, and no programs of other users.
+    Notebooks are shared with people who may not be allowed to see this machine's processes. Therefore, saved
+    outputs contain no arguments, no names of users or notebooks, and no programs of other users.
     """
 
     relation: Literal["child", "notebook", "same user", "other user", "unknown"]
-    """Whether the processes are descendants of this process, belong to another notebook of the same user, or
-    are other processes of the same user, of another user or of an unknown user."""
+    """How the processes relate to this process: its descendants, processes of another notebook of the same
+    user, or other processes of the same user, of another user or of an unknown user."""
     program: str | None = None
-    """Name of the program, for descendants and other processes of the same user; None if it is unreadable."""
+    """Name of the program, only for descendants and other processes of the same user; None if it is
+    unreadable."""
     pid: int | None = None
     """Process id, only for a process whose user is unknown."""
 
@@ -233,7 +237,7 @@ _LABELS = {
 
 
 def group_of(pid: int, identity: Identity) -> ProcessGroup:
-    """Return the group of a process that is not a descendant of this one."""
+    """Return the group of a process that is not a descendant of this process."""
     if identity.user is None or own_user() is None:
         return ProcessGroup("unknown", pid=pid)
     if identity.user != own_user():
@@ -280,7 +284,7 @@ def _list(choices: DeviceChoices) -> str:
 
 
 def _unavailable(sample: Sample | None) -> str | None:
-    """Return why there is no CUDA device; None if there may be one."""
+    """Return why there is no CUDA device; None if there is one or may be one."""
     if not _installed():
         return "torch is not installed in this kernel's environment."
     without = cuda_state.no_cuda_build_reason()
@@ -303,7 +307,10 @@ def _installed() -> bool:
 
 
 def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
-    """Return the UUID of each CUDA device, or None for each unknown one; None if their number is unknown."""
+    """Return the UUID of each CUDA device; None if the number of devices is unknown.
+
+    A device whose UUID is unknown has None in the list.
+    """
     if cuda_state.cuda_initialized():
         return [device.uuid for device in cuda_state.devices()]
     if sample is None or not sample.origin.live or cuda_state.is_rocm():
@@ -311,7 +318,7 @@ def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
     order = cuda_order(sample.gpus, os.environ)
     if order is not None:
         return order
-    # The order of the devices depends on their speed, but their number does not.
+    # CUDA orders the devices by speed, which is unknown, but their number does not depend on the order.
     by_bus: Mapping[str, str] = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     counted = cuda_order(sample.gpus, by_bus)
     return None if counted is None else [None] * len(counted)

@@ -21,18 +21,21 @@ class UsedMemory:
     """Name of the GPU, such as ``GPU 0``."""
     bytes: int
     own: bool
-    """Whether ``bytes`` is the memory of this process only. Otherwise, it is that of all processes."""
+    """Whether ``bytes`` is the memory of this process only. Otherwise, it is the memory of all processes."""
 
 
 class FreedMemory:
-    """Measures what a command frees: create it before the command, and call :meth:`describe` afterwards."""
+    """Measures how much memory a command frees.
+
+    Create the object before the command, and call :meth:`describe` after it.
+    """
 
     def __init__(self) -> None:
         self._used = read_used_memory()
         self._reserved = reserved_by_torch()
 
     def describe(self) -> str:
-        """Return a sentence that tells how much memory was freed for other programs."""
+        """Return a sentence that states how much memory was freed for other programs."""
         freed_by_torch = max(0, self._reserved - reserved_by_torch())
         return describe_freed(self._used, read_used_memory(), freed_by_torch)
 
@@ -43,14 +46,14 @@ def reserved_by_torch() -> int:
 
 
 def read_used_memory(clock: Clock = SYSTEM_CLOCK) -> dict[str, UsedMemory] | None:
-    """Return the memory in use by GPU UUID, for GPUs on which this process has a CUDA context.
+    """Return the memory in use on the GPUs on which this process has a CUDA context, keyed by GPU UUID.
 
     Return None if there is no such GPU or the driver provides no current reading.
     """
     monitor = default_device.monitor()
     began, now = clock.monotonic(), clock.time()
     sample = monitor.read(_TIMEOUT_S)
-    # After a timeout, the sample may be older than this call.
+    # After a timeout, the sample may be older than this call, so it is not used.
     if sample is None or not sample.origin.local_processes or clock.monotonic() - began >= _TIMEOUT_S:
         return None
     monitor.kernel_gpus(sample)  # may confirm that the driver's process ids are those of this PID namespace
@@ -71,7 +74,7 @@ def read_used_memory(clock: Clock = SYSTEM_CLOCK) -> dict[str, UsedMemory] | Non
 def describe_freed(
     before: Mapping[str, UsedMemory] | None, after: Mapping[str, UsedMemory] | None, freed_by_torch: int
 ) -> str:
-    """Return a sentence with the freed memory: the driver's figure for this process, or else torch's."""
+    """Return a sentence that states the freed memory according to the driver, or else according to torch."""
     by_torch = f"Given back to the GPU: {units.memory(freed_by_torch)} by torch's count"
     if before is None or after is None or before.keys() != after.keys():
         return f"{by_torch}; the driver's is not known."

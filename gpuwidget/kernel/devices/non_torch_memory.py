@@ -31,13 +31,14 @@ class NonTorchMemory:
     """Name of the GPU, such as ``GPU 0 H200``."""
     holders: tuple[Holder, ...]
     notes: tuple[str, ...]
-    """What is unknown, and why."""
+    """Sentences that state what is unknown, and why."""
 
 
 def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchMemory], str | None]:
-    """Return the memory outside torch by ``cuda:N``, for devices on which this process has a CUDA context.
+    """Return the memory outside torch per ``cuda:N`` on which this process has a CUDA context.
 
-    The second value is the reason if nothing is known, else None. Takes at most a quarter of a second.
+    The second value is the reason if nothing is known, and otherwise None. The call takes at most a quarter
+    of a second.
     """
     monitor = default_device.monitor()
     sample = monitor.read(_TIMEOUT_S)
@@ -76,7 +77,7 @@ def _uses_nccl() -> bool:
     try:
         distributed = torch.distributed
         return bool(distributed.is_initialized()) and "nccl" in str(distributed.get_backend())
-    except Exception:  # torch without distributed, or no process group yet
+    except Exception:  # torch has no distributed package, or there is no process group yet
         return False
 
 

@@ -1,8 +1,8 @@
 """Set torch's switches, for the panel and for ``%gpu switches``.
 
 The switches are flags of the whole process. Setting one in the middle of a cell would change the results of
-the rest of the cell. So a request that the panel sends while a cell is running is stored, and applied before
-the next cell.
+the rest of the cell. Therefore, a request that the panel sends while a cell is running is stored, and applied
+before the next cell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_TORCH = SwitchValue(None, "torch is not imported yet.")
 
 
 class SwitchRequests:
-    """Applies requested values of torch's switches, and stores those that are pending."""
+    """Applies requests to set torch's switches, and stores the requests that are pending."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class SwitchRequests:
         self._failed: dict[str, str] = {}
 
     def attach(self, busy: Callable[[], bool]) -> None:
-        """From now on, store requests that arrive while ``busy()`` is true until the next cell begins."""
+        """Store requests that arrive while ``busy()`` returns true, and apply them before the next cell."""
         self._busy = busy
 
     def detach(self) -> None:
@@ -47,7 +47,7 @@ class SwitchRequests:
 
     @property
     def state(self) -> tuple[Switch, ...]:
-        """The state of all switches; may be read on any thread."""
+        """The state of all switches. It may be read on any thread."""
         with self._lock:
             values = torch_switches.switch_values()
             return tuple(
@@ -56,9 +56,10 @@ class SwitchRequests:
             )
 
     def request(self, name: str, value: str) -> str:
-        """Set a switch now if no cell is running, else before the next cell; return text with the statement.
+        """Set a switch now if no cell is running, and otherwise before the next cell.
 
-        Raises OptionError for an unknown switch or value, and if torch raises an error.
+        Return a text that contains the Python statement for it. Raise OptionError for an unknown switch or
+        value, and if torch raises an error.
         """
         switch = find_switch(name, value)
         with self._lock:
@@ -74,13 +75,19 @@ class SwitchRequests:
             return f"From the next cell: {statement}"
 
     def set_now(self, name: str, value: str) -> str:
-        """Set a switch immediately and return the statement. Raises OptionError as :meth:`request` does."""
+        """Set a switch immediately, and return the Python statement that was run.
+
+        Raises OptionError as :meth:`request` does.
+        """
         switch = find_switch(name, value)
         with self._lock:
             return self._run(switch, value)
 
     def apply_pending(self) -> None:
-        """Apply the pending requests; called before a cell that is not nested in another. Never raises."""
+        """Apply the pending requests. Call this before each cell that is not nested in another.
+
+        Never raises.
+        """
         with self._lock:
             for name, value in self._pending.copy().items():
                 try:

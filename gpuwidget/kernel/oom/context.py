@@ -52,20 +52,22 @@ _NO_COUNTERS = "who holds torch's memory"
 _NOT_FOUND = f"{_NO_COUNTERS}: gpuwidget could not look through the variables"
 _EARLIER = "an earlier error's frames, not collected yet"
 _TIME_LIMIT_S = 0.15
-"""Seconds of CPU time for the search, so that the card appears within 300 ms of the error in any notebook."""
+"""Maximum CPU time of the search in seconds. It makes the card appear within 300 ms of the error in any
+notebook."""
 _SEARCH_FROM_BYTES = units.MIB
-"""If at least this many bytes have no holder, the frames of uncollected tracebacks are searched too."""
+"""If at least this many bytes have no holder, the search includes the frames of tracebacks that are no longer
+in use but have not been garbage-collected yet."""
 
 
 def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -> OomContext:
-    """Return the error's context, from torch, the notebook and the driver.
+    """Return the context of an out-of-memory error, from torch, the notebook and the driver.
 
     The result contains no references to the user's objects.
     """
     message = oom_error.error_message(error)
     said = parse_message(message)
     index = said.index if said.index is not None else _only_device()
-    # Memory that a garbage collection frees during the search would appear to have no holder.
+    # Pause garbage collection: memory that it frees during the search would appear to have no holder.
     with gc_paused():
         state = oom_error.allocator_state(index) if index is not None else _NO_STATE
         blocks, held, failed = _holders(shell, index, error, cell)
@@ -116,7 +118,7 @@ def _only_device() -> int | None:
 
 
 def _reserved(said: OomMessage, state: AllocatorState) -> int | None:
-    """Return the bytes that torch had reserved at the error; the upper bound if only a range is known."""
+    """Return the bytes that torch had reserved at the error, or the upper bound if only a range is known."""
     if said.reserved is not None:
         most = said.reserved
     elif said.allocated is not None and said.unallocated is not None:
@@ -141,7 +143,7 @@ def _fragmented(said: OomMessage, state: AllocatorState) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _OwnedBlocks:
-    """One device's allocated blocks. Each row contains a block's address, bytes, owning root and cell."""
+    """One device's allocated blocks. Each row contains a block's address, size, owning root and cell."""
 
     index: int
     blocks: DeviceBlocks
@@ -153,7 +155,7 @@ class _OwnedBlocks:
 def _holders(
     shell: Any, index: int | None, error: BaseException, cell: FailedCell | None
 ) -> tuple[_OwnedBlocks | None, list[OomHolder], str | None]:
-    """Return the device's blocks, their holders and, if the search failed, a reason."""
+    """Return the device's blocks, their holders, and the reason if the search failed."""
     try:
         searched = memory_holders.search(shell, time_limit_s=_TIME_LIMIT_S)
         blocks = _blocks(searched, index)
@@ -249,7 +251,7 @@ def _holder_of(
 
 
 def _error_frame_blocks(shell: Any, blocks: _OwnedBlocks, error: BaseException) -> frozenset[int]:
-    """Return the addresses of blocks without a holder that the frames of an earlier error keep alive.
+    """Return the addresses of unowned blocks that the frames of an earlier error keep alive.
 
     These frames form a reference cycle with IPython's frames. No name leads to them, but they exist until the
     garbage collector runs.
@@ -286,7 +288,8 @@ def _variables_to(
 ) -> tuple[str, ...] | None:
     """Return the variables whose deletion frees the memory of the roots in ``numbers``.
 
-    Return None if there are none, if one of them is not a plain variable, or if the failed code may read one.
+    Return None if there are no such variables, if one of them is not a plain variable name, or if the failed
+    code may read one of them.
     """
     if names_needed is None:
         return None
@@ -297,7 +300,10 @@ def _variables_to(
 
 
 def _older_bytes(blocks: _OwnedBlocks | None, cell: FailedCell | None) -> int | None:
-    """Return the bytes of blocks that the failed cell did not allocate, including those of unknown cells."""
+    """Return the bytes of blocks that the failed cell did not allocate.
+
+    Blocks whose cell is unknown are included.
+    """
     if blocks is None or not blocks.known or cell is None or cell.number is None:
         return None
     return sum(size for _, size, _, origin in blocks.rows if origin != cell.number)
@@ -355,14 +361,14 @@ def _processes_in_message(said: OomMessage) -> tuple[OtherMemory, ...]:
 
 
 def _pools(index: int) -> tuple[LibraryPool, ...]:
-    """Return CuPy's memory pool; empty if the user has not imported CuPy."""
+    """Return CuPy's memory pool, or an empty tuple if the user has not imported CuPy."""
     cupy: Any = sys.modules.get("cupy")
     torch: Any = cuda_state.loaded_torch()
     pool = getattr(cupy, "get_default_memory_pool", None)
     if not callable(pool):
         return ()
     try:
-        with torch.cuda.device(index):  # the pool uses the current device
+        with torch.cuda.device(index):  # the pool's functions use the current device
             return (LibraryPool("CuPy's pool", int(pool().free_bytes()), _FLUSH_CUPY),)
     except Exception:
         return ()

@@ -1,4 +1,4 @@
-"""A cell that may run out of memory: a module that imports nothing, for a quick ``%load_ext``."""
+"""A cell that ran out of memory. The module imports no other packages, so that ``%load_ext`` stays quick."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class FailedCell:
     number: int | None
     """The N of In[N]; None for a cell that is not stored in the history."""
     at_start: dict[int, int] = field(default_factory=dict)
-    """Bytes that torch had allocated when the cell began, by device index."""
+    """Bytes that torch had allocated on each device when the cell began, keyed by device index."""
 
     @property
     def source(self) -> str:

@@ -19,14 +19,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class OutOfMemoryCards:
-    """Shows a card below each cell of a shell that ran out of GPU memory."""
+    """Shows a card below each of a shell's cells that runs out of GPU memory."""
 
     def __init__(self, shell: Any, running: RunningCells) -> None:
         self._shell = shell
         self._running = running
         self._cells: WeakKeyDictionary[RunningCell, FailedCell] = WeakKeyDictionary()
         self._shown: int | None = None
-        """``id`` of the last error with a card. An outer cell that fails with it gets no second card."""
+        """``id`` of the last error with a card. If an outer cell fails with the same error, no second card is
+        shown."""
 
     def before(self, info: Any) -> None:
         """Handle ``pre_run_cell``: record torch's allocated memory, which takes 8 µs per device in use."""

@@ -16,7 +16,7 @@ _R = TypeVar("_R")
 
 
 class InterruptState:
-    """Whether an interrupt arrived while interrupts were ignored or deferred."""
+    """Records whether an interrupt arrived while interrupts were ignored or deferred."""
 
     def __init__(self) -> None:
         self.interrupted = False
@@ -50,7 +50,7 @@ def ignore_interrupts() -> Iterator[InterruptState]:
 
 @contextmanager
 def defer_interrupts() -> Iterator[InterruptState]:
-    """Defer interrupts until the end of this block, which must not be left half done."""
+    """Defer interrupts until this block has ended, so that its work is never left half done."""
     state = InterruptState()
     try:
         with ignore_interrupts() as state:
@@ -61,7 +61,7 @@ def defer_interrupts() -> Iterator[InterruptState]:
 
 
 def interrupt_soon() -> None:
-    """Interrupt whatever the main thread is running 50 ms from now; an idle kernel ignores the interrupt."""
+    """Interrupt the main thread in 50 ms. An idle kernel ignores the interrupt."""
     main = threading.main_thread().ident
     if main is None or threading.current_thread() is not threading.main_thread():
         return
@@ -71,7 +71,10 @@ def interrupt_soon() -> None:
 
 
 def drop_frames_on_interrupt(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate ``function``: an interrupt's traceback omits its frames, which would keep objects alive."""
+    """Decorate ``function`` so that an interrupt's traceback contains none of the function's frames.
+
+    The frames would keep the objects of their local variables alive.
+    """
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -1,8 +1,8 @@
-"""Find the names that a failed cell reads before it assigns them. Without these variables it can't run again.
+"""Find the names that a failed cell reads before it assigns them.
 
-The cell's source contains the names that the cell itself reads. The names that the user's functions read are
-found by following the functions that the cell refers to, and the frames of the traceback. This runs no user
-code.
+Without these variables, the cell can't run again. The cell's source contains the names that the cell itself
+reads. The names that the user's functions read are found by following the functions to which the cell refers,
+and the frames of the traceback. This runs no user code.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from gpuwidget.model.user_files import TIMED_FILES
 _MAX_FRAMES = 200
 _MAX_OBJECTS = 20_000
 _MAX_ITEMS = 1_000
-"""Only this many items of a container are followed: the others rarely have other types."""
+"""Maximum number of items of a container that are followed. Further items rarely have other types."""
 _NAME = re.compile(r"[^\W\d]\w*")
-# Ids instead of classes: looking up a class in a set may run its metaclass's code.
+# These are ids instead of classes, because looking up a class in a set may run its metaclass's code.
 _LEAVES = frozenset(
     map(
         id,
@@ -76,7 +76,10 @@ def names_read(
 
 
 def _is_cell_body(frame: FrameType, code: UserCode) -> bool:
-    """Return whether a frame runs a cell's top-level code, whose names are found in the cell's source."""
+    """Return whether a frame runs a cell's top-level code.
+
+    The names that this code reads are found in the cell's source instead.
+    """
     file, name = frame.f_code.co_filename, frame.f_code.co_name
     is_cell = (code.name(file) or "").startswith("In[")
     return file in TIMED_FILES or (is_cell and name.startswith(("<module>", "<cell line")))
@@ -86,10 +89,10 @@ def _is_cell_body(frame: FrameType, code: UserCode) -> bool:
 
 
 def _names_read_first(cell: str) -> set[str]:
-    """Return the names that may be read before they are assigned; all names if the source can't be parsed."""
+    """Return the names that may be read before they are assigned; all names if ``cell`` can't be parsed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the user has seen the warnings when the cell ran
+            warnings.simplefilter("ignore")  # the user saw the warnings when the cell ran
             tree = ast.parse(cell)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set(_NAME.findall(cell))
@@ -112,7 +115,7 @@ class _ReadBeforeAssigned(ast.NodeVisitor):
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
-            # A string may be code: IPython puts the bodies of magics into strings.
+            # A string may contain code: IPython puts the bodies of magics into strings.
             self.read.update(_names_read_first(node.value) - self._assigned)
 
     def visit_Name(self, node: ast.Name) -> None:
@@ -157,7 +160,7 @@ class _ReadBeforeAssigned(ast.NodeVisitor):
             super().generic_visit(node)
 
     def _visit_uncertain(self, *nodes: ast.AST) -> None:
-        """Visit code that may not run, and ignore its assignments."""
+        """Visit code that might not run, and ignore its assignments."""
         certain, self._certain = self._certain, False
         for node in nodes:
             self.visit(node)
@@ -180,21 +183,21 @@ class _References:
         self.names: set[str] = set()
 
     def add_name(self, name: str) -> None:
-        """Add the name of a variable that is read, and let :meth:`follow` continue from its value."""
+        """Add the name of a variable that code reads. :meth:`follow` continues from the variable's value."""
         if name not in self.names:
             self.names.add(name)
             if name in self._namespace:
                 self._push(self._namespace[name])
 
     def add_frame(self, frame: FrameType) -> None:
-        """Add the names that a frame's code reads, and let :meth:`follow` continue from its variables."""
+        """Add the names that a frame's code reads. :meth:`follow` continues from the frame's variables."""
         self._add_code(frame.f_code, frame.f_globals)
         for value in gc.get_referents(frame):
             if value is not frame.f_globals:
                 self._push(value)
 
     def follow(self) -> bool:
-        """Follow all references; return False if there are too many objects."""
+        """Follow all references. Return False if there are too many objects."""
         while self._pending:
             if len(self._visited) > _MAX_OBJECTS:
                 return False
@@ -237,7 +240,10 @@ class _References:
             yield from gc.get_referents(value)[:_MAX_ITEMS]
 
     def _add_code(self, code: CodeType, module_globals: Mapping[str, object]) -> None:
-        """Add the names in a function's code, or follow their objects if it belongs to another module."""
+        """Add the names in a function's code.
+
+        If it belongs to another module, follow the named objects instead.
+        """
         found = set(_names_in(code))
         if module_globals is self._namespace or "__main__" in found:
             for name in found:
@@ -263,7 +269,7 @@ class _References:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Return the global and free names in a function's code and in the functions nested in it."""
+    """Yield the global and free names in a function's code and in the code of its nested functions."""
     yield from code.co_names
     yield from code.co_freevars
     for constant in code.co_consts:

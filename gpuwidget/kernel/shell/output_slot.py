@@ -79,12 +79,15 @@ class OutputSlot:
 
     @property
     def cleared(self) -> bool:
-        """Whether the cell has cleared its outputs, and the slot with them."""
+        """Whether the cell has cleared its outputs, including the slot."""
         return self._clears.cleared
 
     @property
     def clear_pending(self) -> bool:
-        """Whether the next new output clears all outputs; until then only :meth:`fill` is safe."""
+        """Whether the next new output clears all outputs.
+
+        Until then, only :meth:`fill` can be called safely.
+        """
         return self._clears.pending
 
     @property
@@ -93,18 +96,21 @@ class OutputSlot:
         return _is_captured(self.channel.message_id)
 
     def fill(self, data: Mapping[str, Any]) -> None:
-        """Replace the slot's content. Works from any thread."""
+        """Replace the slot's content. Any thread may call this method."""
         if self._display_id is not None:
             self.channel.update(data, self._display_id)
 
     def renew(self, data: Mapping[str, Any]) -> None:
-        """Show a new output below the others, after the cell cleared the slot. Works from any thread."""
+        """Show a new output below the others, after the cell cleared the slot.
+
+        Any thread may call this method.
+        """
         self._clears.cleared = False
         self.fill(EMPTY)
         self._send_new(data)
 
     def append(self, data: Mapping[str, Any]) -> None:
-        """Show an output below the cell's outputs, after :meth:`close`."""
+        """Show an output below the cell's outputs. Call this after :meth:`close`."""
         if self._clear_pending_at_end and self._display_id is not None:
             self.fill(data)
             return
@@ -121,8 +127,8 @@ class OutputSlot:
             del publisher._flush_streams
 
     def _reserve_after_text(self) -> None:
-        # The publisher flushes both streams before it sends the clear message. If they are streams that the
-        # user installed, flushing them first puts the text that they pass on above the card.
+        # The publisher flushes both streams before it sends the clear message. If the user has installed
+        # these streams, flush them earlier, so that the text that they pass on is shown above the card.
         sys.stdout.flush()
         sys.stderr.flush()
         self._send_new(EMPTY)
@@ -162,16 +168,16 @@ class IOPubChannel:
 
     def display(self, data: Mapping[str, Any], display_id: str) -> None:
         """Send a new output, below the text that the cell has printed so far."""
-        # The kernel's streams buffer printed text until a timer sends it. A stream that the user installed is
-        # not flushed, because this may not be the cell's thread. A flush waits for the sending thread even if
-        # the buffer is empty, so it is skipped then.
+        # The kernel's streams buffer printed text until a timer sends it. Do not flush a stream that the user
+        # installed, because this may not be the cell's thread. Do not flush an empty buffer, because a flush
+        # always waits for the sending thread.
         for stream in (sys.stdout, sys.stderr):
             if _is_kernel_stream(stream) and _may_have_text(stream):
                 stream.flush()
         self._send("display_data", data, display_id)
 
     def update(self, data: Mapping[str, Any], display_id: str) -> None:
-        """Replace the output with this id; does nothing if it was cleared."""
+        """Replace the output with this id, or do nothing if it was cleared."""
         self._send("update_display_data", data, display_id)
 
     def _send(self, message_type: str, data: Mapping[str, Any], display_id: str) -> None:
@@ -193,7 +199,7 @@ def _may_have_text(stream: object) -> bool:
 class _ClearOutputWatch:
     """Detects when a cell's ``clear_output`` calls take effect.
 
-    ``clear_output(wait=True)`` takes effect with the next output, whoever sends it.
+    ``clear_output(wait=True)`` takes effect with the next output, regardless of its sender.
     """
 
     def __init__(self, shell: Any, message_id: str, before_pending: Callable[[], None]) -> None:
@@ -209,7 +215,7 @@ class _ClearOutputWatch:
         self.pending = False
         """Whether a ``clear_output(wait=True)`` has not taken effect yet."""
         self.cleared = False
-        """Whether the cell's outputs have been cleared; whoever sends a new output resets this."""
+        """Whether the cell's outputs have been cleared. The sender of a new output resets this."""
 
     def start(self) -> None:
         """Start watching. Call it on the thread that runs the cell: the publisher's hooks are thread-local.

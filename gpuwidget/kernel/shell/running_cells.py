@@ -1,9 +1,9 @@
 """Track the running cells of this kernel, and match each ``post_run_cell`` event with its ``pre_run_cell``.
 
-IPython's events do not always come in pairs. An empty cell, and the cell that loads the extension, only have
-a ``post_run_cell``. The ``post_run_cell`` of a cancelled cell has no result. If an exception escapes from
-IPython's function that runs the cell, the event has another info object. Some cells have no
-``post_run_cell``.
+IPython's events do not always come in pairs. An empty cell, and the cell that loads the extension, trigger
+only ``post_run_cell``. Some cells trigger no ``post_run_cell``. If a cell is cancelled, its ``post_run_cell``
+has no result. If an exception escapes from the IPython function that runs cells, the info object of
+``post_run_cell`` is not the one of ``pre_run_cell``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RunningCell:
     number: int | None
     """The N of In[N]; None for a cell that is not stored in the history."""
     on_lost: list[Callable[[], None]] = field(default_factory=list)
-    """Called if the cell ended without a ``post_run_cell`` event; must not raise."""
+    """Functions that are called if the cell ends without a ``post_run_cell`` event. They must not raise."""
 
 
 class RunningCells:
@@ -42,7 +42,8 @@ class RunningCells:
         self._shell = shell
         self._cells: list[RunningCell] = []
         self._loading_thread = threading.get_ident() if cells_on_this_thread() else None
-        """Thread of the cell that loads the extension, which had no ``pre_run_cell``; None afterwards."""
+        """Thread of the cell that loads the extension, which had no ``pre_run_cell``; None once that cell has
+        ended."""
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -70,7 +71,7 @@ class RunningCells:
         if depth:  # ``depth`` includes the new cell
             self._lose(self._on_this_thread()[depth - 1 :])
         stored = getattr(info, "store_history", False)
-        # Not shell.execution_count: IPython 9 has already incremented it, older versions have not.
+        # Do not use shell.execution_count: IPython 9 has already incremented it, but older versions have not.
         number = self._shell.displayhook.prompt_count if stored else None
         self._cells.append(RunningCell(info, threading.get_ident(), number))
 
@@ -92,7 +93,7 @@ class RunningCells:
     def find(self, info: object) -> RunningCell | None:
         """Return the cell with this info object, or else this thread's newest cell with the same code.
 
-        The event of a cancelled cell has no info object: for None, return this thread's newest cell.
+        If ``info`` is None, as in the event of a cancelled cell, return this thread's newest cell.
         """
         return next(self._candidates(info), None)
 
@@ -126,7 +127,7 @@ def _code(info: object) -> str:
 
 
 def cells_on_this_thread() -> int:
-    """Return how many nested cells IPython is running on this thread; 0 if it is running none."""
+    """Return the number of nested cells that IPython is running on this thread; 0 if it is running none."""
     frame, found = sys._getframe(1), 0
     while frame.f_back is not None:
         frame = frame.f_back

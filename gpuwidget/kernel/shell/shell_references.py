@@ -28,9 +28,9 @@ _MISSING = object()
 
 
 def variable_roots(shell: Any) -> list[Root]:
-    """Return the user's variables that may refer to other objects, including those in the user's modules.
+    """Return the variables of the user and of the user's modules that may refer to other objects.
 
-    If ``shell`` is None, the variables of ``__main__`` take the place of the notebook's.
+    If ``shell`` is None, the variables of ``__main__`` are used instead of the notebook's.
     """
     user_ns: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
     roots: list[Root] = []
@@ -55,7 +55,7 @@ def variable_roots(shell: Any) -> list[Root]:
 
 
 def is_user_variable(shell: Any, name: str) -> bool:
-    """Return whether ``name`` is a variable of the user, not one that IPython set."""
+    """Return whether ``name`` is a variable that the user set, and not IPython."""
     return name in shell.user_ns and not _is_hidden(shell, name, shell.user_ns[name])
 
 
@@ -113,7 +113,7 @@ def _results(shell: Any) -> Iterator[tuple[str, object]]:
     for name, value in list(shell.user_ns.items()):
         if _is_result_name(name) and _is_hidden(shell, name, value):
             yield name, value
-    # The display hook and user_ns_hidden keep further references, even after user_ns has lost the names.
+    # The display hook and user_ns_hidden keep further references, even if the names are no longer in user_ns.
     for name in _RECENT_RESULTS:
         yield name, getattr(shell.displayhook, name, None)
     for name, value in list(shell.user_ns_hidden.items()):
@@ -143,7 +143,10 @@ def _traceback_formatters(shell: Any) -> list[object]:
 
 
 def release(shell: Any, roots: Sequence[Root]) -> None:
-    """Delete some references from :func:`notebook_roots`, in all places where IPython keeps them."""
+    """Delete the references in ``roots`` from all places where IPython keeps them.
+
+    ``roots`` is a selection from :func:`notebook_roots`.
+    """
     values = {id(root.value): root.value for root in roots if root.name not in (LAST_ERROR, DEBUGGER)}
     if values:
         _release_results(shell, values)

@@ -39,7 +39,7 @@ class UserCode:
         return self._names[filename]
 
     def source(self, filename: str, line: int) -> str:
-        """Return the line as the user wrote it; empty if it is unknown."""
+        """Return the line as the user wrote it, or an empty string if it is unknown."""
         is_cell = (self.name(filename) or "").startswith("In[")
         return (self._cells if is_cell else self._modules).line(filename, line)[:_MAX_SOURCE_LENGTH]
 
@@ -66,7 +66,8 @@ def _short_path(path: str) -> str:
 # -- file names of cells ---------------------------------------------------------------------------------
 
 _MAX_CELLS_SEARCHED = 300
-"""If IPython does not keep file names of cells, they are computed for this many of the newest cells."""
+"""Number of newest cells for which file names are computed, if IPython does not keep the file names of
+cells."""
 
 
 def is_cell_file(shell: Any, filename: str) -> bool:
@@ -97,7 +98,8 @@ def cell_number(shell: Any, filename: str) -> int | None:
         return int(numbered[1])
     if numbers is not None or filename not in getattr(linecache, "_ipython_cache", {}):
         return None
-    # IPython keeps no numbers. Compute the name from each cell's text, as ipykernel does.
+    # Before IPython 8, file names are not mapped to cell numbers. Compute each cell's file name from its
+    # text, as ipykernel does, and compare.
     cells = cell_history(shell)
     for number in range(len(cells) - 1, max(0, len(cells) - 1 - _MAX_CELLS_SEARCHED), -1):
         if compiler.get_code_name(cells[number], cells[number], number) == filename:
@@ -106,7 +108,10 @@ def cell_number(shell: Any, filename: str) -> int | None:
 
 
 def cell_history(shell: Any) -> list[Any]:
-    """Return the source of each cell by its number, as the user wrote it; empty if there is no history."""
+    """Return the cells' sources as the user wrote them, indexed by cell number.
+
+    The list is empty if there is no history.
+    """
     history = getattr(getattr(shell, "history_manager", None), "input_hist_raw", None)
     return history if isinstance(history, list) else []
 
@@ -119,13 +124,16 @@ _TIME = "time"
 
 
 class _CellLines:
-    """The lines of a shell's cells as the user wrote them, although IPython compiles magics as Python."""
+    """The lines of a shell's cells as the user wrote them.
+
+    IPython compiles magics as Python calls instead.
+    """
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
 
     def line(self, filename: str, line: int) -> str:
-        """Return the line's text; empty if it is unknown."""
+        """Return the line's text, or an empty string if it is unknown."""
         text = linecache.getline(filename, line).strip()
         if text and not text.startswith(_MAGIC_CALL):
             return text
@@ -148,7 +156,7 @@ class _CellLines:
         if found is None or found[2] != _TIME:
             return None
         written, above, _ = found
-        # IPython strips blank lines at the beginning of the body.
+        # IPython strips blank lines at the beginning of the body, so they count as above the code.
         return next((n for n, text in enumerate(written[above:], above) if text.strip()), above)
 
     def _find_cell_magic(self, filename: str) -> tuple[list[str], int, str] | None:
@@ -190,9 +198,9 @@ def _same_lines(body: str, lines: list[str]) -> bool:
 # -- source of modules -----------------------------------------------------------------------------------
 
 _CLOCK_MARGIN_S = 2.0
-"""Seconds by which the start time of a process and the times of files may be inconsistent."""
+"""Maximum difference in seconds between the clocks of process start times and of file times."""
 _MAX_OBJECTS = 10_000
-# Ids instead of classes: looking up a class in a set may run its metaclass's code.
+# These are ids instead of classes, because looking up a class in a set may run its metaclass's code.
 _WRAPPERS = frozenset(map(id, (FunctionType, CellType, tuple, staticmethod, classmethod, property)))
 
 
@@ -203,7 +211,10 @@ class _ModuleLines:
         self._files: dict[str, _ModuleFile] = {}
 
     def line(self, filename: str, line: int) -> str:
-        """Return the line's text; empty if it is unknown, :data:`CHANGED` if the file may have changed."""
+        """Return the line's text, or :data:`CHANGED` if the file may have changed since it was imported.
+
+        The text is empty if the line is unknown.
+        """
         if filename not in self._files:
             linecache.checkcache(filename)
             self._files[filename] = _ModuleFile(filename)
