@@ -40,7 +40,8 @@ _MAX_MEMORY_ROWS = 12
 _MAX_TIME_LINES = 4
 _SOURCE_LENGTH = 60
 _ROUNDED = 0.05
-"""Percentage points from 0 or 100 within which a card shows a utilization as 0 or 100 percent."""
+"""If a utilization differs from 0 or 100 percent by fewer percentage points, a card shows it as 0 or 100
+percent."""
 
 
 def details(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
@@ -83,7 +84,7 @@ def left_behind(report: Report) -> list[str]:
 
 
 def unknown_values(report: Report) -> list[str]:
-    """Return the unknown values per reason, such as ``power, energy: not supported by this GPU``."""
+    """Return the unknown values grouped by reason, such as ``power, energy: not supported by this GPU``."""
     reasons: dict[str, dict[str, list[GpuReport]]] = {}
     shown = report.shown
     for gpu in shown:
@@ -129,7 +130,7 @@ def _environment(report: Report) -> str:
 
 
 def evidence(report: Report) -> list[tuple[str, str]]:
-    """Return a named line for each advice, with the figures that the advice is based on."""
+    """Return a named line for each piece of advice, with the figures on which the advice is based."""
     return [(f"Advice {one.rule}", _evidence(one)) for one in report.advice]
 
 
@@ -145,7 +146,7 @@ _FORMATS: tuple[tuple[str, Callable[[float], str]], ...] = (
     ("_w", units.power),
     ("_s", units.duration),
 )
-"""The format of a figure, by the end of its name. All other figures are percentages or counts."""
+"""How a figure is formatted, by the end of its name. All other figures are percentages or counts."""
 
 
 def _figure(name: str, value: object) -> str:
@@ -169,7 +170,10 @@ def _spaced(name: str) -> str:
 
 
 def memory_rows(report: Report) -> list[list[str]]:
-    """Return a header and one row per line of code, those with the most memory first; empty without lines."""
+    """Return a header and one row per line of code, the line with the most memory first.
+
+    The result is empty if the report has no lines.
+    """
     if not report.lines:
         return []
     rows = [
@@ -223,7 +227,10 @@ def _further_lines(report: Report, shown: int) -> list[str]:
 
 
 def time_details(report: Report) -> list[tuple[str, str]]:
-    """Return named lines: lines of code with the most time, CPU time, warm-up, and idle energy if known."""
+    """Return named lines about lines of code, CPU time, warm-up and idle energy, as far as they are known.
+
+    The lines of code are those that took the most time.
+    """
     found: list[tuple[str, str]] = []
     time = report.time
     if time is not None and time.lines:
@@ -266,7 +273,8 @@ def time_line(line: LineTime) -> str:
 
 
 def _limits(time: CodeTime) -> str:
-    # The error is twice the standard error of a share of one half, which is the largest possible.
+    # The error is twice the standard error of a share. It is computed for a share of one half, where the
+    # standard error is largest.
     error = units.percent_number(100 / time.samples**0.5)
     limits = (
         f"{time.samples} looks: shares within {error} points; patterns shorter than "

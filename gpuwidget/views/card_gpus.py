@@ -19,7 +19,7 @@ _MIN_FRAGMENTED = 256 * units.MIB
 _MIN_FRAGMENTED_SHARE = 0.1
 """Smallest fragmented share of torch's reserved memory that is reported."""
 _Describe = Callable[[Sequence[GpuReport]], list[str]]
-"""Describes the figures of one GPU, or the range of the figures of several GPUs."""
+"""Function that describes the figures of one GPU, or the range of the figures of several GPUs."""
 
 
 # -- the table -------------------------------------------------------------------------------------------
@@ -42,7 +42,8 @@ def is_compact(gpus: Sequence[GpuReport]) -> bool:
 def row_names(gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
     """Return the parts of the name of each GPU's row: its number and model, and its device in torch.
 
-    If there are many GPUs of one model, a name is only the number.
+    If there are many GPUs of one model, the names omit the model. They also omit the devices if each device
+    has the number of its GPU.
     """
     if not is_compact(gpus) or len({gpu.name for gpu in gpus}) > 1:
         return [_row_name(gpu, model_name(gpu)) for gpu in gpus]
@@ -136,7 +137,10 @@ def _optional(title: str, levels: Sequence[Level | None]) -> GpuColumn | None:
 
 
 def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
-    """Return named lines with every memory figure and the highest readings; empty for many GPUs."""
+    """Return named lines with every memory figure and the highest readings.
+
+    The result is empty for many GPUs.
+    """
     gpus = report.shown
     if is_compact(gpus):
         return []
@@ -154,7 +158,7 @@ def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]
 
 
 def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
-    """Return named lines with the means that explain the utilization and have no column in the table."""
+    """Return named lines with the means that explain the utilization but have no column in the table."""
     per_gpu = per_gpu and not is_compact(report.shown)
     return [
         (f"{gpu_names(group)}, mean", " · ".join(parts))
@@ -178,7 +182,7 @@ def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) ->
 
 
 def _groups(gpus: Sequence[GpuReport], describe: _Describe, per_gpu: bool) -> list[list[GpuReport]]:
-    """Return the GPUs in groups with equal descriptions. If ``per_gpu`` is false, all are in one group."""
+    """Return the GPUs in groups with equal descriptions. If ``per_gpu`` is false, return a single group."""
     if not per_gpu:
         return [list(gpus)] if gpus else []
     groups: dict[tuple[str, ...], list[GpuReport]] = {}
@@ -282,14 +286,20 @@ def _throttle_reasons(throttled: Sequence[Mapping[str, float]]) -> str:
 
 
 def _cached(gpu: GpuReport) -> int | None:
-    """Return torch's reserved bytes that are in no tensor at the run's end; None if none are reserved."""
+    """Return torch's reserved bytes that are in no tensor at the run's end.
+
+    Return None if torch has reserved no bytes, or if it is unknown how many are in tensors.
+    """
     if gpu.torch is None or not gpu.torch.reserved.end or gpu.torch.allocated.end is None:
         return None
     return gpu.torch.reserved.end - gpu.torch.allocated.end
 
 
 def _fragmented(torch: TorchMemory, cached: int) -> int | None:
-    """Return the cached bytes that are fragmented, from torch's segments or otherwise from its counter."""
+    """Return the cached bytes that are fragmented, according to torch's segments.
+
+    If the segments are unknown, torch's counter is used.
+    """
     if torch.returnable is not None:
         return max(0, cached - torch.returnable)
     return None if torch.inactive_split is None else min(torch.inactive_split, cached)
@@ -313,7 +323,7 @@ def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
     if len(returnable) < len(torch):
         parts += [f"{_range(fragmented, units.memory)} of it lie beside tensors"] if any(fragmented) else []
     elif any(returnable):
-        # Of expandable segments torch may free less than their free pages.
+        # torch may free less than the free pages of expandable segments.
         rest = ", the rest lies between tensors" if any(fragmented) else ""
         parts.append(f"up to {units.memory(max(returnable))} of it can be given back (%gpu free){rest}")
     elif any(fragmented):

@@ -1,4 +1,4 @@
-"""Format a report as static HTML without scripts, style sheets and external resources.
+"""Format a report as static HTML without scripts, style sheets or external resources.
 
 An untrusted notebook removes the SVG and most styles, so the text must be understandable without them.
 """
@@ -81,7 +81,7 @@ def _lead(report: Report) -> str:
 
 
 def _advice(report: Report) -> str:
-    """Return the report's advice as HTML, one line per advice."""
+    """Return the report's advice as HTML, with one line per piece of advice."""
     return "".join(
         f"<div style='margin-top:2px;max-width:75em'><b>{label}:</b> "
         f"<span style='{QUIET}'>{styles.segments([text])}</span> {styles.segments([fix])}</div>"
@@ -152,7 +152,7 @@ def _full_table(gpus: Sequence[GpuReport], lanes: str) -> str:
 
 
 def _compact_table(gpus: Sequence[GpuReport], lanes: str) -> str:
-    """Return the table for many GPUs, without HTML's optional end tags, which saves a third of the size."""
+    """Return the table for many GPUs. It omits HTML's optional end tags, which saves a third of the size."""
     columns = table_columns(gpus)
     header = "".join(f"<th scope='col'>{column.title}<br>{column.unit}" for column in columns)
     rows = []
@@ -169,7 +169,7 @@ def _lanes(chart: Chart, level: DetailLevel, compact: bool) -> str:
     """Return one table cell that contains the lanes of all rows and is as high as the rows in any theme."""
     style = "position:absolute;left:0;top:0;width:100%;height:100%"
     picture = svg(chart, style, 96 if compact else 160, outlined=not compact)
-    # The picture is positioned absolutely and so does not widen the cell: a spacer does.
+    # The picture is positioned absolutely, so it does not widen the cell. A spacer widens it instead.
     spacer = "<svg height='1' style='width:100%;min-width:60px;max-width:150px'></svg>"
     hover = hover_columns(chart, level.hover_columns)
     return f"<td rowspan='{len(chart.lanes)}' style='position:relative'>{picture}{hover}{spacer}</td>"

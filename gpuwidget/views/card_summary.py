@@ -15,15 +15,16 @@ MemoryKind = Literal["torch", "process", "device"]
 
 DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
 NOTE_LENGTH = 400
-"""Most characters shown of a sentence that a report or a source provides."""
+"""Maximum number of characters shown of a sentence from a report or a source."""
 ADVICE_LENGTH = 300
-"""Most characters shown of an advice's text, and of its fix."""
+"""Maximum number of characters shown of an advice's text, and of its fix."""
 NEGLIGIBLE_WAIT_S = 1e-3
 """Waits for the GPU that are shorter than this are within the measurement error."""
 _PROGRAMS_LENGTH = 80
-"""Most characters shown of the child processes' programs."""
+"""Maximum number of characters shown of the child processes' programs."""
 _MIN_TAIL_SHARE = 0.05
-"""Smallest share of the run from which the headline shows how long the GPU worked after the code ended."""
+"""Minimum time that the GPU worked after the code ended, as a share of the code's time, at which the headline
+shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class MemorySummary:
     start: int | None
     end: int | None
     peak: int | None
-    """The highest peak of any one GPU: peaks at different times can't be added."""
+    """The highest peak of any single GPU. Peaks are not added, because they may occur at different times."""
     peak_gpu: GpuReport | None
     """The GPU that has the highest peak."""
 
@@ -117,7 +118,7 @@ def warnings(report: Report) -> list[str]:
 
 
 def advice(report: Report) -> list[tuple[str, str, str]]:
-    """Return the label, text and fix of each advice, the most important advice first."""
+    """Return the label, text and fix of each piece of advice, the most important first."""
     return [
         (
             "Advice" if one.sure else "Advice (unsure)",
@@ -155,7 +156,7 @@ def explanations(report: Report) -> list[str]:
 
 
 def headline_memory(report: Report) -> MemorySummary:
-    """Summarize the memory for the headline, of the first kind that :func:`memory_kinds` returns."""
+    """Summarize the memory that the headline shows: the first kind that :func:`memory_kinds` returns."""
     return summarize_memory(report, memory_kinds(report)[0])
 
 

@@ -38,7 +38,7 @@ _TIMELINE_METRICS: tuple[tuple[str, SteadyMetric, Callable[[float | None], str]]
 """The metrics that the timeline contains, and that can therefore be averaged over a run's steady part."""
 _OTHER_METRICS = (("tensor activity", "tensor_activity"), ("DRAM activity", "dram_activity"))
 _Reasons = dict[tuple[str, str], list[str]]
-"""The names of the metrics that are unknown, by the run's name and the reason."""
+"""The names of the metrics that are unknown, keyed by the run's name and the reason."""
 _NONZERO_DIGITS = frozenset("123456789")
 
 
@@ -103,7 +103,7 @@ def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Co
     """Compare ``second`` with ``first``; ``names`` are the headers of their columns."""
     pair = (first, second)
     known = [warm_up_s(report) for report in pair]
-    # If only one run has a warm-up, the whole other run is steady, provided that its code was sampled.
+    # If only one run has a warm-up, the other run is steady throughout, provided that its code was sampled.
     steady = any(seconds is not None for seconds in known) and None not in [report.time for report in pair]
     a, b = (
         _Run(name, report, report.shown, (seconds or 0.0) if steady else None)
@@ -199,7 +199,8 @@ def _memory_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
 def _common_kind(a: _Run, b: _Run) -> MemoryKind:
     """Return the kind of memory closest to the user's tensors that is known for both runs.
 
-    If either run had child processes, torch's memory is not used, because torch's counters exclude theirs.
+    If either run had child processes, torch's memory is not used, because torch's counters exclude the memory
+    of child processes.
     """
     known = [set(summary.memory_kinds(run.report)) for run in (a, b)]
     children = any(gpu.children for run in (a, b) for gpu in run.gpus)
@@ -270,7 +271,7 @@ def _energy_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
 def _explain(
     a: _Run, b: _Run, values: Sequence[float | None], field: str, name: str, reasons: _Reasons
 ) -> None:
-    """Add the reason for each run in which the metric is unknown."""
+    """Add the reason why the metric is unknown, for each run in which it is unknown."""
     for run, value in zip((a, b), values, strict=True):
         if value is None and run.gpus:
             known = [gpu.missing[field] for gpu in run.gpus if field in gpu.missing]
@@ -306,7 +307,7 @@ def _models(gpus: Sequence[GpuReport]) -> str:
 
 
 def _gpus(gpus: Sequence[GpuReport]) -> str:
-    # The start of the UUID is included because the same number means another GPU on another machine.
+    # The start of the UUID is included, because the same number is a different GPU on another machine.
     return ", ".join(f"{summary.gpu_number(gpu)} ({gpu.uuid[:12]})" for gpu in gpus) or "none"
 
 

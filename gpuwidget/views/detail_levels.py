@@ -1,7 +1,8 @@
 """The five detail levels of a card, from full to minimal.
 
 Each level omits more than the level before: first points and lines per GPU, and last the notes, the figures
-that advice is based on, and the lines of code. A new list in a report needs a maximum count in each level.
+on which advice is based, and the lines of code. If a new list is added to a report, each level needs a
+maximum length of that list.
 """
 
 from __future__ import annotations
@@ -16,33 +17,36 @@ class DetailLevel:
 
     name: str
     points: int
-    """Points of each series in the JSON; 0 omits the timeline."""
+    """Number of points of each series in the JSON; 0 omits the timeline."""
     drawn_points: int
-    """Points of each line in the chart."""
+    """Number of points of each line in the chart."""
     hover_columns: int
     marks: int
     mark_length: int
-    """Characters of a mark's label."""
+    """Maximum number of characters of a mark's label."""
     reason_length: int
-    """Characters of the reason for an unknown value."""
+    """Maximum number of characters of the reason for an unknown value."""
     holders: int
     time_lines: int
-    """Most lines of code shown with their time, the largest share first."""
+    """Maximum number of lines of code shown with their time. Those with the largest share are kept."""
     memory_lines: int
-    """Most lines of code shown with their memory."""
+    """Maximum number of lines of code shown with their memory."""
     note_length: int
-    """Most characters of a note."""
+    """Maximum number of characters of a note."""
     advice: int = 3
     evidence: bool = True
-    """Whether the details show the figures that advice is based on, or only the JSON contains them."""
+    """Whether the details show the figures on which advice is based. Otherwise, only the JSON contains
+    them."""
     gpus: int = 64
-    """Most GPUs; GPUs in use are kept first."""
+    """Maximum number of GPUs. GPUs in use are kept first."""
     per_gpu: bool = True
-    """Whether GPUs have separate lines in the details. If not, one line shows the range of their values."""
+    """Whether GPUs have separate lines in the details. Otherwise, one line shows the range of their
+    values."""
     terse: bool = False
     """Whether figures are rounded to the digits that a card shows, and the JSON contains each reason once."""
     optional_fields: Literal["kept", "null", "absent"] = "kept"
-    """Whether the JSON keeps, nulls or omits :data:`~gpuwidget.views.size_budget.OPTIONAL_FIELDS`."""
+    """How the JSON contains :data:`~gpuwidget.views.size_budget.OPTIONAL_FIELDS`: with values, as null, or
+    not at all."""
     brief_text: bool = False
     """Whether the text form omits evidence, time, unknown values and notes."""
 

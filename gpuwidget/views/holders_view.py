@@ -15,7 +15,7 @@ from gpuwidget.views import styles
 from gpuwidget.views.styles import LEFT, QUIET
 
 MAX_ROWS = 30
-"""Most holders shown per device. All smaller holders share one further row."""
+"""Maximum number of holders shown per device. All smaller holders share one further row."""
 _MAX_NAMES = 5
 _MAX_NAME = 60
 _MAX_SOURCE = 70
@@ -119,7 +119,7 @@ def html(view: HoldersView) -> str:
 
 
 def cells_bundle(view: HoldersView, *, attached: bool) -> dict[str, str]:
-    """Return the mime bundle for ``%gpu memory --cells``: the cells that allocated the memory still held."""
+    """Return the mime bundle for ``%gpu memory --cells``: which cells allocated the memory in use."""
     notes = view.notes[:1] if not view.sections else ()
     if not attached:
         notes = ("Which cell allocated what is known from %load_ext gpuwidget on.",)

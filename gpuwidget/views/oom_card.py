@@ -28,7 +28,7 @@ _MAX_NAMES = 3
 _NAME = 60
 _SOURCE = 60
 _UNKNOWN_SHOWN_FROM = 0.01
-"""Fraction of the GPU's memory above which memory without a known holder gets a row."""
+"""Minimum fraction of the GPU's memory at which memory without a known holder gets a row."""
 _MAX_POINTS = 80
 _MIN_POINTS = 3
 _GAP_S = 2.0
@@ -92,7 +92,7 @@ def text(context: OomContext) -> str:
 
 
 def html(context: OomContext) -> str:
-    """Return the card as static HTML without scripts, readable without styles and chart."""
+    """Return the card as static HTML without scripts. It is readable even without styles and chart."""
     rows = "".join(_html_row(row) for row in _rows(context))
     head = "".join(
         f"<th scope='col' style='font-weight:400;{style}'>{name}</th>"

@@ -32,13 +32,13 @@ from gpuwidget.views.card_summary import ADVICE_LENGTH
 from gpuwidget.views.detail_levels import BRIEF, COMPACT, FULL, MINIMAL, REDUCED, DetailLevel
 
 LIMIT = 20_000
-"""Most bytes of a whole bundle as JSON."""
+"""Maximum size of a whole bundle as JSON, in bytes."""
 _POINT_SIZE = 24
-"""Lower bound of the bytes of one point of one GPU's series as JSON."""
+"""Lower bound of the size of one point of one GPU's series as JSON, in bytes."""
 _FEW_POINTS = 80
 """Number of points, over all GPUs, up to which the timeline hardly affects the size of a card."""
 _ROW_SIZE = 60
-"""Lower bound of the bytes of one GPU's row in the HTML."""
+"""Lower bound of the size of one GPU's row in the HTML, in bytes."""
 _SOURCE_LENGTH = 100
 _PATH_LENGTH = 60
 _FUNCTION_LENGTH = 40
@@ -49,7 +49,7 @@ OPTIONAL_FIELDS = (
     *("memory_reserved", "bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink"),
     *("power_limit_w", "throttled"),
 )
-"""The GPU fields that the JSON of a small card omits. Advice keeps the figures that it is based on."""
+"""The GPU fields that the JSON of a small card omits. Advice keeps the figures on which it is based."""
 _OPTIONAL_TORCH_FIELDS = ("inactive_split", "returnable")
 _OMITTED = "left out of this card"
 
@@ -100,7 +100,8 @@ def _candidates(report: Report) -> Iterator[DetailLevel]:
     count = len(timeline.t) * len(timeline.gpus) if timeline is not None else 0
     levels = [FULL, REDUCED, COMPACT]
     if count <= _FEW_POINTS:
-        # The card of a short run usually fits: reducing it first, to estimate its size, would take longer.
+        # The card of a short run usually fits, so yield this level without the estimate below, which takes
+        # longer.
         yield levels.pop(0)
     size = len(json.dumps(to_json(reduce(report, COMPACT)))) + _ROW_SIZE * len(report.shown)
     for level in levels:
@@ -173,7 +174,7 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
         if optional == "null":
             gpu["missing_ids"] = {}
             if not place:
-                # Only the first GPU contains the reason, for all GPUs.
+                # Only the first GPU contains the reason. It applies to all GPUs.
                 gpu["missing"] |= dict.fromkeys(OPTIONAL_FIELDS, _OMITTED)
             continue
         del gpu["missing_ids"]
@@ -268,7 +269,10 @@ def bin_maxima(values: Sequence[int | None], bins: Bins) -> tuple[int | None, ..
 
 
 def _select_marks(marks: Sequence[Mark], level: DetailLevel) -> tuple[Mark, ...]:
-    """Return an even selection of marks in order of time, the user's marks in preference to printed lines."""
+    """Return an even selection of marks in order of time.
+
+    The user's marks take precedence over printed lines.
+    """
     own = [mark for mark in marks if mark.kind == "mark"]
     printed = [mark for mark in marks if mark.kind != "mark"]
     kept = _evenly(own, level.marks)
@@ -342,7 +346,10 @@ def _reduce_line(line: LineMemory) -> LineMemory:
 
 
 def _reduce_advice(advice: Advice, level: DetailLevel) -> Advice:
-    """Return advice with texts of limited length, because they contain the user's names and source lines."""
+    """Return ``advice`` with texts of limited length.
+
+    The texts contain the user's names and source lines, which may be long.
+    """
     length = ADVICE_LENGTH if level.advice > 1 else _SHORT_ADVICE_LENGTH
     evidence = {
         name: clean_line(value, 80) if isinstance(value, str) else value
@@ -358,7 +365,10 @@ def _without_evidence(report: Report) -> Report:
 
 
 def _reasons_once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
-    """Return the GPUs with each repeated reason replaced by a reference, without an id, to the first GPU."""
+    """Return the GPUs with each repeated reason replaced by a reference to the first GPU that has the reason.
+
+    A replaced reason has no id.
+    """
     first: dict[tuple[str, str], GpuReport] = {}
     result = []
     for gpu in gpus:
@@ -407,7 +417,10 @@ def _rounded(gpu: GpuReport, level: DetailLevel) -> GpuReport:
 
 
 def _short(value: float) -> float:
-    """Round to 0 decimals from 100 on, 1 decimal from 1 on, and 2 below: no sensor is more precise."""
+    """Round to 2 decimals below 1, to 1 decimal below 100, and to integers from 100 on.
+
+    No sensor is more precise.
+    """
     magnitude = abs(value)
     rounded = round(value, 0 if magnitude >= 100 else 1 if magnitude >= 1 else 2)
     # An integer is shorter in JSON: 96 takes two bytes less than 96.0.
@@ -415,7 +428,7 @@ def _short(value: float) -> float:
 
 
 def _as_shown(value: float) -> float:
-    """Round to the digits that the card shows: to integers from 10 on."""
+    """Round to the digits that the card shows: from 10 on, to integers."""
     return round(value) if abs(value) >= 9.95 else _short(value)
 
 

@@ -50,8 +50,8 @@ class Chart:
 def svg(chart: Chart, style: str, width: int, *, outlined: bool) -> str:
     """Return the chart as SVG. ``width`` is its resolution in units, independent of its size on the screen.
 
-    Without ``outlined``, utilization is a filled shape without a line: smaller, and easier to read in low
-    lanes.
+    Without ``outlined``, utilization is a filled shape without an outline. It takes fewer bytes, and is
+    easier to read in low lanes.
     """
     height = _LANE_HEIGHT * len(chart.lanes)
     xs = [round(width * min(1.0, max(0.0, t / chart.duration))) for t in chart.t]
@@ -79,7 +79,7 @@ def svg(chart: Chart, style: str, width: int, *, outlined: bool) -> str:
 
 
 def hover_columns(chart: Chart, count: int) -> str:
-    """Return ``count`` invisible columns whose tooltips contain the values at that time."""
+    """Return ``count`` invisible columns. Each column's tooltip contains the values at its time."""
     if count == 0:
         return ""
     columns = "".join(f"<i title='{escape(text)}' style='flex:1'></i>" for text in _tooltips(chart, count))
@@ -105,7 +105,7 @@ def _ticks(chart: Chart, width: int, height: int, line: str) -> str:
 def _runs(
     xs: Sequence[int], values: Sequence[float | None], highest: float, bottom: int
 ) -> Iterator[list[tuple[int, int]]]:
-    """Yield the points of each stretch of known values; unknown values leave a gap."""
+    """Yield the points of each stretch of known values. Unknown values leave a gap."""
     run: list[tuple[int, int]] = []
     for x, value in zip(xs, values, strict=True):
         if value is None:
@@ -142,7 +142,7 @@ def _path(points: Sequence[tuple[int, int]]) -> str:
 
 
 def _tooltips(chart: Chart, count: int) -> Iterator[str]:
-    """Yield the text of each column: its time, every lane's values and the marks in it."""
+    """Yield the tooltip of each column: its time, every lane's values and the marks in the column."""
     width = chart.duration / count
     for column in range(count):
         since, until = column * width, (column + 1) * width

@@ -329,7 +329,7 @@ def _same(gpu: Gpu, uuid: str | None) -> bool:
 
 
 def free_memory(gpu: Gpu, reading: Reading) -> int | None:
-    """Return the bytes that processes can still allocate: total minus used and reserved by the driver."""
+    """Return the bytes that processes can still allocate: all except used and driver-reserved bytes."""
     total, reserved, used = gpu.memory_total, gpu.memory_reserved, reading.memory_used
     if total is None or reserved is None or used is None or reading.lost_since is not None:
         return None

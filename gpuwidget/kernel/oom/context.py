@@ -131,7 +131,7 @@ def _reserved(said: OomMessage, state: AllocatorState) -> int | None:
 
 
 def _fragmented(said: OomMessage, state: AllocatorState) -> int | None:
-    """Return the bytes that were reserved at the error, but were in no tensor and could not be released."""
+    """Return the bytes that were reserved at the error, but not used by tensors and not releasable."""
     if said.unallocated is not None:
         least = said.unallocated.at_least(state.fragmented)
     elif said.reserved is not None and said.allocated is not None:

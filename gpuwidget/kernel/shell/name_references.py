@@ -171,7 +171,10 @@ class _ReadBeforeAssigned(ast.NodeVisitor):
 
 
 class _References:
-    """Collects the variables of one namespace that functions read; follows references to find functions."""
+    """Collects the variables of one namespace that functions read.
+
+    It follows references to find the functions.
+    """
 
     def __init__(self, namespace: Mapping[str, object], code: UserCode, excluded: Iterable[object]) -> None:
         self._namespace = namespace

@@ -163,7 +163,7 @@ class IOPubChannel:
         return cls(kernel, parent) if parent and parent.get("header", {}).get("msg_id") else None
 
     def in_context(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Wrap ``function`` so that widgets find the cell's request when it runs on another thread."""
+        """Wrap ``function`` so that widgets find the cell's request even on another thread."""
         return lambda: self._context.run(function)
 
     def display(self, data: Mapping[str, Any], display_id: str) -> None:

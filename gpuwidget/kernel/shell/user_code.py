@@ -44,7 +44,10 @@ class UserCode:
         return (self._cells if is_cell else self._modules).line(filename, line)[:_MAX_SOURCE_LENGTH]
 
     def lines_above_timed(self, filename: str) -> int | None:
-        """Return how many of a cell's lines are above the code that ``%%time`` runs; None without it."""
+        """Return how many lines of a cell are above the code that ``%%time`` runs.
+
+        Return None for a cell without ``%%time``.
+        """
         return self._cells.lines_above_timed(filename)
 
     def _find_name(self, filename: str) -> str | None:
@@ -160,7 +163,10 @@ class _CellLines:
         return next((n for n, text in enumerate(written[above:], above) if text.strip()), above)
 
     def _find_cell_magic(self, filename: str) -> tuple[list[str], int, str] | None:
-        """Return the cell's lines, the line number of its cell magic and the magic's name, or None."""
+        """Return the cell's lines, the line number of its cell magic and the magic's name.
+
+        Return None if the code is not a cell magic's.
+        """
         name, body = _parse_magic_call(linecache.getline(filename, 1).strip(), "run_cell_magic")
         if name is None or body is None:
             return None

@@ -8,11 +8,11 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.sources.throttle_reasons import HARMFUL
 
 MIN_SHARE = 0.1
-"""Fraction of the run during which the clock must have been throttled for the rule to apply."""
+"""Minimum fraction of the run during which the clock must have been throttled."""
 MIN_S = 4.0
-"""Minimum seconds of throttling: two readings, because throttle reasons are read every 2 s."""
+"""Minimum seconds of throttling. These are two readings, because throttle reasons are read every 2 s."""
 MIN_UTILIZATION = 20.0
-"""Percent of mean utilization below which throttling does not slow the run down."""
+"""Mean utilization, in percent, below which throttling does not slow the run down."""
 
 
 def throttled(evidence: RunEvidence) -> Advice | None:

@@ -19,18 +19,21 @@ from gpuwidget.model.report import Advice
 from gpuwidget.model.units import MIB
 
 MIN_MODEL = 1 * MIB
-"""Bytes of parameters and buffers below which the rule ignores a model, as it may be faster on the CPU."""
+"""Bytes of parameters and buffers below which the rule ignores a model, because it may be faster on the
+CPU."""
 MIN_CPU = 50.0
-"""Percent of one CPU core at or above which this process counts as computing rather than waiting."""
+"""CPU time, in percent of one core, at or above which this process counts as computing rather than
+waiting."""
 UNUSED = 1.0
-"""Percent of mean utilization at or below which a GPU counts as unused."""
+"""Mean utilization, in percent, at or below which a GPU counts as unused."""
 
 MIN_SHARE = 10.0
-"""Percent of the run's time that a line must take for the rule to consider it."""
+"""Minimum percent of the run's time that a line must take for the rule to consider it."""
 MIN_GPU_BUSY = 50.0
-"""Minimum percent of GPU activity while the line ran: code can only wait for a GPU that is working."""
+"""Minimum GPU activity, in percent, while the line ran. Code can wait only for a GPU that is working."""
 MIN_CALL_PART = 0.5
-"""Fraction of a line's time that one call must take before the line's GPU activity is attributed to it."""
+"""Minimum fraction of a line's time that a call must take for the line's GPU activity to be attributed to the
+call."""
 _NAMES = ("item", "tolist", "cpu", "numpy", "nonzero", "synchronize", "_local_scalar_dense")
 _SYNC_CALL = re.compile(rf"(?:^|\.)({'|'.join(_NAMES)}|__repr__|__format__|__str__|_str)$")
 _SYNC_SOURCE = re.compile(r"\.(item|tolist|cpu|numpy|nonzero)\(|\b(synchronize)\(")
@@ -74,7 +77,7 @@ def model_on_cpu(evidence: RunEvidence) -> Advice | None:
 
 
 def sync_points(evidence: RunEvidence) -> Advice | None:
-    """Advise if a line waits for the GPU, which leaves the GPU without queued work afterwards."""
+    """Advise if a line waits for the GPU. After the wait, the GPU has no queued work."""
     utilization = busiest(evidence)
     if not evidence.context.cuda_initialized or utilization is None or utilization > HAS_GAPS:
         return None
@@ -105,7 +108,7 @@ def _gpu_may_have_worked(evidence: RunEvidence) -> bool:
 
 
 def _wait(spot: Hotspot) -> _Wait | None:
-    """Return the call in which a hotspot waits for the GPU, or None if it does not wait or only briefly."""
+    """Return the call in which a hotspot waits for the GPU, or None if the wait is short or there is none."""
     if spot.line.line is None or spot.share < MIN_SHARE:
         return None
     if spot.gpu_busy is None or spot.gpu_busy < MIN_GPU_BUSY:

@@ -20,48 +20,48 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import GIB
 
 MIN_UTILIZATION = 10.0
-"""Percent of mean utilization below which a GPU has done too little to judge. Recorded: 1 for a run that only
-allocates memory."""
+"""Mean utilization, in percent, below which a GPU has done too little to judge. In recorded runs: 1 for a run
+that only allocates memory."""
 SMALL_SM = 10.0
-"""Maximum percent of SM activity at which kernels count as small. Recorded: 0.5 for tiny kernels, 17 or more
-for training that fills the GPU, even if only in bursts."""
+"""Maximum SM activity, in percent, at which kernels count as small. In recorded runs: 0.5 with tiny kernels,
+17 or more for training that fills the GPU, even if only in bursts."""
 SMALL_PART = 0.15
-"""Maximum ratio of SM activity to utilization at which kernels count as small. Recorded: 0.01 for tiny
-kernels, 0.9 for training in bursts, 0.25 for GPUs that wait in a collective."""
+"""Maximum ratio of SM activity to utilization at which kernels count as small. In recorded runs: 0.01 with
+tiny kernels, 0.9 for training in bursts, 0.25 for GPUs that wait in a collective."""
 COPY_RATE = 1 * GIB
-"""Bytes per second, sent plus received over PCIe and NVLink, at or above which copies dominate the run.
-Recorded: 0.25 GiB for tiny kernels, 57 GiB for copies (over PCIe, both directions together)."""
+"""Bytes per second, sent plus received over PCIe and NVLink, at or above which copies dominate the run. In
+recorded runs: 0.25 GiB with tiny kernels, 57 GiB with copies (over PCIe, both directions together)."""
 STEADY = 1.6
-"""Highest ratio of maximum to mean utilization that counts as steady. Recorded: 1.2 for tiny kernels, 8 for
-bursts."""
+"""Maximum ratio of the highest to the mean utilization at which utilization counts as steady. In recorded
+runs: 1.2 with tiny kernels, 8 with bursts."""
 IDLE_POWER = 25.0
-"""Percent of the power limit at or below which the mean power is that of a GPU with a context but without
-work (on an H200, 120 W of 700 W is 17 percent)."""
+"""Mean power, in percent of the power limit, at or below which a GPU counts as having a context but no work.
+An H200 in this state draws 120 W of 700 W, which is 17 percent."""
 MAX_IDLE_POWER = 30.0
-"""Percent of the power limit that the maximum power of such a GPU does not exceed."""
+"""Highest power, in percent of the power limit, that a GPU with a context but no work may have drawn."""
 
 FULL = 60.0
-"""Percent of SM activity at or above which a GPU counts as fully loaded. Recorded: 81 to 98 under full
-load."""
+"""SM activity, in percent, at or above which a GPU counts as fully loaded. In recorded runs: 81 to 98 under
+full load."""
 TENSOR_IDLE = 5.0
-"""Percent of tensor-core activity at or below which the tensor cores count as idle. Recorded: 1.9 for float32
-training, 31 for bfloat16 training."""
+"""Tensor-core activity, in percent, at or below which the tensor cores count as idle. In recorded runs: 1.9
+for float32 training, 31 for bfloat16 training."""
 FP32_BUSY = 30.0
-"""Percent of float32 pipe activity at or above which these pipes do most of the work. Recorded: 66 for
-float32 training, 1.9 for bfloat16 training, 1.6 for element-wise work."""
+"""Activity of the float32 pipes, in percent, at or above which they do most of the work. In recorded runs: 66
+for float32 training, 1.9 for bfloat16 training, 1.6 for element-wise work."""
 DRAM_FULL = 65.0
-"""Percent of memory bandwidth at or above which bandwidth limits the run. Recorded: 86 for memory-bound work,
-42 for healthy training."""
+"""Percent of memory bandwidth at or above which bandwidth limits the run. In recorded runs: 86 for
+memory-bound work, 42 for healthy training."""
 MEMORY_ALWAYS_USED = 95.0
-"""Percent of time spent reading or writing device memory (utilization.memory) at or above which memory is
-likely the limit. Recorded: 100 for memory-bound work, 55 for healthy training."""
+"""Percent of time spent reading or writing device memory (utilization.memory) at or above which memory
+bandwidth is likely the limit. In recorded runs: 100 for memory-bound work, 55 for healthy training."""
 
 MIN_COPY_UTILIZATION = 30.0
-"""Percent of mean utilization, which includes copies, at or above which copies can dominate the run.
-Recorded: 100 for copies."""
+"""Mean utilization, in percent, at or above which copies can dominate the run. Utilization includes copies.
+In recorded runs: 100 with copies."""
 FULLY_BUSY = 90.0
 MIN_LINE_SHARE = 10.0
-"""Percent of the run's time that a line must take to be named as the line that copies."""
+"""Minimum percent of the run's time that a line must take to be named as the line that copies."""
 _COPY_CALL = re.compile(r"\.(?:cpu|cuda|numpy|to|copy_)\(")
 
 

@@ -1,4 +1,4 @@
-"""Rules about cuDNN's settings: cuDNN is off, or its benchmark mode repeats its search for algorithms."""
+"""Rules about cuDNN's settings: cuDNN is off, or its benchmark mode searches for algorithms repeatedly."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import MIB
 
 MIN_SHARE = 10.0
-"""Percent of the run's time that convolution calls must take. Without a search, such a call only launches
+"""Minimum percent of the run's time in convolution calls. Without a search, such a call only launches
 kernels, which takes microseconds."""
 MIN_DROPS = 3
 MIN_DROP = 16 * MIB
-"""Bytes by which a GPU's memory must fall for the fall to count. torch usually keeps the memory it has
-reserved, but it returns its cache to the driver after each search, which needs much memory."""
+"""Minimum bytes by which a GPU's memory must fall for the fall to count. torch usually keeps the memory that
+it has reserved. But a search needs much memory, and torch returns its cache to the driver after it."""
 _CONVOLUTION = re.compile(r"\bConv\w*\.(?:forward|_conv_forward)$")
 
 MIN_UTILIZATION = 5.0
-"""Percent of utilization below which cuDNN's settings make no difference."""
+"""Utilization, in percent, below which cuDNN's settings make no difference."""
 
 
 def cudnn_off(evidence: RunEvidence) -> Advice | None:

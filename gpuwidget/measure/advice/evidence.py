@@ -25,12 +25,14 @@ from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
 
 MIN_RUN_S = 3.0
-"""Seconds that a run must last before the rules judge its activity. A shorter run has only a few of the
+"""Minimum duration, in seconds, of a run whose activity the rules judge. A shorter run has only a few of the
 hardware counters' half-second windows, and much of it is start-up."""
 HAS_GAPS = 85.0
-"""Percent of mean utilization above which a GPU counts as always busy, so that no wait slowed it down."""
+"""Mean utilization, in percent, above which a GPU counts as always busy. Waiting cannot have slowed down such
+a run."""
 _IPYTHON_CALL = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
-"""IPython's translation of ``%%`` and ``!`` lines, which quotes code that the line itself does not run."""
+"""Matches IPython's translation of ``%%`` and ``!`` lines. It quotes code that the line itself does not
+run."""
 _PAGE = "docs/advice.md"
 
 
@@ -61,9 +63,9 @@ class RunContext:
     process_cpu: float | None = None
     """CPU time of this process in percent of one core."""
     earlier_runs: Mapping[str, Sequence[EarlierRun]] | None = None
-    """Runs of the same code by GPU UUID, from the oldest to this run."""
+    """Runs of the same code, keyed by GPU UUID. The oldest is first, and this run is last."""
     source_of: Callable[[str], str] | None = None
-    """Returns the source line of a frame such as ``In[2]:4 step``, or an empty string if it is unknown."""
+    """Function that returns the source line of a frame such as ``In[2]:4 step``; empty if it is unknown."""
     other_gpu_work: bool = False
     """Whether this process has loaded another GPU library, or has child processes that may use a GPU."""
 
@@ -88,7 +90,7 @@ class RunEvidence:
     time: CodeTime | None
     context: RunContext = NO_CONTEXT
     recorded: bool = False
-    """Whether the readings come from a recording, whose GPUs count as used by the run."""
+    """Whether the readings come from a recording. The recording's GPUs then count as used by the run."""
     timeline: Timeline | None = None
 
     @classmethod
@@ -119,13 +121,13 @@ class RunEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Hotspot:
-    """Part of a line's time, spent in the line itself or in one of the user's functions that it calls."""
+    """Part of a line's time: the time in the line itself, or in one of the user's functions that it calls."""
 
     line: LineTime
     share: float
     gpu_busy: float | None
     call: str | None
-    """The call that took most of this time."""
+    """The call that took most of this part of the time."""
     call_share: float | None
     """Percent of the run's time in that call."""
     frame: str | None
@@ -154,7 +156,10 @@ class Hotspot:
 
 
 def hotspots(evidence: RunEvidence) -> list[Hotspot]:
-    """Return the parts of the run's time by line and frame, the largest first; empty for a short run."""
+    """Return the parts of the run's time per line and frame, the largest first.
+
+    The list is empty for a short run.
+    """
     found = []
     lines = evidence.time.lines if evidence.time is not None and evidence.duration_s >= MIN_RUN_S else ()
     source_of = evidence.context.source_of
@@ -214,7 +219,7 @@ def mean_power(gpus: Sequence[GpuReport]) -> float | None:
 
 
 def busiest(evidence: RunEvidence) -> float | None:
-    """Return the mean utilization of the busiest GPU. The code may not need the other GPUs."""
+    """Return the mean utilization of the busiest GPU. The other GPUs may not be needed by the code."""
     return max((gpu.utilization.mean for gpu in evidence.gpus if gpu.utilization is not None), default=None)
 
 

@@ -11,21 +11,21 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import MIB
 
 MIN_UNUSED = 512 * MIB
-"""Bytes that torch must have reserved without using them for tensors before the rule applies."""
+"""Minimum bytes that torch must have reserved without using them for tensors."""
 MIN_UNUSED_PART = 0.2
-"""Fraction of the reserved memory that must be unused. A healthy training step leaves less than 0.1
-unused."""
+"""Minimum fraction of the reserved memory that must be unused. In a healthy training step, it is less than
+0.1."""
 
 RUNS = 4
-"""Number of runs of the same code that the rule needs. The first may allocate memory that stays (context,
-optimizer, workspaces), and each of the next three must add memory."""
+"""Number of runs of the same code that the rule needs. The first run may allocate memory that stays in use
+(context, optimizer, workspaces). Each of the next three must add memory."""
 MIN_GROWTH = 16 * MIB
-"""Bytes that each run must add. Less growth may be the allocator's rounding or small caches."""
+"""Minimum bytes that each run must add. Less growth may be the allocator's rounding or small caches."""
 MIN_OF_MEAN_GROWTH = 0.5
-"""Fraction of the mean growth that each run must add. A cache grows more slowly with each run, a leak does
-not."""
+"""Minimum growth of each run, as a fraction of the mean growth. A cache grows more slowly with each run, but
+a leak does not."""
 MIN_KEPT = 0.9
-"""Fraction of a run's memory at its end that must still be in use when the next run begins."""
+"""Minimum fraction of the memory in use at a run's end that must still be in use when the next run begins."""
 
 
 def fragmentation(evidence: RunEvidence) -> Advice | None:
@@ -76,11 +76,11 @@ def _is_fragmented(gpu: GpuReport) -> bool:
 
 
 def _unused(gpu: GpuReport) -> int:
-    """Return the unused bytes in segments with tensors at the run's end, at most those unused at the peak.
+    """Return the unused bytes in segments with tensors at the run's end, limited to those unused at the peak.
 
-    Whole free segments do not count, because a flush of the cache returns them to the driver. The peaks of
-    reserved and allocated memory may fall at different moments, but when the most memory was reserved, at
-    least their difference was unused.
+    Whole free segments do not count, because a flush of the cache returns them to the driver. When the most
+    memory was reserved, at least the difference between the peaks of reserved and allocated memory was
+    unused, even if the two peaks fall at different moments.
     """
     torch = gpu.torch
     if torch is None or None in (torch.reserved.peak, torch.allocated.peak, torch.inactive_split):

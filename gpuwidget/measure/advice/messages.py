@@ -49,7 +49,10 @@ def _verb(gpus: Sequence[GpuReport], singular: str, plural: str) -> str:
 
 
 def _power(gpus: Sequence[GpuReport]) -> str | None:
-    """Return the mean power and limit of ``gpus`` as ``165 of 700 W``, or None if one of them is unknown."""
+    """Return the mean power and mean limit of ``gpus`` as ``165 of 700 W``.
+
+    Return None if no GPU reports its power, or none its limit.
+    """
     drawn = [gpu.power_w.mean for gpu in gpus if gpu.power_w is not None]
     limits = [gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None]
     if not drawn or not limits:
@@ -311,7 +314,10 @@ def input_pipeline(share: float, where: str, busy: float | None, utilization: fl
 
 
 def loading(most: float, where: str) -> str:
-    """Describe several places that load data, of which ``where`` takes ``most`` percent of the time."""
+    """Describe several places that load data.
+
+    ``where`` takes ``most`` percent of the time, the most of them.
+    """
     return f"loading, {most:.0f} % of it in {where}"
 
 
@@ -345,7 +351,7 @@ def loader_settings(loader: Loader, workers: int | None, shared_memory_free: int
     """Return the fix that suggests better settings for a loader.
 
     ``workers`` is the number of workers to try, or None if the number of CPU cores is unknown.
-    ``shared_memory_free`` has the free bytes in /dev/shm if they are scarce, else None.
+    ``shared_memory_free`` is the number of free bytes in /dev/shm if they are scarce, and otherwise None.
     """
     changes = [f"num_workers={workers}" if workers is not None else "more workers"]
     changes += ["pin_memory=True"] if not loader.pin_memory else []

@@ -17,31 +17,33 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.units import MIB
 
 SPINNING_UTILIZATION = 95.0
-"""Percent of utilization at or above which a GPU may be waiting in a collective, because NCCL's kernel spins.
-Recorded: 99.7."""
+"""Utilization, in percent, at or above which a GPU may be waiting in a collective: NCCL's kernel spins while
+it waits. In recorded runs: 99.7."""
 MIN_SPINNING_SM, MAX_SPINNING_SM = 5.0, 50.0
-"""Range of SM activity, in percent, of a GPU that waits in a collective. Recorded: 24 to 28 while waiting, 0
-for GPUs that only copy, 80 for GPUs that compute."""
+"""Range of SM activity, in percent, of a GPU that waits in a collective. In recorded runs: 24 to 28 for GPUs
+that wait, 0 for GPUs that only copy, 80 for GPUs that compute."""
 MAX_SPINNING_POWER = 50.0
-"""Maximum power, in percent of the power limit, of a GPU that waits in a collective. Recorded: 27 on average
-while waiting, 90 or more while training."""
+"""Maximum mean power, in percent of the power limit, of a GPU that waits in a collective. In recorded runs:
+27 while waiting, 90 or more while training."""
 MIN_UTILIZATION = 2.0
-"""Percent of utilization below which a GPU takes no part in the work, unless it exchanges data."""
+"""Utilization, in percent, below which a GPU takes no part in the work, unless it exchanges data."""
 HALF_IDLE = 60.0
-"""Percent of utilization at or below which the straggler's own work has gaps. Recorded: 11."""
+"""Utilization, in percent, at or below which the straggler's own work has gaps. In recorded runs: 11."""
 MIN_EXCHANGE_RATE = 100 * MIB
-"""Bytes per second over PCIe and NVLink at or above which GPUs exchange data. Recorded: 7 GiB over NVLink in
-a collective; at most 250 MiB over PCIe and none over NVLink for GPUs with independent work."""
+"""Bytes per second over PCIe and NVLink at or above which GPUs exchange data. In recorded runs: 7 GiB over
+NVLink in a collective; at most 250 MiB over PCIe and none over NVLink for GPUs with independent work."""
 MIN_WAITING_WITHOUT_COUNTERS = 2
-"""Number of GPUs that must wait if there are no hardware counters to tell waiting from copying."""
+"""Minimum number of waiting GPUs if there are no hardware counters, which distinguish waiting from
+copying."""
 
 BUSY = 20.0
 UNUSED = 1.0
-"""Percent of mean utilization at or below which a GPU counts as unused."""
+"""Mean utilization, in percent, at or below which a GPU counts as unused."""
 UNUSED_MAX = 10.0
-"""Percent of maximum utilization at or below which a GPU counts as unused."""
+"""Highest utilization, in percent, that an unused GPU may have had at any time."""
 MIN_HELD = 256 * MIB
-"""Bytes that torch must have allocated on an idle GPU, as a sign that the user meant to use it."""
+"""Minimum bytes that torch must have allocated on an idle GPU. They are a sign that the user meant to use the
+GPU."""
 
 
 def straggler(evidence: RunEvidence) -> Advice | None:

@@ -27,33 +27,35 @@ from gpuwidget.model.units import GIB
 from gpuwidget.pytorch.torch_variables import Loader
 
 MIN_SHARE = 20.0
-"""Percent of the run's time spent loading data at or above which a faster loader is worth the effort."""
+"""Percent of the run's time spent on loading data, at or above which a faster loader is worth the effort."""
 GPU_IDLE = 30.0
-"""Percent of GPU activity during loading at or below which the GPU waits for data. Code also waits for a
-loader that keeps up, but the GPU then still has queued work."""
+"""GPU activity during loading, in percent, at or below which the GPU waits for data. Code also waits for a
+loader that keeps up with the GPU, but the GPU then still has queued work."""
 HALF_IDLE = 50.0
-"""Percent of mean utilization at or below which a GPU that works in bursts is mostly idle. Recorded: 18 while
-the GPU lacks data."""
+"""Mean utilization, in percent, at or below which a GPU that works in bursts is mostly idle. In recorded
+runs: 18 while the GPU lacks data."""
 _TOOK_PART = 0.5
-"""Percent of the time for which a GPU must have worked before its idle time counts as waiting for data."""
+"""Minimum percent of the time in which a GPU must have worked for its idle time to count as waiting for
+data."""
 _FIRST_WORKERS = 8
 MIN_UTILIZATION = 2.0
-"""Percent of utilization at or above which a GPU took part in the work. Recorded: 12 over a phase in which
-the GPU lacks data, 0 for idle GPUs."""
+"""Utilization, in percent, at or above which a GPU took part in the work. In recorded runs: 12 while the GPU
+lacks data, 0 for idle GPUs."""
 MIN_BURSTS = 5
 MIN_BURSTS_PER_SECOND = 0.3
-"""Minimum bursts of work per second. Recorded: 1.9 per second; a run with one long start-up has one burst in
-all."""
+"""Minimum bursts of work per second. In recorded runs: 1.9 while the GPU lacks data. A run with a long
+start-up also has low utilization, but only one burst in all."""
 LOW_POWER = 60.0
-"""Percent of the power limit at or below which a GPU is often idle. Recorded: 30 for bursts, 90 or more for
-fully busy training."""
+"""Mean power, in percent of the power limit, at or below which a GPU is often idle. In recorded runs: 30 with
+bursts, 90 or more for fully busy training."""
 SMALL_SHARED_MEMORY = 1 * GIB
 """Free bytes in /dev/shm below which more workers may exhaust it. A container has 64 MiB by default."""
 
 _LOADER_CALL = re.compile(
     r"^(?:torch\.utils\.data\.)?_?\w*DataLoader\w*\.|^_\w*DatasetFetcher\.|^torch\.(?:_next_data|_try_get_data)$"
 )
-"""Calls inside DataLoader. Before Python 3.11 a function's class is unknown, so functions match by module."""
+"""Calls inside DataLoader. Before Python 3.11, a function's class is unknown, so functions are matched by
+module."""
 _LOADER_CALLBACK = re.compile(r"[ .](?:__getitems?__|collate(?:_\w+)?|\w+_collate)$")
 """The user's functions that a DataLoader calls. Other code may call them too."""
 
@@ -127,7 +129,7 @@ def _from_bursts(evidence: RunEvidence) -> Advice | None:
 
 
 def loader_fix(loader: Loader | None, evidence: RunEvidence) -> str:
-    """Return the fix for a loader, within the CPU cores and shared memory of this process."""
+    """Return the fix for a slow loader. It stays within the CPU cores and shared memory of this process."""
     cores = _worker_cores(evidence)
     if loader is None:
         return messages.feed_the_gpu(cores)
@@ -145,7 +147,7 @@ def loader_fix(loader: Loader | None, evidence: RunEvidence) -> str:
 
 
 def _no_line_uses_gpu(evidence: RunEvidence) -> bool:
-    """Return whether no line of the code gave the GPU work, so any work is another process's."""
+    """Return whether no line of the code gave the GPU work. Any GPU work is then another process's."""
     lines = evidence.time.lines if evidence.time is not None else ()
     at_most = 100.0 - sum(line.share for line in lines)
     at_most += sum(line.share * (100.0 if line.gpu_busy is None else line.gpu_busy) / 100 for line in lines)
@@ -162,7 +164,7 @@ def _busy_while_loading(loading: Sequence[tuple[Hotspot, float]]) -> float | Non
 
 
 def _loading_share(spot: Hotspot, loaders: Sequence[Loader]) -> float:
-    """Return the percent of the run's time that a hotspot spends loading data."""
+    """Return the percent of the run's time that is spent on loading data in a hotspot."""
     if _is_loader_call(spot.call):
         return spot.call_share or 0.0
     if (spot.frame is not None and _LOADER_CALLBACK.search(spot.frame)) or _only_iterates(spot, loaders):
@@ -212,7 +214,7 @@ def _works_in_bursts(gpu: GpuReport, seconds: float) -> bool:
 
 
 def _loader(loading: Sequence[Hotspot], loaders: Sequence[Loader]) -> Loader | None:
-    """Return the one loader that the lines name, else the only loader, or None if there are several."""
+    """Return the only loader that the lines name, or else the only loader; None if there are several."""
     texts = [text for spot in loading for text in (spot.line.source, spot.source)]
     named = [one for one in loaders if any(re.search(rf"\b{re.escape(one.name)}\b", text) for text in texts)]
     candidates = named or list(loaders)
@@ -220,7 +222,7 @@ def _loader(loading: Sequence[Hotspot], loaders: Sequence[Loader]) -> Loader | N
 
 
 def _worker_cores(evidence: RunEvidence) -> int | None:
-    """Return how many workers can each have a CPU core, with one core left for the main process."""
+    """Return the number of workers that can each have a CPU core if the main process keeps one."""
     cores = evidence.context.cores
     return None if cores is None else max(1, math.floor(cores) - 1)
 

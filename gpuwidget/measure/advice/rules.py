@@ -1,4 +1,4 @@
-"""Evaluate the rules by importance, both during a run and at its end."""
+"""Evaluate the advice rules in order of importance, during a run and at its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _ACTIVITY_RULES: tuple[Rule, ...] = (
     cudnn_benchmark,
     memory_bound,
 )
-"""Rules about activity, the most important first: what leaves a GPU idle, then what slows its work down."""
+"""Rules about activity, the most important first: first about what leaves a GPU idle, then about what slows
+down its work."""
 _NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
     input_pipeline,
     copies,
@@ -44,9 +45,10 @@ _NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
     tensor_cores_idle,
     memory_bound,
 )
-"""Rules that are skipped when there is a straggler, because they misread GPUs that wait for another GPU."""
+"""Rules that are skipped if there is a straggler, because they misinterpret GPUs that wait for another
+GPU."""
 _WITHOUT_ATTRIBUTION: tuple[Rule, ...] = (model_on_cpu,)
-"""Rules that themselves handle GPU work that cannot be attributed to this process."""
+"""Rules that take into account themselves that GPU work may not be attributable to this process."""
 
 
 def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
@@ -74,7 +76,7 @@ def _evaluate(rule: Rule, evidence: RunEvidence) -> Advice | None:
 def _unattributed(advice: Advice, evidence: RunEvidence) -> Advice | None:
     """Weaken advice about work that another process may have done.
 
-    Return None if nothing suggests that this process does such work outside torch.
+    Return None if nothing suggests that this process does GPU work outside torch.
     """
     if not evidence.context.other_gpu_work:
         return None
@@ -82,7 +84,7 @@ def _unattributed(advice: Advice, evidence: RunEvidence) -> Advice | None:
 
 
 _LIVE_FROM_S = 30.0
-"""Seconds after which advice is shown during a run. A shorter run gets its advice in the card at its end."""
+"""Seconds after which advice is shown during a run. Advice about a shorter run is shown only in its card."""
 _LIVE_EVERY_S = 5.0
 
 
