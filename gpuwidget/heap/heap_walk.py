@@ -59,7 +59,7 @@ class Root(NamedTuple):
     is_namespace: bool = False
     """Whether ``value`` is the dict of a namespace. Users write the dict's items as ``name.item``."""
     names_parts: bool = True
-    """Whether names in the results may lead to parts of the value, such as ``Out[3][0]``."""
+    """Whether the results may contain names of parts of the value, such as ``Out[3][0]``."""
 
 
 class Limits:
@@ -131,7 +131,7 @@ class BlockOwners:
         return {index for index, owners in self.by_device.items() if None in owners}
 
     def first_references(self) -> Iterator[tuple[int, DeviceBlocks, int]]:
-        """Yield the first object found in each owned block, with the device's blocks and the position."""
+        """Yield the first object found in each owned block, the device's blocks and the block's position."""
         seen: set[tuple[int, int]] = set()
         for number, index, position in self.references:
             if (index, position) not in seen:
@@ -258,7 +258,7 @@ class HeapWalk:
             non_leaves, self._non_leaves = self._non_leaves, []
             first = len(self._values)
             for number in non_leaves:
-                with suppress(Exception):  # it may fail for a tensor type that is not torch's
+                with suppress(Exception):  # this may raise for a tensor type that is not torch's
                     saved = self._graph.saved_behind(self._values[number])
                     self._record_tracked(saved, self._object_roots[number], number)
             self._expand_all()
@@ -325,7 +325,7 @@ class HeapWalk:
         return True not in map(is_tracked, parts)
 
     def _parts(self, number: int, value: object, kind: ObjectKind) -> Sequence[object]:
-        """Return what an object refers to, and claim the memory of tensors and storages."""
+        """Return the objects to which an object refers, and assign the blocks of tensors and storages."""
         if kind is _CONTAINER:
             return container_items(value)
         if kind is _TENSOR:
@@ -355,7 +355,7 @@ class HeapWalk:
         has_memory = False
         try:
             address = self._address_of(value)
-        except Exception:  # sparse, or another tensor without a storage
+        except Exception:  # a sparse tensor, or another tensor without a storage
             parts = [*sparse_components(self._torch, value), *parts]
         else:
             has_memory = bool(address)

@@ -138,6 +138,5 @@ def _saved_data(node: Any, name: str) -> Iterator[object]:
         found = getattr(node, name)
         for one in found if isinstance(found, (list, tuple)) else (found,):
             yield one.data
-    # Backward() has freed the tensors, or none were saved in this attribute.
-    except (RuntimeError, AttributeError):
+    except (RuntimeError, AttributeError):  # freed by backward(), or nothing was saved in this attribute
         return

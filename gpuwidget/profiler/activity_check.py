@@ -19,7 +19,7 @@ from gpuwidget.profiler.regression import WindowMixture, activity_by_line
 from gpuwidget.profiler.sample_counts import SampleCounts
 
 AGREE_WITHIN = 5.0
-"""Largest error of a line's activity, in percentage points, with which the activity is still reported."""
+"""Maximum error of a line's activity, in percentage points, at which the activity is still reported."""
 _NOISE = 2.0
 """Percentage points by which the means of queries and counters may differ although both are right. On an
 H200, the largest difference in the tested loops was 1.6."""
@@ -28,8 +28,8 @@ _MIN_COMPARED = 0.6
 of the whole run are compared; for that, streams must have been queried in at least this fraction of the
 run."""
 _EDGES_S = 0.3
-"""Seconds at a run's start and end by which the driver's mean may differ from the run: the mean may leave
-them out, or include work from before the run."""
+"""Seconds by which the period of the driver's mean may differ from the run at its start and end. The mean may
+leave out part of the run, or include work from before it."""
 
 
 def check_activity(
@@ -88,8 +88,8 @@ def _compare(
         excess = means.counters - means.stream
         if abs(excess) > AGREE_WITHIN + edges:
             return messages.contradiction(gpu, means, cpu), None
-        # In a short run, the edges alone can explain such a difference: it neither contradicts nor confirms
-        # the queries.
+        # In a short run, the edges alone can explain such a difference. It then neither contradicts nor
+        # confirms the queries.
         if abs(excess) > AGREE_WITHIN:
             hidden = None
         elif hidden is not None:

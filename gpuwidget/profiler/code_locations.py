@@ -53,7 +53,7 @@ class CodeLocation(NamedTuple):
     cell_offset: int
     """Offset of the current instruction in the code object ``cell``."""
     user: int
-    """The innermost code object that belongs to the user but not to the cell."""
+    """The innermost code object of the user's code outside the cell."""
     user_offset: int
     call: int
     """The library function that the user's code called. If the thread was not in the cell's code, a library
@@ -138,7 +138,7 @@ class CodeLocator:
     def _find_cell_file(self, top: FrameType | None) -> None:
         """Store the file name of the cell, once a module-level frame of the cell is found.
 
-        This is the outermost such frame on the stack, or otherwise the outermost one in the await chain.
+        The outermost such frame on the stack is used, or otherwise the outermost one in the await chain.
         """
         found = None
         frame = top
@@ -235,7 +235,7 @@ class CodeLocator:
         return _RUNNER if file in self._files_before else _LIBRARY
 
     def _magic_body(self, frame: FrameType) -> MagicBody | None:
-        """Return the magic's body, within the cell, that contains the frame's code, or None."""
+        """Return the body of the cell magic, within the cell, that contains the frame's code, or None."""
         bodies = self._source.bodies
         code, remaining = frame.f_code, _MAX_DEPTH
         roots: list[CodeType] = []

@@ -18,8 +18,8 @@ _MAX_SAMPLES = 8000
 _MAX_WINDOWS = 1500
 _MAX_WINDOW_S = 1.2
 _MIN_COVERED = 0.8
-"""Minimum fraction of a window that samples must cover. Windows at the run's start and end are covered
-less."""
+"""Minimum fraction of a window that samples must cover. This excludes windows at the run's start and end,
+which samples cover only in part."""
 _MIN_KNOWN = 0.9
 """Minimum fraction of a window's sampled time in which the stream must have been queried."""
 _OTHER_LIBRARIES = ("cupy", "jax", "tensorflow", "numba.cuda")
@@ -43,7 +43,7 @@ class MatchedMeans:
     """Means of the stream queries and of the GPU's counters over the same windows of a run."""
 
     seconds: float
-    """Total length of the windows."""
+    """Total length of the windows in seconds."""
     stream: float
     """Percent of the windows' time in which the stream had work."""
     counters: float

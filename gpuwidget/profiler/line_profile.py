@@ -26,14 +26,16 @@ _MIN_KNOWN = 90.0
 """Minimum percent of a line's time for which the GPU's state must be known to report the line's GPU
 activity."""
 _MAX_MISSED = 10.0
-"""Maximum percent of the run that may be missing in the samples. Above this, no lines are reported."""
+"""Maximum percent of the run for which samples may be missing. Above this, no lines are reported."""
 _MAX_MISSED_S = 0.2
 _LONG_S = 2.0
 _MIN_GIL_BLOCKED = 5.0
-"""Minimum percent of GIL-blocked time (:attr:`Counts.gil_blocked`) at which the report mentions it."""
+"""If GIL-blocked time (:attr:`Counts.gil_blocked`) is at least this percentage of the time, the report
+mentions it."""
 _MAX_SOURCE_LINES = 2000
 _CONTENDED = 5.0
-"""Minimum percent of the time in delayed samples at which contention for the GIL limits the resolution."""
+"""If samples are delayed for at least this percentage of the time, contention for the GIL limits the
+resolution."""
 _RESOLUTION_S = 0.02
 _CONTENDED_RESOLUTION_S = 0.07
 """Resolutions in seconds, without and with contention for the GIL. In a loop that is shorter than this, the

@@ -60,7 +60,7 @@ def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
 def is_at_function_entry(frame: FrameType) -> bool:
     """Return whether the frame's function has not executed anything yet.
 
-    Its time is then attributed to the caller.
+    The profiler then attributes the time to the function's caller.
     """
     offset = frame.f_lasti
     return offset < 0 or (

@@ -32,7 +32,8 @@ _RECENT_S = 0.06
 """Maximum age in seconds of a preemption whose location is used for a sample that is late because the thread
 released the GIL voluntarily."""
 _ALTERNATING_S = 1.0
-"""Maximum seconds since the sampled line changed for which ambiguous time may belong to the previous line."""
+"""Ambiguous time may belong to the previously sampled line if the line changed at most this many seconds
+ago."""
 _MIN_SWITCHES = 2
 """Number of times that samples must have switched between two lines before the lines count as alternating."""
 _STEADILY_BUSY = 3
@@ -218,7 +219,7 @@ class SampleCounts:
 
     @property
     def gil_blocked_at_end(self) -> tuple[int | None, float]:
-        """The cell's line that was sampled last, and the GIL-blocked seconds since then."""
+        """The line last sampled in the cell, and the seconds since then in which one operation held the GIL."""
         last = self._last_in_cell
         return (None, 0.0) if last is None else (last.line, self._gil_blocked.seconds)
 

@@ -1,7 +1,7 @@
 """Sampling profiler for the thread that runs a cell. Another thread takes the stack samples.
 
-For each sample, it locates the profiled thread in the user's code and queries whether the GPU is busy. Both
-together take microseconds.
+For each sample, that thread locates the profiled thread in the user's code and queries whether the GPU is
+busy. Both together take microseconds.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ _PERIOD_WITHOUT_GPU_S = 0.02
 _FULL_RATE_S = 1.0
 _FULL_RATE_EXPOSED_S = 0.25
 _MAX_EXPOSED_SHARE = 0.008
-"""Maximum fraction of the run by which sampling may slow down code while the GPU waits for it."""
+"""Maximum fraction by which sampling may lengthen a run in which the GPU waits for the code."""
 _WAKING_S = 2e-4
 """Additional seconds that a sample costs a thread that releases the GIL for a moment, as torch's operations
 do. If the sample takes the GIL in that moment, the thread sleeps and must be woken. On an H200 machine, each
 sample of 0.07 ms cost a launch-bound loop 0.13 ms, although the loop's thread ran only half of the time."""
 _MAX_GIL_SHARE = 0.005
-"""Maximum fraction of the run by which sampling may slow down code that holds the GIL all the time."""
+"""Maximum fraction by which sampling may lengthen a run whose code holds the GIL all the time."""
 _HANDOVER_S = 1e-4
 """Seconds until a preempted thread has the GIL again."""
 _MAX_CPU = 0.02
@@ -31,7 +31,7 @@ _ENOUGH_SAMPLES = 10_000
 def sampling_period(
     counts: SampleCounts, elapsed_s: float, *, queries_streams: bool, cpu_s: float, gil_s: float
 ) -> float:
-    """Return the mean seconds between further samples: the shortest period that keeps the overhead limits.
+    """Return the mean seconds between further samples: the shortest period within the overhead limits.
 
     Args:
         counts: The samples taken so far.

@@ -40,7 +40,7 @@ _MAX_MEMORY_ROWS = 12
 _MAX_TIME_LINES = 4
 _SOURCE_LENGTH = 60
 _ROUNDED = 0.05
-"""If a utilization differs from 0 or 100 percent by fewer percentage points, a card shows it as 0 or 100
+"""If a utilization is less than this many percentage points away from 0 or 100, a card shows it as 0 or 100
 percent."""
 
 

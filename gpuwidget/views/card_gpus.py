@@ -168,7 +168,7 @@ def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
 
 
 def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) -> list[str]:
-    """Return sentences about torch's reserved memory that is in no tensor, and how much can be freed."""
+    """Return sentences on torch's reserved memory that is in no tensor, and on how much can be freed."""
     gpus = [gpu for gpu in report.shown if _cached(gpu) is not None]
     if (only_large or is_compact(gpus)) and not any(map(_is_fragmented, gpus)):
         return []
@@ -192,7 +192,7 @@ def _groups(gpus: Sequence[GpuReport], describe: _Describe, per_gpu: bool) -> li
 
 
 def _range(values: Sequence[float | None], text: Callable[[float | None], str]) -> str:
-    """Return the range of the known values, such as ``4.4 to 23 %`` or ``4.4 %``; ``n/a`` without any."""
+    """Return the range of the known values, such as ``4.4 to 23 %`` or ``4.4 %``, or else ``n/a``."""
     known = [value for value in values if value is not None]
     if not known:
         return units.UNKNOWN

@@ -264,7 +264,7 @@ def _memory_segment(report: Report) -> str:
 
 
 def _peak(memory: MemorySummary, gpus: Sequence[GpuReport]) -> str:
-    """Return the highest memory peak of any one GPU as text, with a note if child processes held it."""
+    """Return the highest memory peak of any one GPU as text, and note if child processes held part of it."""
     gpu = memory.peak_gpu
     peak = f"peak {units.memory(memory.peak)}"
     if gpu is None:

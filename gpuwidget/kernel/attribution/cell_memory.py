@@ -115,7 +115,7 @@ class CellMemoryTracker:
 
     def _track_storages(self, blocks: Mapping[int, DeviceBlocks]) -> None:
         """Track the storages to which variables lead, to detect when a later cell reuses their addresses."""
-        # Set first, so that a search that fails is not repeated after every cell.
+        # Set this first, so that a search that fails is not repeated after every cell.
         self._storages_missing = False
         excluded = shell_references.excluded_objects(self._shell)
         with gc_paused():

@@ -35,7 +35,7 @@ class NonTorchMemory:
 
 
 def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchMemory], str | None]:
-    """Return the memory outside torch per ``cuda:N`` on which this process has a CUDA context.
+    """Return the memory outside torch for each ``cuda:N`` on which this process has a CUDA context.
 
     The second value is the reason if nothing is known, and otherwise None. The call takes at most a quarter
     of a second.

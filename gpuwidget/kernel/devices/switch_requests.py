@@ -35,7 +35,10 @@ class SwitchRequests:
         self._failed: dict[str, str] = {}
 
     def attach(self, busy: Callable[[], bool]) -> None:
-        """Store requests that arrive while ``busy()`` returns true, and apply them before the next cell."""
+        """From now on, store requests that arrive while ``busy()`` returns true, until the next cell begins.
+
+        They are then applied by :meth:`apply_pending`.
+        """
         self._busy = busy
 
     def detach(self) -> None:
@@ -58,8 +61,8 @@ class SwitchRequests:
     def request(self, name: str, value: str) -> str:
         """Set a switch now if no cell is running, and otherwise before the next cell.
 
-        Return a text that contains the Python statement for it. Raise OptionError for an unknown switch or
-        value, and if torch raises an error.
+        Return a text that contains the Python statement which sets the switch. Raise OptionError for an
+        unknown switch or value, and if torch raises an error.
         """
         switch = find_switch(name, value)
         with self._lock:

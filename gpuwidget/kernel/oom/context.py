@@ -52,8 +52,8 @@ _NO_COUNTERS = "who holds torch's memory"
 _NOT_FOUND = f"{_NO_COUNTERS}: gpuwidget could not look through the variables"
 _EARLIER = "an earlier error's frames, not collected yet"
 _TIME_LIMIT_S = 0.15
-"""Maximum CPU time of the search in seconds. It makes the card appear within 300 ms of the error in any
-notebook."""
+"""Maximum CPU time of the search in seconds. With this limit, the card appears within 300 ms of the error in
+any notebook."""
 _SEARCH_FROM_BYTES = units.MIB
 """If at least this many bytes have no holder, the search includes the frames of tracebacks that are no longer
 in use but have not been garbage-collected yet."""

@@ -1,4 +1,4 @@
-"""A cell that ran out of memory. The module imports no other packages, so that ``%load_ext`` stays quick."""
+"""A cell that ran out of memory. The module imports no other gpuwidget module, for a quick ``%load_ext``."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ class _References:
     def _add_code(self, code: CodeType, module_globals: Mapping[str, object]) -> None:
         """Add the names in a function's code.
 
-        If it belongs to another module, follow the named objects instead.
+        If the function belongs to another module, follow the objects that these names refer to instead.
         """
         found = set(_names_in(code))
         if module_globals is self._namespace or "__main__" in found:

@@ -215,7 +215,7 @@ class _ClearOutputWatch:
         self.pending = False
         """Whether a ``clear_output(wait=True)`` has not taken effect yet."""
         self.cleared = False
-        """Whether the cell's outputs have been cleared. The sender of a new output resets this."""
+        """Whether the cell's outputs have been cleared. :meth:`OutputSlot.renew` resets this."""
 
     def start(self) -> None:
         """Start watching. Call it on the thread that runs the cell: the publisher's hooks are thread-local.

@@ -55,7 +55,7 @@ def variable_roots(shell: Any) -> list[Root]:
 
 
 def is_user_variable(shell: Any, name: str) -> bool:
-    """Return whether ``name`` is a variable that the user set, and not IPython."""
+    """Return whether ``name`` is a variable that was set by the user and not by IPython."""
     return name in shell.user_ns and not _is_hidden(shell, name, shell.user_ns[name])
 
 

@@ -129,7 +129,7 @@ _TIME = "time"
 class _CellLines:
     """The lines of a shell's cells as the user wrote them.
 
-    IPython compiles magics as Python calls instead.
+    They differ from the source that IPython compiles, in which magics are Python calls.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -165,7 +165,7 @@ class _CellLines:
     def _find_cell_magic(self, filename: str) -> tuple[list[str], int, str] | None:
         """Return the cell's lines, the line number of its cell magic and the magic's name.
 
-        Return None if the code is not a cell magic's.
+        Return None if the code does not call a cell magic.
         """
         name, body = _parse_magic_call(linecache.getline(filename, 1).strip(), "run_cell_magic")
         if name is None or body is None:

@@ -31,8 +31,8 @@ HAS_GAPS = 85.0
 """Mean utilization, in percent, above which a GPU counts as always busy. Waiting cannot have slowed down such
 a run."""
 _IPYTHON_CALL = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
-"""Matches IPython's translation of ``%%`` and ``!`` lines. It quotes code that the line itself does not
-run."""
+"""Matches IPython's translation of ``%%`` and ``!`` lines. The translation quotes code that the line itself
+does not run."""
 _PAGE = "docs/advice.md"
 
 

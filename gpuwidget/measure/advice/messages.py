@@ -15,7 +15,7 @@ from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.sources.throttle_reasons import POWER_BRAKE
 
 _MAX_SOURCE = 60
-"""Maximum characters of a source line that is quoted in a sentence."""
+"""Maximum number of characters of a source line that is quoted in a sentence."""
 
 
 class Text(NamedTuple):
@@ -316,7 +316,7 @@ def input_pipeline(share: float, where: str, busy: float | None, utilization: fl
 def loading(most: float, where: str) -> str:
     """Describe several places that load data.
 
-    ``where`` takes ``most`` percent of the time, the most of them.
+    ``where`` is the place that takes the most time: ``most`` percent of the run.
     """
     return f"loading, {most:.0f} % of it in {where}"
 

@@ -43,8 +43,8 @@ MIN_UTILIZATION = 2.0
 lacks data, 0 for idle GPUs."""
 MIN_BURSTS = 5
 MIN_BURSTS_PER_SECOND = 0.3
-"""Minimum bursts of work per second. In recorded runs: 1.9 while the GPU lacks data. A run with a long
-start-up also has low utilization, but only one burst in all."""
+"""Minimum bursts of work per second. In recorded runs: 1.9 while the GPU lacks data. A run with one long
+start-up has one burst in all."""
 LOW_POWER = 60.0
 """Mean power, in percent of the power limit, at or below which a GPU is often idle. In recorded runs: 30 with
 bursts, 90 or more for fully busy training."""
@@ -129,7 +129,7 @@ def _from_bursts(evidence: RunEvidence) -> Advice | None:
 
 
 def loader_fix(loader: Loader | None, evidence: RunEvidence) -> str:
-    """Return the fix for a slow loader. It stays within the CPU cores and shared memory of this process."""
+    """Return the fix for a slow loader, suited to the CPU cores and shared memory of this process."""
     cores = _worker_cores(evidence)
     if loader is None:
         return messages.feed_the_gpu(cores)
@@ -164,7 +164,7 @@ def _busy_while_loading(loading: Sequence[tuple[Hotspot, float]]) -> float | Non
 
 
 def _loading_share(spot: Hotspot, loaders: Sequence[Loader]) -> float:
-    """Return the percent of the run's time that is spent on loading data in a hotspot."""
+    """Return the percent of the run's time that a hotspot spends on loading data."""
     if _is_loader_call(spot.call):
         return spot.call_share or 0.0
     if (spot.frame is not None and _LOADER_CALLBACK.search(spot.frame)) or _only_iterates(spot, loaders):
@@ -214,7 +214,7 @@ def _works_in_bursts(gpu: GpuReport, seconds: float) -> bool:
 
 
 def _loader(loading: Sequence[Hotspot], loaders: Sequence[Loader]) -> Loader | None:
-    """Return the only loader that the lines name, or else the only loader; None if there are several."""
+    """Return the loader that the lines name, or else the run's loader; None unless there is exactly one."""
     texts = [text for spot in loading for text in (spot.line.source, spot.source)]
     named = [one for one in loaders if any(re.search(rf"\b{re.escape(one.name)}\b", text) for text in texts)]
     candidates = named or list(loaders)

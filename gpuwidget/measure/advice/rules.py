@@ -36,8 +36,8 @@ _ACTIVITY_RULES: tuple[Rule, ...] = (
     cudnn_benchmark,
     memory_bound,
 )
-"""Rules about activity, the most important first: first about what leaves a GPU idle, then about what slows
-down its work."""
+"""Rules about activity, in order of importance: rules about idle GPUs, then rules about work that is slowed
+down."""
 _NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
     input_pipeline,
     copies,
@@ -48,7 +48,7 @@ _NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
 """Rules that are skipped if there is a straggler, because they misinterpret GPUs that wait for another
 GPU."""
 _WITHOUT_ATTRIBUTION: tuple[Rule, ...] = (model_on_cpu,)
-"""Rules that take into account themselves that GPU work may not be attributable to this process."""
+"""Rules that themselves consider GPU work that cannot be attributed to this process."""
 
 
 def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
