@@ -219,7 +219,7 @@ class SampleCounts:
 
     @property
     def gil_blocked_at_end(self) -> tuple[int | None, float]:
-        """The line last sampled in the cell, and the seconds since then in which one operation held the GIL."""
+        """The cell's last sampled line, and the seconds since then in which one operation held the GIL."""
         last = self._last_in_cell
         return (None, 0.0) if last is None else (last.line, self._gil_blocked.seconds)
 
