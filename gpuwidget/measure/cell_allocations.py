@@ -1,9 +1,10 @@
-"""Find out which cell allocated each block, by comparing the allocator's blocks after each cell.
+"""Find which cell allocated each block by comparing the allocator's blocks after each cell.
 
-A block at a new address belongs to the cell that has just run. A block at a known address may be the same
-block as before, or a new block that reuses the address. It is the same block if every allocation since the
-last comparison has a new address, or if the storage that was seen at the address is still alive. If that
-storage has been freed, the block is new. Without a known storage, the block's cell is unknown from then on.
+A block at an address that was not in use before was allocated by the cell that has just run. A block at an
+address that was already in use may be the same block, or a new block that reuses the address. It is the same
+block if all allocations since the last comparison are at new addresses, or if the tensor storage that was
+previously found at the address is still alive. If that storage has been freed, the block is new. If no
+storage was found at the address, it is unknown from then on which cell allocated the block.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from typing import Protocol
 from gpuwidget.pytorch.allocator import AllocationCounts, DeviceBlocks
 
 BEFORE_LOAD = 0
-"""Stands for a cell number if the block was allocated before gpuwidget was loaded."""
+"""Used instead of a cell number for a block that was allocated before gpuwidget was loaded."""
 OUTSIDE_CELLS = -1
-"""Stands for a cell number if no cell ran (a thread or callback allocated the block) or the cell has no
-number."""
+"""Used instead of a cell number for a block that was allocated while no cell ran (by a thread or a callback),
+or by a cell that has no number."""
 UNKNOWN_CELL = -2
-"""Stands for a cell number if a later cell may have reused the block's address."""
+"""Used instead of a cell number for a block whose address a later cell may have reused."""
 
 
 class StorageRef(Protocol):
-    """Weak reference to a storage."""
+    """Weak reference to a tensor's storage."""
 
     def expired(self) -> bool:
         """Return whether the storage has been freed."""
@@ -54,7 +55,7 @@ class CellBlocks:
     def update(
         self, cell: int, blocks: Mapping[int, DeviceBlocks], counts: Mapping[int, AllocationCounts]
     ) -> bool:
-        """Assign the blocks allocated since the last update to ``cell``. Return whether there are any."""
+        """Assign the blocks allocated since the last update to ``cell``. Return whether any block is new."""
         any_new = False
         for index, device in blocks.items():
             before = self._blocks.get(index, {})
@@ -87,12 +88,12 @@ class CellBlocks:
             block.storage = reference()
 
     def origin(self, index: int, address: int) -> int:
-        """Return the number of the cell that allocated a block, or the constant that stands for it."""
+        """Return the number of the cell that allocated a block, or the constant used instead of a number."""
         block = self._blocks.get(index, {}).get(address)
         return UNKNOWN_CELL if block is None else block.cell
 
     def cell(self, index: int, address: int) -> int | None:
-        """Return the number of the cell that allocated a block, or None if no numbered cell is known."""
+        """Return the number of the cell that allocated a block, or None if there is no number."""
         origin = self.origin(index, address)
         return origin if origin > 0 else None
 
@@ -115,7 +116,8 @@ def _check_reuse(block: _Block, cell: int) -> bool:
     the block's cell becomes unknown.
     """
     if block.storage is None:
-        block.cell = cell if block.cell == cell else UNKNOWN_CELL  # reused by the same cell, or not at all
+        # If the cell is the same, it allocated the block whether the address was reused or not.
+        block.cell = cell if block.cell == cell else UNKNOWN_CELL
         return False
     if not block.storage.expired():
         return False

@@ -32,5 +32,5 @@ class TimeCollector(Collector, Protocol):
     """A collector that can return the time per line during the run."""
 
     def snapshot(self) -> CodeTime | None:
-        """Return the time per line so far, or None without data. May be called from any thread."""
+        """Return the time per line so far, or None if there is no data yet. May be called from any thread."""
         ...

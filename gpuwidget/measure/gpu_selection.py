@@ -1,4 +1,4 @@
-"""Find the GPUs that a user selects by NVML index, UUID, prefix of a UUID, or ``cuda:N``."""
+"""Find the GPUs that a user selects by NVML index, UUID, UUID prefix or ``cuda:N``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ def select_gpus(
     """Return the UUIDs of the GPUs that ``selection`` names, without duplicates, in the order of ``gpus``.
 
     A number is an index in NVML's order (as in nvidia-smi), ``0:1`` is MIG slice 1 of GPU 0, ``cuda:N`` is a
-    torch device, and anything else is a UUID or an unambiguous prefix of one. Raise OptionError, whose text
-    lists the existing GPUs, for an item that names no GPU.
+    torch device, and anything else is a UUID or an unambiguous prefix of one. Raise OptionError for an item
+    that matches no GPU, that is an ambiguous prefix, or whose GPU can't be determined before CUDA is
+    initialized.
     """
     environment = os.environ if environment is None else environment
     selected: set[str] = set()
@@ -63,10 +64,10 @@ def _cuda_device(number: int, gpus: Sequence[Gpu], environment: Mapping[str, str
 
 
 def cuda_order(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return UUIDs in the order in which CUDA will number its devices here, or None if that is unknown.
+    """Return the UUIDs in the order in which CUDA numbers its devices, or None if the order is unknown.
 
-    CUDA numbers the fastest GPU first, unless CUDA_DEVICE_ORDER is PCI_BUS_ID. It numbers GPUs of the same
-    model by PCI bus id, as NVML does.
+    CUDA gives the fastest GPU the number 0, unless CUDA_DEVICE_ORDER is PCI_BUS_ID. It orders GPUs of the
+    same model by PCI bus id, as NVML does.
     """
     whole = [gpu for gpu in gpus if gpu.mig_parent is None]
     visible = environment.get("CUDA_VISIBLE_DEVICES")

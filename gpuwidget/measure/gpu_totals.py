@@ -15,25 +15,26 @@ from gpuwidget.model.samples import Gpu, why_missing
 from gpuwidget.sources.throttle_reasons import IDLE
 
 MIN_ENERGY_S = 0.1
-"""Seconds that a run must last for its report to contain energy and power."""
+"""Minimum duration of a run, in seconds, for its report to contain energy and power."""
 _MAX_UTILIZATION_WINDOW_S = 1.0
 _ACTIVITIES = tuple((metric.report, metric.key) for metric in METRICS if metric.report is not None)
 """For each hardware counter, its name in the report and its field in :class:`Activity`."""
 _CLOCKS_EVERY_S = 2.0
 """Seconds between two readings of the throttle reasons."""
 _IDLE_BELOW = 10.0
-"""Percent of utilization at or below which a GPU counts as idle between two bursts of work."""
+"""Utilization, in percent, at or below which a GPU counts as idle between two bursts of work."""
 _BUSY_FROM = 20.0
-"""Percent of utilization at or above which a GPU counts as being in a burst of work."""
+"""Utilization, in percent, at or above which a GPU counts as being in a burst of work."""
 _MIN_COUNTED = 0.6
-"""Fraction of the run that windows of the hardware counters must cover for their mean to be reported."""
+"""Minimum fraction of the run that the hardware counters' windows must cover for a mean to be reported."""
 _MIN_IDLE_KNOWN = 0.9
-"""Fraction of the run that the driver's windows must cover for the idle energy to be reported."""
+"""Minimum fraction of the run that the driver's utilization windows must cover for the idle energy to be
+reported."""
 
 
 @dataclass(slots=True)
 class Average:
-    """Maximum and mean of a value. The mean weights each value by the seconds that it stands for."""
+    """Maximum and time-weighted mean of a value."""
 
     seconds: float = 0.0
     """Seconds for which the value is known."""
@@ -41,7 +42,7 @@ class Average:
     _max: float = float("-inf")
 
     def add(self, value: float | None, seconds: float) -> None:
-        """Add ``value`` for ``seconds``. Values of None and spans without duration are ignored."""
+        """Add ``value``, which was measured over ``seconds``. Ignore None and a duration of zero or less."""
         if value is None or seconds <= 0:
             return
         self._sum += value * seconds
@@ -54,7 +55,7 @@ class Average:
         return self.seconds > 0
 
     def level(self) -> Level | None:
-        """Return mean and maximum, or None if no value has been added."""
+        """Return the mean and the maximum, or None if no value has been added."""
         return Level(self._sum / self.seconds, self._max) if self.known else None
 
 
@@ -62,12 +63,12 @@ class Average:
 class Integral:
     """Integral over time by the trapezoid rule, such as joules from watts.
 
-    An unknown value leaves a gap, which :attr:`covered` does not count.
+    An unknown value leaves a gap, whose duration is not included in :attr:`covered`.
     """
 
     total: float = 0.0
     covered: float = 0.0
-    """Seconds between successive values that are both known."""
+    """Total seconds between successive values that are both known."""
     _last: tuple[float, float] | None = None
 
     def add(self, t: float, value: float | None) -> None:
@@ -108,11 +109,11 @@ class GpuTotals:
     max_gap_s: float
     """If two readings are further apart than this many seconds, the time between them counts as unknown."""
     used_by_process: bool = False
-    """Whether this process or a child has held memory, or a context, on the GPU."""
+    """Whether this process or one of its children has held memory or had a CUDA context on the GPU."""
     had_context: bool | None = None
-    """Whether this process itself had a context at the start, or None if unknown."""
+    """Whether this process itself had a CUDA context on the GPU at the start, or None if unknown."""
     has_context: bool = False
-    """Whether this process itself has had a context in any reading."""
+    """Whether this process itself has had a CUDA context on the GPU in any reading."""
     children: dict[int, str] = field(default_factory=dict)
     """Programs of this process's children that held memory on the GPU, by process id."""
     process_memory_now: int | None = None
@@ -129,11 +130,11 @@ class GpuTotals:
     _throttled: dict[str, float] | None = None
     _energy: Integral = field(default_factory=Integral)
     _idle_known_s: float = 0.0
-    """Seconds for which it is known whether any kernel ran."""
+    """Seconds for which it is known whether any CUDA kernel ran."""
     _idle_known_j: float = 0.0
-    """Joules drawn in the seconds of :attr:`_idle_known_s`."""
+    """Joules drawn during the seconds counted in :attr:`_idle_known_s`."""
     _idle_j: float = 0.0
-    """The part of :attr:`_idle_known_j` drawn while no kernel ran."""
+    """The part of :attr:`_idle_known_j` that was drawn while no CUDA kernel ran."""
     _last_power: float | None = None
     _activities: dict[str, Average] = field(default_factory=dict)
     _last_activity: float | None = None
@@ -147,7 +148,7 @@ class GpuTotals:
     # -- readings ------------------------------------------------------------------------------------
 
     def begin(self, reading: Reading, holding: ProcessMemory, fresh: bool) -> None:
-        """Add the reading just before the run. If it is not ``fresh``, the start values are unknown."""
+        """Add the reading taken just before the run. If it is not ``fresh``, the start values are unknown."""
         self._update(reading, holding)
         self._last_measured = reading.measured
         if fresh:
@@ -175,7 +176,7 @@ class GpuTotals:
             self._add_activity(reading.activity, started)
 
     def end(self, t: float, reading: Reading, holding: ProcessMemory, started: float, fresh: bool) -> None:
-        """Add the reading at the run's end. If it is not ``fresh``, the values at the end are unknown."""
+        """Add the reading taken at the run's end. If it is not ``fresh``, the end values are unknown."""
         self.add(t, reading, holding, started)
         if fresh:
             self._device.end = reading.memory_used
@@ -202,14 +203,14 @@ class GpuTotals:
         seconds = t - self._last_t
         self._last_t = t
         if seconds > self.max_gap_s:
-            # Nothing was read for too long (the GIL may have been blocked), so this time counts as unknown.
+            # Nothing was read for too long (the GIL may have been held), so this time counts as unknown.
             self._energy.add(t, None)
             self._energy.add(t, reading.power_w)
             self._last_power = reading.power_w
             return
         window = reading.utilization_window or _MAX_UTILIZATION_WINDOW_S
-        # A reading covers the driver's last window, which may have ended up to one window length ago. Only
-        # after two window lengths does it certainly lie inside the run.
+        # A reading covers the driver's latest window, which may have ended up to one window length before the
+        # reading. Only from two window lengths after the start is this window certain to lie inside the run.
         if t >= 2 * window:
             self._utilization.add(reading.utilization, seconds)
             self._memory_utilization.add(reading.memory_utilization, seconds)
@@ -263,7 +264,7 @@ class GpuTotals:
 
     @property
     def lost_since(self) -> float | None:
-        """Epoch seconds since which the driver reports the GPU as lost, or None if the GPU is available."""
+        """When the GPU was lost, in epoch seconds, or None if the GPU is available."""
         return self.reading.lost_since
 
     @property
@@ -283,15 +284,15 @@ class GpuTotals:
         return None if self._process.peak is None else self._process.span()
 
     def children_memory(self) -> Span | None:
-        """Return the children's part of :meth:`process_memory`, or None if it is 0 or unknown."""
+        """Return the part of :meth:`process_memory` that the children held, or None if it is 0 or unknown."""
         return self._children.span() if self._children.peak else None
 
     def utilization(self, duration_s: float) -> Level | None:
-        """Return mean and maximum utilization over the driver's windows that lie inside the run."""
+        """Return the mean and maximum utilization over the driver's windows that lie inside the run."""
         return self._of_windows("utilization", self._utilization, duration_s)
 
     def memory_utilization(self, duration_s: float) -> Level | None:
-        """Return mean and maximum percent of time in which device memory was read or written."""
+        """Return the mean and maximum percentage of time in which device memory was read or written."""
         return self._of_windows("memory_utilization", self._memory_utilization, duration_s)
 
     def _of_windows(self, name: str, average: Average, duration_s: float) -> Level | None:
@@ -302,7 +303,7 @@ class GpuTotals:
         )
 
     def activity(self, name: str, duration_s: float) -> Level | None:
-        """Return mean and maximum of a hardware counter over its windows that lie inside the run.
+        """Return the mean and maximum of a hardware counter over its windows that lie inside the run.
 
         Return None if these windows cover less than three fifths of the run.
         """
@@ -310,7 +311,7 @@ class GpuTotals:
         return self._level(name, average, "activity", reason)
 
     def traffic(self, link: str, duration_s: float) -> Traffic | None:
-        """Return bytes per second over ``pcie`` or ``nvlink``, from the counters' windows inside the run."""
+        """Return the traffic over ``pcie`` or ``nvlink``, from the counters' windows inside the run."""
         (sent, reason), (received, _) = (self._counted(f"{link}_{way}", duration_s) for way in ("tx", "rx"))
         if not sent.known and not received.known:
             self._set_missing(link, "activity", reason)
@@ -332,7 +333,7 @@ class GpuTotals:
         return self._bursts if self._utilization.known else None
 
     def throttled(self) -> Mapping[str, float] | None:
-        """Return seconds by throttle reason, or None if the driver did not report throttle reasons."""
+        """Return the throttled seconds by reason, or None if the driver did not report throttle reasons."""
         if self._throttled is None:
             short = self._last_t < _CLOCKS_EVERY_S
             self._set_missing("throttled", "throttle", reasons.CLOCKS_TOO_SHORT if short else reasons.GAP)
@@ -346,7 +347,7 @@ class GpuTotals:
         return self.reading.power_limit_w
 
     def power(self, duration_s: float) -> Level | None:
-        """Return mean and maximum of the instantaneous power, in watts."""
+        """Return the mean and maximum of the instantaneous power, in watts."""
         if duration_s < MIN_ENERGY_S:
             self.missing["power_w"] = reasons.too_short(MIN_ENERGY_S)
             return None
@@ -365,10 +366,11 @@ class GpuTotals:
         return self._energy.total
 
     def energy_idle(self, duration_s: float) -> float | None:
-        """Return the joules drawn while no kernel ran.
+        """Return the joules drawn while no CUDA kernel ran.
 
-        This is :meth:`energy` times the idle share of the energy in the driver's windows. Return None if
-        these windows cover less than nine tenths of the run.
+        This is :meth:`energy` times a share: of the energy drawn in the driver's utilization windows, the
+        part drawn in windows without a CUDA kernel. Return None if the windows cover less than nine tenths of
+        the run.
         """
         total = self.energy(duration_s)
         if total is None or not self._idle_known(duration_s) or self._idle_known_j <= 0:

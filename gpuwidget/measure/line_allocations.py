@@ -1,8 +1,8 @@
 """Add up torch's allocation history per line of the user's code.
 
-Sizes are the bytes requested from torch. torch allocates a little more, because it rounds up to 512 bytes and
-may leave up to 1 MiB of a large block unused. The sums therefore match torch's ``requested_bytes`` counter,
-not its ``allocated_bytes``.
+Sizes are the bytes requested from torch. torch allocates a little more, because it rounds sizes up to a
+multiple of 512 bytes and may leave up to 1 MiB of a large block unused. The sums therefore match torch's
+``requested_bytes`` counter, not its ``allocated_bytes``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Code(Protocol):
         """Return the text of a line, or an empty string if it is unknown."""
 
     def lines_above_timed(self, filename: str) -> int | None:
-        """Return how many lines of a cell precede its ``%%time`` code, or None without ``%%time``."""
+        """Return how many lines of a cell precede its ``%%time`` code, or None if it has no ``%%time``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class RunRequests:
     """Changes of torch's ``requested_bytes`` counter on one device over a run."""
 
     during: int
-    """Bytes requested in all, from the run's start to its end."""
+    """Total bytes requested between the run's start and its end."""
     end: int
     """Bytes in use at the run's end."""
     peak: int
-    """Most bytes in use since the counter's peak was last reset."""
+    """Maximum bytes in use since the counter's peak was last reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,10 @@ class LineAllocations:
     lines: tuple[LineMemory, ...]
     """The lines, sorted by bytes held at the peak, the largest first."""
     missing: Mapping[int, int]
-    """By device index, the bytes that torch counted but that its history does not (or no longer) contain."""
+    """By device index, the bytes that torch counted but that are not, or no longer, in its history."""
     peak_unknown: tuple[int, ...]
-    """Indices of the devices whose peak falls into the missing part of the history."""
+    """Indices of the devices whose peak can't be assigned to lines, because a part of their history is
+    missing."""
 
 
 class _Place(NamedTuple):
@@ -73,7 +74,7 @@ class _Place(NamedTuple):
 _Key = _Place | str
 """A line of the user's code, or the text shown instead of one."""
 _Frames = Sequence[Mapping[str, Any]]
-"""A stack, the innermost frame first."""
+"""A call stack, innermost frame first."""
 
 
 @dataclass(slots=True)
@@ -88,7 +89,7 @@ class _LineSums:
 
 @dataclass(slots=True)
 class _DeviceReplay:
-    """Replays the allocation history of one device. ``total`` is the bytes gained since the run's start."""
+    """Replays the allocation history of one device. ``total`` is the net growth in bytes since the start."""
 
     sums: dict[_Key, _LineSums] = field(default_factory=dict)
     live: dict[int, tuple[_Key, int]] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class _DeviceReplay:
     total: int = 0
     highest: int = 0
     highest_after: int = 0
-    """Number of changes up to the moment of the highest total."""
+    """Number of entries in :attr:`changes` when :attr:`total` was highest."""
 
     def sums_of(self, key: _Key) -> _LineSums:
         return self.sums.setdefault(key, _LineSums())
@@ -131,7 +132,7 @@ class _DeviceReplay:
 
 
 class _Stack(NamedTuple):
-    """The parts of a stack that the sums per line need."""
+    """The parts of a call stack that are needed to add up allocations per line."""
 
     key: _Key
     caller: _Place | None
@@ -149,7 +150,11 @@ class _StackCache:
         self._stacks: dict[tuple[int, ...], _Stack] = {}
 
     def get(self, frames: _Frames) -> _Stack:
-        """Return the analyzed stack. Frames of a snapshot are shared, so their ids identify a stack."""
+        """Return the analyzed stack.
+
+        Equal stacks in a snapshot consist of the same frame objects, so the ids of these objects identify a
+        stack.
+        """
         key = tuple(map(id, frames))
         found = self._stacks.get(key)
         if found is None:
@@ -185,10 +190,10 @@ class _StackCache:
 
 
 class _BackwardCaller:
-    """Assigns what autograd's threads allocate to the line that called ``backward()``.
+    """Assigns the allocations of autograd's threads to the line that called ``backward()``.
 
-    ``backward()`` allocates its first gradient on the caller's thread. Later allocations without Python
-    frames belong to the same call until the caller's thread allocates again.
+    ``backward()`` allocates its first gradient on the caller's thread. Allocations without Python frames that
+    follow are assigned to the same call until the caller's thread allocates again.
     """
 
     def __init__(self) -> None:
@@ -196,7 +201,7 @@ class _BackwardCaller:
         self._thread: tuple[str, str] | None = None
 
     def update(self, stack: _Stack) -> None:
-        """Update the caller after an allocation with Python frames."""
+        """Update the current caller of ``backward()`` after an allocation with Python frames."""
         if stack.in_backward:
             self._caller, self._thread = (stack.key, stack.caller), stack.bottom
         elif stack.bottom == self._thread:
@@ -204,7 +209,7 @@ class _BackwardCaller:
 
     @property
     def line(self) -> tuple[_Key, _Place | None]:
-        """The line that allocations without Python frames belong to, and its caller."""
+        """The line to which allocations without Python frames are currently assigned, and its caller."""
         return self._caller
 
 
@@ -219,9 +224,10 @@ def allocations_by_line(
 ) -> LineAllocations:
     """Add up the ``device_traces`` of an allocator snapshot per line.
 
-    ``since_us`` and ``until_us`` (epoch microseconds) limit the events to the run. ``recorded_before`` has
-    the addresses of blocks that were recorded before the run, or None if they are unknown. If they are known,
-    a block that is still in use counts even if its allocation is no longer in the history.
+    ``since_us`` and ``until_us`` (epoch microseconds) limit the events to the run. ``recorded_before``
+    contains the addresses of the blocks whose allocation was recorded before the run, or is None if they are
+    unknown. If they are known, a block that is still in use counts even if its allocation is no longer in the
+    history.
     """
     devices: dict[int, _DeviceReplay] = {}
     stacks, backward = _StackCache(code), _BackwardCaller()
@@ -266,7 +272,7 @@ def _events(
     """Yield the allocations and frees of all devices in chronological order."""
 
     def events_of(index: int) -> Iterator[tuple[float, int, Mapping[str, Any]]]:
-        # torch records a free as two events, but a recording may contain only one of them.
+        # torch records two kinds of events for a free, but a recording may contain only one kind.
         actions = {str(entry.get("action")) for entry in traces[index]}
         free = "free_requested" if "free_requested" in actions else "free_completed"
         for entry in traces[index]:
@@ -296,7 +302,7 @@ def _add_blocks_in_use(
     stacks: _StackCache,
     recorded_before: frozenset[int],
 ) -> None:
-    """Count the blocks that the run allocated and that are in use, but whose allocation left the history."""
+    """Add the blocks in use that the run allocated but whose allocation is no longer in the history."""
     for index, address, size, frames in blocks_in_use(snapshot):
         device = devices.setdefault(index, _DeviceReplay())
         if not frames or address in device.live or address in recorded_before:
@@ -305,7 +311,7 @@ def _add_blocks_in_use(
         sums = device.sums_of(stack.key)
         sums.allocated += size
         sums.held += size
-        # The block was in use during the whole time that the history covers, so also at the peak.
+        # The block was in use throughout the period that the history covers, and therefore also at the peak.
         sums.at_peak += size
         if stack.caller is not None:
             sums.callers[stack.caller] += size

@@ -1,4 +1,4 @@
-"""Add up torch's allocated blocks per holder. Each byte counts for exactly one holder, known or unknown."""
+"""Add up torch's allocated blocks per holder. Each byte counts for exactly one known or unknown holder."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpuwidget.model.report import Holder
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
 CellOf = Callable[[int, int], int | None]
-"""Returns the cell that allocated a block, given a device index and the block's address, or None if
+"""Given a device index and a block's address, returns the cell that allocated the block, or None if
 unknown."""
 
 LAST_ERROR = "the last error's traceback"
-"""Name of the holder that keeps the frames of the last failed cell alive."""
+"""Name of the holder that keeps the last failed cell's frames, and the memory they refer to, alive."""
 DEBUGGER = "%debug"
 """Name of the holder for everything that the last post-mortem debugger refers to."""
 
@@ -27,7 +27,8 @@ class DeviceMemory:
     device: str
     """Name of the device, ``cuda:N``."""
     allocated: int
-    """Bytes in tensors, each rounded up to its block (torch.cuda.memory_allocated)."""
+    """Bytes allocated for tensors, including the rounding up to whole blocks
+    (torch.cuda.memory_allocated)."""
     reserved: int
     """Bytes taken from the driver (torch.cuda.memory_reserved)."""
     returnable: int
@@ -46,18 +47,18 @@ class DeviceMemory:
 
     @property
     def fragmented(self) -> int:
-        """Cached bytes that can't be released: free parts of segments that are in use."""
+        """Cached bytes that can't be released: the free parts of segments that are partly in use."""
         return self.cached - self.returnable - self.pending_free - self.private_pools
 
 
 @dataclass(frozen=True, slots=True)
 class CellAllocation:
-    """Memory on one device that one cell allocated and that is still held."""
+    """Memory on one device that one cell allocated and that has not been freed."""
 
     cell: int | None
     """The N of In[N], or None if the cell is unknown."""
     source: str
-    """First line of the cell, or a description of the memory's origin."""
+    """First line of the cell, or a description of the memory's origin if the cell is unknown."""
     device: str
     bytes: int
 
@@ -70,9 +71,10 @@ def rank_holders(
     *,
     only_cell: int | None = None,
 ) -> list[Holder]:
-    """Return the holders of all devices, the largest first. Per device, they add up to the allocated bytes.
+    """Return the holders of all devices, the largest first.
 
-    With ``only_cell``, only blocks that this cell allocated count.
+    Per device, the holders add up to the allocated bytes. With ``only_cell``, only blocks that this cell
+    allocated are included.
     """
     holders: list[Holder] = []
     for index, device in blocks.items():

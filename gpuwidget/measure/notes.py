@@ -1,6 +1,6 @@
-"""The notes of a report: events during the run that its figures do not show, with the text of each.
+"""The texts of a report's notes, which describe events during the run that the figures do not show.
 
-Each function returns a :class:`~gpuwidget.model.messages.Message` with an id, its parameters and its text.
+A note is a :class:`~gpuwidget.model.messages.Message` with an id, parameters and a text.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ _MAX_PROGRAMS = 4
 
 
 def gpu_name(gpu: GpuReport) -> str:
-    """Return a GPU's name in texts: ``GPU 0``, or ``GPU 0 MIG 1`` for a MIG slice."""
+    """Return the GPU's name as used in texts: ``GPU 0``, or ``GPU 0 MIG 1`` for a MIG slice."""
     return f"GPU {gpu_number(gpu)}"
 
 
 def gpu_number(gpu: GpuReport) -> str:
-    """Return a GPU's number in texts: ``0``, or ``0 MIG 1`` for a MIG slice."""
+    """Return the GPU's number as used in texts: ``0``, or ``0 MIG 1`` for a MIG slice."""
     return str(gpu.index) if gpu.mig_index is None else f"{gpu.index} MIG {gpu.mig_index}"
 
 
 def programs(children: Iterable[str]) -> tuple[str, ...]:
-    """Return at most four programs of child processes, each once with its number of processes."""
+    """Return the four most frequent programs of the child processes, and ``3 more`` for the others.
+
+    Each program is listed once, with the number of its processes (``2 x python``) if there are several.
+    """
     counted = Counter(children)
     if not counted:
         return ()
@@ -45,7 +48,7 @@ def programs(children: Iterable[str]) -> tuple[str, ...]:
 def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collection[str]) -> list[Message]:
     """Return the notes about GPUs: new contexts, lost GPUs, and child processes that held memory.
 
-    ``new_contexts`` are the devices (``cuda:N``) on which this process had no context before the run.
+    ``new_contexts`` contains the devices (``cuda:N``) on which the process opened a context during the run.
     """
     notes: list[Message] = []
     for gpu, totals in found:
@@ -59,9 +62,10 @@ def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collec
 
 
 def _context_opened(gpu: GpuReport) -> Message:
-    """Return the note that this run opened the process's first context on ``gpu``."""
+    """Return the note for a run that opened the process's first CUDA context on ``gpu``."""
     sentence = f"CUDA started on {gpu_name(gpu)} in this run"
-    # The driver's figure includes the children's memory, torch's figure does not.
+    # The driver's figure includes the children's memory and torch's figure does not, so the two can be
+    # compared only if there are no children.
     held = gpu.process_memory.end if gpu.process_memory is not None and not gpu.children else None
     reserved = gpu.torch.reserved.end if gpu.torch is not None else None
     size = held - reserved if held is not None and reserved is not None and held > reserved else None
@@ -78,7 +82,7 @@ def _lost(gpu: GpuReport, since: float) -> Message:
 
 
 def _came_back(gpu: GpuReport) -> Message:
-    """Return the note that ``gpu`` was lost during the run and is available again."""
+    """Return the note for a GPU that was lost during the run and is available again."""
     text = f"{gpu_name(gpu)} was lost for a part of the run, and came back: what it did meanwhile is unknown."
     return message("gpu-came-back", text, gpu=gpu_name(gpu))
 
@@ -114,7 +118,7 @@ def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
 
 
 def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Message]:
-    """Return the notes about resets of torch's peak counters. ``names`` has the GPU name per device index."""
+    """Return the notes about resets of torch's peak counters. ``names`` maps device indices to GPU names."""
     notes = []
     for index, peak in sorted(scope.hidden_peaks.items()):
         device = names.get(index, f"cuda:{index}")
@@ -134,7 +138,10 @@ def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Message]:
 
 
 def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Message]:
-    """Return the note that it is unknown which GPUs this process uses."""
+    """Return the note for a run when it is unknown which GPUs this process uses.
+
+    Return no note for a recording, or if there are no GPUs.
+    """
     if not gpus or origin.recorded:
         return []
     text = (
@@ -145,13 +152,13 @@ def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Message]:
 
 
 def marks_omitted(count: int, kept: int) -> Message:
-    """Return the note that the timeline has only the first ``kept`` of ``count`` marks."""
+    """Return the note for a timeline that has only the first ``kept`` of ``count`` marks."""
     text = f"{count} marks were set; the first {kept} are kept."
     return message("marks-omitted", text, count=count, kept=kept)
 
 
 def lines_omitted(count: int, stride: int) -> Message:
-    """Return the note that the timeline has only every ``stride``-th of ``count`` printed lines."""
+    """Return the note for a timeline that has only every ``stride``-th of ``count`` printed lines."""
     text = f"{count} lines were printed; every {_ordinal(stride)} is on the timeline."
     return message("lines-omitted", text, count=count, stride=stride)
 

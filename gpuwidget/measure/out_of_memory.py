@@ -1,4 +1,4 @@
-"""Parse an out-of-memory error's message and compute what would have made the request fit.
+"""Parse an out-of-memory error's message and find changes that would have made the request fit.
 
 The figures in a message are rounded, so each figure stands for a range. Calculations use the end of the range
 that is less favourable. A fix is offered only if the known figures show that the request would have fit.
@@ -23,14 +23,14 @@ _SIZES = {
     "kib": units.KIB,
     "mib": units.MIB,
     "gib": units.GIB,
-    # torch before 2.0 used these names for the binary units.
+    # torch versions before 2.0 used these names for the binary units.
     "kb": units.KIB,
     "mb": units.MIB,
     "gb": units.GIB,
 }
 _IMPOSSIBLE = 1 << 60
-"""Bytes at or above which a figure means unknown: a driver without a figure for a process reports 2**64 -
-1."""
+"""A figure of this many bytes or more means unknown: if the driver has no figure for a process, it reports
+2**64 - 1."""
 _MAX_VARIABLES = 3
 _MAX_PARTS = 64
 """Maximum number of parts into which the fix splits a batch. More parts would not be realistic."""
@@ -95,22 +95,22 @@ class OomMessage:
     """Memory that torch has reserved but does not use for tensors."""
     reserved: RoundedBytes | None
     others: tuple[tuple[int, RoundedBytes], ...]
-    """Other processes, each with its id and memory."""
+    """The id and the memory of each other process."""
 
 
 @dataclass(frozen=True, slots=True)
 class OomHolder:
-    """A holder on the device, with the blocks that are freed when it is released."""
+    """A holder on the device, with the blocks that are freed when the holder is released."""
 
     holder: Holder
     blocks: frozenset[int]
     """Addresses of the blocks."""
     before: frozenset[int]
-    """Addresses of the blocks allocated before the failing cell. Only freeing these helps the cell's next
-    run."""
+    """Addresses of the blocks allocated before the failing cell began. Only freeing these blocks helps when
+    the cell is run again."""
     variables: tuple[str, ...] | None
-    """The variables to delete to release the holder. None if other names hold it too, or if the failing code
-    reads one of the variables."""
+    """The variables to delete to release the holder. None if there are none, if one of them is not a plain
+    variable, or if the failing code may read one of them."""
     is_error: bool
     """Whether the holder is the traceback of the error itself."""
 
@@ -131,9 +131,9 @@ class LibraryPool:
 
     name: str
     free: int
-    """Bytes that the library would release."""
+    """Bytes that :attr:`flush` would release."""
     flush: str
-    """The statement that releases these bytes."""
+    """The statement that empties the library's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class OomFacts:
     """``cuda:N``."""
     requested: int | None
     needed: int | None
-    """Upper limit of the requested bytes, which the message gives rounded."""
+    """Upper limit of the requested bytes: the message contains only a rounded figure."""
     total: int | None
     free: int | None
     """Bytes that were free on the device at the error."""
@@ -157,7 +157,7 @@ class OomFacts:
     at_start: int | None
     """Bytes allocated when the failing cell began."""
     older_now: int | None
-    """The part of ``at_start`` that is still allocated."""
+    """The part of :attr:`at_start` that is still allocated."""
     segments: tuple[Segment, ...]
     held: tuple[OomHolder, ...]
     others: tuple[OtherMemory, ...]
@@ -169,7 +169,7 @@ class OomFacts:
 
     @property
     def available(self) -> int | None:
-        """Bytes that torch could still have reserved at the error."""
+        """Bytes that torch could still have reserved when the error occurred."""
         if self.free is None:
             return None
         under = self._under_the_limit
@@ -177,7 +177,7 @@ class OomFacts:
 
     @property
     def grown(self) -> int | None:
-        """Bytes that the failing cell had allocated in addition to ``at_start``."""
+        """Bytes that the failing cell had allocated in addition to :attr:`at_start`."""
         if self.allocated is None or self.at_start is None:
             return None
         return max(0, self.allocated - self.at_start)
@@ -189,14 +189,14 @@ class OomFacts:
         return max(0, self.limit - self.reserved)
 
     def would_fit(self, freed: frozenset[int] = frozenset(), *, own: int = 0, others: int = 0) -> bool:
-        """Return whether the request would have fit with the ``freed`` blocks and further bytes released.
+        """Return whether the request would have fit if the ``freed`` blocks and further bytes had been free.
 
         ``own`` are further bytes of torch in this process, which count towards torch's limit. ``others`` are
-        bytes of other libraries or processes, which do not.
+        bytes of other libraries or processes, which do not count towards it.
         """
         if self.needed is None:
             return False
-        # Leave out blocks that were freed after the error, as they were not releasable at the error.
+        # Do not count blocks that were freed after the error: they were in use when it occurred.
         since, largest_since = _free_after(self.segments, frozenset())
         released, largest = _free_after(self.segments, freed)
         if largest >= self.needed > largest_since:
@@ -224,7 +224,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class CellShare:
-    """Memory on the device that one cell allocated and that is still held."""
+    """Memory on the device that one cell allocated and that has not been freed."""
 
     cell: int | None
     source: str
@@ -242,10 +242,10 @@ class OomContext:
     """Bytes that were allocated at the error and have been freed since."""
     cells: tuple[CellShare, ...]
     recent: tuple[tuple[float, int | None], ...]
-    """Memory of the whole GPU over the last minute, as pairs of seconds ago and bytes in use. Empty without
-    samples."""
+    """Memory in use on the whole GPU during the last minute, as pairs (seconds ago, bytes). Empty if there
+    are no samples."""
     unknown: tuple[str, ...]
-    """Texts that name what is unknown and why."""
+    """Texts that state what is unknown and why."""
 
 
 def parse_message(message: str) -> OomMessage:
@@ -261,7 +261,7 @@ def parse_message(message: str) -> OomMessage:
 
 
 def first_step(facts: OomFacts) -> Fix | None:
-    """Return the fix to apply first, if any: release the memory that the error's own frames hold."""
+    """Return the first fix to apply, if any: releasing the memory that the error's own frames keep alive."""
     size = sum(held.holder.bytes for held in facts.held if held.is_error)
     if not size:
         return None
@@ -294,13 +294,13 @@ def fixes(facts: OomFacts) -> list[Fix]:
 def contradicts_itself(facts: OomFacts) -> bool:
     """Return whether the request fits into the free memory, so that the figures cannot explain the error.
 
-    Then another process probably held memory for a moment.
+    In that case, another process probably held memory for a moment.
     """
     return facts.needed is not None and facts.available is not None and facts.available >= facts.needed
 
 
 def _again(facts: OomFacts) -> Fix | None:
-    """Suggest running the cell again if enough memory has been freed since the error."""
+    """Suggest running the cell again if enough older memory has been freed since the error."""
     if facts.at_start is None or facts.older_now is None:
         return None
     gone = facts.at_start - facts.older_now
@@ -413,7 +413,11 @@ def _expandable(facts: OomFacts) -> Fix | None:
 
 
 def _joinable(segments: Sequence[Segment]) -> int:
-    """Return the bytes of whole free pages in segments in use, less one page per free range for its edges."""
+    """Return how many free bytes expandable segments could join into one range.
+
+    These are the whole free pages of segments that are partly in use, less one page for the edges of each
+    free range.
+    """
     total = 0
     for segment in segments:
         pieces = segment.free_ranges()
@@ -435,7 +439,7 @@ def _pool(facts: OomFacts) -> Fix | None:
 
 
 def _processes(facts: OomFacts) -> list[Fix]:
-    """Suggest shutting down a process: the smallest that frees enough memory, and the largest."""
+    """Suggest shutting down a process: the smallest one that frees enough memory, and the largest one."""
     able = sorted(
         (other for other in facts.others if other.is_process and facts.would_fit(others=other.bytes)),
         key=lambda other: other.bytes,
@@ -452,7 +456,7 @@ def _processes(facts: OomFacts) -> list[Fix]:
 
 
 def _notebooks(facts: OomFacts) -> list[OomHolder]:
-    """Return the holders of kind ``notebook``, except the frames of the error itself."""
+    """Return the ``notebook`` holders of memory from before the cell, except the error's own frames."""
     return [
         held for held in facts.held if held.holder.kind == "notebook" and held.before and not held.is_error
     ]
@@ -467,7 +471,7 @@ def _bytes(facts: OomFacts, blocks: frozenset[int]) -> int:
 
 
 def _free_after(segments: Sequence[Segment], freed: frozenset[int]) -> tuple[int, int]:
-    """Return the bytes that torch could release without the ``freed`` blocks, and its largest free range."""
+    """Return the bytes that torch could release, and its largest free range, once ``freed`` are free."""
     released = largest = 0
     for segment in segments:
         returnable = segment.returnable(freed)

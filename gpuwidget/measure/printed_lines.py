@@ -1,7 +1,8 @@
-"""Pass on the lines that the user's code prints, so that a timeline can show them with the GPU's activity.
+"""Pass the lines that the user's code prints to subscribers, such as a run's timeline.
 
-A kernel's streams are read through their ``echo`` attribute. For any other stream, ``write`` is replaced on
-the stream object. ``sys.stdout`` and ``sys.stderr`` remain the same objects with the same behaviour.
+The output streams of ipykernel are read through their ``echo`` attribute. For any other stream, the stream
+object's ``write`` method is replaced. ``sys.stdout`` and ``sys.stderr`` remain the same objects and behave as
+before.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TextCallback = Callable[[str], None]
 
 
 class _LineSplitter:
-    """Splits a stream's text into lines and passes on the complete ones."""
+    """Splits a stream's text into lines and calls ``on_line`` with each complete line."""
 
     def __init__(self, on_line: TextCallback) -> None:
         self._on_line = on_line
@@ -41,7 +42,7 @@ def _visible(line: str) -> str:
 
 
 class _EchoHook:
-    """Reads a kernel's stream, which also writes all its text to its ``echo`` attribute."""
+    """Reads an output stream of ipykernel, which also writes its text to its ``echo`` attribute."""
 
     def __init__(self, stream: Any, on_text: TextCallback) -> None:
         self._stream = stream
@@ -50,7 +51,7 @@ class _EchoHook:
 
     def write(self, text: str) -> None:
         """Receive the text that is written to the stream."""
-        # An interrupt may be raised here: IPython omits frames with this name from its traceback.
+        # An interrupt may be raised here. IPython omits frames with this variable from the traceback.
         __tracebackhide__ = True
         try:
             self._on_text(text)
@@ -58,7 +59,7 @@ class _EchoHook:
             raise interrupt.with_traceback(None)  # noqa: B904 - the interrupt keeps its own context
 
     def flush(self) -> None:
-        """Do nothing, because there is nothing to flush; the stream calls this method."""
+        """Do nothing: the stream calls this method, but there is nothing to flush."""
 
     def remove(self) -> None:
         if self._stream.echo is self:
@@ -66,7 +67,7 @@ class _EchoHook:
 
 
 class _WriteHook:
-    """Reads any other stream by replacing ``write`` on the stream object."""
+    """Reads a stream without ``echo`` by replacing the stream object's ``write`` method."""
 
     def __init__(self, stream: Any, on_text: TextCallback) -> None:
         self._stream = stream
@@ -132,7 +133,7 @@ class PrintedLines:
 
         if getattr(stream, "echo", stream) is None:
             return _EchoHook(stream, on_text)
-        # A stream without a __dict__ could only be replaced as a whole, so it is not hooked.
+        # Without a __dict__, the stream's ``write`` can't be replaced, so the stream is not hooked.
         return _WriteHook(stream, on_text) if hasattr(stream, "__dict__") else None
 
     def _on_line(self, line: str) -> None:

@@ -51,7 +51,7 @@ class Attribution:
         return self._pids_match or cuda_state.unavailable_reason() is None
 
     def holding(self, gpu: Gpu, reading: Reading) -> ProcessMemory:
-        """Return the memory of this process on ``gpu`` at ``reading``."""
+        """Return the memory of this process and its children on ``gpu`` according to ``reading``."""
         before = self._judged.get(gpu.uuid)
         if before is not None and before[0] is reading.processes and reading.processes is not None:
             return before[1]
@@ -61,14 +61,14 @@ class Attribution:
 
     @property
     def wants_proof(self) -> bool:
-        """Whether :meth:`confirm` could still prove that process ids match."""
+        """Whether :meth:`confirm` may still prove that the driver's process ids are valid here."""
         return not self._pids_match and not self._recorded
 
     def confirm(self, reading: Reading) -> None:
-        """Check whether the process list of a GPU on which this process has a context contains this process.
+        """Search for this process in the process list of a GPU on which it has a CUDA context.
 
-        If it does, the driver's process ids are valid in this process. Inside a container this is the only
-        proof, because the PID namespace alone proves nothing.
+        If the list contains this process, the driver's process ids are valid in this process. Inside a
+        container there is no other proof, because the PID namespace alone proves nothing.
         """
         if any(process.pid == self._family.pid for process in reading.processes or ()):
             self._pids_match = True

@@ -20,14 +20,14 @@ class GpuProgress:
     process_memory: int | None
     """Bytes that this process and its children currently hold, or None if unknown."""
     utilization: tuple[float | None, ...]
-    """Percent of utilization."""
+    """Utilization in percent."""
     device_memory: tuple[float | None, ...]
     """Bytes in use on the whole GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The run so far, with at most 240 points per time series, however long the run."""
+    """The state of the run so far. A time series has at most 240 points, regardless of the run's length."""
 
     elapsed_s: float
     origin: Origin | None
@@ -37,8 +37,8 @@ class Progress:
     t: tuple[float, ...]
     """Seconds since the run's start, in ascending order."""
     gpus: tuple[GpuProgress, ...]
-    """The selected GPUs, else the GPUs that this kernel uses, or all GPUs if that is unknown. GPUs may be
-    added during the run."""
+    """The selected GPUs. If none are selected, the GPUs that this kernel uses, or all GPUs if it is unknown
+    which it uses. GPUs may be added during the run."""
     marks: tuple[Mark, ...]
     advice: Advice | None
     """The most important advice, available after the first 30 seconds, or None if there is none."""

@@ -30,18 +30,18 @@ NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes
 
 
 def too_short(seconds: float) -> Message:
-    """Return the reason that the run was shorter than ``seconds``."""
+    """Return the reason for a run that was shorter than ``seconds``."""
     return message("too-short", f"the run was shorter than {seconds:g} s", seconds=seconds)
 
 
 def too_short_for_windows(window_s: float) -> Message:
-    """Return the reason that the run was shorter than two of the driver's utilization windows."""
+    """Return the reason for a run that was shorter than two of the driver's utilization windows."""
     text = f"the run was shorter than two of the driver's windows of {window_s:g} s"
     return message("too-short-for-windows", text, window_s=window_s)
 
 
 def no_counter_window(window_s: float | None) -> Message:
-    """Return the reason that no window of the hardware counters lay inside the run.
+    """Return the reason for a run that contains no complete window of the hardware counters.
 
     ``window_s`` is the length of the longest window that was read, or None if none was read.
     """
@@ -50,9 +50,9 @@ def no_counter_window(window_s: float | None) -> Message:
 
 
 def few_counter_windows(window_s: float | None) -> Message:
-    """Return the reason that the hardware counters' windows inside the run cover too little of it.
+    """Return the reason for a run of which the hardware counters' windows cover too little.
 
-    ``window_s`` is the length of the longest of these windows.
+    ``window_s`` is the length of the longest window that was read, or None if none was read.
     """
     text = f"the windows of the hardware counters{_length(window_s)} inside the run leave out too much of it"
     return message("few-counter-windows", text, window_s=window_s)

@@ -26,10 +26,11 @@ from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, PeakScope
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
 
 OPEN_TIMEOUT_S = 5.0
-"""Seconds that a run's start waits for the driver to open. Usually the sampler opens it well before."""
+"""Maximum seconds for which a run's start waits until the driver is open. The sampler usually opens it well
+before a run."""
 ANSWER_TIMEOUT_S = 0.25
-"""Seconds that a run's start and end wait for a fresh reading. A GPU that answers later has no fresh
-reading."""
+"""Maximum seconds for which a run's start and end each wait for a fresh reading. A GPU that responds later
+has no fresh reading there."""
 _MAX_GAP_S = 1.0
 _MAX_MARK_LENGTH = 200
 
@@ -94,7 +95,7 @@ class Run:
     # -- during the run ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the run. Its time begins as the last step of this method.
+        """Start the run. The run's time begins as the last step of this method.
 
         Raise OptionError for selected GPUs that don't exist; in that case the run has not started.
         """
@@ -182,7 +183,8 @@ class Run:
             duration_s=elapsed,
             gpu_s=seconds,
             time=self._time_so_far(),
-            # The user's loaders and models are missing, because variables are not read while the code runs.
+            # The user's data loaders and models are missing here, because variables are not read while the
+            # code runs.
             context=RunContext(
                 switches=torch_switches.compute_switches(), cuda_initialized=cuda_state.cuda_initialized()
             ),
@@ -196,7 +198,7 @@ class Run:
     # -- its end -------------------------------------------------------------------------------------
 
     def end(self, status: Status = "ok") -> None:
-        """End the run's time. Then wait for the GPU if the options say so and the code did not fail.
+        """End the run's time. Then wait for the GPU if the options request it and the code did not fail.
 
         An interrupt ends the wait for the GPU and sets :attr:`wait_interrupted`.
         """
@@ -219,7 +221,7 @@ class Run:
         self._cell = None
 
     def report(self) -> Report | None:
-        """Return the report on the first call after :meth:`end`, later None.
+        """Return the report on the first call after :meth:`end`, and None on later calls.
 
         Also return None in a child process that was forked during the run.
         """
@@ -245,7 +247,7 @@ class Run:
         return replace(report, advice=advise(RunEvidence.of(report, context)))
 
     def _measured(self, cell: RunInfo) -> Report:
-        # This thread adds the sample requested here itself, below, so the sampler's thread must not add it.
+        # This thread adds the final sample itself, below, so the sampler's thread must not add it too.
         self._sampling = False
         requested_at = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
@@ -293,7 +295,8 @@ class Run:
         PEAK_TRACKER.watch_resets()
         t = self._clock.monotonic() - self._began
         with self._lock:
-            # The run may have ended while this thread waited for the lock; no sample may follow its last one.
+            # The run may have ended while this thread waited for the lock; no sample may be added after the
+            # run's last one.
             if not self._sampling:
                 return
             self._gpus.add(t, sample)
@@ -313,9 +316,9 @@ class Run:
 def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
     """Wait until this process's work on the GPU is done.
 
-    Return the seconds of the wait, and whether an interrupt ended it (the GPU then continues). The seconds
-    are None if this process has no context, if a kernel failed, or after an interrupt. A separate thread
-    waits, because a CUDA synchronization cannot be interrupted. Never raises.
+    Return how many seconds that took, and whether an interrupt ended the wait (the GPU continues in that
+    case). The seconds are None if this process has no CUDA context, if a CUDA kernel failed, or after an
+    interrupt. A separate thread waits, because a CUDA synchronization cannot be interrupted. Never raises.
     """
     if not cuda_state.can_synchronize():
         return None, False
@@ -328,7 +331,7 @@ def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
             cuda_state.synchronize()
             ended.append(clock.monotonic())
         except Exception:
-            # The user's next CUDA call raises the failed kernel's error, as it would without gpuwidget.
+            # The user's next CUDA call raises the failed CUDA kernel's error, as it would without gpuwidget.
             pass
         finally:
             done.set()

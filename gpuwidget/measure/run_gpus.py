@@ -14,7 +14,8 @@ from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 
 _RECENT_S = 15.0
-"""Minimum seconds that recent totals cover, once a run is long enough. They cover at most twice as many."""
+"""Minimum seconds that recent totals cover in a run of at least this length. They cover at most twice as
+many."""
 
 
 class RecentTotals:
@@ -68,7 +69,7 @@ class RunGpus:
     # -- samples -------------------------------------------------------------------------------------
 
     def begin(self, sample: Sample, requested_at: float, selection: Sequence[str]) -> None:
-        """Add the sample just before the run, requested at ``requested_at`` (epoch seconds).
+        """Add the sample taken just before the run, requested at ``requested_at`` (epoch seconds).
 
         ``selection`` names the GPUs to report; if it is empty, all are reported. Raise OptionError for a GPU
         that doesn't exist.
@@ -87,7 +88,7 @@ class RunGpus:
         for gpu, reading in self._pairs(sample):
             holding, totals = self._holding(gpu, reading), self._by_uuid[gpu.uuid]
             recent = self._recent.get(gpu.uuid)
-            if recent is None:  # created here rather than at the start, which delays even short cells
+            if recent is None:  # not at the start, as that would delay even short cells
                 began = self._first_seen[gpu.uuid]
                 recent = RecentTotals(gpu, totals.reading, self._max_gap_s, began)
                 self._recent[gpu.uuid] = recent
@@ -96,7 +97,7 @@ class RunGpus:
         self._time_series.add(t, self.all, self.started)
 
     def end(self, t: float, sample: Sample, requested_at: float) -> None:
-        """Add the sample at the run's end, requested at ``requested_at`` (epoch seconds)."""
+        """Add the sample taken at the run's end, requested at ``requested_at`` (epoch seconds)."""
         self._update(sample, t)
         for gpu, reading in self._pairs(sample):
             holding, fresh = self._holding(gpu, reading), _is_fresh(reading, requested_at)
@@ -150,7 +151,11 @@ class RunGpus:
         return self.origin is not None and self.origin.recorded
 
     def shown(self) -> list[GpuTotals]:
-        """Return the selected GPUs, else the GPUs that this process uses, or all GPUs if that is unknown."""
+        """Return the totals of the GPUs that the card shows.
+
+        These are the selected GPUs. If none are selected, they are the GPUs that this process uses, or all
+        GPUs if it is unknown which it uses.
+        """
         if self._selected is not None or not self.attributed:
             return self.all
         in_use = self._uuids_with_context()
@@ -168,7 +173,7 @@ class RunGpus:
 
     def devices(self) -> tuple[TorchDevice, ...]:
         """Return torch's devices, or none if the samples come from a recording."""
-        # A recording of this machine has the same UUIDs, but torch's current memory is not part of it.
+        # A recording made on this machine has the same UUIDs, but torch's current memory is not part of it.
         return () if self.recorded else cuda_state.devices()
 
     def torch_names(self) -> dict[str, str]:

@@ -30,7 +30,7 @@ _NOT_SAMPLED = message("not-sampled", "The NVIDIA driver did not answer in time.
 
 
 class GpuReportBuilder:
-    """Builds the reports of GPUs from their totals and torch's memory on their devices."""
+    """Builds the report of each GPU from its totals and from torch's memory on its device."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class GpuReportBuilder:
         *,
         recorded: bool,
     ) -> None:
-        """Store the data for all reports. ``peaks`` and ``returnable`` are by device index.
+        """Store the data for all reports. ``peaks`` and ``returnable`` are keyed by device index.
 
-        ``peaks`` has the changes of torch's memory during the run, and ``returnable`` the bytes that emptying
-        the cache would release. ``recorded`` is True if the totals come from a recording.
+        ``peaks`` contains the changes of torch's memory during the run, and ``returnable`` the bytes that
+        emptying the cache would release. ``recorded`` is True if the totals come from a recording.
         """
         self._devices = devices
         self._peaks = peaks
@@ -122,9 +122,9 @@ def build_report(
     returnable: Mapping[int, int | None],
     contexts_before: frozenset[int],
 ) -> Report:
-    """Return the report of a run that took ``t`` seconds, including the GPU drain.
+    """Return the report of a run that took ``t`` seconds, including the wait for the GPU at its end.
 
-    ``contexts_before`` has the indices of the devices on which this process had a context at the start.
+    ``contexts_before`` contains the indices of the devices on which this process had a context at the start.
     """
     devices = run_gpus.devices()
     builder = GpuReportBuilder(devices, peaks, returnable, recorded=run_gpus.recorded)

@@ -17,7 +17,7 @@ from gpuwidget.model.report import Report, Timeline
 SteadyMetric = Literal["utilization", "sm_activity", "power_w"]
 
 STEADY_MARKS = frozenset({"steady", "warm", "warmed up", "steady state"})
-"""Labels of marks that begin the steady state, regardless of upper and lower case."""
+"""Labels of marks that begin the steady state, ignoring case."""
 _MIN_RUN_S = 4.0
 _MIN_POINTS_AFTER = 5
 _LATEST = 0.6
@@ -28,8 +28,8 @@ _MIN_POWER_RATIO = 1.3
 _MIN_EXPLAINED = 0.8
 """Fraction of the time series' variance that the step alone must explain."""
 _MAX_WINDOW_S = 1.0
-"""Length in seconds of a reading's longest window. A reading up to this long after the warm-up may still
-include it."""
+"""Maximum length, in seconds, of the window that a reading covers. A reading taken up to this long after the
+warm-up may still cover a part of the warm-up."""
 _MIN_POINTS = 3
 
 
@@ -39,7 +39,7 @@ def warm_up_s(report: Report) -> float | None:
 
 
 def steady_mean(report: Report, uuid: str, metric: SteadyMetric, since: float) -> float | None:
-    """Return a metric's time-weighted mean from ``since`` seconds on, or None for fewer than three points."""
+    """Return a metric's time-weighted mean from ``since`` seconds on, or None if it has too few points."""
     timeline = report.timeline
     gpu = next((gpu for gpu in timeline.gpus if gpu.uuid == uuid), None) if timeline is not None else None
     if timeline is None or gpu is None:
@@ -64,7 +64,7 @@ def find_warm_up(report: Report) -> float | None:
     for mark in timeline.marks:
         if mark.kind == "mark" and mark.label.strip().casefold() in STEADY_MARKS:
             return mark.t
-    # The GPUs of a recording count as used by the run.
+    # The work on the GPUs of a recording counts as the run's own.
     own = report.attributed or report.source.recorded
     if not own or report.cell.duration_s < _MIN_RUN_S:
         return None
@@ -72,9 +72,9 @@ def find_warm_up(report: Report) -> float | None:
 
 
 def _step_up(timeline: Timeline, duration_s: float) -> float | None:
-    """Return when the mean utilization of the GPUs takes one lasting step up, or None if it does not.
+    """Return when the mean utilization of the GPUs takes one clear step up, or None if it does not.
 
-    If utilization is unknown, use power.
+    If utilization is unknown, use power instead.
     """
     points = _mean_series(timeline.t, [gpu.utilization for gpu in timeline.gpus])
     by_power = not points

@@ -1,4 +1,4 @@
-"""A run's timeline: the time series of its GPUs and its marks, in constant memory however long the run."""
+"""A run's timeline: its marks and its GPUs' time series, in memory that does not grow with the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuwidget.sampler import INTERVAL_S
 MAX_POINTS = 240
 """Maximum number of points of a time series in a report."""
 MEMORY_INTERVAL_S = 0.1
-"""Seconds between two readings of memory, unless samples are taken more often."""
+"""Seconds between two readings of memory, or fewer if samples are taken more often."""
 _MAX_MARKS = 200
 _MAX_PRINTED = 100
 _KEEP_MAXIMUM = (False, True, False, False)
@@ -78,7 +78,7 @@ class TimeSeries:
         self._spacing = spacing_s
 
     def add(self, t: float, values: Sequence[float | None]) -> None:
-        """Add the metrics' values at ``t`` seconds. Each call must have a later ``t`` than the last."""
+        """Add the metrics' values at ``t`` seconds. ``t`` must increase with each call."""
         if self._t and t - self._t[-1] < self._spacing:
             last = len(self._t) - 1
             for series, value in zip(self._series, values, strict=True):
@@ -114,12 +114,12 @@ class GpuTimeSeries(NamedTuple):
     """One GPU's metrics, each with one value per point of the time axis."""
 
     utilization: tuple[float | None, ...]
-    """Percent of utilization."""
+    """Utilization in percent."""
     memory_used: tuple[float | None, ...]
     """Bytes in use on the whole GPU."""
     power_w: tuple[float | None, ...]
     sm_activity: tuple[float | None, ...]
-    """Percent of SM activity."""
+    """SM activity in percent."""
 
 
 class RunTimeSeries:
@@ -140,13 +140,13 @@ class RunTimeSeries:
         if not gpus:
             return
         if t - self._last > self._max_gap_s:
-            # A gap must not be drawn as a straight line.
+            # Add unknown values, so that the gap is not drawn as a straight line.
             self._series.add((t + self._last) / 2, (None,) * len(_KEEP_MAXIMUM) * len(gpus))
         self._last = t
         row: list[float | None] = []
         for gpu in gpus:
             reading = gpu.reading
-            # Leave out windows of the driver that began before the run.
+            # Leave out utilization and activity whose measurement window began before the run.
             window = reading.utilization_window or INTERVAL_S
             inside = reading.measured is not None and reading.measured >= started + window
             activity = reading.activity
@@ -156,14 +156,17 @@ class RunTimeSeries:
         self._series.add(t, row)
 
     def points(self) -> tuple[tuple[float, ...], list[GpuTimeSeries]]:
-        """Return the time axis (seconds since the run's start) and the time series of all GPUs, as added."""
+        """Return the time axis (seconds since the run's start) and the time series of all GPUs.
+
+        The GPUs are in the order in which they were added.
+        """
         t, series = self._series.points()
         width = len(_KEEP_MAXIMUM)
         return t, [GpuTimeSeries(*series[n : n + width]) for n in range(0, len(series), width)]
 
 
 class TimelineMarks:
-    """Keeps the user's first 200 marks, and every n-th printed line so that at most 100 remain."""
+    """Keeps the user's first 200 marks, and every n-th printed line, with n such that at most 100 remain."""
 
     def __init__(self) -> None:
         # Reentrant, because a signal handler or a finalizer may print while this thread holds the lock.

@@ -1,8 +1,9 @@
-"""The report of one measured run, which every card, file and export of the run is made from.
+"""The report of one measured run. Every card, file and export of the run is made from it.
 
 The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.to_dict`) uses the same names. All
 values are in bytes, seconds, watts, joules or percent. Any value except ``schema``, ``uuid`` and ``index``
-may be None. If a GPU's value is None, the GPU's ``missing`` has the reason, and ``missing_ids`` its id.
+may be None. If a GPU's value is None, the GPU's ``missing`` contains the reason as text, and ``missing_ids``
+the reason's id and parameters.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class SourceInfo:
     reason: str | None
     """Why there is no GPU and what to do, or None if there is one."""
     recording: str | None
-    """The recording's label, which every view of its values shows. None for live GPUs."""
+    """The recording's label, which is shown wherever the recording's values are shown. None for live GPUs."""
     reason_id: MessageId | None = None
-    """The id of :attr:`reason`."""
+    """The id and parameters of :attr:`reason`."""
 
     @property
     def recorded(self) -> bool:
@@ -49,7 +50,10 @@ class SourceInfo:
 
 @dataclass(frozen=True, slots=True)
 class SoftwareVersions:
-    """Versions of the software that was loaded when the run ended. None for software that was not loaded."""
+    """Versions of the software that was loaded when the run ended, and torch's default device.
+
+    A version is None if the software was not loaded.
+    """
 
     driver: str | None
     cuda_driver: str | None
@@ -71,8 +75,8 @@ class RunInfo:
     duration_s: float
     """Seconds from the first statement to the end of the Python code."""
     gpu_tail_s: float | None
-    """Seconds for which the GPU continued to work after the Python code, or None if the run did not wait for
-    it."""
+    """Seconds for which the GPU continued to work after the Python code, or None if the run did not wait
+    until the GPU had finished."""
     status: Status
 
 
@@ -95,7 +99,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes per second that the GPU sent and received over one kind of link. Unknown directions are None."""
+    """Bytes per second that the GPU sent and received over one kind of link. An unknown rate is None."""
 
     tx: Level | None
     rx: Level | None
@@ -112,12 +116,12 @@ class TorchMemory:
     ooms: int | None
     """Out-of-memory errors during the run (num_ooms)."""
     inactive_split: int | None
-    """Cached bytes at the run's end that can't be freed, because they share blocks with tensors
+    """Cached bytes at the run's end that can't be freed, because tensors use other parts of the same segments
     (inactive_split)."""
     returnable: int | None = None
     """Bytes reserved at the run's end that emptying the cache would return to the driver, according to
-    torch's list of segments. For expandable segments, this is an upper limit. Also None if the list was not
-    read because the run did not change torch's memory on the device."""
+    torch's list of segments. For expandable segments, this is an upper limit. None if unknown, or if the list
+    was not read because the run did not change torch's memory on the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +133,14 @@ class GpuReport:
     mig_index: int | None
     name: str
     torch_device: str | None
-    """``cuda:N`` in this process, or None if torch does not see the GPU or CUDA is not initialized."""
+    """``cuda:N`` in this process, or None if the GPU is not visible to torch or CUDA is not initialized."""
     mig_parent: str | None
     memory_total: int | None
     memory_reserved: int | None
     """Bytes of ``memory_total`` that the driver reserves, so that no process can use them."""
     shown: bool
-    """Whether the card shows the GPU, because it is selected, because this kernel uses it or because it is
-    unknown which GPUs it uses."""
+    """Whether the card shows the GPU. It does if the GPU is selected, if this kernel uses it, or if it is
+    unknown which GPUs this kernel uses."""
     device_memory: Span
     """Memory in use on the whole GPU, without the memory that the driver reserves."""
     process_memory: Span | None
@@ -156,21 +160,24 @@ class GpuReport:
     power_w: Level | None
     power_limit_w: float | None
     throttled: Mapping[str, float] | None
-    """Seconds for which the clock was throttled, by reason. A lower clock because the GPU is idle does not
-    count. Empty if the clock was not throttled. Accurate to two seconds, the interval between readings."""
+    """Seconds during which the clock was throttled, by reason. A clock that is lower because the GPU is idle
+    does not count. Empty if the clock was not throttled. Accurate to two seconds, the interval between
+    readings."""
     energy_j: float | None
     lost_since: float | None
     missing: Mapping[str, str]
-    """The reason for each field that is None, by field name."""
+    """The reason why each unknown value is None, by field name."""
     children: tuple[str, ...] = ()
     """Programs (such as ``python a.py``) of this process's descendants that held memory on the GPU. At most
-    four are listed, each once, with a count if several processes ran it."""
+    four are listed, each once, with a count if several processes ran it. A last entry such as ``3 more``
+    counts the remaining processes."""
     children_memory: Span | None = None
-    """Bytes of ``process_memory`` that these descendants held, according to the driver's list of processes.
-    None if they held none, or if that is unknown."""
+    """Bytes of :attr:`process_memory` that these descendants held, according to the driver's list of
+    processes. None if they held none, or if that is unknown."""
     missing_ids: Mapping[str, MessageId] = field(default_factory=dict)
-    """The ids of :attr:`missing`, by field name. The small cards of many GPUs contain each reason once: the
-    text of a later GPU then refers to the first GPU with the reason, and has no id."""
+    """The ids and parameters of the reasons in :attr:`missing`, by field name. In the small cards of many
+    GPUs, a reason is written out only for the first GPU that has it. For the other GPUs, :attr:`missing`
+    refers to that GPU, and there is no id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +219,14 @@ class Advice:
     rule: str
     """Name of the rule that gave the advice, as in docs/advice.md."""
     sure: bool
-    """False if the numbers only suggest the observation. The wording of the text then shows this."""
+    """False if the numbers suggest the observation without proving it. In that case, the text is worded
+    accordingly."""
     text: str
     """The observation, as a sentence with the numbers that support it."""
     fix: str
     """What the user should do, as a sentence."""
     evidence: Mapping[str, Any]
-    """The numbers behind the observation, by name."""
+    """The numbers that the observation is based on, by name."""
     link: str | None
     """The section of the documentation that explains the rule, as a path relative to gpuwidget's
     folder (in a clone: to the clone)."""
@@ -233,7 +241,8 @@ class Holder:
     ``unknown``: autograd, or objects without a name. ``outside torch``: CUDA context, other libraries and
     other processes."""
     names: tuple[str, ...]
-    """All names that lead to the memory, as the user writes them (``model``, ``Out[3]``, ``batch[0]``)."""
+    """All names that lead to the memory, as they are written in code (``model``, ``Out[3]``,
+    ``batch[0]``)."""
     type: str | None
     """Name of the holder's type, or None if the holder is not an object."""
     device: str
@@ -248,7 +257,7 @@ class Holder:
 class LineMemory:
     """Memory that one line of the user's code allocated on one device during the run (``--lines``).
 
-    Each byte counts for one line: the innermost of the user's lines that was running.
+    Each byte counts for one line: the innermost line of the user's code on the call stack.
     """
 
     file: str | None
@@ -259,15 +268,16 @@ class LineMemory:
     source: str
     """The line's text or, without a line, a description of the code that allocated the memory."""
     called_from: str | None
-    """The cell's line that called the code for most of the bytes, such as ``In[5] line 7``. None if it is
-    this line itself."""
+    """The line of the cell from which most of the bytes were allocated through calls, such as ``In[5] line
+    7``. None if it is this line itself."""
     device: str
     allocated: int
     """All bytes that the line allocated."""
     held: int
-    """The part of ``allocated`` that is still held at the run's end."""
+    """The part of :attr:`allocated` that was still held at the run's end."""
     at_peak: int | None
-    """The part of ``allocated`` that was held when memory was highest, or None if that moment is unknown."""
+    """The part of :attr:`allocated` that was held when memory was highest, or None if that moment is
+    unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +287,14 @@ class FrameTime:
     frame: str
     """The frame's name, such as ``train.py:31 step`` or ``In[2]:4 step``."""
     share: float
-    """Percent of the time of the cell's code."""
+    """Percentage of the running time of the cell's code."""
     gpu_busy: float | None
-    """GPU activity in this time, as :attr:`LineTime.gpu_busy`."""
+    """Percentage of this frame's time in which a GPU was busy, determined as for
+    :attr:`LineTime.gpu_busy`."""
     call: str | None
     call_share: float | None = None
-    """Share of ``call``, as :attr:`LineTime.call_share`."""
+    """Percentage of the running time of the cell's code that ``call`` alone took, or None if there is no
+    call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,33 +305,36 @@ class LineTime:
     """Line number in the cell, or None for time that belongs to no line of the cell."""
     source: str
     share: float
-    """Percent of the time of the cell's code."""
+    """Percentage of the running time of the cell's code."""
     gpu_busy: float | None
-    """Percent of the line's time in which a GPU was busy for this process, or None if it can't be
+    """Percentage of the line's time in which a GPU was busy for this process, or None if it can't be
     determined."""
     call: str | None
     """The call with the largest share, such as ``DataLoader._next_data`` or ``waiting for a child process``.
     None if most of the time was spent in the line itself."""
     frame: str | None
-    """The deepest frame of the user's code below the line that has the largest share, or None without one."""
+    """Name of the first of :attr:`frames`. None if there is no frame, or if it took less than a tenth of the
+    line's time."""
     until: int | None = None
     """The last line if the entry stands for several lines that can't be distinguished, else None."""
     frames: tuple[FrameTime, ...] = ()
-    """At most four frames of the user's code below the line, the one with the largest share first."""
+    """At most four frames of the user's code, outside the cell, that were the deepest on the stack below this
+    line. The one with the largest share comes first."""
     call_share: float | None = None
-    """Percent of the time of the cell's code that ``call`` alone took, or None without a call."""
+    """Percentage of the running time of the cell's code that ``call`` alone took, or None if there is no
+    call."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeTime:
-    """How the run's time divides among the lines of its code, and its CPU use."""
+    """The distribution of the run's time over the lines of its code, and the run's CPU use."""
 
     lines: tuple[LineTime, ...]
     """The lines, the one with the largest share first."""
     samples: int
     """Number of stack samples of the main thread."""
     resolution_s: float
-    """Shortest pattern, in seconds, whose lines can be distinguished."""
+    """Seconds. If lines alternate in a pattern shorter than this, their times can't be told apart."""
     reason: str | None
     """Sentences that explain why lines, shares or ``gpu_busy`` are missing or less accurate, or None."""
     cpu: float | None
@@ -329,10 +344,10 @@ class CodeTime:
     warm_up_s: float | None
     """Seconds from the run's start to its steady state, or None if no warm-up was found."""
     reason_ids: tuple[MessageId, ...] = ()
-    """The ids of the sentences of :attr:`reason`, in the same order."""
+    """The ids and parameters of the sentences in :attr:`reason`, in the same order."""
 
     def with_reasons(self, *reasons: Message) -> CodeTime:
-        """Return the times with ``reasons``, which are sentences, added to their reason."""
+        """Return a copy whose :attr:`reason` also contains the sentences ``reasons``."""
         sentences = [*([self.reason] if self.reason is not None else []), *(one.text for one in reasons)]
         return replace(
             self,
@@ -352,7 +367,7 @@ class Report:
     host_memory: Span
     """Resident memory of this process at the run's start and end, and its peak."""
     gpus: tuple[GpuReport, ...]
-    """All GPUs of the source, or only those that the option ``--gpu`` names."""
+    """All GPUs of the source, or only those selected with the option ``--gpu``."""
     attributed: bool
     """Whether it is known which GPUs this kernel uses. If not, the card shows all GPUs and a note about
     it."""
@@ -367,10 +382,10 @@ class Report:
     lines: tuple[LineMemory, ...]
     """Memory per line, the line that held most at the peak first. Empty without the option ``--lines``."""
     energy_idle_j: float | None = None
-    """Joules that all shown GPUs drew in those utilization windows of the driver in which no kernel ran.
-    Pauses shorter than a window are not included. None if unknown."""
+    """Joules that all shown GPUs together drew in those utilization windows of the driver in which no CUDA
+    kernel ran. Pauses shorter than a window are not included. None if unknown."""
     note_ids: tuple[MessageId, ...] = ()
-    """The ids of :attr:`notes`, in the same order. Notes that only a card adds have no id."""
+    """The ids and parameters of :attr:`notes`, in the same order. Notes that only a card adds have no id."""
 
     def with_notes(self, *notes: Message) -> Report:
         """Return the report with ``notes`` added to its notes."""
