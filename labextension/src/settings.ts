@@ -60,8 +60,9 @@ interface RawSettings {
 }
 
 /**
- * Return the settings that JupyterLab composed from the user's and the server's schema, and the names of those
- * that have the bundled schema's default because the server's schema lacks them or declares them differently.
+ * Return the settings from `composite`, in which JupyterLab combines the user's settings with the defaults of
+ * the server's schema. Also return the names of the settings for which `composite` has no valid value,
+ * because the server has another version of the schema. They have the bundled schema's defaults.
  */
 export function readSettings(composite: ReadonlyPartialJSONObject): [Settings, string[]] {
   const [values, replaced] = withBundledDefaults(composite);

@@ -9,17 +9,17 @@ import { readSettings, SETTINGS_ID, type Settings } from './settings';
 import { translatedSchema, withValidDefaults } from './settingsSchema';
 import type { IGpuSettings } from './tokens';
 
-/** How the message of Jupyter's server begins if a settings file has a syntax error. */
+/** The beginning of the Jupyter server's error message if a settings file has a syntax error. */
 const UNREADABLE_FILE = 'Failed loading settings';
 
-/** What the settings are loaded with. */
+/** The services from which the settings are loaded. */
 export interface SettingsLoaderOptions {
   /** Null if JupyterLab could not load the settings of its extensions. */
   readonly registry: ISettingRegistry | null;
-  /** Requests the settings if there is no registry, to find out why. */
+  /** Requests the settings if there is no registry, because the server's error may explain why. */
   readonly manager: Pick<Setting.IManager, 'fetch'>;
   readonly trans: TranslationBundle;
-  /** Receives each sentence about replaced settings once. */
+  /** Called with each sentence about replaced settings, once per sentence. */
   readonly warn: (sentence: string) => void;
 }
 
@@ -28,7 +28,7 @@ export type SettingsValidator = Pick<ISettingRegistry['validator'], 'validateDat
 
 type ValidationErrors = NonNullable<ReturnType<SettingsValidator['validateData']>>;
 
-/** The user's settings, which follow those of the registry. */
+/** The user's settings, updated when the registry's settings change. */
 class GpuSettings implements IGpuSettings {
   private readonly _changed = new Signal<this, void>(this);
 
@@ -49,11 +49,13 @@ class GpuSettings implements IGpuSettings {
 }
 
 /**
- * Load the user's settings; with a warning, use the bundled schema's defaults for those that cannot be loaded.
+ * Load the user's settings. For settings that cannot be loaded, warn the user and use the bundled schema's
+ * defaults.
  *
  * JupyterLab rejects settings that it cannot fetch or validate. If the settings file of any extension has a
- * syntax error, Jupyter's server lists no settings, and JupyterLab has neither a registry nor its own views:
- * Notebook 7 shows the notebook and this extension's views, JupyterLab an empty page.
+ * syntax error, Jupyter's server lists no settings, and JupyterLab has neither a settings registry nor its
+ * own views: Notebook 7 then shows the notebook and this extension's views, and JupyterLab shows an empty
+ * page.
  */
 export async function loadSettings(options: SettingsLoaderOptions): Promise<IGpuSettings> {
   const { trans } = options;
@@ -102,7 +104,7 @@ async function loadRegistered(
   return registry.load(SETTINGS_ID);
 }
 
-/** Return the sentence for settings that could not be loaded. */
+/** Return the warning for settings that could not be loaded. */
 function loadFailure(trans: TranslationBundle, error: unknown): string {
   const reason = Array.isArray(error)
     ? problemText(error as ValidationErrors)
@@ -125,7 +127,8 @@ function loadFailure(trans: TranslationBundle, error: unknown): string {
  * Translate the settings' texts and replace invalid defaults and settings whenever they are fetched. `warn`
  * receives a sentence about what was replaced.
  *
- * JupyterLab's server translates only the settings of language packs.
+ * The texts are translated here because JupyterLab's server translates only settings whose translations are
+ * in a language pack.
  */
 function transformSettings(
   registry: ISettingRegistry,
@@ -169,9 +172,10 @@ function transformSettings(
 /**
  * Return whether Jupyter's server sent `{}` because it found the user's settings invalid.
  *
- * The server reports this only in its log, and sends neither the invalid settings nor the valid ones beside
- * them. Its list of all plugins reveals it: each plugin has `warning: null` except those with replaced
- * settings, which have no `warning`. A plugin fetched alone, which has no `data`, never has `warning`.
+ * The server reports this only in its log, and sends none of the user's settings, not even the valid ones.
+ * Its list of all plugins reveals it: each plugin has `warning: null` except those with replaced settings,
+ * which have no `warning`. A plugin that was fetched alone never has `warning`; it is recognized by having no
+ * `data`.
  */
 export function serverHasReplaced(
   plugin: ISettingRegistry.IPlugin,
@@ -183,11 +187,12 @@ export function serverHasReplaced(
 }
 
 /**
- * Return the plugin with the user's settings if the schema allows them, otherwise without them.
+ * Return the plugin with the user's settings if the plugin's schema allows them, otherwise without them.
  *
- * JupyterLab rejects `load()` for settings that its schema does not allow, such as those of an older version.
- * `warn` receives the validator's messages. Jupyter's own server already replaces such settings by `{}`; other
- * servers may not. If the schema itself is invalid, the plugin is returned unchanged.
+ * JupyterLab's `load()` rejects settings that the plugin's schema does not allow, such as settings saved by
+ * an older version of gpuwidget. `warn` receives the validator's messages. Jupyter's own server already
+ * replaces such settings by `{}`; other servers may not. If the schema itself is invalid, the plugin is
+ * returned unchanged.
  */
 export function withValidSettings(
   plugin: ISettingRegistry.IPlugin,

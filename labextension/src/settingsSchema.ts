@@ -16,7 +16,7 @@ const TRANSLATED_KEYS: ReadonlySet<string> = new Set([
 
 /** A default in overrides.json that the schema does not allow. */
 export interface InvalidDefault {
-  /** The setting, such as `units.memory`. */
+  /** The setting's name, such as `units.memory`. */
   readonly name: string;
   readonly value: PartialJSONValue | undefined;
 }
@@ -57,9 +57,10 @@ function translatedObject(
 /**
  * Return a schema whose defaults are valid, and the invalid defaults that were replaced.
  *
- * An administrator's overrides.json changes the defaults. With an invalid default, JupyterLab would load none
+ * An administrator can change the defaults in overrides.json. If a default is invalid, JupyterLab loads none
  * of the settings, and therefore no part of this extension. An invalid number is replaced by the nearest
- * valid one, and an invalid value in a group by its own default.
+ * valid one. An invalid value in the default of a group is removed, so that the schema's default for that
+ * setting applies.
  */
 export function withValidDefaults(schema: PartialJSONObject): [PartialJSONObject, InvalidDefault[]] {
   const invalid: InvalidDefault[] = [];

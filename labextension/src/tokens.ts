@@ -45,7 +45,7 @@ export interface IMonitor {
   readonly hasSample: boolean;
   /** Seconds since the last sample or since the stream was opened; null while samples arrive. */
   readonly silentFor: number | null;
-  /** Set whether the panel is visible. Kernels are queried only while it is. */
+  /** Set whether the panel is visible. Kernels are queried only while the panel is visible. */
   setPanelVisible(visible: boolean): void;
   /** Set whether samples are needed without a visible view, for example for alerts. */
   setBackground(wanted: boolean): void;
@@ -76,9 +76,9 @@ export interface ICellRuns {
   readonly incompatible: number;
   /** The running cell, or null if no cell runs. */
   readonly running: RunningCell | null;
-  /** Set whether a view is visible. Outputs are read only while one is. */
+  /** Set whether a view is visible. Outputs are read only while a view is visible. */
   setVisible(visible: boolean): void;
-  /** Scroll to a cell of the active notebook and select it. */
+  /** Scroll to a cell of the active notebook and select the cell. */
   reveal(cellId: string): void;
   /**
    * Return the time ranges in which cells used this GPU, sorted by start; empty if the clocks of kernel and

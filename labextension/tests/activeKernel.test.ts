@@ -470,7 +470,10 @@ function watched(kernel: FakeKernel): boolean[] {
   return kernel.requests.flatMap(request => (request.ask === 'watch' ? [request.on] : []));
 }
 
-/** A kernel that watches as requested and holds its replies until `release` is called. */
+/**
+ * A kernel that turns the watching of cells on or off as requested. It holds its replies until `release` is
+ * called.
+ */
 class WatchingKernel extends FakeKernel {
   private watching = false;
   private waiting: (() => void)[] = [];

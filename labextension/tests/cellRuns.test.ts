@@ -50,8 +50,8 @@ function holding(...gib: (number | null)[]): KernelState {
 }
 
 /**
- * Return the state of a kernel in a container, where only torch has figures. They are null before CUDA is
- * initialized, and for a GPU without a torch device.
+ * Return the state of a kernel in a container, where only torch reports memory. A GPU's memory is null before
+ * CUDA is initialized, and if the GPU is not a torch device.
  */
 function reserving(...gib: (number | null)[]): KernelState {
   return kernelState({
@@ -187,7 +187,7 @@ test('without a state before the cell the growth is unknown', () => {
   begin(all);
   all.kernels.say(holding(5));
   all.running.end(all.notebook.key, 'message');
-  // The next cell begins immediately, so what the kernel held between the two cells is unknown.
+  // The next cell begins immediately, so it is unknown what the kernel held between the two cells.
   begin(all, 5);
   all.kernels.say(holding(6));
   assert.equal(all.cells.running?.delta, null);

@@ -78,12 +78,12 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Resolve after all promises that can settle have settled. */
+/** Resolve after all pending promise callbacks have run. */
 export function settled(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve));
 }
 
-/** A websocket whose server is played by the test. */
+/** A fake websocket. The test plays the part of the server. */
 export class FakeSocket implements Socket {
   onmessage: Socket['onmessage'] = null;
   onclose: Socket['onclose'] = null;
@@ -151,8 +151,8 @@ export class FakeKernel implements Kernel {
   ) {}
 
   /**
-   * Hold back the reply to the next request whose reply is not held back yet. Call the returned function with
-   * the reply to send it.
+   * Hold back the reply to the next request whose reply is not held back yet. The returned function sends the
+   * reply that it is called with.
    */
   hold(): (reply: unknown) => void {
     let settle: (reply: unknown) => void = () => undefined;

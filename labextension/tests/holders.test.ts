@@ -303,9 +303,10 @@ test('no unattributed memory is shown that exceeds the memory in use', () => {
   const shared = gpuUsage(0, [holding(2)], { unattributed: 13 * GIB });
   const now = (ownership: GpuMemoryOwnership, gib: number | null): number | null =>
     ownershipNow(ownership, gib === null ? null : gib * GIB).unattributed;
-  // More in use than the holders account for: the server has not looked for new holders yet.
+  // More memory is in use than is attributed: the server has not searched for new holders yet.
   assert.deepEqual([now(alone, 14), now(alone, null), now(shared, 15)], [13 * GIB, 13 * GIB, 13 * GIB]);
-  // Less: without holders, all of it is unattributed; with holders, their part of it is unknown.
+  // Less memory is in use. Without holders, all of it is unattributed. With holders, their part of it is
+  // unknown.
   assert.deepEqual([now(alone, 5), now(shared, 5)], [5 * GIB, null]);
   assert.deepEqual([now(alone, 0), now(shared, 0)], [0, 0]);
   const model = new StreamModel();

@@ -8,8 +8,8 @@ import { settled } from './fakes';
 const BY_ENERGY = { column: 'energy', descending: true } as const;
 
 /**
- * Return a panel state whose store contains `stored`, and the values that the panel state tries to save.
- * Saving always fails.
+ * Return a panel state whose store contains `stored`, and the array of states that it tries to save. Saving
+ * always fails.
  */
 function stateWith(stored: Promise<unknown>): { saved: SavedPanelState[]; state: PanelState } {
   const saved: SavedPanelState[] = [];

@@ -84,7 +84,10 @@ function listed(raw: string, more: object = { warning: null }): Plugin {
   return { id: 'p', raw, schema: { type: 'object' }, version: '1', data, ...modified, ...more };
 }
 
-/** Load the settings of this registry, and return them with the warnings, which grow. */
+/**
+ * Load the settings of this registry. Return them with the array of warnings, to which later warnings are
+ * added.
+ */
 async function loaded(registry: FakeRegistry | null, fetch = () => Promise.resolve({})) {
   const warnings: string[] = [];
   const settings = await loadSettings({
@@ -116,7 +119,7 @@ test('a settings file with a syntax error leaves the defaults and one warning th
   ];
   const fetched = await loaded(new FakeRegistry(new Error(SYNTAX_ERROR)));
   assert.deepEqual([fetched.settings.current, fetched.warnings], [DEFAULTS, unreadable]);
-  // Jupyter's own server then lists no settings at all, so that JupyterLab has no registry.
+  // In this case, Jupyter's own server lists no settings at all, so JupyterLab has no registry.
   const withoutRegistry = await loaded(null, () => Promise.reject(new Error(SYNTAX_ERROR)));
   assert.deepEqual([withoutRegistry.settings.current, withoutRegistry.warnings], [DEFAULTS, unreadable]);
 });

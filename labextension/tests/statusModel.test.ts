@@ -77,8 +77,7 @@ test('there is no text without a notebook, a GPU or gpuwidget in the kernel', ()
 });
 
 /**
- * Return the model of a status item for a notebook that uses a GPU. The kernel is not queried while a cell
- * runs.
+ * Return the status item's model for a notebook that uses a GPU. The kernel is not queried while a cell runs.
  */
 async function setUp(): Promise<{
   model: StatusModel;

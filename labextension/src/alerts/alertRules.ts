@@ -8,8 +8,8 @@ import { gpuNumber, moment, temperature, throttleReasons, whole } from '../ui/fo
 /** Which alerts the user wants. A limit of null turns its alert off. */
 export interface AlertSettings {
   /**
-   * `panel`: only while a gpuwidget view is visible; `always`: even without a visible view, which keeps a
-   * stream open.
+   * When alerts are raised. `panel`: only while a gpuwidget view is visible; `always`: even while no view is
+   * visible, for which the page keeps a stream open.
    */
   readonly when: 'panel' | 'always' | 'never';
   readonly lost: boolean;
@@ -33,7 +33,8 @@ export interface Finding {
    */
   readonly state: 'on' | 'off' | 'between' | 'unknown';
   /**
-   * Value for the message: a percentage, degrees, an error count, an XID, epoch seconds or throttle reasons.
+   * The value that the message contains: a percentage, degrees, an error count, an XID, epoch seconds or
+   * throttle reasons.
    */
   readonly value: number | readonly string[];
 }
@@ -46,15 +47,15 @@ export interface Alert {
 
 const HARMFUL_REASONS: ReadonlySet<string> = new Set(HARMFUL_THROTTLE_REASONS);
 /**
- * How far a value must fall below its limit to end the condition: percentage points of memory, degrees
- * Celsius.
+ * How far a value must fall below its limit to end the condition, in percentage points of memory and in
+ * degrees Celsius.
  */
 const MEMORY_MARGIN = 5;
 const TEMPERATURE_MARGIN = 5;
 
 /**
- * Return whether a GPU is lost, or null for a MIG slice: it is lost together with its parent, which raises
- * the alert.
+ * Return whether a GPU is lost, or null for a MIG slice: a slice is lost together with its parent, and only
+ * the parent raises an alert.
  */
 export function checkLost(gpu: Gpu, { lost_since: since, answered }: Reading): Finding | null {
   if (gpu.mig_parent !== null) {
@@ -65,8 +66,8 @@ export function checkLost(gpu: Gpu, { lost_since: since, answered }: Reading): F
 }
 
 /**
- * Return the states of the enabled conditions that must last for some time: memory, temperature and
- * throttling.
+ * Return the states of the enabled conditions that must last for some time before they raise an alert:
+ * memory, temperature and throttling.
  */
 export function checkLevels(gpu: Gpu, reading: Reading, settings: AlertSettings): Finding[] {
   const findings: Finding[] = [];

@@ -25,7 +25,7 @@ export interface AlertStore {
 }
 
 interface RaisedAlerts {
-  /** The event for which each alert was raised, by `<kind> <uuid>`. */
+  /** For each alert that was raised, the event that raised it, by `<kind> <uuid>`. */
   readonly events: Record<string, string>;
   /** The errors known so far, by the GPU's UUID. */
   readonly errors: Record<string, KnownErrors>;
@@ -36,7 +36,10 @@ interface KnownErrors {
   readonly xidTime: number;
 }
 
-/** Raises one alert per event, and another one only after the condition has ended and come back. */
+/**
+ * Decides which alerts to raise: one per event, and another one only after the condition has ended and come
+ * back.
+ */
 export class AlertTracker {
   private readonly raised: RaisedAlerts;
   /** When each condition that holds began, by `<kind> <uuid>`. */
@@ -54,8 +57,8 @@ export class AlertTracker {
   }
 
   /**
-   * Apply new settings. Turning a kind of alert off resets it, so that it is raised again once it is turned
-   * back on.
+   * Apply new settings. Turning a kind of alert off resets it, so that it can be raised again after it is
+   * turned back on.
    */
   configure(settings: AlertSettings): void {
     this.settings = settings;
@@ -75,7 +78,7 @@ export class AlertTracker {
   /** Return the alerts to raise now. `interval` is the usual time between two samples in seconds. */
   take(sample: Sample, interval: number): Alert[] {
     if (isGap(this.newest, sample.time, interval)) {
-      // Conditions may have been interrupted between the two samples.
+      // The conditions may have been interrupted between the two samples.
       this.onSince.clear();
       this.offSince.clear();
     }
@@ -115,8 +118,8 @@ export class AlertTracker {
   }
 
   /**
-   * Return whether this loss of a GPU is new and raises an alert immediately. A loss is identified by its
-   * time.
+   * Return whether the loss of a GPU is new, so that it raises an alert. A loss is identified by the time at
+   * which it began.
    */
   private isNewLoss({ kind, gpu, state, value }: Finding): boolean {
     const key = keyOf(kind, gpu);
@@ -131,7 +134,7 @@ export class AlertTracker {
     return true;
   }
 
-  /** Update the state of a condition that has a duration. Return whether it raises an alert now. */
+  /** Update the state of a condition that must last for some time. Return whether it raises an alert now. */
   private hasBegun({ kind, gpu, state }: Finding, time: number): boolean {
     const key = keyOf(kind, gpu);
     const wasRaised = key in this.raised.events;
@@ -157,7 +160,7 @@ export class AlertTracker {
     const xidTime = reading.xid_time ?? 0;
     const known = this.raised.errors[gpu.uuid] ?? { uncorrected, xidTime: time - NEW_ERROR_S };
     this.raised.errors[gpu.uuid] = {
-      // An unknown count keeps the last known one; a lower count means that the driver was reloaded.
+      // If the count is unknown, keep the last known one. A lower count means that the driver was reloaded.
       uncorrected: uncorrected ?? known.uncorrected,
       xidTime: Math.max(known.xidTime, xidTime)
     };

@@ -4,13 +4,13 @@ import type { Gpu, GpuMemoryOwnership, Sample, ServerKernel, MemoryOwnership } f
 
 /** The limits at which hints are shown. */
 export interface Thresholds {
-  /** Minimum seconds that a notebook has been idle. */
+  /** Seconds for which a notebook must have been idle. */
   readonly idle: number;
-  /** Minimum bytes that the idle notebook holds. */
+  /** Bytes that the idle notebook must hold. */
   readonly memory: number;
-  /** Percent of utilization below which a GPU counts as underused. */
+  /** Utilization, in percent, below which a GPU counts as underused. */
   readonly utilization: number;
-  /** Minimum seconds of low utilization. */
+  /** Seconds for which the utilization must have been low. */
   readonly window: number;
 }
 
@@ -23,12 +23,12 @@ export interface IdleHint {
   readonly idle: number;
   /** Bytes that the kernel holds on all GPUs together. */
   readonly memory: number;
-  /** Whether part of `memory` is torch's own figure of what it has reserved. */
+  /** Whether `memory` includes figures that torch reported (its reserved memory) instead of the driver. */
   readonly torch: boolean;
   readonly gpus: readonly Gpu[];
 }
 
-/** The utilization of a GPU was low for a long time although its holders were working. */
+/** The utilization of a GPU was low for a long time although the holders of its memory were working. */
 export interface UnderusedHint {
   readonly kind: 'underused';
   readonly key: string;
@@ -43,20 +43,23 @@ export interface UnderusedHint {
 export type Hint = IdleHint | UnderusedHint;
 
 /**
- * A hint about a GPU stays for this long after it last applied, so that the panel does not jump with every
- * cell.
+ * For how long a hint about a GPU is still shown after it last applied, so that the panel's layout does not
+ * change with every cell.
  */
 const MIN_SHOWN_S = 60;
 
-/** Finds hints in the server's samples and in its data about who holds memory. */
+/** Finds hints in the server's samples and in its data about the holders of memory. */
 export class HintFinder {
-  /** When each holder that is working without a pause began to work on a GPU, in the server's time. */
+  /** For each holder that is working, when it began to work without a pause, by the server's clock. */
   private working: ReadonlyMap<string, number> = new Map();
   /** The last hint about each GPU, and when it last applied. */
   private readonly last = new Map<string, { readonly hint: UnderusedHint; readonly time: number }>();
   private newest = NaN;
 
-  /** Return the hints that apply at the time of `sample`. `interval` is the server's time between samples. */
+  /**
+   * Return the hints that apply at the time of `sample`. `interval` is the usual number of seconds between
+   * samples.
+   */
   find(usage: MemoryOwnership, sample: Sample, interval: number, thresholds: Thresholds): Hint[] {
     const { time } = sample;
     if (isGap(this.newest, time, interval)) {
@@ -79,8 +82,8 @@ export class HintFinder {
   }
 
   /**
-   * Return the hints about GPUs that apply now, and those that applied a moment ago if their holders still
-   * exist.
+   * Return the hints about GPUs that apply now, and those that applied within `MIN_SHOWN_S` if their holders
+   * still exist.
    */
   private underusedHints(
     gpus: readonly GpuWithHolders[],
@@ -123,7 +126,7 @@ export class HintFinder {
     const age = (holder: Holder): number => now - (this.working.get(holderKey(gpu, holder)) ?? now);
     const working = holders.filter(holder => age(holder) >= window);
     const together = Math.min(...working.map(age));
-    // A longer window is better evidence if these holders worked for all of it.
+    // Use the longest window during which all these holders worked: it is the best evidence.
     const mean = low.filter(({ seconds }) => seconds >= window && seconds <= together).at(-1);
     const percent = mean?.utilization ?? null;
     return working.length === 0 || mean === undefined || percent === null

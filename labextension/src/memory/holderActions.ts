@@ -166,7 +166,8 @@ export class HolderActions {
       open ?? this.services.kernels.connectTo({ model: { id, name: spec }, handleComms: false });
     try {
       const kernel = new ConnectedKernel(connection);
-      // Without a kernelspec, the language comes from a request that has to wait for the running cell.
+      // If the kernelspec is unknown, the kernel is asked for its language, and replies only after the
+      // running cell.
       const language = await withTimeout(CONNECT_TIMEOUT_MS, kernel.language());
       if (language === null || !(await isConnected(connection))) {
         return this.trans.__('its kernel cannot be reached.');
@@ -185,8 +186,8 @@ export class HolderActions {
   }
 
   private async requestFreeCache(kernel: ConnectedKernel): Promise<string> {
-    // A kernel with gpuwidget replies to a state request at once. Without a reply, the slow request is not
-    // sent.
+    // A kernel that has loaded gpuwidget replies to a state request at once. If there is no reply, do not
+    // send the request to free the cache, which has a long timeout.
     if ((await kernel.request({ schema: KERNEL_SCHEMA, ask: 'state' })) === null) {
       return this.trans.__(
         'its kernel did not answer: gpuwidget is not loaded in it (%load_ext gpuwidget), or a long call holds it.'

@@ -19,7 +19,7 @@ export interface Holder {
   /** Identifies the holder across messages of the server. */
   readonly key: string;
   readonly kind: HolderKind;
-  /** Whether the holder is the active notebook. */
+  /** Whether the holder is the active notebook's kernel. */
   readonly active: boolean;
   /** The server's data about the kernel; null for other processes and after the kernel has ended. */
   readonly kernel: ServerKernel | null;
@@ -35,22 +35,26 @@ export interface ActionTarget {
   readonly terminal: string | null;
 }
 
-/** A holder moves up in the list only past those that it exceeds by this factor and this many bytes. */
+/**
+ * A holder moves up in the list only past holders that are smaller by at least this factor and this many
+ * bytes.
+ */
 const CLEARLY_LARGER = 1.1;
 const CLEARLY_LARGER_BYTES = 64 * 1024 ** 2;
 /** An idle time shorter than this is not shown. */
 const MIN_IDLE_S = 60;
 
 /**
- * Return `ownership` without unattributed memory that can't be true for a GPU with `used` bytes in use now:
- * samples arrive more often than the ownership, which may be of a time before memory was freed.
+ * Return `ownership`, corrected for a GPU with `used` bytes in use now: unattributed memory can't exceed
+ * them. It may, because samples arrive more often than ownership data, which may date from before memory was
+ * freed.
  */
 export function ownershipNow(ownership: GpuMemoryOwnership, used: number | null): GpuMemoryOwnership {
   const { unattributed, holdings } = ownership;
   if (unattributed === null || used === null || unattributed <= used) {
     return ownership;
   }
-  // With holders, it is unknown which part of the memory in use is theirs by now.
+  // If the GPU has holders, it is unknown which part of the memory in use is now theirs.
   return { ...ownership, unattributed: holdings.length === 0 || used === 0 ? used : null };
 }
 
@@ -95,7 +99,7 @@ export function sortedHolders(holders: readonly Holder[], before: readonly strin
   const known = holders.filter(({ key }) => positions.has(key));
   known.sort((a, b) => (positions.get(a.key) ?? 0) - (positions.get(b.key) ?? 0));
   const order = [...known, ...holders.filter(({ key }) => !positions.has(key))];
-  // An insertion sort: each holder moves up past those that it clearly exceeds, and no further.
+  // An insertion sort: each holder moves up until it reaches one that it does not outrank.
   for (let index = 1; index < order.length; index++) {
     for (let at = index; at > 0; at--) {
       const [above, below] = [order[at - 1], order[at]];
@@ -119,7 +123,7 @@ export function kernelKind(kernel: ServerKernel | null): 'notebook' | 'console' 
   return kernel?.kind === 'notebook' || kernel?.kind === 'console' ? kernel.kind : 'kernel';
 }
 
-/** Return the kernel or terminal that actions on `holder` apply to, null if it is neither. */
+/** Return the kernel or terminal that a holder's actions apply to; null if the holder is neither. */
 export function targetOf({ kernel, holding }: Holder): ActionTarget | null {
   if (kernel !== null) {
     return { kernel: kernel.id, terminal: null };

@@ -6,7 +6,7 @@ import { createElement, type ReactElement } from 'react';
 import { gpuIcon } from '../ui/icon';
 import type { StatusModel } from './statusModel';
 
-/** The status bar item: a button with the active notebook's device and memory that opens the panel. */
+/** The status bar item: a button that shows the active notebook's device and memory and opens the panel. */
 export class StatusItem extends ReactWidget {
   constructor(
     private readonly trans: TranslationBundle,

@@ -7,7 +7,9 @@ import type { ActiveKernel, KernelView } from '../kernel/activeKernel';
 import { duration, memory, UNKNOWN, unitsChanged } from '../ui/format';
 import type { KernelGpu, KernelState } from '../wire';
 
-/** The memory becomes n/a only after a cell has run for this long. */
+/**
+ * If the kernel can't be queried while a cell runs, n/a is shown only after the cell has run for this long.
+ */
 const SHORT_CELL_MS = 1000;
 
 /**
@@ -35,7 +37,7 @@ export class StatusModel {
     unitsChanged.connect(this.update, this);
   }
 
-  /** What to show; null if there is nothing. */
+  /** The text and tooltip to show; null if there is nothing to show. */
   get text(): StatusText | null {
     return this.current;
   }
@@ -80,8 +82,8 @@ export class StatusModel {
   }
 
   /**
-   * Return whether the kernel's state predates the running cell and will not be requested before the cell
-   * ends.
+   * Return whether the kernel's state predates the running cell and no newer state will be requested before
+   * the cell ends. Return false during the cell's first second.
    */
   private isStale(): boolean {
     const { view, pollingDisabled } = this.kernels;
@@ -135,7 +137,10 @@ export function statusText(trans: TranslationBundle, view: KernelView, stale: bo
   };
 }
 
-/** Return the memory held on the default device if that is a GPU, otherwise the memory held on all GPUs. */
+/**
+ * Return the memory held on the default device if that is a GPU, otherwise the memory held on all GPUs
+ * together.
+ */
 function memoryHeld(
   trans: TranslationBundle,
   state: KernelState,
@@ -160,7 +165,7 @@ function holds(gpu: KernelGpu): boolean {
   return gpu.context || (heldMemory(gpu).bytes ?? 0) > 0;
 }
 
-/** Return memory as text, labelled if torch reported it. */
+/** Return memory as text, labelled `(torch)` if torch rather than the driver reported it. */
 function memoryText(trans: TranslationBundle, { bytes, torch }: HeldMemory): string {
   return torch && bytes !== null ? trans.__('%1 (torch)', memory(bytes)) : memory(bytes);
 }

@@ -18,8 +18,8 @@ const STATUS_TIMEOUT_MS = 10_000;
 /** Timeout of the websocket's handshake, since a proxy may accept a websocket and never complete it. */
 const HANDSHAKE_TIMEOUT_MS = 15_000;
 /**
- * After more failed attempts than this with a reachable server, something in between is assumed to block
- * websockets.
+ * If more attempts than this fail while the server is reachable, something between the page and the server is
+ * assumed to block websockets.
  */
 const MAX_UNEXPLAINED_FAILURES = 3;
 
@@ -37,18 +37,21 @@ export type ConnectionState =
 /** The part of a WebSocket that is used here. */
 export type Socket = Pick<WebSocket, 'onmessage' | 'onclose' | 'close' | 'send'>;
 
-/** The server as the connection uses it. */
+/** The part of the server that a `Connection` uses. */
 export interface StreamServer {
   /** Open the websocket. */
   stream(): Socket;
   /**
-   * Return the HTTP status of a route of the same extension, because a browser does not report why a
-   * websocket failed. Rejects if the server is unreachable.
+   * Return the HTTP status of another route of the server extension: it may explain why a websocket failed,
+   * which a browser does not report. Rejects if the server is unreachable.
    */
   status(): Promise<number>;
 }
 
-/** The stream of samples. It opens the websocket while a stream is wanted and reopens it after a failure. */
+/**
+ * The connection for the stream of samples. It opens the websocket on `start()` and reopens it after each
+ * failure until `stop()`.
+ */
 export class Connection {
   private currentState: ConnectionState = 'off';
   private socket: Socket | null = null;
@@ -101,7 +104,7 @@ export class Connection {
     this.setState('off');
   }
 
-  /** Reopen the stream if it is wanted, for example after a change of its parameters. */
+  /** Reopen the stream if it has been started, for example after a change of its parameters. */
   restart(): void {
     if (this.currentState !== 'off') {
       this.stop();
@@ -195,8 +198,8 @@ export class Connection {
     }
     const wait = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** this.attempts);
     this.attempts++;
-    // Add random jitter, so that the open pages do not all reconnect at the same time when the server is
-    // back.
+    // Add random jitter, so that the open pages do not all reconnect at the same time when the server becomes
+    // reachable again.
     this.timer = this.clock.after(wait * (0.5 + this.random() / 2), () => {
       void this.retry();
     });

@@ -10,15 +10,16 @@ import type { ReceivedMessage } from '../wire';
 /** After this many seconds without a sample the views report that the server is silent. */
 const SILENT_S = 3;
 /**
- * After this many seconds without a message the websocket may be dead without a close event, as after the
- * computer slept.
+ * After this many seconds without a message, the websocket may be dead although it was never closed, for
+ * example because the computer was suspended.
  */
 const DEAD_S = 15;
 /** Minimum seconds between two restarts of a silent stream. */
 const RESTART_S = 30;
 const CHECK_MS = 1000;
 /**
- * Minimum time between two updates of the views: nobody can read faster changes, and each one costs a layout.
+ * Minimum time between two updates of the views: nobody can read faster changes, and each update costs a
+ * layout.
  */
 const UPDATE_MS = 450;
 /** With more GPUs than this, users read the values one after another, so the views are updated less often. */
@@ -37,7 +38,7 @@ export class GpuMonitor implements IMonitor {
   private silentSince = NaN;
   private lastRestart = -Infinity;
   private sampled = false;
-  /** Whether data about who holds memory has arrived, but the views have not been notified yet. */
+  /** Whether data about the holders of memory has arrived of which the views have not been notified yet. */
   private usagePending = false;
   private lastUpdate = -Infinity;
   private timer: number | null = null;
@@ -119,7 +120,8 @@ export class GpuMonitor implements IMonitor {
   }
 
   /**
-   * Update the minimum interval. A dashboard needs every sample, since it displays their minimum and maximum.
+   * Update the minimum interval. A dashboard needs every sample, since it displays the samples' minimum and
+   * maximum.
    */
   private updateInterval(): void {
     const seconds = this.visibleDashboards.size > 0 ? 0 : this.minInterval;
@@ -149,7 +151,7 @@ export class GpuMonitor implements IMonitor {
     if (message.type === 'usage') {
       const first = this.model.usage === null;
       this.model.take(message);
-      // The views display it with the next sample, so that the page is painted only once for both.
+      // The views display this data together with the next sample, so that the page is painted only once.
       this.usagePending = true;
       if (first) {
         this.notify();

@@ -14,7 +14,10 @@ const UNKNOWN = NaN;
 const MIN_GAP_S = 10;
 const GAP_INTERVALS = 4;
 
-/** Return whether there is a gap between two samples that normally are `interval` seconds apart. */
+/**
+ * Return whether there is a gap between samples at `before` and `now`, which usually are `interval` seconds
+ * apart.
+ */
 export function isGap(before: number, now: number, interval: number): boolean {
   return now < before || now - before > Math.max(MIN_GAP_S, GAP_INTERVALS * interval);
 }
@@ -53,8 +56,8 @@ export class HistoryBuffer {
   }
 
   /**
-   * Append a sample unless the buffer already contains it. If the server's clock was set back, start over, as
-   * the server does.
+   * Append a sample unless the buffer already contains it. If the server's clock was set back, discard the
+   * history, as the server does.
    */
   add(sample: Sample): void {
     if (sample.time === this.newest) {

@@ -9,7 +9,7 @@ const HISTORY = 'gpuwidget/api/history';
 
 /** A request for a part of the server's history. */
 export interface HistoryQuery {
-  /** A time range in epoch seconds, or the last `seconds` by the server's clock. */
+  /** A time range in epoch seconds, or the last `seconds` seconds by the server's clock. */
   readonly part: { readonly since: number; readonly until: number } | { readonly seconds: number };
   readonly metrics: readonly string[];
   /** Maximum number of points per time series. */
@@ -28,8 +28,8 @@ export interface HistoryServer {
 /** The routes of gpuwidget on the Jupyter server. */
 export class ServerApi implements StreamServer, HistoryServer {
   /**
-   * Whether the server keeps less history than this page requests. A stream then requests no length and
-   * receives all.
+   * Whether the server keeps less history than this page requests. If so, a stream requests no particular
+   * length and receives the server's whole history.
    */
   private keepsLess = false;
 
@@ -62,7 +62,7 @@ export class ServerApi implements StreamServer, HistoryServer {
     return (await response.json()) as MetricHistory;
   }
 
-  /** Return the HTTP status of a history request for the time span with which a stream starts. */
+  /** Return the HTTP status of a request for the history with which a stream starts. */
   async status(): Promise<number> {
     const url = `${URLExt.join(this.settings.baseUrl, HISTORY)}?seconds=${String(this.historySeconds())}`;
     const { status } = await ServerConnection.makeRequest(url, { cache: 'no-store' }, this.settings);

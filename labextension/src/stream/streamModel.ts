@@ -12,13 +12,13 @@ import type {
 import { HistoryBuffer } from './historyBuffer';
 
 /**
- * Spare capacity of the history buffer, since the server may sample faster while it watches a cell in its own
- * process.
+ * The capacity of the history buffer, relative to the number of samples that it needs at the server's rate.
+ * The server may sample faster while it watches a cell in its own process.
  */
 const CAPACITY_FACTOR = 1.25;
 const MIN_CAPACITY = 64;
 const MIN_GAP_S = 2;
-/** The server also sends a sample that is early by up to this share of its interval. */
+/** The server also sends a sample that is early by up to this fraction of the server's own interval. */
 const EARLY = 0.25;
 /** With up to this many GPUs, a new panel shows all of them expanded. */
 const FEW_GPUS = 4;
@@ -29,7 +29,7 @@ export interface GpuNow {
   readonly reading: Reading;
   /** How the kernel of the active notebook uses the GPU; null if unknown. */
   readonly kernel: KernelGpu | null;
-  /** Who holds the GPU's memory; null before the server has sent it. */
+  /** Who holds the GPU's memory; null before the server has sent this. */
   readonly usage: GpuMemoryOwnership | null;
   /** Jupyter's id of the active notebook's kernel; null if there is none. */
   readonly front: string | null;
@@ -63,9 +63,7 @@ export class StreamModel {
   /** The server's own interval between two samples in seconds; NaN before the first message. */
   ownInterval = NaN;
   sample: Sample | null = null;
-  /**
-   * Who holds memory. It is null until the current stream has sent it, because older data may be hours old.
-   */
+  /** Who holds memory; null until the current stream has sent this, because older data may be hours old. */
   usage: MemoryOwnership | null = null;
   past = new HistoryBuffer(MIN_CAPACITY);
   /** The number of seconds of history to keep. A change takes effect with the next stream. */
@@ -89,8 +87,8 @@ export class StreamModel {
   }
 
   /**
-   * Seconds between two samples of this stream. It is a multiple of the server's own interval, because the
-   * server skips samples until the next one would be too late.
+   * Seconds between two samples of this stream: a multiple of the server's own interval, because the server
+   * skips samples until the next one would be too late.
    */
   private get interval(): number {
     const steps = Math.ceil(this.minInterval / this.ownInterval - EARLY);
@@ -120,7 +118,8 @@ export class StreamModel {
   }
 
   /**
-   * Return every GPU of the newest sample joined by UUID with the kernel's state; `front` is the kernel's id.
+   * Return the current data of every GPU in the newest sample. The kernel's state is joined by UUID. `front`
+   * is the kernel's id.
    */
   gpus(state: KernelState | null, front: string | null): GpuNow[] {
     const usage = new Map(this.usage?.gpus.map(gpu => [gpu.uuid, gpu]));
@@ -139,7 +138,7 @@ export class StreamModel {
   }
 }
 
-/** Return how the memory of a GPU is divided; null if unknown. */
+/** Return how the memory of a GPU is divided. Unknown shares are null. */
 export function memoryShares(now: GpuNow): MemoryShares {
   const { gpu, reading } = now;
   const used = reading.memory_used;
@@ -156,7 +155,8 @@ export function memoryShares(now: GpuNow): MemoryShares {
 }
 
 /**
- * Return the bytes that the active notebook holds according to the driver, otherwise according to its kernel.
+ * Return the bytes that the active notebook holds according to the driver or, if the driver has no figure,
+ * according to its kernel.
  */
 function memoryOfNotebook({ kernel, usage, front }: GpuNow): number | null {
   const reported = kernel?.process_memory ?? null;
@@ -168,7 +168,8 @@ function memoryOfNotebook({ kernel, usage, front }: GpuNow): number | null {
     const complete = usage.reason === null && usage.unattributed !== null;
     return reported ?? (complete ? 0 : null);
   }
-  // torch's own figure lacks the CUDA context, which would then count as memory of other processes.
+  // Do not use torch's own figure: it does not include the CUDA context, which would then count as memory of
+  // other processes.
   return holding.source === 'driver' ? (holding.memory ?? reported) : reported;
 }
 
