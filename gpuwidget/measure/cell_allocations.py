@@ -93,7 +93,7 @@ class CellBlocks:
         return UNKNOWN_CELL if block is None else block.cell
 
     def cell(self, index: int, address: int) -> int | None:
-        """Return the number of the cell that allocated a block, or None if there is no number."""
+        """Return the number of the block's cell, or None if the cell is unknown or has no number."""
         origin = self.origin(index, address)
         return origin if origin > 0 else None
 
@@ -112,11 +112,12 @@ class CellBlocks:
 def _check_reuse(block: _Block, cell: int) -> bool:
     """Update the cell of a block whose address may have been reused. Return whether the block is new.
 
-    The block is new if the storage seen at its address has been freed. Without a reference to that storage,
-    the block's cell becomes unknown.
+    The block is new if the storage seen at its address has been freed. If no storage was seen there, the
+    block's cell becomes unknown unless it is ``cell``.
     """
     if block.storage is None:
-        # If the cell is the same, it allocated the block whether the address was reused or not.
+        # If the block's cell is ``cell``, that cell allocated the block whether or not the address was
+        # reused.
         block.cell = cell if block.cell == cell else UNKNOWN_CELL
         return False
     if not block.storage.expired():

@@ -210,13 +210,14 @@ class GpuTotals:
             return
         window = reading.utilization_window or _MAX_UTILIZATION_WINDOW_S
         # A reading covers the driver's latest window, which may have ended up to one window length before the
-        # reading. Only from two window lengths after the start is this window certain to lie inside the run.
+        # reading. The window is certain to lie inside the run only if the reading is at least two window
+        # lengths after the start.
         if t >= 2 * window:
             self._utilization.add(reading.utilization, seconds)
             self._memory_utilization.add(reading.memory_utilization, seconds)
             self._count_bursts(reading.utilization)
             self._add_idle_energy(seconds, reading)
-        if t >= _CLOCKS_EVERY_S:  # before that, the throttle reasons may have been read before the run
+        if t >= _CLOCKS_EVERY_S:  # earlier throttle reasons may have been read before the run
             self._add_throttle(reading.throttle, seconds)
         self._power.add(reading.power_w, seconds)
         self._energy.add(t, reading.power_w)

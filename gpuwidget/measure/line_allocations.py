@@ -89,7 +89,7 @@ class _LineSums:
 
 @dataclass(slots=True)
 class _DeviceReplay:
-    """Replays the allocation history of one device. ``total`` is the net growth in bytes since the start."""
+    """Replays one device's allocation history. ``total`` is the net growth in bytes since the run's start."""
 
     sums: dict[_Key, _LineSums] = field(default_factory=dict)
     live: dict[int, tuple[_Key, int]] = field(default_factory=dict)

@@ -33,7 +33,7 @@ _IMPOSSIBLE = 1 << 60
 2**64 - 1."""
 _MAX_VARIABLES = 3
 _MAX_PARTS = 64
-"""Maximum number of parts into which the fix splits a batch. More parts would not be realistic."""
+"""Maximum number of parts into which a fix suggests splitting a batch. More parts would not be realistic."""
 
 _SIZE = r"(\d+(?:\.\d+)?) ?(bytes|[KMG]i?B)\b"
 _PATTERNS = {

@@ -35,7 +35,7 @@ class ProcessMemory:
 
 
 class Attribution:
-    """Finds this process and its children in the driver's process lists, if process ids can be compared."""
+    """Finds this process and its children in the driver's process lists, if the process ids match."""
 
     def __init__(self, origin: Origin) -> None:
         self._family = processes.own_process_tree()

@@ -30,18 +30,18 @@ NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes
 
 
 def too_short(seconds: float) -> Message:
-    """Return the reason for a run that was shorter than ``seconds``."""
+    """Return the reason to give if the run was shorter than ``seconds``."""
     return message("too-short", f"the run was shorter than {seconds:g} s", seconds=seconds)
 
 
 def too_short_for_windows(window_s: float) -> Message:
-    """Return the reason for a run that was shorter than two of the driver's utilization windows."""
+    """Return the reason to give if the run was shorter than two of the driver's utilization windows."""
     text = f"the run was shorter than two of the driver's windows of {window_s:g} s"
     return message("too-short-for-windows", text, window_s=window_s)
 
 
 def no_counter_window(window_s: float | None) -> Message:
-    """Return the reason for a run that contains no complete window of the hardware counters.
+    """Return the reason to give if no complete window of the hardware counters lay inside the run.
 
     ``window_s`` is the length of the longest window that was read, or None if none was read.
     """
@@ -50,7 +50,7 @@ def no_counter_window(window_s: float | None) -> Message:
 
 
 def few_counter_windows(window_s: float | None) -> Message:
-    """Return the reason for a run of which the hardware counters' windows cover too little.
+    """Return the reason to give if the hardware counters' windows cover too little of the run.
 
     ``window_s`` is the length of the longest window that was read, or None if none was read.
     """

@@ -88,7 +88,7 @@ class RunGpus:
         for gpu, reading in self._pairs(sample):
             holding, totals = self._holding(gpu, reading), self._by_uuid[gpu.uuid]
             recent = self._recent.get(gpu.uuid)
-            if recent is None:  # not at the start, as that would delay even short cells
+            if recent is None:  # created only now, because creating it at the start would delay short cells
                 began = self._first_seen[gpu.uuid]
                 recent = RecentTotals(gpu, totals.reading, self._max_gap_s, began)
                 self._recent[gpu.uuid] = recent
@@ -177,7 +177,7 @@ class RunGpus:
         return () if self.recorded else cuda_state.devices()
 
     def torch_names(self) -> dict[str, str]:
-        """Return the names ``cuda:N`` of the GPUs that torch sees, by UUID."""
+        """Return the names ``cuda:N`` of the GPUs that are visible to torch, by UUID."""
         return {
             uuid: device.name
             for device in self.devices()

@@ -228,8 +228,8 @@ class Advice:
     evidence: Mapping[str, Any]
     """The numbers that the observation is based on, by name."""
     link: str | None
-    """The section of the documentation that explains the rule, as a path relative to gpuwidget's
-    folder (in a clone: to the clone)."""
+    """The section of the documentation that explains the rule, as a path relative to gpuwidget's folder or,
+    in a clone, to the clone's root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,8 +318,8 @@ class LineTime:
     until: int | None = None
     """The last line if the entry stands for several lines that can't be distinguished, else None."""
     frames: tuple[FrameTime, ...] = ()
-    """At most four frames of the user's code, outside the cell, that were the deepest on the stack below this
-    line. The one with the largest share comes first."""
+    """At most four frames of the user's code outside the cell in which this line's calls spent time, the one
+    with the largest share first. Time counts for the deepest such frame on the stack."""
     call_share: float | None = None
     """Percentage of the running time of the cell's code that ``call`` alone took, or None if there is no
     call."""

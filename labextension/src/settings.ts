@@ -62,7 +62,7 @@ interface RawSettings {
 /**
  * Return the settings from `composite`, in which JupyterLab combines the user's settings with the defaults of
  * the server's schema. Also return the names of the settings for which `composite` has no valid value,
- * because the server has another version of the schema. They have the bundled schema's defaults.
+ * because the server has another version of the schema. These settings have the bundled schema's defaults.
  */
 export function readSettings(composite: ReadonlyPartialJSONObject): [Settings, string[]] {
   const [values, replaced] = withBundledDefaults(composite);

@@ -12,7 +12,7 @@ import type { IGpuSettings } from './tokens';
 /** The beginning of the Jupyter server's error message if a settings file has a syntax error. */
 const UNREADABLE_FILE = 'Failed loading settings';
 
-/** The services from which the settings are loaded. */
+/** The dependencies of `loadSettings`. */
 export interface SettingsLoaderOptions {
   /** Null if JupyterLab could not load the settings of its extensions. */
   readonly registry: ISettingRegistry | null;

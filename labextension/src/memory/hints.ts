@@ -152,7 +152,9 @@ function holderKey(gpu: Gpu, { key }: Holder): string {
   return `${gpu.uuid} ${key}`;
 }
 
-/** Return whether a holder may be working: a busy kernel, or a holder whose state is unknown. */
+/**
+ * Return whether a holder may be working: a busy kernel, or a terminal or process, whose state is unknown.
+ */
 function isWorking({ kind, kernel, memory }: Holder): boolean {
   return memory !== 0 && (kind === 'process' || kind === 'terminal' || kernel?.state === 'busy');
 }

@@ -166,7 +166,7 @@ export class HolderActions {
       open ?? this.services.kernels.connectTo({ model: { id, name: spec }, handleComms: false });
     try {
       const kernel = new ConnectedKernel(connection);
-      // If the kernelspec is unknown, the kernel is asked for its language, and replies only after the
+      // If the kernelspec is unknown, the language is requested from the kernel, which replies only after the
       // running cell.
       const language = await withTimeout(CONNECT_TIMEOUT_MS, kernel.language());
       if (language === null || !(await isConnected(connection))) {

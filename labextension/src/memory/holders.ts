@@ -45,9 +45,8 @@ const CLEARLY_LARGER_BYTES = 64 * 1024 ** 2;
 const MIN_IDLE_S = 60;
 
 /**
- * Return `ownership`, corrected for a GPU with `used` bytes in use now: unattributed memory can't exceed
- * them. It may, because samples arrive more often than ownership data, which may date from before memory was
- * freed.
+ * Return `ownership`, corrected if its unattributed memory exceeds the `used` bytes that are now in use on
+ * the GPU: ownership data arrives less often than samples, and may date from before memory was freed.
  */
 export function ownershipNow(ownership: GpuMemoryOwnership, used: number | null): GpuMemoryOwnership {
   const { unattributed, holdings } = ownership;

@@ -38,7 +38,7 @@ export class GpuMonitor implements IMonitor {
   private silentSince = NaN;
   private lastRestart = -Infinity;
   private sampled = false;
-  /** Whether data about the holders of memory has arrived of which the views have not been notified yet. */
+  /** Whether new data about the holders of memory has arrived and the views have not been notified yet. */
   private usagePending = false;
   private lastUpdate = -Infinity;
   private timer: number | null = null;
