@@ -129,7 +129,7 @@ class Run:
     def call_after(self, seconds: float, function: Callable[[], None]) -> None:
         """Call ``function`` once, with the first sample after this many seconds, on the sampler's thread.
 
-        This spares runs that are shorter the start of a thread. Call this method before :meth:`start`.
+        No additional thread is started, which would delay short runs. Must be called before :meth:`start`.
         """
         self._later = seconds, function
 
@@ -302,7 +302,8 @@ class Run:
             self._gpus.add(t, sample)
             self._memory.add(t)
         if self._subscription is not None:
-            # Further readings would be merged into the timeline's points, and each costs the run time.
+            # More frequent readings would be merged into the same points of the timeline, and each reading
+            # slows the run down.
             self._subscription.memory_interval_s = max(self._memory_interval_s, t / MAX_POINTS)
         if self._later is not None and t >= self._later[0]:
             (_, function), self._later = self._later, None

@@ -16,7 +16,8 @@ from gpuwidget.sampler import INTERVAL_S
 MAX_POINTS = 240
 """Maximum number of points of a time series in a report."""
 MEMORY_INTERVAL_S = 0.1
-"""Seconds between two readings of memory. The interval is shorter if samples are taken more often."""
+"""Seconds between two readings of memory. The interval is shorter if samples are taken more often, and grows
+during a long run."""
 _MAX_MARKS = 200
 _MAX_PRINTED = 100
 _KEEP_MAXIMUM = (False, True, False, False)

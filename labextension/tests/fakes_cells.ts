@@ -10,7 +10,7 @@ export function span(start: number | null, end: number | null, peak: number | nu
   return { start, end, peak };
 }
 
-/** Return a GPU of a report on which torch's memory grew from 1 to 3 GiB. */
+/** Return a report's data about a GPU on which torch's memory grew from 1 to 3 GiB. */
 export function reportedGpu(index: number, changes: Json = {}): Json {
   return {
     uuid: `GPU-${String(index)}`,

@@ -305,8 +305,8 @@ test('no unattributed memory is shown that exceeds the memory in use', () => {
     ownershipNow(ownership, gib === null ? null : gib * GIB).unattributed;
   // More memory is in use than is attributed: the server has not searched for new holders yet.
   assert.deepEqual([now(alone, 14), now(alone, null), now(shared, 15)], [13 * GIB, 13 * GIB, 13 * GIB]);
-  // Less memory is in use. Without holders, all of it is unattributed. With holders, their part of it is
-  // unknown.
+  // Less memory is in use. Without holders, all of it is unattributed. With holders, it is unknown which part
+  // of it is unattributed.
   assert.deepEqual([now(alone, 5), now(shared, 5)], [5 * GIB, null]);
   assert.deepEqual([now(alone, 0), now(shared, 0)], [0, 0]);
   const model = new StreamModel();

@@ -47,7 +47,7 @@ test('every shortcut is unique, belongs to a command and works everywhere', () =
   assert.deepEqual([...new Set(shortcuts.map(({ selector }) => selector))], ['body']);
   const keys = shortcuts.map(each => each.keys.join(' | '));
   assert.equal(new Set(keys).size, keys.length);
-  // JupyterLab uses Alt Shift only with digits. Chromium uses it with A B C I N P R T W X Z.
+  // JupyterLab's shortcuts use Alt Shift only with digits. Chromium's use it with A B C I N P R T W X Z.
   assert.deepEqual(
     keys.filter(key => !/^Alt Shift [DEFGHV]$/.test(key)),
     []
@@ -107,7 +107,7 @@ test('every setting has a title and every number has limits', () => {
   assert.deepEqual(odd, []);
 });
 
-/** Return the schema with other defaults, in the form in which jupyterlab_server applies overrides.json. */
+/** Return the schema with the defaults `values`, as jupyterlab_server applies overrides.json. */
 function overridden(values: Record<string, unknown>): Parameters<typeof withValidDefaults>[0] {
   const properties = Object.fromEntries(
     Object.entries(schema.properties).map(([name, kind]) => [

@@ -27,7 +27,7 @@ export class StatusMessage {
   private sentence = '';
   private readonly changes = new Signal<this, void>(this);
 
-  /** Emitted when the text was set. */
+  /** Emitted after the text has been set. */
   get changed(): ISignal<this, void> {
     return this.changes;
   }

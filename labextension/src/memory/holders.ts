@@ -74,8 +74,8 @@ export function holdersOf(
       memory: holding.memory
     };
   });
-  // With a reason, the server cannot attribute all memory. The line then stays, so that nothing moves when the
-  // amount becomes 0 or unknown.
+  // If there is a reason, the server cannot attribute all memory. In that case, the line is always shown, so that
+  // nothing moves when the amount becomes 0 or unknown.
   if (reason !== null || (unattributed ?? 0) > 0) {
     holders.push({
       key: 'unattributed',
@@ -239,8 +239,8 @@ export interface HeldMemory {
 }
 
 /**
- * Return the driver's figure for a kernel's memory, or torch's figure if the driver has none, as in a
- * container.
+ * Return the driver's figure for a kernel's memory. If the driver has none, as in a container, return torch's
+ * figure.
  */
 export function heldMemory({ process_memory: process, torch_reserved: torch }: KernelGpu): HeldMemory {
   return process === null && torch !== null
@@ -248,7 +248,7 @@ export function heldMemory({ process_memory: process, torch_reserved: torch }: K
     : { bytes: process, torch: false };
 }
 
-/** Return the sum of several figures; its bytes are null if one of them is unknown. */
+/** Return the sum of several amounts of memory. Its `bytes` are null if any amount is unknown. */
 export function sumOfHeldMemory(all: readonly HeldMemory[]): HeldMemory {
   return {
     bytes: all.some(({ bytes }) => bytes === null)
@@ -264,7 +264,10 @@ export interface HoldingOnGpu {
   readonly holding: MemoryHolder;
 }
 
-/** Return what a kernel holds on each GPU. Memory in a MIG slice is listed once. */
+/**
+ * Return what a kernel holds on each GPU. Memory in a MIG slice is listed only for the slice, not for its
+ * parent.
+ */
 export function holdingsOf({ usage, sample }: StreamModel, kernel: string): HoldingOnGpu[] {
   const gpus = new Map(sample?.gpus.map(gpu => [gpu.uuid, gpu]));
   const holdings = (usage?.gpus ?? []).flatMap(({ uuid, holdings }): HoldingOnGpu[] => {

@@ -115,7 +115,7 @@ function openHolderMenu(
   menu.aboutToClose.connect(() => {
     button.removeAttribute('aria-expanded');
     button.focus();
-    // The chosen item runs its command after the menu has closed, so the menu is disposed of later.
+    // The chosen item runs its command after the menu has closed, so dispose of the menu only after that.
     window.setTimeout(() => {
       menu.dispose();
     });

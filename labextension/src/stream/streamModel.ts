@@ -179,11 +179,11 @@ export function withoutMemory(state: KernelState): KernelState {
 }
 
 /**
- * Return the UUIDs of the GPUs that are expanded unless the user has chosen otherwise: all GPUs if there are at
- * most `FEW_GPUS`, otherwise those of the active notebook, or the first GPU if it has none.
+ * Return the UUIDs of the GPUs that are expanded unless the user has chosen otherwise: all GPUs if there are
+ * at most `FEW_GPUS`, otherwise the GPUs of the active notebook, or the first GPU if the notebook uses none.
  *
- * How busy a GPU is does not matter: its utilization changes with every sample, and a new panel would depend on
- * the moment at which it was opened.
+ * GPUs are not chosen by utilization, because it changes with every sample: which GPUs a new panel expands
+ * would depend on the moment at which the panel was opened.
  */
 export function expandedByDefault(gpus: readonly GpuNow[], chosen: string | null): ReadonlySet<string> {
   const usedByNotebook = gpus.filter(
