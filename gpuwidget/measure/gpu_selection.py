@@ -83,8 +83,10 @@ def cuda_order(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[str
     for item in visible.split(","):
         # CUDA ignores the first invalid item of CUDA_VISIBLE_DEVICES and everything after it.
         found = _visible_device(item.strip(), ordered, gpus)
-        if found is None or found in order:
+        if found is None:
             break
+        if found in order:
+            return ()  # CUDA shows no device if an entry is repeated
         order.append(found)
     return tuple(order)
 

@@ -79,13 +79,13 @@ def test_a_selection_without_any_gpu() -> None:
         ("0,9,1", [0]),
         ("", []),
         (f"{UUIDS[1]},GPU-00000000", [1, 0]),
-        ("0,0", [0]),
+        ("0,0", []),
     ],
 )
 def test_cuda_visible_devices_limits_and_reorders(visible: str, places: list[int]) -> None:
     """Before CUDA is initialized, cuda:N is the GPU in entry N of CUDA_VISIBLE_DEVICES.
 
-    The list ends at its first invalid entry.
+    The list ends at its first invalid entry. If an entry is repeated, CUDA shows no device.
     """
     assert cuda_order(GPUS, {"CUDA_VISIBLE_DEVICES": visible}) == tuple(UUIDS[place] for place in places)
 
