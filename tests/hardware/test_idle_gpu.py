@@ -109,8 +109,8 @@ for _ in range(20):
     captured += bool(torch.isfinite(y).all())
 profiler.stop()
 profiler._thread.join()
-result = {"captured": captured, "reason": getattr(streams.reason, "id", None), "samples": profiler._counts.samples,
-          "known": profiler._counts.known_s}
+result = {"captured": captured, "reason": getattr(streams.reason, "id", None),
+          "samples": profiler._counts.samples, "known": profiler._counts.known_s}
 """
     )
     assert found["captured"] == 20
@@ -137,7 +137,8 @@ except Exception as error:
     raised = type(error).__name__
 profiler.stop()
 profiler._thread.join(5)
-result = {"raised": raised, "alive": profiler._thread.is_alive(), "reason": getattr(streams.reason, "id", None)}
+result = {"raised": raised, "alive": profiler._thread.is_alive(),
+          "reason": getattr(streams.reason, "id", None)}
 """
     )
     assert found["raised"] in ("AcceleratorError", "RuntimeError")
