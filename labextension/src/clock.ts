@@ -1,8 +1,9 @@
 /**
  * A monotonic clock with one-shot timers. Tests replace it with a clock that they advance themselves.
  *
- * It is used where Lumino's `Poll` does not fit: a `Poll` has one interval and keeps ticking while it stands by,
- * whereas the time until the next request here depends on the last reply, and a hidden page has no timer at all.
+ * Lumino's `Poll` is not used, because it has one fixed interval and keeps ticking while it is in standby. In
+ * gpuwidget, the time until the next request depends on the last reply, and a hidden page has no timer at
+ * all.
  */
 export interface Clock {
   /** Return the milliseconds since an arbitrary start. The value never decreases. */

@@ -12,15 +12,18 @@ import type { Band } from '../ui/chartBands';
 import { took } from '../ui/format';
 
 /**
- * Clocks that differ by at most this much count as equal, since the difference cannot be seen on a time axis.
+ * Clocks that differ by at most this many seconds count as equal: on a time axis, the difference is not
+ * visible.
  */
 const TOLERANCE_S = 2;
-/** Number of the latest observations from which an offset is computed. */
+/** The offset is computed from this many of the latest observations. */
 const WINDOW = 16;
 
 /**
- * The offset of a remote clock from this page's clock. A late message makes the remote clock look slow, never
- * fast.
+ * The offset of a remote clock from this page's clock, computed from the times in its messages.
+ *
+ * A delayed message makes the remote clock appear to be behind, never ahead, so the largest offset is the
+ * best estimate.
  */
 class ClockOffset {
   private readonly offsets: number[] = [];
@@ -53,14 +56,14 @@ export class ClockSkew {
     this.kernel = new ClockOffset();
   }
 
-  /** Observe the kernel's clock in a message with the date `date` that arrived at `now`. */
+  /** Add an observation of the kernel's clock: a message with the timestamp `date` arrived at `now`. */
   observeKernel(date: string, now: number): void {
     this.kernel.observe(Date.parse(date) / 1000, now);
   }
 
   /**
-   * Observe the server's clock in the newest sample, taken at `time`. Repeated calls with the same sample
-   * count once.
+   * Add an observation of the server's clock: the newest sample has the timestamp `time`. Further calls with
+   * the same sample are ignored.
    */
   observeServer(time: number, now: number): void {
     if (time !== this.lastSample) {
@@ -105,7 +108,7 @@ export interface StartedCell {
   readonly received: number;
 }
 
-/** The running cell, with its run time and memory growth so far. */
+/** The running cell with its run time and memory growth up to now. */
 export interface RunningCell {
   readonly cellId: string;
   readonly executionCount: number | null;
@@ -149,7 +152,7 @@ export class RunningCells {
   }
 }
 
-/** The data that `CellRuns` combines with the reports. */
+/** The sources of the data that `CellRuns` combines with the reports. */
 export interface CellRunSources {
   readonly model: Pick<StreamModel, 'sample'>;
   readonly kernels: Pick<ActiveKernel, 'changed' | 'state' | 'view'>;
@@ -231,8 +234,8 @@ export class CellRuns implements ICellRuns {
   }
 
   /**
-   * Return the time ranges in which cells used this GPU, sorted by start; empty if the clocks of kernel and
-   * server differ.
+   * Return the time ranges in which cells used the GPU with this UUID, sorted by start. If the clocks of the
+   * kernel and the server differ, return no ranges.
    */
   bands(uuid: string): readonly Band[] {
     const { sample } = this.sources.model;
@@ -269,15 +272,15 @@ export class CellRuns implements ICellRuns {
       }
     }
     for (const bands of all.values()) {
-      // Of two bands with the same start, the longer one is drawn first.
+      // If two bands have the same start, the longer one is drawn first.
       bands.sort((a, b) => a.from - b.from || (b.until ?? Infinity) - (a.until ?? Infinity));
     }
     return all;
   }
 
   /**
-   * Return the GPUs on which the notebook has a CUDA context, or all GPUs if it has none: which of them a
-   * cell uses is known only after it has ended.
+   * Return the GPUs on which the notebook has a CUDA context, or all GPUs if it has no context. Which of
+   * these GPUs a cell uses is known only after the cell has ended.
    */
   private gpusInUse(): readonly string[] {
     const gpus = this.sources.kernels.state?.gpus ?? [];

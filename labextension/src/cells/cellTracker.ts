@@ -73,8 +73,9 @@ export class CellTracker {
     notebook.deselectAll();
     notebook.activeCellIndex = index;
     this.shell.activateById(panel.id);
-    // A windowed notebook has no layout for distant cells. It scrolls to an estimated position, and gives up
-    // if something else scrolls at the same time, such as its own scrolling to the active cell.
+    // A windowed notebook has no layout for distant cells: it scrolls to an estimated position. It gives up
+    // if something else scrolls at the same time, such as the notebook's scrolling to the active cell.
+    // Therefore repeat the call until the cell is rendered.
     for (
       let attempt = 0;
       attempt < MAX_SCROLL_ATTEMPTS && notebook.isAttached && !cell.node.isConnected;
@@ -84,7 +85,7 @@ export class CellTracker {
     }
     scrollIntoView(cell, notebook);
     if (panel.isAttached && !panel.node.contains(document.activeElement)) {
-      notebook.activate(); // Not before scrolling: a cell without layout cannot be focused.
+      notebook.activate(); // This must follow scrolling: a cell without layout cannot be focused.
     }
   }
 
@@ -134,7 +135,10 @@ export class CellTracker {
   }
 }
 
-/** Return the future of a cell's execution; null if the cell was not run, which JupyterLab's type omits. */
+/**
+ * Return the future of a cell's execution; null if the cell was not run. JupyterLab's declared type lacks the
+ * null.
+ */
 function futureOf(cell: CodeCell): JupyterKernel.IShellFuture | null {
   return cell.outputArea.future as JupyterKernel.IShellFuture | null;
 }

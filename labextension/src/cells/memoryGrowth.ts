@@ -14,10 +14,10 @@ export interface GpuGrowth {
 }
 
 /**
- * Compares the kernel's state before and during the running cell.
+ * Compares the kernel's state from before the running cell with its state during the cell.
  *
- * The state before a cell is known only if the kernel replied after the previous cell had ended. If several
- * cells run without a pause, only the first one's is known.
+ * The state from before a cell is known only if the kernel replied after the previous cell had ended. If
+ * several cells run without a pause, only the state from before the first of them is known.
  */
 export class MemoryGrowth {
   private newest: KernelState | null = null;
@@ -59,7 +59,7 @@ export class MemoryGrowth {
     this.newest = null;
   }
 
-  /** The growth on each GPU; empty if unknown. */
+  /** The memory growth on each GPU; empty if unknown. */
   get gpus(): readonly GpuGrowth[] {
     if (this.before === null || this.before.pid !== this.now?.pid) {
       return [];
@@ -81,8 +81,8 @@ export class MemoryGrowth {
   }
 
   /**
-   * The growth on all GPUs together; null if unknown. If the figures are torch's, only GPUs that torch uses
-   * count.
+   * The memory growth on all GPUs together; null if unknown. If torch's figures are used for some GPU, only
+   * the GPUs that torch uses are included.
    */
   get bytes(): number | null {
     const all = this.gpus;

@@ -37,16 +37,18 @@ export interface CellReport {
   readonly recording: string | null;
   /** Whether the report lists any GPU, used by the cell or not. */
   readonly hasGpus: boolean;
-  /** The GPUs that the cell used, or all if that is unknown. */
+  /**
+   * The GPUs that the cell used, and those for which the report does not state whether the cell used them.
+   */
   readonly gpus: readonly GpuPart[];
   /**
-   * What the memory figures of all `gpus` measure. It is the same for each, because a sum of different
+   * What the memory figures measure. It is the same quantity for all `gpus`, since a sum of different
    * quantities would be meaningless.
    */
   readonly kind: MemoryKind;
   /** Whether child processes of the kernel held some of the memory. */
   readonly children: boolean;
-  /** Sum of the memory changes on all `gpus` in bytes; null if one of them is unknown. */
+  /** Sum of the memory changes on all `gpus` in bytes; null if the change on any of them is unknown. */
   readonly delta: number | null;
   /** The highest peak of any GPU in bytes. Peaks are not added, because they may occur at different times. */
   readonly peak: number | null;
@@ -54,7 +56,7 @@ export interface CellReport {
   readonly energy: number | null;
   /** Whether the energy of some GPU is unknown, so that the sum is a lower bound. */
   readonly atLeast: boolean;
-  /** Reasons for unknown figures, by the name of the report's field. */
+  /** The reason for each unknown figure, keyed by the name of the report's field. */
   readonly missing: Readonly<Record<string, string>>;
 }
 
@@ -93,8 +95,8 @@ export function parseReport(value: unknown): CellReport | null {
 }
 
 /**
- * Return which memory to show, as the kernel's card does: torch's if its allocator was used, otherwise the
- * process's, otherwise the whole GPU's.
+ * Return which memory to show. The rule is that of the kernel's card: torch's memory if its allocator was
+ * used, otherwise the process's memory if it is known, otherwise the whole GPU's memory.
  */
 function memoryKind(gpus: readonly Fields[]): MemoryKind {
   const processes = gpus.map(gpu => fields(gpu.process_memory));
@@ -102,7 +104,7 @@ function memoryKind(gpus: readonly Fields[]): MemoryKind {
     gpus.length > 0 &&
     gpus.every(gpu => isObject(gpu.process_memory)) &&
     processes.some(span => number(span.peak) !== null);
-  // torch in the kernel has no figures for child processes.
+  // The kernel's torch does not count the memory of child processes, so the process's memory is shown.
   if (process && gpus.some(gpu => list(gpu.children).length > 0)) {
     return 'process';
   }
@@ -135,8 +137,8 @@ function part(gpu: Fields, kind: MemoryKind): GpuPart {
 }
 
 /**
- * Return the reason for each unknown field from the first GPU that has one, since later GPUs only refer to
- * it.
+ * Return the reason for each unknown field. It is taken from the first GPU that has one, since the reasons of
+ * later GPUs only refer to that GPU.
  */
 function reasons(gpus: readonly Fields[]): Record<string, string> {
   const found: Record<string, string> = {};

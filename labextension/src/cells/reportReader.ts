@@ -132,7 +132,8 @@ export class ReportReader {
     if (cell === undefined) {
       return;
     }
-    // If the cell has reports, a removed output may be one of them; otherwise only new outputs matter.
+    // If the cell has reports, one of them may have been removed, so every change matters; otherwise only new
+    // outputs do.
     const relevant =
       this.reportsByCell.has(cell) || change.newValues.some(output => reportIn(output) !== undefined);
     if (relevant) {
@@ -167,7 +168,7 @@ export class ReportReader {
     this.changes.emit();
   }
 
-  /** Connect to the outputs of new cells, and disconnect from those of removed ones. */
+  /** Connect to the outputs of new cells, and disconnect from the outputs of removed cells. */
   private connectOutputs(cells: Iterable<CellModel>): void {
     const present = new Set<unknown>();
     for (const cell of cells) {

@@ -2,7 +2,7 @@ import type { CellReport } from './report';
 
 /** A run of a cell that left a report in the notebook's outputs. */
 export interface CellRun {
-  /** Identifies the run, even if several cells show its report. */
+  /** Identifies the run: the key is the same if several cells show the report of the same run. */
   readonly key: string;
   /** The cell whose outputs contain the report. */
   readonly cellId: string;
@@ -13,7 +13,7 @@ export interface CellRun {
 export const COLUMNS = ['cell', 'delta', 'peak', 'time', 'energy'] as const;
 export type Column = (typeof COLUMNS)[number];
 
-/** The sort order of the list. Sorting by `cell` keeps the notebook's order. */
+/** The sort order of the list of cells. Sorting by `cell` keeps the notebook's order. */
 export interface Sort {
   readonly column: Column;
   readonly descending: boolean;
@@ -35,8 +35,8 @@ export function runKey(report: CellReport): string {
 }
 
 /**
- * Return the order after a click on the header of `column`. Numbers are sorted in descending order first; a
- * second click reverses the order.
+ * Return the sort order after a click on the header of `column`. The first click on a column of numbers sorts
+ * in descending order; the next click reverses the order.
  */
 export function toggledSort(sort: Sort, column: Column): Sort {
   return sort.column === column
@@ -64,8 +64,8 @@ export function sortedRuns(runs: readonly CellRun[], sort: Sort): readonly CellR
 }
 
 /**
- * Return the total time and energy of all runs. A run within another run is not added, because the outer run
- * includes it.
+ * Return the total time and energy of all runs. A run inside another run is not added, because the outer run
+ * already includes it.
  */
 export function totals(runs: readonly CellRun[]): Totals {
   let seconds: number | null = null;

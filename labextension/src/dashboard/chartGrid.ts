@@ -6,9 +6,9 @@ import type { MetricName } from '../metricTable';
 
 const POINTER_DISTANCE_PX = 14;
 const TOOLTIP_MARGIN_PX = 4;
-/** With more GPUs than this the tooltip has two columns. */
+/** If there are more GPUs than this, the tooltip has two columns. */
 const MAX_TOOLTIP_ROWS = 8;
-/** The tooltip shows the length of a step if it is at least this many seconds. */
+/** If a step is at least this many seconds long, the tooltip shows its length. */
 const LONG_STEP_S = 2;
 
 /** The charts of the selected metrics. Only visible charts are drawn. */
@@ -83,7 +83,7 @@ export class ChartGrid {
     }
   }
 
-  /** Move the shared cursor to a time after a key press; null removes the cursor. */
+  /** Move the shared cursor to `time` in response to a key press; null removes the cursor. */
   setCursor(time: number | null): void {
     const charts = this.visibleCharts();
     const [first] = charts;
@@ -101,7 +101,7 @@ export class ChartGrid {
     }
   }
 
-  /** Draw all charts again after a change of the theme. */
+  /** Redraw all charts after a change of the theme. */
   redraw(): void {
     for (const chart of this.charts.values()) {
       chart.redraw();
@@ -153,7 +153,7 @@ export class ChartGrid {
   }
 }
 
-/** The values of all GPUs at the cursor. */
+/** The tooltip: the values of all GPUs at the cursor. */
 class Tooltip {
   readonly node: HTMLElement;
   private readonly time = new Text('dashboard-tooltip-time', 'div');
@@ -164,7 +164,7 @@ class Tooltip {
 
   constructor(private readonly container: HTMLElement) {
     this.node = element('div', 'dashboard-tooltip', this.time.node, this.rows);
-    // Screen readers get the same values from the text above the chart.
+    // For screen readers, the text above the chart has the same values.
     this.node.setAttribute('aria-hidden', 'true');
     this.node.hidden = true;
   }

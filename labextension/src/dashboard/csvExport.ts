@@ -15,7 +15,10 @@ const UNITS: Readonly<Record<MetricKind, string>> = {
   rate: 'B/s'
 };
 const LINE_END = '\r\n';
-/** Maximum number of rows: an hour in steps of one second, or some minutes at the full sampling rate. */
+/**
+ * Maximum number of rows. It suffices for an hour in steps of one second, or for a few minutes at the full
+ * sampling rate.
+ */
 const MAX_ROWS = 4000;
 
 /** A GPU and its name in the column headers. */
@@ -24,7 +27,7 @@ export interface NamedGpu {
   readonly name: string;
 }
 
-/** What to export. */
+/** Which part of the history to export. */
 export interface CsvRequest {
   readonly range: TimeRange;
   readonly gpus: readonly NamedGpu[];
@@ -100,7 +103,10 @@ export function toCsv(
   return rows.join(LINE_END) + LINE_END;
 }
 
-/** Return a text as a CSV field. Its beginning is escaped if a spreadsheet would read it as a formula. */
+/**
+ * Return a text as a CSV field. If a spreadsheet would interpret the text as a formula, its beginning is
+ * escaped.
+ */
 export function quoteField(text: string): string {
   const harmless = /^[\s]*[=+\-@]|^[\t\r\n]/.test(text) ? `'${text}` : text;
   return /[",\r\n']/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;

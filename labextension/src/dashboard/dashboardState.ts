@@ -4,7 +4,7 @@ import { isMetric, METRICS } from './metrics';
 /** The selectable time ranges in seconds. */
 export const RANGES: readonly number[] = [60, 300, 900, 3600];
 const DEFAULT_RANGE = 300;
-/** How much history the server keeps at most, in seconds. */
+/** The server keeps at most this many seconds of history. */
 const HISTORY_S = 3600;
 
 /** A part of the history in epoch seconds. */
@@ -13,15 +13,15 @@ export interface TimeRange {
   readonly to: number;
 }
 
-/** What a dashboard shows. Plain data that is saved with the workspace. */
+/** What a dashboard shows, as plain data that is saved with the workspace. */
 export interface DashboardState {
-  /** Seconds of history in live mode, one of `RANGES`. */
+  /** The time range of live mode in seconds, one of `RANGES`. */
   readonly range: number;
   /** The selected part of the history; null in live mode. */
   readonly zoom: TimeRange | null;
   /** The selected metrics in the order of `METRICS`. */
   readonly metrics: readonly MetricName[];
-  /** UUIDs of the hidden GPUs. Hidden instead of shown ones are stored, so that a new GPU is shown. */
+  /** UUIDs of the hidden GPUs. The shown GPUs are not stored, so that a GPU that is added later is shown. */
   readonly hidden: readonly string[];
 }
 
@@ -72,7 +72,8 @@ export function withGpu(state: DashboardState, uuid: string, shown: boolean): Da
 }
 
 /**
- * Return the state that shows only this one of `uuids`, or all of them if it is already the only one shown.
+ * Return the state that shows only the GPU `uuid`, or all of `uuids` if that GPU is already the only one
+ * shown.
  */
 export function withOnly(state: DashboardState, uuid: string, uuids: readonly string[]): DashboardState {
   const others = uuids.filter(other => other !== uuid);
@@ -82,7 +83,7 @@ export function withOnly(state: DashboardState, uuid: string, uuids: readonly st
 
 const SHORTEST_S = 2;
 
-/** What a key does on the charts. Shares are fractions of the visible time range. */
+/** What a key press does to the charts. Shares are fractions of the visible time range. */
 export type KeyAction =
   | { readonly kind: 'reset' }
   | { readonly kind: 'move'; readonly share: number }
@@ -93,7 +94,7 @@ const MOVE_SHARE = 0.2;
 const POINT_SHARE = 0.01;
 const ZOOM_FACTOR = 0.5;
 
-/** Return the action of a key, or null. */
+/** Return the action of a key press; null if the key has no action. */
 export function keyAction(
   event: Pick<KeyboardEvent, 'key' | 'shiftKey' | 'ctrlKey' | 'altKey' | 'metaKey'>
 ): KeyAction | null {
@@ -123,8 +124,9 @@ export function keyAction(
 }
 
 /**
- * Return the time range after moving or zooming, within the history that the server keeps. `newest` is the
- * time of the newest sample. Zooming keeps `cursor` in place, or the center of the range if `cursor` is null.
+ * Return the time range after moving or zooming, limited to the history that the server keeps. `newest` is
+ * the time of the newest sample. Zooming keeps the time `cursor` in place, or the center of the range if
+ * `cursor` is null.
  */
 export function navigate(
   action: Extract<KeyAction, { kind: 'move' | 'zoom' }>,

@@ -3,23 +3,23 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Notice } from '../panel/panelMessages';
 import { element, setAttribute, Text } from '../ui/dom';
 
-/** The text that replaces the charts when there is nothing to draw. */
+/** What is shown in place of the charts when there is nothing to draw: a text, and possibly a button. */
 export interface EmptyState {
   readonly text: string;
   readonly command?: string | undefined;
-  /** What the button shows again: all metrics or all GPUs; undefined for no button. */
+  /** What the button shows again: all metrics or all GPUs. If undefined, there is no button. */
   readonly action?: 'metrics' | 'gpus';
-  /** Whether this state usually ends within a moment. */
+  /** Whether this state usually lasts only a moment; it is then shown with a delay. */
   readonly transient?: true;
   /** Whether the text contains an increasing number of seconds. */
   readonly counts?: true | undefined;
 }
 
-/** The data that decides whether there is anything to draw. */
+/** The data that determines whether there is anything to draw. */
 export interface DashboardContent {
   /** Number of GPUs that the server reports; null before the first sample. */
   readonly gpus: number | null;
-  /** The server's reason for having no GPU. */
+  /** Why the server has no GPU; null if it has one. */
   readonly reason: string | null;
   /** Number of GPUs that are shown. */
   readonly shownGpus: number;
@@ -27,11 +27,11 @@ export interface DashboardContent {
   readonly metrics: number;
   /** Whether the history has been loaded. */
   readonly loaded: boolean;
-  /** A problem with the server. */
+  /** A notice about a problem with the server; null if there is none. */
   readonly notice: Notice | null;
 }
 
-/** Return why there is nothing to draw, or null if there is something to draw. */
+/** Return the empty state to show; null if there is something to draw. */
 export function emptyState(
   trans: TranslationBundle,
   { gpus, reason, shownGpus, metrics, loaded, notice }: DashboardContent
@@ -86,7 +86,8 @@ export class EmptyStateView {
   show(state: EmptyState | null): void {
     this.node.hidden = state === null;
     setAttribute(this.node, 'data-transient', state?.transient === true ? 'true' : '');
-    // Otherwise a screen reader would read the text aloud every second as its number of seconds increases.
+    // If the region were live, a screen reader would read the text aloud every second, because its number of
+    // seconds increases.
     setAttribute(this.text.node, 'aria-live', state?.counts === true ? 'off' : 'polite');
     this.text.set(state?.text ?? '');
     this.command.set(state?.command ?? '');

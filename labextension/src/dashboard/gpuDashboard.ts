@@ -34,14 +34,14 @@ import type { TimeAxis } from './timeSeries';
 import { Toolbar } from './toolbar';
 
 /**
- * With more GPUs than this, charts are drawn less often and in fewer steps: the lines are hard to tell apart
- * anyway.
+ * If there are more GPUs than this, charts are drawn less often and with fewer steps, since that many lines
+ * are hard to tell apart anyway.
  */
 const MANY_GPUS = 4;
-/** Number of steps in a chart: one per one or two pixels. */
+/** Number of steps in a chart, each of which takes one or two pixels. */
 const POINTS = 400;
 const POINTS_OF_MANY = 250;
-/** How long the error of a failed export is shown. */
+/** How many milliseconds the error of a failed export is shown. */
 const CSV_ERROR_MS = 10_000;
 
 /** The dependencies of a dashboard. */
@@ -53,7 +53,7 @@ export interface DashboardOptions {
 }
 
 /**
- * The dashboard in the main area: every metric of every GPU over time. It does nothing while it is hidden.
+ * The dashboard in the main area: every metric of every GPU over time. While it is hidden, it does no work.
  */
 export class GpuDashboard extends Widget {
   private readonly trans: TranslationBundle;
@@ -105,7 +105,7 @@ export class GpuDashboard extends Widget {
     const icon = gpuIcon.element({ tag: 'span', className: 'jp-gpuwidget-dashboard-empty-icon' });
     this.emptyView = new EmptyStateView(trans, icon, action => {
       this.setState(action === 'metrics' ? { metrics: METRICS } : { hidden: [] });
-      this.updateSections(); // This hides the focused button, so the focus moves on.
+      this.updateSections(); // This hides the focused button, so the focus is moved to the charts.
       this.takeFocus();
     });
     this.toolbar = new Toolbar({
@@ -178,7 +178,7 @@ export class GpuDashboard extends Widget {
     this.toolbar.update(current);
   }
 
-  /** What the dashboard shows, to be saved with the workspace. */
+  /** What the dashboard shows; it is saved with the workspace. */
   get state(): DashboardState {
     return this.current;
   }
@@ -188,7 +188,7 @@ export class GpuDashboard extends Widget {
     return this.stateChanges;
   }
 
-  /** Draw again after a change of the theme. */
+  /** Redraw after a change of the theme. */
   handleThemeChange(): void {
     this.colors = null;
     this.grid.redraw();
@@ -202,7 +202,7 @@ export class GpuDashboard extends Widget {
     this.csvExport.cancel();
     this.csvErrorTimeout.dispose();
     this.grid.dispose();
-    super.dispose(); // It detaches the widget, which ends its work, and disconnects all signals.
+    super.dispose(); // This stops the work by detaching the widget, and disconnects all signals.
   }
 
   protected override onAfterShow(): void {
@@ -241,7 +241,7 @@ export class GpuDashboard extends Widget {
     const server = this.serverNotice();
     const problem = server ?? this.dataNotice();
     const empty = this.emptyState(problem);
-    // Do not show the same sentence both as the notice and as the empty state.
+    // If the notice and the empty state have the same text, show only the empty state.
     const notice = problem?.text === empty?.text ? null : problem;
     this.notice.show(this.csvError === null ? notice : { text: this.csvError });
     this.emptyView.show(empty);
@@ -298,8 +298,8 @@ export class GpuDashboard extends Widget {
     this.active = true;
     this.monitor.setDashboardVisible(this, true);
     if (this.monitor.connectionState === 'open' || this.current.zoom !== null) {
-      // If the stream is not open yet, its first message loads the history, so that there is no gap before
-      // it.
+      // If the stream is not open yet, the history is loaded when its first message arrives. Loading it
+      // earlier would leave a gap between the history and the samples.
       this.load();
     }
     this.update();
@@ -319,12 +319,12 @@ export class GpuDashboard extends Widget {
     }
     if (message.type === 'sample') {
       if (this.points !== this.requestedPoints) {
-        this.load(); // The number of GPUs, on which the number of steps depends, was unknown before.
+        this.load(); // The number of steps depends on the number of GPUs, which was unknown.
       }
       this.loader.append(message.sample);
       this.throttle.invoke();
     } else if (message.type === 'hello' && this.current.zoom === null) {
-      // The stream is new, and only the server has the samples taken since the previous stream.
+      // Only the server has the samples that were taken between the previous stream and this new one.
       this.load();
     }
   }
@@ -339,7 +339,7 @@ export class GpuDashboard extends Widget {
   private setState(changes: Partial<DashboardState>): void {
     const previous = this.current;
     if (previous.zoom === null && changes.zoom === null && Object.keys(changes).length === 1) {
-      return; // Already live.
+      return; // The dashboard is already in live mode.
     }
     const state = (this.current = { ...previous, ...changes });
     const needsData =
@@ -406,7 +406,8 @@ export class GpuDashboard extends Widget {
   }
 
   /**
-   * Return a problem with the connection; null while samples arrive or the first sample is still expected.
+   * Return a notice about a problem with the connection; null while samples arrive, and while the first
+   * sample is still expected.
    */
   private serverNotice(): Notice | null {
     const { connectionState, hasSample, model, silentFor } = this.monitor;
@@ -423,7 +424,10 @@ export class GpuDashboard extends Widget {
     });
   }
 
-  /** Return a problem with the history or with the source of the samples. */
+  /**
+   * Return a notice about a problem with the history or with the source of the samples; null if there is
+   * none.
+   */
   private dataNotice(): Notice | null {
     if (this.loader.failure !== null) {
       return { text: this.trans.__('The past can’t be had now: %1. Trying again.', this.loader.failure) };

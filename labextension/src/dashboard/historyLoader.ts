@@ -9,14 +9,15 @@ import type { MetricName } from '../metricTable';
 import { TimeSeries } from './timeSeries';
 
 const RETRY_MS = 5000;
-/** A new request waits at most this long for the pending one to finish, then replaces it. */
+/** If a request is pending for longer than this, a new request replaces it. */
 const REQUEST_TIMEOUT_MS = 10_000;
-/** Maximum number of samples that are kept while a request is pending. */
+/** Maximum number of the stream's samples that are kept while a request is pending. */
 const MAX_PENDING = 1000;
 const SPARE_CAPACITY = 64;
 
 /**
- * A part of the history to display: the last `seconds`, which new samples continue, or a fixed time range.
+ * A request for a part of the history: either the last `seconds`, to which new samples are appended, or a
+ * fixed time range.
  */
 export interface LoadRequest {
   readonly span: { readonly seconds: number } | TimeRange;
@@ -47,19 +48,22 @@ export class HistoryLoader {
     return this.changes;
   }
 
-  /** The last loaded history, which may belong to an earlier request; null before the first response. */
+  /**
+   * The history that was loaded last; null before the first response. While a request is pending, it is the
+   * result of an earlier request.
+   */
   get series(): TimeSeries | null {
     return this.current;
   }
 
-  /** Why the last request failed; null if it did not. */
+  /** Why the last request failed; null if it succeeded. */
   get failure(): string | null {
     return this.error;
   }
 
   /**
-   * Load a part of the history. Only one request is pending at a time; of all calls made while it is pending,
-   * only the last one counts.
+   * Load a part of the history. Only one request is pending at a time. Of the calls made while it is pending,
+   * only the last one leads to a further request.
    */
   load(wanted: LoadRequest): void {
     this.wanted = wanted;
@@ -83,7 +87,7 @@ export class HistoryLoader {
     this.samples = [];
   }
 
-  /** Append the next sample of the stream. */
+  /** Append the next sample of the stream to the history, if the history is live. */
   append(sample: Sample): void {
     if (this.wanted === null || !isLive(this.wanted.span)) {
       return;
@@ -124,8 +128,8 @@ export class HistoryLoader {
   }
 
   private handleResponse(course: MetricHistory, { span, metrics, points }: LoadRequest): void {
-    // While a key that moves or zooms is held down, show the intermediate ranges; otherwise nothing would
-    // change until it is released.
+    // While the user holds down a key that moves or zooms, show the intermediate ranges; without them,
+    // nothing would change until the key is released.
     const onTheWay = !isLive(span) && this.wanted !== null && !isLive(this.wanted.span);
     if (this.outdated && !onTheWay) {
       this.request();

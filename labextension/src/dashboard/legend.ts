@@ -6,7 +6,7 @@ import { gpuNumber } from '../ui/format';
 import type { Gpu, Sample } from '../wire';
 import { legendSwatch } from './gpuColors';
 
-/** With more GPUs than this, the chips show only the GPUs' indices. */
+/** If there are more GPUs than this, the chips show only the GPUs' indices. */
 const MAX_NAMED = 4;
 
 interface Chip {
@@ -20,7 +20,7 @@ export interface LegendOptions {
   readonly trans: TranslationBundle;
   /** Called when the user shows or hides a GPU. */
   readonly toggle: (uuid: string) => void;
-  /** Called when the user wants to see only one GPU. */
+  /** Called when the user chooses to show only one GPU. */
   readonly showOnly: (uuid: string) => void;
   /**
    * Called with the UUID when the pointer or the keyboard focus enters a chip, and with null when it leaves.
@@ -28,7 +28,7 @@ export interface LegendOptions {
   readonly focus: (uuid: string | null) => void;
 }
 
-/** All GPUs as toggle buttons that show and hide their lines. */
+/** The legend: a toggle button ("chip") for each GPU, which shows or hides the GPU's lines. */
 export class Legend {
   readonly node: HTMLElement;
   private readonly chips = new Map<string, Chip>();
@@ -39,7 +39,7 @@ export class Legend {
     setAttribute(this.node, 'aria-label', options.trans.__('GPUs'));
   }
 
-  /** Show the GPUs of `sample` and which of them are `hidden`. */
+  /** Show the GPUs of `sample`, and which of them are `hidden`. */
   update(sample: Sample | null, hidden: readonly string[]): void {
     const gpus = sample?.gpus ?? [];
     this.updateChips(gpus);

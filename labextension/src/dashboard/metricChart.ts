@@ -9,16 +9,19 @@ import { axisTop, formatIn, reasonOf, unitOf, valueOf, type Unit } from './metri
 import { Plot, type PlotOptions } from './plot';
 import { emptyLine, type Line, type TimeAxis, type TimeSeries } from './timeSeries';
 
-/** With more GPUs than this, the range of the values is shown above the chart instead of all values. */
+/**
+ * If there are more GPUs than this, the text above the chart is the range of the values instead of each
+ * value.
+ */
 const MAX_VALUES = 4;
 
 /** A GPU that is shown. */
 export interface ShownGpu {
   readonly gpu: Gpu;
   readonly reading: Reading;
-  /** Position in the driver's list, which determines the color. */
+  /** Position in the driver's list of GPUs, which determines the color. */
   readonly position: number;
-  /** Index in `nvidia-smi`. */
+  /** The GPU's index as in `nvidia-smi`. */
   readonly number: string;
 }
 
@@ -28,7 +31,7 @@ export interface Frame {
   readonly axis: TimeAxis;
   readonly range: TimeRange;
   readonly gpus: readonly ShownGpu[];
-  /** Whether the values above the charts are those of the newest sample. */
+  /** Whether the values above the charts are taken from the newest sample. */
   readonly live: boolean;
 }
 
@@ -60,7 +63,7 @@ export class MetricChart {
   private readonly observer: ResizeObserver;
   private readonly lines = new Map<string, Line>();
   private plot: Plot | null = null;
-  /** The GPUs and colors for which the plot was created. */
+  /** A key of the GPUs and colors for which the plot was created. */
   private plotKey = '';
   private frame: Frame | null = null;
   private focused: string | null = null;
@@ -146,7 +149,7 @@ export class MetricChart {
     this.plot?.setCursor(time);
   }
 
-  /** Draw again after a change of the theme. */
+  /** Redraw after a change of the theme. */
   redraw(): void {
     this.plot?.redraw();
   }
@@ -160,8 +163,8 @@ export class MetricChart {
   }
 
   /**
-   * Write the values at `row` above the chart. If it is null, write the values of the newest sample in live
-   * mode, otherwise those at the end of the time range.
+   * Write the values at `row` above the chart. If `row` is null, write the newest sample's values in live
+   * mode, and otherwise the values at the end of the time range.
    */
   private updateValues(row: number | null): void {
     if (this.frame === null) {
@@ -214,7 +217,7 @@ export class MetricChart {
     return text === UNKNOWN ? text : `${text} ${this.unit.name}`;
   }
 
-  /** Show the reason instead of the plot if no GPU supports the metric. */
+  /** If no GPU supports the metric, show the reason in place of the plot. */
   private updateReason(isEmpty: boolean): void {
     const reasons = this.frame?.gpus.map(({ reading }) => reasonOf(reading, this.name)) ?? [];
     const unsupported = isEmpty && reasons.length > 0 && reasons.every(reason => reason !== '');
@@ -235,7 +238,7 @@ export class MetricChart {
     }
   }
 
-  /** Return the plot, and create a new one if the GPUs have changed. */
+  /** Return the plot. If the GPUs or their positions have changed, replace the plot first. */
   private ensurePlot({ gpus, axis }: Frame): Plot {
     const key = gpus.map(({ gpu, position }) => `${gpu.uuid} ${String(position)}`).join();
     if (this.plot !== null && this.plotKey === key) {
@@ -258,7 +261,7 @@ export class MetricChart {
 
   private handleCursor(row: number | null, isHovered: boolean, uuid: string | null): void {
     this.updateValues(row);
-    // The shared cursor moves in all charts, but only the chart under the pointer reports it.
+    // The shared cursor moves in all charts, but only the chart under the pointer calls `focus` and `hover`.
     if (isHovered) {
       this.options.focus(uuid);
       this.options.hover(this, row);

@@ -25,7 +25,7 @@ export function isMetric(name: unknown): name is MetricName {
   return (METRICS as readonly unknown[]).includes(name);
 }
 
-/** Return whether a metric comes from the hardware counters, which not every GPU has. */
+/** Return whether a metric is measured by hardware counters, which not every GPU has. */
 export function isCounter(name: MetricName): boolean {
   return ROWS.get(name)?.counter === true;
 }
@@ -36,7 +36,7 @@ export function valueOf(reading: Reading, name: MetricName): number | null {
   return (values as Partial<Record<MetricName, number | null>> | null)?.[name] ?? null;
 }
 
-/** Return why the value of a metric is unknown; empty if the server gives no reason. */
+/** Return why the value of a metric is unknown; an empty text if the server gives no reason. */
 export function reasonOf(reading: Reading, name: MetricName): string {
   return reading.missing[name] ?? (isCounter(name) ? reading.missing.activity : undefined) ?? '';
 }
@@ -60,8 +60,8 @@ export function unitOf(name: MetricName, top: number): Unit {
 }
 
 /**
- * Return a value in `unit` as text without the unit's name, with one decimal place if it is small and not an
- * integer.
+ * Return a value, converted to `unit`, as text without the unit's name. A small value that is not an integer
+ * has one decimal place.
  */
 export function formatIn(value: number | null, unit: Unit): string {
   if (value === null || Number.isNaN(value)) {
@@ -103,7 +103,10 @@ export function axisTop(
   }
 }
 
-/** Return the next number that is 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten. */
+/**
+ * Return the smallest number that is at least `value` and is 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of
+ * ten. A value below `minimum` is replaced by `minimum`.
+ */
 function roundUp(value: number, minimum: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(minimum, value)));
   const factor = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find(step => step * power >= value) ?? 10;

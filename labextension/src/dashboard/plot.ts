@@ -16,20 +16,20 @@ const LABEL_HEIGHT = 11;
 const LABEL_GAP = 4;
 /** Maximum number of GPU indices in one label. */
 const MAX_INDICES = 3;
-/** Opacity of the lines that do not have the focus. */
+/** Opacity of all other lines while one line is focused. */
 const UNFOCUSED_ALPHA = 0.15;
 const MIN_DRAG = 6;
-/** The pointer focuses a line that is at most this far away. */
+/** The pointer focuses a line that is less than this distance away from it. */
 const FOCUS_DISTANCE = 14;
-/** A cursor position that uPlot treats as outside of the plot. */
+/** A cursor position that is outside the plot, so that uPlot hides the cursor. */
 const OUTSIDE = -10;
 
 /** The line of one GPU. */
 export interface GpuLine {
   readonly gpu: Gpu;
-  /** Position in the driver's list, which determines the color. */
+  /** Position in the driver's list of GPUs, which determines the color. */
   readonly position: number;
-  /** Index in `nvidia-smi`. */
+  /** The GPU's index as in `nvidia-smi`. */
   readonly number: string;
   readonly line: Line;
 }
@@ -44,15 +44,16 @@ export interface PlotOptions {
   /** Called when the user double-clicks. */
   readonly reset: () => void;
   /**
-   * Called with the row of the shared cursor when it moves, and with null when it leaves. `isHovered` is
-   * whether the pointer is on this plot, and `uuid` is the GPU whose line is close to the pointer.
+   * Called when the shared cursor moves, with the cursor's row, and with null when the cursor leaves.
+   * `isHovered` is whether the pointer is on this plot, and `uuid` is the GPU whose line is close to the
+   * pointer.
    */
   readonly cursorMoved: (row: number | null, isHovered: boolean, uuid: string | null) => void;
 }
 
 /**
- * The plot of one metric: one line per GPU, the areas between minimum and maximum, and the GPUs' indices at
- * the ends of the lines.
+ * The plot of one metric: for each GPU a line, the area between minimum and maximum, and the GPU's index at
+ * the end of the line.
  */
 export class Plot {
   private readonly u: uPlot;
@@ -60,7 +61,10 @@ export class Plot {
   private top = 1;
   private unit: Unit = { name: '', size: 1 };
 
-  /** Add the plot to `node`. `times` and the contents of `lines` change between calls of `draw`. */
+  /**
+   * Add the plot to `node`. The caller changes the contents of `times` and `lines` in place and then calls
+   * `draw`.
+   */
   constructor(
     node: HTMLElement,
     width: number,
@@ -87,7 +91,7 @@ export class Plot {
       this.u.setScale('y', { min: 0, max: top });
     });
     if (unitChanged) {
-      this.u.redraw(false, true); // The scale may be unchanged, but its labels have a new unit.
+      this.u.redraw(false, true); // Even if the scale is unchanged, its labels have a new unit.
     }
   }
 
@@ -104,7 +108,7 @@ export class Plot {
     this.u.setCursor({ left, top: time === null ? OUTSIDE : HEIGHT / 2 });
   }
 
-  /** Draw again after a change of the theme. */
+  /** Redraw after a change of the theme. */
   redraw(): void {
     this.u.redraw(false);
   }
@@ -150,7 +154,7 @@ export class Plot {
         y: false,
         points: hidden,
         drag: { x: true, y: false, setScale: false, dist: MIN_DRAG },
-        // Drags are not shared with the other plots, so that the selected time range is reported only once.
+        // Drags are not shared with the other plots, so that only one plot reports the selected time range.
         sync: {
           key,
           setSeries: false,
@@ -216,7 +220,7 @@ export class Plot {
     };
   }
 
-  /** Return the width of the widest label that may occur. */
+  /** Return the width of the widest label that can occur. */
   private labelWidth(): number {
     const context = document.createElement('canvas').getContext('2d');
     if (this.lines.length < 2 || context === null) {
@@ -245,10 +249,10 @@ export class Plot {
   }
 
   /**
-   * Return the GPU whose line is nearest to the pointer, or null if none is close.
+   * Return the UUID of the GPU whose line is nearest to the pointer; null if no line is close.
    *
-   * uPlot's `cursor.focus` would also focus lines in plots that only share the cursor and have another y
-   * axis, and every drawing would remove the focus that the legend has set.
+   * uPlot's `cursor.focus` is not used: it would also focus lines in the other plots with the shared cursor,
+   * which have different y axes, and each redraw would remove the focus that the legend has set.
    */
   private nearestGpu(u: uPlot, row: number): string | null {
     const pointer = u.cursor.top ?? 0;
@@ -265,7 +269,9 @@ export class Plot {
     return nearest;
   }
 
-  /** Paint the GPUs' indices at the ends of their lines, because color alone must not distinguish them. */
+  /**
+   * Paint the GPUs' indices at the ends of their lines, so that lines are not distinguished by color alone.
+   */
   private paintLabels(u: uPlot): void {
     if (this.lines.length < 2) {
       return;

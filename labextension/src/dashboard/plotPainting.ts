@@ -13,7 +13,10 @@ export interface LabelGroup {
   readonly members: readonly number[];
 }
 
-/** Position labels between `top` and `bottom`. Labels less than `distance` apart form a group. */
+/**
+ * Position the labels between `top` and `bottom`. Labels that are less than `distance` apart are combined
+ * into a group.
+ */
 export function groupLabels(
   positions: readonly number[],
   distance: number,
@@ -37,7 +40,8 @@ export function groupLabels(
 }
 
 /**
- * Return `names` as text. If there are more than `max`, the last ones are replaced by their number: `0 1 +3`.
+ * Return the sorted `names` as text. If there are more than `max` names, the last ones are replaced by their
+ * count, as in `0 1 +3`.
  */
 export function abbreviate(names: readonly string[], max: number): string {
   const sorted = [...names].sort((a, b) => Number(a) - Number(b));
@@ -47,7 +51,7 @@ export function abbreviate(names: readonly string[], max: number): string {
   return `${sorted.slice(0, max - 1).join(' ')} +${String(sorted.length - max + 1)}`;
 }
 
-/** Return the first row and the end row (exclusive) of each run of known values. */
+/** Return each run of consecutive known values as its first row and the row after its last one. */
 export function knownRuns(values: readonly (number | null)[]): (readonly [number, number])[] {
   const runs: [number, number][] = [];
   let first = -1;
@@ -64,10 +68,11 @@ export function knownRuns(values: readonly (number | null)[]): (readonly [number
 }
 
 /**
- * Paint the area between minimum and maximum of each step, so that a spike stays visible in long steps. A
- * value without neighbors has no line and is painted as a dot.
+ * Paint the area between minimum and maximum of each step, so that a spike stays visible even if steps are
+ * long. A value without neighbors has no line and is painted as a dot.
  *
- * uPlot's bands would need two more series per GPU, and therefore two more paths per drawing.
+ * uPlot's `bands` are not used: they would need two more series per GPU, and therefore two more paths per
+ * drawing.
  */
 export function paintSpan(
   u: uPlot,

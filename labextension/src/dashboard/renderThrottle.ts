@@ -1,28 +1,28 @@
 import type { Clock } from '../clock';
 
-/** Minimum time between two drawings: values that change faster cannot be read. */
+/** Minimum time between two drawings. Values that change faster are unreadable. */
 const MIN_INTERVAL_MS = 450;
 /**
- * Maximum time between two drawings, except on a slow machine: later, the values above the curves would be
- * outdated.
+ * Maximum time between two drawings, except on a slow machine. With a longer time, the values above the
+ * curves would be outdated.
  */
 const MAX_INTERVAL_MS = 1000;
-/** A curve that has moved by less than this share of its length looks unchanged. */
+/** A curve that has moved by less than this fraction of its length looks unchanged. */
 const MIN_MOVE = 1 / 400;
-/** Maximum share of time that is spent on drawing. */
+/** Maximum fraction of the time that is spent on drawing. */
 const MAX_LOAD = 1 / 40;
 
 /**
  * Limits how often the charts are drawn.
  *
- * No fixed limit, as of Lumino's `Throttler`, suits all dashboards: the charts of 16 GPUs and those of an hour
- * would be drawn too often with the limit that the charts of one minute need, and a slow machine would spend
- * much of its time on drawing.
+ * A fixed limit, as in Lumino's `Throttler`, does not suit all dashboards. With the limit that a time range
+ * of one minute needs, the charts of 16 GPUs or of an hour would be drawn too often, and a slow machine would
+ * spend much of its time on drawing.
  */
 export class RenderThrottle {
   /** The visible time range in seconds; Infinity if the curves do not move. */
   seconds = 0;
-  /** Whether there are so many curves that the longest interval suffices. */
+  /** Whether to always use the longest interval, because there are many curves. */
   slow = false;
   private lastStart = -Infinity;
   private lastCost = 0;
@@ -33,7 +33,7 @@ export class RenderThrottle {
     private readonly draw: () => void
   ) {}
 
-  /** Draw as soon as the limit allows. */
+  /** Draw now, or once the limit allows it. */
   invoke(): void {
     if (this.timer !== null) {
       return;

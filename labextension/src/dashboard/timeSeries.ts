@@ -2,16 +2,19 @@ import type { MetricHistory, Sample } from '../wire';
 import type { MetricName } from '../metricTable';
 import { valueOf } from './metrics';
 
-/** One metric of one GPU, with one value per step; NaN if unknown. */
+/** The values of one metric of one GPU, one per step; NaN if unknown. */
 interface Columns {
   readonly low: Float64Array;
   readonly mean: Float64Array;
   readonly high: Float64Array;
-  /** Number of samples with a known value in each step: a metric may be unknown for a part of a step. */
+  /**
+   * Number of samples with a known value in each step. It may be less than the number of all samples in the
+   * step.
+   */
   readonly counts: Float64Array;
 }
 
-/** The times to draw, and the index of the step at each time, or -1 at a gap. */
+/** The times to draw, and the index of the step at each time. A gap has a time with the index -1. */
 export interface TimeAxis {
   readonly times: number[];
   readonly indices: number[];
@@ -28,7 +31,7 @@ export interface Line {
   varies: boolean;
 }
 
-/** Return a line to pass to `TimeSeries.line`. */
+/** Return an empty line that `TimeSeries.line` can fill. */
 export function emptyLine(): Line {
   return { low: [], mean: [], high: [], highest: NaN, varies: false };
 }
@@ -39,9 +42,10 @@ const GAP_STEPS = 2.5;
 const GAP_INTERVALS = 4;
 
 /**
- * A part of the history in steps with minimum, mean and maximum, so that no spike is lost. It starts with the
- * server's history and continues with samples, in typed arrays of a fixed size, so that memory does not grow
- * over time.
+ * A part of the history in steps with minimum, mean and maximum, so that no spike is lost.
+ *
+ * It begins with the server's history, to which new samples are appended. The typed arrays have a fixed size,
+ * so that memory use does not grow over time.
  */
 export class TimeSeries {
   private readonly times: Float64Array;
@@ -64,12 +68,12 @@ export class TimeSeries {
     return this.stepLength;
   }
 
-  /** Epoch seconds of the newest sample; -Infinity before the first. */
+  /** Time of the newest sample in epoch seconds; -Infinity before the first sample. */
   get newest(): number {
     return this.last;
   }
 
-  /** Replace the content by a part of the server's history. */
+  /** Replace the content with a part of the server's history. */
   restart(course: MetricHistory): void {
     this.columns.clear();
     this.first = 0;
@@ -102,9 +106,9 @@ export class TimeSeries {
   }
 
   /**
-   * Add a sample unless the series already contains it, and drop steps before `since` to make room. Return
-   * false if there is no room or the server's clock was set back; the caller must then load the history
-   * again.
+   * Add a sample unless the series already contains it; drop steps before `since` if that is necessary.
+   * Return false if there is no room left or if the server's clock was set back. The caller must then load
+   * the history again.
    */
   add(sample: Sample, since: number): boolean {
     if (sample.time <= this.last) {
@@ -132,8 +136,8 @@ export class TimeSeries {
   }
 
   /**
-   * Write the times from `since` on into `into`. Samples that are much further apart than the usual
-   * `interval` get a gap between them.
+   * Write the times after `since` into `into`. If two times are much further apart than the usual `interval`,
+   * a gap is inserted between them.
    */
   axis(since: number, interval: number, into: TimeAxis): void {
     const gap = Math.max(MIN_GAP_S, GAP_STEPS * this.stepLength, GAP_INTERVALS * interval);
@@ -145,7 +149,8 @@ export class TimeSeries {
       if (start + this.stepLength < since) {
         continue;
       }
-      // A step is drawn at its middle; the newest step is incomplete and ends at the newest sample.
+      // A step is drawn at its middle. The newest step is incomplete, so its end is the time of the newest
+      // sample.
       const time = Math.max(start, Math.min(start + this.stepLength / 2, this.last));
       if (time - before > gap) {
         times[length] = (time + before) / 2;
@@ -157,7 +162,7 @@ export class TimeSeries {
     times.length = indices.length = length;
   }
 
-  /** Write the values of one metric of one GPU at the times of an axis into `into`. */
+  /** Write the values of one metric of one GPU into `into`, at the times of an axis. */
   line(uuid: string, name: MetricName, { indices }: TimeAxis, into: Line): void {
     const columns = this.columns.get(uuid)?.get(name);
     const { low, mean, high } = into;

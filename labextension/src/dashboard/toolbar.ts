@@ -75,7 +75,7 @@ export class Toolbar {
     this.metricPicker.update(metrics);
   }
 
-  /** Set whether there is nothing to export. */
+  /** Disable the export if there is nothing to export. */
   setEmpty(empty: boolean): void {
     this.empty = empty;
     this.updateCsv();

@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Check, Diagnosis, Fix } from '../wire';
 import type { DiagnosisState } from './diagnosticsModel';
 
-/** Symbols shown beside the status, which must not be indicated by color alone. */
+/** Symbols shown beside the status, so that the status is not indicated by color alone. */
 export const SYMBOLS: Readonly<Record<Check['status'], string>> = {
   ok: '✓',
   broken: '✕',
@@ -28,7 +28,7 @@ export function statusLabel(trans: TranslationBundle, status: Check['status']): 
   }
 }
 
-/** Return the worst status of several diagnoses and a short description of it. */
+/** Return the worst status in several diagnoses, and a short description of it. */
 export function diagnosticsSummary(
   trans: TranslationBundle,
   states: readonly (DiagnosisState | null)[]
@@ -76,7 +76,10 @@ function titles(doctors: readonly Diagnosis[], statuses: readonly Check['status'
   return [...new Map(checks.map(({ id, title }) => [id, title])).values()];
 }
 
-/** Return the text after a fix's command, for a line of its own: without the punctuation that joins it. */
+/**
+ * Return the text that follows a fix's command, to be shown on a separate line: without the punctuation at
+ * its beginning.
+ */
 export function textAfterCommand({ after }: Fix): string {
   return after.replace(/^[.,;\s]+/, '');
 }

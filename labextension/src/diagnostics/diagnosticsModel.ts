@@ -13,28 +13,31 @@ export type DiagnosisState =
 
 /** Runs the doctor's checks in the Jupyter server. */
 export interface ServerDoctor {
-  /** Return the diagnosis. Rejects with a sentence to display. */
+  /** Return the diagnosis. The promise rejects with a sentence to display. */
   diagnose(): Promise<Diagnosis>;
 }
 
-/** Return the newest diagnosis, which is the previous one while the checks are running. */
+/** Return the newest diagnosis. While the checks are running, it is the previous one. */
 export function newestDiagnosis(state: DiagnosisState | null): Diagnosis | null {
   return state?.kind === 'done' ? state.doctor : state?.kind === 'running' ? state.previous : null;
 }
 
 const NONE: DiagnosisState = { kind: 'none' };
 
-/** The diagnoses of the server and the kernels. The checks run only on request. */
+/** The diagnoses of the server and of the kernels. The checks run only if the user requests it. */
 export class DiagnosticsModel {
   private serverState: DiagnosisState = NONE;
-  /** The process id distinguishes a restarted kernel from the one that was diagnosed. */
+  /**
+   * The state of each kernel's diagnosis, with the id of the diagnosed process: after a restart the id
+   * differs.
+   */
   private readonly kernelStates = new WeakMap<
     Kernel,
     { readonly pid: number; readonly state: DiagnosisState }
   >();
   private readonly changes = new Signal<this, void>(this);
 
-  /** `noReply` is the reason displayed for a kernel that does not reply. */
+  /** `noReply` is the reason to display for a kernel that does not reply. */
   constructor(
     private readonly doctor: ServerDoctor,
     private readonly kernels: ActiveKernel,
@@ -46,12 +49,15 @@ export class DiagnosticsModel {
     return this.changes;
   }
 
-  /** The state of the server's environment. */
+  /** The state of the server's diagnosis. */
   get server(): DiagnosisState {
     return this.serverState;
   }
 
-  /** The state of the active notebook's kernel; null if there is no kernel that can be diagnosed. */
+  /**
+   * The state of the diagnosis of the active notebook's kernel; null if there is no kernel that can be
+   * diagnosed.
+   */
   get kernel(): DiagnosisState | null {
     const { kernel, condition } = this.kernels.view;
     if (kernel === null || condition.kind !== 'ready') {
@@ -66,12 +72,15 @@ export class DiagnosticsModel {
     return this.serverState.kind === 'running' || this.kernel?.kind === 'running';
   }
 
-  /** Diagnose the server and the kernel, except one whose checks are already running. */
+  /**
+   * Diagnose the server and the kernel. If checks are already running in one of them, they are not started
+   * again.
+   */
   async run(): Promise<void> {
     await Promise.all([this.diagnoseServer(), this.diagnoseKernel()]);
   }
 
-  /** Diagnose the server and the kernel, except one that has already been diagnosed. */
+  /** Diagnose the server and the kernel, unless they have already been diagnosed. */
   async runOnce(): Promise<void> {
     const server = this.serverState.kind === 'none' ? this.diagnoseServer() : null;
     const kernel = this.kernel?.kind === 'none' ? this.diagnoseKernel() : null;

@@ -18,7 +18,10 @@ export interface DiagnosticsOptions {
   readonly copy: Copy;
 }
 
-/** The panel's section with the diagnoses. The checks run when the user unfolds it or clicks the button. */
+/**
+ * The panel's section with the diagnoses. The checks run when the user expands the section or clicks its
+ * button.
+ */
 export class DiagnosticsSection {
   readonly node: HTMLDetailsElement;
   private readonly symbol = new Text('diagnostics-symbol');
@@ -56,7 +59,7 @@ export class DiagnosticsSection {
       element('div', 'section-body', this.kernelView.node, this.serverView.node, this.runButton)
     );
     this.summary.node.setAttribute('aria-live', 'polite');
-    // A section that is restored unfolded after a reload does not run the checks.
+    // If the section is restored as expanded after a reload, the checks do not run.
     this.binding = panelState.bindDetails(this.node, 'health', byUser => {
       if (byUser && this.node.open) {
         this.node.scrollIntoView({ block: 'start' });
@@ -93,14 +96,14 @@ export class DiagnosticsSection {
     this.runButton.disabled = model.running;
   }
 
-  /** Unfold the section, focus it and run the checks that have not run yet. */
+  /** Expand the section, focus it and run the checks that have not been run yet. */
   open(): void {
     this.node.open = true;
     void this.options.model.runOnce();
     this.node.querySelector('summary')?.focus();
   }
 
-  /** Disconnect from the model and end all timers. */
+  /** Disconnect from the model and cancel all timers. */
   dispose(): void {
     this.binding.dispose();
     this.kernelView.dispose();

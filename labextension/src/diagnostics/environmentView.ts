@@ -22,7 +22,7 @@ export class EnvironmentView {
   private readonly about = new Text('diagnostics-about', 'div');
   private readonly copyJson: HTMLButtonElement;
   private shown: Diagnosis | null = null;
-  /** The copy button that confirms its click, and the timer of the confirmation. */
+  /** The copy button whose label currently confirms a click, and the timer that restores its label. */
   private copied: { readonly restore: () => void; readonly timer: number } | null = null;
 
   constructor(
@@ -69,12 +69,12 @@ export class EnvironmentView {
     }
   }
 
-  /** End the timer of a copy button. */
+  /** Cancel the timer of a copy button. */
   dispose(): void {
     this.endConfirmation();
   }
 
-  /** Copy `text`, and confirm it on `button` for a moment. */
+  /** Copy `text`, and show on `button` for a moment that it was copied. */
   private readonly copyFrom: CopyFrom = (button, text) => {
     this.endConfirmation();
     this.copy(text);
@@ -112,7 +112,10 @@ export class EnvironmentView {
   }
 }
 
-/** Return a line for one check that unfolds to its details. A check with a problem is unfolded. */
+/**
+ * Return a line for one check that expands to the check's details. A check with a problem is expanded from
+ * the start.
+ */
 function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): HTMLElement {
   const { status, title, found, evidence, issues } = check;
   const worst = issues.at(0);
@@ -148,7 +151,10 @@ function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): 
   return node;
 }
 
-/** Return the text of a fix. A command in it gets a line with a copy button. */
+/**
+ * Return the text of a fix. If the text contains a command, the command is on a separate line with a copy
+ * button.
+ */
 function fixView(trans: TranslationBundle, fix: Fix, copyFrom: CopyFrom): HTMLElement[] {
   const { before, command } = fix;
   const head = element('div', '', element('b', '', trans.__('Do: ')), before);

@@ -7,9 +7,11 @@ import type { Diagnosis } from '../wire';
 import type { ServerDoctor } from './diagnosticsModel';
 
 const DOCTOR = 'gpuwidget/api/doctor';
-/** Timeout of the request. The server itself stops its checks after 20 seconds. */
+/** Timeout of the request, longer than the 20 seconds after which the server stops its checks. */
 const TIMEOUT_MS = 30_000;
-/** HTTP statuses of a server whose gpuwidget has no doctor, or has one that needs another HTTP method. */
+/**
+ * HTTP status codes from a server whose version of gpuwidget has no doctor or expects another HTTP method.
+ */
 const OTHER_VERSION: readonly number[] = [404, 405];
 
 /** Runs the doctor's checks in the Jupyter server of this page. */
@@ -19,7 +21,7 @@ export class JupyterServerDoctor implements ServerDoctor {
     private readonly trans: TranslationBundle
   ) {}
 
-  /** Return the diagnosis. Rejects with a sentence to display. */
+  /** Return the diagnosis. The promise rejects with a sentence to display. */
   async diagnose(): Promise<Diagnosis> {
     const { trans } = this;
     const url = URLExt.join(this.settings.baseUrl, DOCTOR);

@@ -9,11 +9,11 @@ import { KERNEL_SCHEMA, type KernelRequest, type KernelState } from '../wire';
 export const POLL_MS = 3000;
 /** The interval between queries while a cell runs and only the status item is visible, in milliseconds. */
 export const STATUS_POLL_MS = 5000;
-/** How long a kernel may take to diagnose its environment. */
+/** Maximum time in which a kernel must reply to a request for the diagnosis of its environment. */
 const DIAGNOSIS_TIMEOUT_MS = 75_000;
 /**
- * An idle kernel that does not reply to this many queries in a row has no gpuwidget; a single missing reply
- * may be chance.
+ * An idle kernel in which gpuwidget is loaded or being loaded must fail to reply to this many consecutive
+ * queries before its condition changes. A single missing reply may be chance.
  */
 const MAX_MISSES = 2;
 
@@ -30,13 +30,17 @@ export type Condition =
   | { readonly kind: 'ready'; readonly state: KernelState };
 
 /**
- * Requested changes without a reply yet. Views show them as applied, so that a control does not jump back.
+ * Changes that were requested and to which the kernel has not replied yet. Views show them as applied, so
+ * that a control does not jump back to its old value.
  */
 export interface RequestedChanges {
-  /** The requested default device; null for torch's own default, undefined if no device was requested. */
+  /**
+   * The requested default device; null for torch's own default, undefined if no change of the device is
+   * pending.
+   */
   readonly device: string | null | undefined;
   readonly watching: boolean | undefined;
-  /** Values by the name of the switch. */
+  /** The requested values, keyed by the name of the switch. */
   readonly switches: ReadonlyMap<string, string>;
 }
 
@@ -47,24 +51,24 @@ export interface Rejection {
   readonly reason: string;
 }
 
-/** What views show of the active notebook and its kernel. */
+/** The data about the active notebook and its kernel that views show. */
 export interface KernelView {
   readonly notebook: string | null;
   readonly kernel: Kernel | null;
   readonly condition: Condition;
   readonly busy: boolean;
   /**
-   * Whether the kernel was restarted while this page was connected, and the user has requested nothing of it
-   * since.
+   * Whether the kernel was restarted while this page was connected. It is false again once the kernel has
+   * replied to a requested change.
    */
   readonly restarted: boolean;
-  /** Seconds since the kernel's last reply; null while it replies. */
+  /** Seconds since the kernel's last reply, if it currently does not reply; null while it replies. */
   readonly silentFor: number | null;
   readonly rejection: Rejection | null;
   readonly requested: RequestedChanges;
 }
 
-/** What is known of one kernel. It is kept while another notebook is active. */
+/** The data about one kernel. They are kept while another notebook is active. */
 interface TrackedKernel {
   condition: Condition | null;
   language: string | null;
@@ -79,26 +83,30 @@ interface TrackedKernel {
   misses: number;
   restarted: boolean;
   rejection: TrackedRejection | null;
-  /** Requested changes without a reply yet, keyed by what they change. */
+  /**
+   * The changes that were requested and to which the kernel has not replied yet, keyed by what they change.
+   */
   readonly requested: Map<string, ChangeRequest>;
   /**
-   * Whether the kernel's notebook contains gpuwidget's name. If so, the kernel is queried for the status
-   * item.
+   * Whether the kernel's notebook contains gpuwidget's name. If so, the kernel is queried for the status item
+   * even before a reply has shown that gpuwidget is loaded.
    */
   mentionsGpuwidget: boolean;
   /** The pending query; null if there is none. */
   query: Promise<void> | null;
   /** Number of pending requests. */
   inFlight: number;
-  /** Whether the state may have changed after the pending request was sent. */
+  /** Whether the kernel's state may have changed since the pending request was sent. */
   stale: boolean;
-  /** The last toggle of cell watching. The next toggle waits for it. */
+  /** The promise of the last toggle of cell watching. The next toggle starts after it has resolved. */
   toggle: Promise<void>;
 }
 
 type ChangeRequest = Extract<KernelRequest, { ask: 'set_device' | 'watch' | 'set_switch' }>;
 
-/** A rejection and the settings at that time. Once the settings differ, the rejection is outdated. */
+/**
+ * A rejection, with the kernel's settings at that time. Once the settings differ, the rejection is outdated.
+ */
 interface TrackedRejection extends Rejection {
   readonly settings: string;
 }
@@ -106,8 +114,8 @@ interface TrackedRejection extends Rejection {
 const STATE_REQUEST: KernelRequest = { schema: KERNEL_SCHEMA, ask: 'state' };
 
 /**
- * Queries and changes the state of gpuwidget in the active notebook's kernel. It polls only while a view is
- * visible.
+ * Queries and changes the state of gpuwidget in the active notebook's kernel. Kernels are polled only while a
+ * view is visible.
  */
 export class ActiveKernel {
   private active: ActiveNotebook = { name: null, kernel: null, phase: null };
@@ -125,7 +133,7 @@ export class ActiveKernel {
     return this.changes;
   }
 
-  /** What is currently known of the active notebook and its kernel. */
+  /** The current data about the active notebook and its kernel. */
   get view(): KernelView {
     const { name, kernel, phase } = this.active;
     const tracked = kernel === null ? null : this.tracked(kernel);
@@ -148,7 +156,7 @@ export class ActiveKernel {
     return condition.kind === 'ready' ? condition.state : null;
   }
 
-  /** Whether every cell is watched. A requested change counts before the kernel has replied. */
+  /** Whether every cell is watched. A requested change counts even before the kernel has replied. */
   get watching(): boolean {
     return this.view.requested.watching ?? this.state?.watching ?? false;
   }
@@ -160,14 +168,15 @@ export class ActiveKernel {
   }
 
   /**
-   * Whether polling is disabled because this version of JupyterLab shows each query as kernel activity. The
-   * kernel is then queried only after its cells.
+   * Whether polling is disabled, because this version of JupyterLab shows each query as kernel activity.
+   * Without polling, the kernel is queried only when its state may have changed, such as after a cell has
+   * run.
    */
   get pollingDisabled(): boolean {
     return this.withoutPolling;
   }
 
-  /** Set whether the panel is visible. The kernel is polled while it is. */
+  /** Set whether the panel is visible. While it is, the kernel is polled. */
   setPanelVisible(visible: boolean): void {
     this.panelVisible = visible;
     if (visible) {
@@ -179,7 +188,7 @@ export class ActiveKernel {
 
   /**
    * Set whether the status item is visible. While it is, the kernel is queried after each cell and polled
-   * slowly while a cell runs, but never polled while it is idle.
+   * slowly while a cell runs, but an idle kernel is not polled.
    */
   setStatusVisible(visible: boolean): void {
     if (visible !== this.statusVisible) {
@@ -189,12 +198,12 @@ export class ActiveKernel {
     }
   }
 
-  /** Mark the kernel's notebook as one that contains gpuwidget's name. */
+  /** Record that the kernel's notebook contains gpuwidget's name. */
   setMentionsGpuwidget(kernel: Kernel): void {
     this.tracked(kernel).mentionsGpuwidget = true;
   }
 
-  /** Stop polling for good: from now on, query the kernel only if its state may have changed. */
+  /** Stop polling permanently. From now on, query the kernel only if its state may have changed. */
   disablePolling(): void {
     this.withoutPolling = true;
     this.unschedule();
@@ -221,7 +230,7 @@ export class ActiveKernel {
     this.changes.emit();
   }
 
-  /** Query the kernel if a view is visible: now, or after the pending request if there is one. */
+  /** Query the kernel if a view is visible. If a request is pending, the query is sent after it. */
   refresh(): void {
     const { kernel } = this.active;
     if (kernel === null || !this.isAlive || !(this.panelVisible || this.isQueriedForStatus(kernel))) {
@@ -235,7 +244,7 @@ export class ActiveKernel {
     }
   }
 
-  /** Set the default device; null restores the default device from before the first choice. */
+  /** Set the default device. Null restores the default device from before the user first chose one. */
   setDevice(device: string | null, newTensors: boolean): Promise<void> {
     return this.change({ schema: KERNEL_SCHEMA, ask: 'set_device', device, new_tensors: newTensors });
   }
@@ -253,8 +262,8 @@ export class ActiveKernel {
   }
 
   /**
-   * Turn watching off if the kernel has it on, and on otherwise. The kernel's state is queried first, since a
-   * cell may have changed it while no view was visible. Calls in quick succession run one after the other.
+   * Toggle the watching of every cell. The kernel's state is queried first, since a cell may have changed it
+   * while no view was visible. Calls in quick succession are executed one after the other.
    */
   async toggleWatching(): Promise<void> {
     const { kernel } = this.active;
@@ -273,7 +282,7 @@ export class ActiveKernel {
     await tracked.toggle;
   }
 
-  /** Diagnose the kernel's environment. Return null if the kernel does not reply. */
+  /** Request a diagnosis of the kernel's environment. Return null if the kernel does not reply. */
   async diagnose(): Promise<ParsedReply | null> {
     const { kernel } = this.active;
     if (kernel === null || !this.isAlive) {
@@ -282,7 +291,7 @@ export class ActiveKernel {
     try {
       return await kernel.request({ schema: KERNEL_SCHEMA, ask: 'doctor' }, DIAGNOSIS_TIMEOUT_MS);
     } catch {
-      return null; // The kernel went away meanwhile.
+      return null; // The kernel was shut down or restarted meanwhile.
     }
   }
 
@@ -316,7 +325,7 @@ export class ActiveKernel {
     }
   }
 
-  /** Query the kernel's state, or wait for the pending query if there is one. */
+  /** Query the kernel's state. If a query is already pending, wait for its reply instead. */
   private query(kernel: Kernel): Promise<void> {
     const tracked = this.tracked(kernel);
     if (tracked.query !== null) {
@@ -347,7 +356,7 @@ export class ActiveKernel {
         reply = await kernel.request(request);
       }
     } catch {
-      // The kernel went away meanwhile: no reply.
+      // The kernel was shut down or restarted meanwhile, so there is no reply.
     }
     tracked.inFlight--;
     if (isChange(request) && tracked.requested.get(changedBy(request)) === request) {
@@ -395,7 +404,7 @@ export class ActiveKernel {
   }
 
   /**
-   * Handle a query that had no reply. `busy` is whether a cell was running, which may have delayed the reply.
+   * Handle a request without a reply. `busy` is whether a cell was running, which may have delayed the reply.
    */
   private miss(tracked: TrackedKernel, busy: boolean): void {
     tracked.silent = true;
@@ -412,14 +421,14 @@ export class ActiveKernel {
       tracked.condition = { kind: 'not-loaded' };
       tracked.replied = null;
     } else if (kind === 'loading' && tracked.misses >= MAX_MISSES) {
-      // gpuwidget is loaded but does not handle these requests, so it is an older version.
+      // gpuwidget is loaded but does not reply to these requests, so it must be an older version.
       tracked.condition = { kind: 'other-version', version: tracked.version };
     }
   }
 
   /**
-   * Return whether a change of phase is a reason to query: a cell may have loaded gpuwidget or allocated
-   * memory.
+   * Return whether the kernel must be queried after a change of its phase, since a cell may have loaded
+   * gpuwidget or allocated memory.
    */
   private mayHaveChanged(kernel: Kernel, before: Phase | null, now: Phase | null): boolean {
     if (now === before || (now !== 'idle' && now !== 'busy')) {
@@ -448,8 +457,9 @@ export class ActiveKernel {
   }
 
   /**
-   * Return whether the kernel is queried for the status item. A kernel without gpuwidget logs an error for
-   * each query, so without a sign of gpuwidget only the panel queries it.
+   * Return whether the kernel is queried for the status item. Without gpuwidget, a kernel logs an error for
+   * each query. Therefore, the status item causes queries only if gpuwidget is loaded or the notebook
+   * contains its name.
    */
   private isQueriedForStatus(kernel: Kernel): boolean {
     const { condition, mentionsGpuwidget } = this.tracked(kernel);
@@ -468,8 +478,8 @@ export class ActiveKernel {
   }
 
   /**
-   * Return the milliseconds until the next query; null for no query. A kernel that has never replied is not
-   * polled.
+   * Return the milliseconds until the next poll; null for no poll. Only a kernel in which gpuwidget is loaded
+   * or being loaded is polled.
    */
   private pollInterval(): number | null {
     const { kernel, phase } = this.active;
@@ -528,7 +538,10 @@ function isChange(request: KernelRequest): request is ChangeRequest {
   return request.ask === 'set_device' || request.ask === 'watch' || request.ask === 'set_switch';
 }
 
-/** Return a key for what a request changes. Of two requests with the same key, the later one counts. */
+/**
+ * Return a key for what a request changes. Of two requests with the same key, the later one replaces the
+ * earlier one.
+ */
 function changedBy(request: ChangeRequest): string {
   return request.ask === 'set_switch' ? `${request.ask} ${request.name}` : request.ask;
 }
@@ -554,7 +567,8 @@ function requestedChanges(requests: Iterable<ChangeRequest>): RequestedChanges {
 }
 
 /**
- * Return the rejection to show after a reply. It disappears when a change is accepted or the settings change.
+ * Return the rejection to show after a reply; null for none. An earlier rejection is no longer shown once a
+ * change has been accepted or the settings have changed.
  */
 function rejection(
   before: TrackedRejection | null,

@@ -19,7 +19,7 @@ const PHASES: Readonly<Record<JupyterKernel.Status, Phase>> = {
   dead: 'dead'
 };
 
-/** The kernel statuses that end a running cell. */
+/** The kernel statuses that mean that no cell is running any more. */
 const ENDS: ReadonlySet<JupyterKernel.Status> = new Set([
   'terminating',
   'restarting',
@@ -27,13 +27,13 @@ const ENDS: ReadonlySet<JupyterKernel.Status> = new Set([
   'dead'
 ]);
 
-/** Follows the active notebook and its kernel's phase, and passes both to an `ActiveKernel`. */
+/** Tracks the active notebook and its kernel's phase, and passes both to an `ActiveKernel`. */
 export class ActiveNotebookTracker {
   private panel: NotebookPanel | null = null;
   private readonly kernels = new WeakMap<JupyterKernel.IKernelConnection, ConnectedKernel>();
   private readonly phases = new WeakMap<JupyterKernel.IKernelConnection, Phase>();
   private readonly executions = new WeakMap<JupyterKernel.IKernelConnection, Executions>();
-  /** Ids of the kernels that are busy according to the server. */
+  /** Ids of the kernels that the server reports as busy. */
   private busyOnServer: ReadonlySet<string> = new Set();
 
   constructor(
@@ -53,8 +53,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * Process a message of the server's stream. Its kernel states include cells that began before this page was
-   * loaded.
+   * Process a message from the server's stream. Its list of kernels shows cells that began before this page
+   * was loaded.
    */
   receive(message: ReceivedMessage): void {
     if (message.type !== 'sample') {
@@ -97,8 +97,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * Process a status change. In a working kernel, idle and busy are taken from IOPub messages instead, which
-   * identify the request that they belong to.
+   * Process a status change. If the kernel is idle or busy, the phase is set from IOPub messages instead,
+   * which contain the request that caused the change.
    */
   private onStatusChanged(panel: NotebookPanel, status: JupyterKernel.Status): void {
     const connection = panel.sessionContext.session?.kernel;
@@ -112,8 +112,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * JupyterLab before 4.5 shows this extension's requests as kernel activity. In these versions the requests
-   * do not change the kernel's phase, and polling is disabled.
+   * Process an IOPub message. JupyterLab before 4.5 shows the requests of this extension as kernel activity.
+   * In those versions, the requests do not change the kernel's phase, and polling is disabled.
    */
   private onIopubMessage(panel: NotebookPanel, message: KernelMessage.IMessage): void {
     const connection = panel.sessionContext.session?.kernel;
@@ -126,7 +126,7 @@ export class ActiveNotebookTracker {
       'msg_type' in message.parent_header && (message.parent_header.msg_type as string) === KERNEL_REQUEST;
     const { status } = connection;
     if (!ours) {
-      // After another client has restarted the process, JupyterLab's own status is 'starting' until a cell
+      // After another client has restarted the kernel, JupyterLab keeps the status 'starting' until a cell
       // runs.
       this.setPhase(connection, status === 'starting' ? (published ?? status) : status);
       this.updateIfActive(panel);
@@ -136,7 +136,7 @@ export class ActiveNotebookTracker {
   }
 
   private setPhase(connection: JupyterKernel.IKernelConnection, status: JupyterKernel.Status): void {
-    // An unknown status, such as after a lost connection, does not replace a known phase.
+    // The status 'unknown', for example after a lost connection, does not replace a known phase.
     if (status !== 'unknown' || !this.phases.has(connection)) {
       this.phases.set(connection, PHASES[status]);
     }
@@ -148,7 +148,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * Query the kernel after a cell that contains gpuwidget's name, since the cell may have loaded gpuwidget.
+   * After a cell has run whose source contains gpuwidget's name, query the kernel, since the cell may have
+   * loaded gpuwidget.
    */
   private onExecuted(_: unknown, { notebook, cell }: { notebook: unknown; cell: { model: Source } }): void {
     if (this.panel?.content === notebook && mentionsGpuwidget(cell.model)) {
@@ -180,8 +181,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * Return whether a cell runs. The server's state is used until this page has received a message that shows
-   * it.
+   * Return whether a cell is running. Until a message on this page shows it, use the state that the server
+   * has sent.
    */
   private isRunning(connection: JupyterKernel.IKernelConnection): boolean {
     return this.executionsOf(connection).running ?? this.busyOnServer.has(connection.id);
@@ -215,7 +216,7 @@ export class ActiveNotebookTracker {
     if (kernel === undefined) {
       kernel = new ConnectedKernel(connection);
       this.kernels.set(connection, kernel);
-      // Search the cells only once per kernel, since a notebook may have thousands of them.
+      // Search the cells only once per kernel, since a notebook may have thousands of cells.
       if ([...(panel.content.model?.cells ?? [])].some(mentionsGpuwidget)) {
         this.activeKernel.setMentionsGpuwidget(kernel);
       }
@@ -229,7 +230,8 @@ interface Source {
 }
 
 /**
- * Return whether a cell's source contains gpuwidget's name or magic, so that it may have loaded gpuwidget.
+ * Return whether a cell's source contains gpuwidget's name or magic. If so, running the cell may load
+ * gpuwidget.
  */
 function mentionsGpuwidget(cell: Source): boolean {
   return /gpuwidget|%gpu/.test(cell.sharedModel.getSource());

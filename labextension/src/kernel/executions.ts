@@ -1,4 +1,4 @@
-/** The part of a message's header that identifies a request, its type and its sender. */
+/** The fields of a message header that identify a request, its type and its sender. */
 export interface Header {
   readonly msg_id?: string;
   readonly msg_type?: string;
@@ -16,29 +16,29 @@ export interface StatusMessage {
 const MAIN_SHELL = '';
 
 /**
- * Tracks which execute requests one kernel is running, from any client.
+ * Tracks which execute requests one kernel is running, no matter which client sent them.
  *
- * A kernel publishes `busy` and `idle` for every message that it handles. The `idle` of a message that it
- * handles on its control channel or in a subshell does not mean that the running cell has ended.
+ * A kernel publishes `busy` and `idle` for every message that it handles, including messages on its control
+ * channel and in subshells. The `idle` of such a message does not mean that the running cell has ended.
  */
 export class Executions {
   private session: string | undefined;
   private known = false;
   /**
-   * Message ids by subshell. Each shell handles one request at a time, so the next request ends the previous
-   * one even if its `idle` was lost.
+   * The message id of the running request in each subshell. A subshell handles one request at a time, so the
+   * next request replaces the previous one even if the previous one's `idle` was lost.
    */
   private readonly requests = new Map<string, string>();
 
-  /** Whether any execute request runs; null before the first message that shows it. */
+  /** Whether any execute request is running; null until a message shows it. */
   get running(): boolean | null {
     return this.known ? this.requests.size > 0 : null;
   }
 
   /** Process a status message. `client` is the id of the session that this page uses for its requests. */
   receive({ header, parent_header: parent, content }: StatusMessage, client: string): void {
-    // A restarted kernel has a new session id. Some kernels (IRkernel) have none and repeat the request's
-    // session id.
+    // A restarted kernel has a new session id. Some kernels (such as IRkernel) have no session id and repeat
+    // the one of the request.
     if (header.session !== this.session && header.session !== parent.session) {
       this.session = header.session;
       this.requests.clear();
@@ -56,14 +56,14 @@ export class Executions {
       parent.session === client &&
       shell === MAIN_SHELL
     ) {
-      // JupyterLab sends a kernel_info_request to the main shell when it connects. The shell handles it only
-      // when no cell runs.
+      // JupyterLab sends a kernel_info_request to the main shell when it connects. The shell replies only
+      // when no cell is running.
       this.known = true;
       this.requests.delete(MAIN_SHELL);
     }
   }
 
-  /** Forget all requests, since the kernel's process has ended. */
+  /** Forget all requests after the kernel's process has ended. */
   reset(): void {
     this.known = true;
     this.requests.clear();

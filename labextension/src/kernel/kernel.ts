@@ -4,7 +4,7 @@ import { parseReply, type ParsedReply } from './kernelReply';
 import { errorText } from '../ui/format';
 import { KERNEL_REPLY, KERNEL_REQUEST, type KernelRequest } from '../wire';
 
-/** What a kernel is doing. */
+/** What a kernel is doing. It is `unreachable` while the connection to it is lost. */
 export type Phase = 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unreachable';
 
 /** The result of loading gpuwidget in a kernel. */
@@ -16,16 +16,16 @@ export type LoadResult =
 
 /** The kernel of one notebook. */
 export interface Kernel {
-  /** The kernel's id in `GET api/kernels`. */
+  /** The kernel's id in the server's `GET api/kernels`. */
   readonly id: string;
-  /** Return the language in the kernelspec, such as `python`. */
+  /** Return the kernel's language, such as `python`, which is taken from the kernelspec. */
   language(): Promise<string>;
   /**
-   * Send a request on the control channel, on which even a busy kernel replies. Resolves to null if no reply
-   * arrives within `timeoutMs`, two seconds by default.
+   * Send a request on the control channel, on which a kernel replies even while it is busy. Resolves to null
+   * if no reply arrives within `timeoutMs`, which is two seconds by default.
    */
   request(content: KernelRequest, timeoutMs?: number): Promise<ParsedReply | null>;
-  /** Load gpuwidget without adding to the history, the outputs or the user's names. */
+  /** Load gpuwidget without changing the history, the outputs or the user's namespace. */
   load(): Promise<LoadResult>;
 }
 
@@ -40,15 +40,15 @@ export interface ActiveNotebook {
 
 const REPLY_TIMEOUT_MS = 2000;
 /**
- * Expressions that the kernel evaluates in this order, without a history entry. If one fails, its value is
- * the error.
+ * Python expressions that the kernel evaluates in this order, without a history entry. If an expression
+ * fails, its entry in the reply is the error.
  */
 const LOAD_EXPRESSIONS = {
   version: "__import__('importlib').import_module('gpuwidget').__version__",
   loaded: "get_ipython().extension_manager.load_extension('gpuwidget')"
 };
 
-/** A kernel that is reached through JupyterLab's connection. */
+/** A kernel with which this page communicates over JupyterLab's connection. */
 export class ConnectedKernel implements Kernel {
   constructor(private readonly connection: JupyterKernel.IKernelConnection) {}
 
@@ -57,8 +57,8 @@ export class ConnectedKernel implements Kernel {
   }
 
   /**
-   * Return the language in the kernelspec. A request for the kernel's own info would have to wait for a
-   * running cell.
+   * Return the language in the kernelspec. Requesting it from the kernel would take until the running cell
+   * has ended, so that is done only if there is no kernelspec.
    */
   async language(): Promise<string> {
     const spec = await this.connection.spec;
@@ -66,7 +66,7 @@ export class ConnectedKernel implements Kernel {
   }
 
   request(content: KernelRequest, timeoutMs = REPLY_TIMEOUT_MS): Promise<ParsedReply | null> {
-    // JupyterLab's types include only Jupyter's own message types, although the protocol allows others.
+    // JupyterLab's types include only the standard message types, although the protocol allows others.
     const message = KernelMessage.createMessage({
       channel: 'control',
       msgType: KERNEL_REQUEST as 'debug_request',
@@ -88,7 +88,7 @@ export class ConnectedKernel implements Kernel {
         const type: string = reply.header.msg_type;
         settle(type === KERNEL_REPLY ? parseReply(reply.content) : null);
       };
-      // The future rejects when it is disposed of and when the kernel goes away.
+      // The future rejects if it is disposed of or if the kernel is shut down or restarted.
       future.done.catch(() => {
         settle(null);
       });

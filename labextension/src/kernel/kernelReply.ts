@@ -12,7 +12,7 @@ import {
   type Switch
 } from '../wire';
 
-/** A reply that this page cannot read, from a gpuwidget of another version. */
+/** A reply from another version of gpuwidget, whose format this page cannot read. */
 export interface IncompatibleReply {
   readonly status: 'incompatible';
   /** The gpuwidget version in the reply; null if the reply contains none. */
@@ -24,10 +24,10 @@ export type ParsedReply = KernelReply | IncompatibleReply;
 
 /**
  * Validate the content of a kernel's reply. A reply with another schema or shape becomes an
- * `IncompatibleReply`; an impossible number becomes null, which means unknown.
+ * `IncompatibleReply`. An impossible number becomes null, which means unknown.
  *
- * User code can send anything in a kernel's name, and another version has other fields. Callers need not
- * expect either.
+ * Callers can rely on the result, although user code can send any reply in place of the kernel, and another
+ * version of gpuwidget sends other fields.
  */
 export function parseReply(content: unknown): ParsedReply {
   try {
@@ -62,7 +62,7 @@ function record(value: unknown): Readonly<Record<string, unknown>> {
   return value as Readonly<Record<string, unknown>>;
 }
 
-/** Return a parser for an object with these fields, which drops all other fields. */
+/** Return a parser for an object with these fields. The parser drops all other fields. */
 function object<Value>(fields: { readonly [Key in keyof Value]-?: Parser<Value[Key]> }): Parser<Value> {
   return value => {
     const given = record(value);
@@ -234,7 +234,7 @@ const doctorReply = object<Extract<KernelReply, { status: 'examined' }>>({
   state: nullable(kernelState)
 });
 
-/** Return a validated diagnosis; null if its shape is that of another version. */
+/** Validate a diagnosis and return it; null if its shape is that of another version. */
 export function parseDiagnosis(content: unknown): Diagnosis | null {
   try {
     return diagnosis(content);
@@ -247,7 +247,8 @@ export function parseDiagnosis(content: unknown): Diagnosis | null {
 }
 
 /**
- * Return the gpuwidget version in an unreadable reply, or null. Every version so far sends it in its state.
+ * Return the gpuwidget version in a reply of another format; null if it contains none. All versions so far
+ * send their version in the state.
  */
 function versionIn(content: unknown): string | null {
   try {

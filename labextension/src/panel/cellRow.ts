@@ -19,12 +19,12 @@ import {
   type MemoryUnit
 } from '../ui/format';
 
-/** Shown if a cell used no GPU and therefore has no figure, in contrast to an unknown figure. */
+/** Shown in place of a figure if the cell used no GPU. An unknown figure has another text. */
 const NONE = '–';
-/** Suffix of a figure that measures the whole GPU. */
+/** Suffix of a memory figure that is the whole GPU's. */
 const WHOLE_GPU = '*';
 
-/** A row of the list of cells: a button with the cell's name, and its figures. */
+/** A row of the list of cells: a button with the cell's name, followed by figures. */
 class Row {
   readonly node: HTMLElement;
   protected readonly button = element('button', 'cells-name');
@@ -51,7 +51,9 @@ class Row {
   }
 }
 
-/** The row of a run that has ended. Its report never changes; only the unit of its memory does. */
+/**
+ * The row of a run that has ended. The run's report never changes, but the unit of its memory figures may.
+ */
 export class RunRow extends Row {
   private readonly report: CellReport;
 
@@ -120,7 +122,8 @@ export class RunningRow extends Row {
     this.cellId = running.cellId;
     this.node.dataset.cellId = running.cellId;
     this.name.set(running.executionCount === null ? '[*]' : `[${String(running.executionCount)}]`);
-    // Padded, since a right-aligned text that gets longer moves: up to ±999.9, and to 59 s in the first minute.
+    // A right-aligned text moves when it gets longer, so the texts are padded: to fit ±999.9, and 59 s in the
+    // first minute.
     this.delta.set(padded(change(running.delta, unit), 6), runningTitle(this.trans, running));
     this.time.set(padded(running.seconds < 60 ? duration(running.seconds) : tookShort(running.seconds), 4));
   }
@@ -131,7 +134,10 @@ export function cellName(trans: TranslationBundle, report: CellReport): string {
   return runName(report) || trans.__('(no number)');
 }
 
-/** Return a mark and its meaning for a run that failed, null for one that succeeded. */
+/**
+ * Return a mark and its meaning for a run with an error, an interrupt or out-of-memory errors; null for any
+ * other run.
+ */
 export function outcomeMark(trans: TranslationBundle, report: CellReport): [string, string] | null {
   const outOfMemory =
     report.ooms === 0 ? '' : trans._n('%1 out-of-memory error', '%1 out-of-memory errors', report.ooms);
@@ -145,7 +151,8 @@ export function outcomeMark(trans: TranslationBundle, report: CellReport): [stri
 }
 
 /**
- * Return the tooltip of the memory figures: what they measure, the figures per GPU, and why one is unknown.
+ * Return the tooltip of the memory figures: what they measure, the figures of each GPU, and the reason if a
+ * figure is unknown.
  */
 export function memoryTitle(trans: TranslationBundle, report: CellReport): string {
   const { gpus, kind, delta, peak, missing } = report;
@@ -184,7 +191,7 @@ export function energyText({ joules, atLeast }: { joules: number | null; atLeast
   return joules === null ? UNKNOWN : `${atLeast ? '≥' : ''}${energy(joules)}`;
 }
 
-/** Return the tooltip of the energy: the energy per GPU, and why one is unknown. */
+/** Return the tooltip of the energy: the energy of each GPU, and the reason if it is unknown for a GPU. */
 export function energyTitle(trans: TranslationBundle, report: CellReport): string {
   const { gpus, atLeast, missing } = report;
   if (gpus.length === 0) {
@@ -194,7 +201,7 @@ export function energyTitle(trans: TranslationBundle, report: CellReport): strin
   return [...parts, atLeast ? (missing.energy_j ?? '') : ''].filter(line => line !== '').join('\n');
 }
 
-/** Return the number of runs and the sums over all of them on one line. */
+/** Return the number of runs, and the sums of their times and energies, on one line. */
 export function totalsText(trans: TranslationBundle, count: number, totals: Totals): string {
   return count === 0
     ? ''
@@ -205,7 +212,9 @@ export function totalsText(trans: TranslationBundle, count: number, totals: Tota
       ].join(' · ');
 }
 
-/** Return the tooltip of the running cell's memory: what it measures, or why it is unknown. */
+/**
+ * Return the tooltip of the running cell's memory: what the figure measures, or that it is unknown and why.
+ */
 export function runningTitle(trans: TranslationBundle, running: RunningCell): string {
   if (running.delta === null) {
     return trans.__('Not known: the kernel did not say what it held before this cell, or does not answer');

@@ -8,7 +8,7 @@ import { sortedRuns, toggledSort, totals, type CellRun, type Column, type Sort }
 import { element, setAttribute, Text } from '../ui/dom';
 import { memoryUnit, type MemoryUnit, memoryScale } from '../ui/format';
 
-/** The section's name in the panel's state. */
+/** The section's name in the saved state of the panel. */
 const NAME = 'cells';
 
 interface ColumnHeader {
@@ -17,7 +17,7 @@ interface ColumnHeader {
   readonly arrow: Text;
 }
 
-/** The list of the active notebook's runs, which are read from the reports in its outputs. */
+/** The list of cells: the active notebook's runs, which are read from the reports in its outputs. */
 export class CellsSection {
   readonly node: HTMLElement;
   private readonly toggle = element('button', 'cells-toggle');
@@ -104,7 +104,7 @@ export class CellsSection {
   private updateRows(runs: readonly CellRun[]): void {
     const { sort } = this.panelState;
     if (this.scale !== memoryScale()) {
-      // After a change of units all rows are created again, since their tooltips contain memory too.
+      // If the units have changed, recreate all rows, since their tooltips contain memory sizes too.
       this.scale = memoryScale();
       this.reconcile([], memoryUnit([]));
       this.shownRuns = null;
@@ -145,7 +145,9 @@ export class CellsSection {
     }
   }
 
-  /** Put the rows in this order. Only rows whose position changes are moved, so that the focus stays. */
+  /**
+   * Put the rows in this order. Only rows whose position has changed are moved, so that the focus is kept.
+   */
   private arrange(rows: readonly RunRow[]): void {
     const focused = document.activeElement;
     let at = this.list.firstChild;
@@ -222,7 +224,7 @@ export class CellsSection {
     this.notes.node.hidden = this.notes.value === '';
   }
 
-  // Keyboard: the list is one tab stop, and arrow keys move between its rows.
+  // The list is a single tab stop; the arrow keys move the focus between its rows.
 
   private get buttons(): HTMLElement[] {
     return [...this.list.querySelectorAll<HTMLElement>('.jp-gpuwidget-cells-name')];

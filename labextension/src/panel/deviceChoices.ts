@@ -5,18 +5,22 @@ import { memory, model } from '../ui/format';
 import type { DeviceChoice, DeviceState } from '../wire';
 
 const GIB = 1024 ** 3;
-/** The kernel is queried every three seconds, so a figure from it that is older than this is outdated. */
+/**
+ * A kernel's figure that is older than this many seconds is outdated, since the kernel is queried every three
+ * seconds.
+ */
 const MAX_AGE_S = 5;
 /**
- * The kernel's name for the notebook itself in a GPU's list of holders; all other names are those of
+ * The name that the kernel uses for its notebook in a GPU's list of holders. All other names are names of
  * processes.
  */
 const THIS_NOTEBOOK = 'this notebook';
 
 /**
- * Return `choices` with the currently free memory from `gpus`, the server's newest sample. A GPU that the
- * server does not see gets the kernel's own figure unless that is outdated; `age` is the figure's age in
- * seconds.
+ * Return `choices` with each GPU's currently free memory.
+ *
+ * The free memory is taken from `gpus`, the server's newest sample. For a GPU that is missing there, the
+ * kernel's figure is used unless it is outdated; `age` is its age in seconds.
  */
 export function withCurrentFree(
   choices: readonly DeviceChoice[],
@@ -38,9 +42,9 @@ function freeOf(now: GpuNow): number | null {
 }
 
 /**
- * Return the GPU with the most free memory; null unless at least two GPUs have a known figure. Figures are
- * rounded to a tenth of a GiB. Among equal GPUs, prefer the `chosen` one, then the one with the fewest
- * holders, then the first.
+ * Return the GPU with the most free memory, rounded to a tenth of a GiB; null unless the free memory of at
+ * least two GPUs is known. Among equal GPUs, prefer the `chosen` one, then the one with the fewest holders,
+ * then the first one.
  */
 export function emptiestGpu(choices: readonly DeviceChoice[], chosen: string | null): DeviceChoice | null {
   const known = choices.filter(({ device, memory_free: free }) => device !== 'cpu' && free !== null);
@@ -58,14 +62,16 @@ export function emptiestGpu(choices: readonly DeviceChoice[], chosen: string | n
   );
 }
 
-/** Return the text of the choice "no device". */
+/** Return the text of the option for "no device". */
 export function defaultText(trans: TranslationBundle, device: DeviceState | null): string {
   return device?.chosen === null && device.present !== null
     ? trans.__("none · torch's own default (%1)", device.present)
     : trans.__("none · torch's own default");
 }
 
-/** Return the text of one device: torch's name, its GPU, its free memory and its holders. */
+/**
+ * Return the text of the option for a device: its name in torch, its GPU, the GPU's free memory and holders.
+ */
 export function choiceText(trans: TranslationBundle, choice: DeviceChoice): string {
   const parts = [choice.device];
   if (choice.name !== null) {
@@ -81,13 +87,13 @@ export function choiceText(trans: TranslationBundle, choice: DeviceChoice): stri
 }
 
 /**
- * Return the text of the choice "the emptiest GPU", which includes the GPU that is currently the emptiest.
+ * Return the text of the option "the emptiest GPU", which includes the device that currently is the emptiest.
  */
 export function emptiestText(trans: TranslationBundle, { device, memory_free: free }: DeviceChoice): string {
   return trans.__('the emptiest GPU · now %1, %2 free', device, memory(free));
 }
 
-/** Return a sentence about the GPU that was the emptiest when it was chosen. */
+/** Return a sentence that names the GPU which was selected by choosing "the emptiest GPU". */
 export function emptiestChosenText(trans: TranslationBundle, choice: DeviceChoice): string {
   const { device, index, memory_free: free } = choice;
   const which = index === null ? device : trans.__('%1 (GPU %2)', device, index);

@@ -45,7 +45,7 @@ export class DeviceSection {
       'Annotate every cell of this notebook with what it did to the GPU (%gpu watch on)'
     );
     this.watch.onclick = () => {
-      // Read the state from the model, since the button is updated only in the next frame.
+      // Read the state from the model: the button itself is updated only in the next frame.
       void kernels.setWatching(!kernels.watching);
     };
     this.newTensors.type = 'checkbox';
@@ -89,8 +89,8 @@ export class DeviceSection {
   }
 
   /**
-   * Show the kernel's state. `gpus` are from the server's newest sample; `server` is null before its first
-   * message.
+   * Show the kernel's state. `gpus` are taken from the server's newest sample. `server` is null before the
+   * server's first message.
    */
   update(server: ServerInfo | null, gpus: readonly GpuNow[]): void {
     const { view, state, age } = this.kernels;
@@ -117,7 +117,8 @@ export class DeviceSection {
   }
 
   /**
-   * Focus the dropdown, or the button that loads gpuwidget. Return whether one of them has taken the focus.
+   * Focus the dropdown, or the button that loads gpuwidget if the dropdown is disabled. Return whether one of
+   * them now has the focus.
    */
   focus(): boolean {
     if (this.dropdown.node.disabled) {
@@ -129,11 +130,12 @@ export class DeviceSection {
 }
 
 const NO_DEVICE = '';
-/** The value of the choice "the emptiest GPU"; no torch device has this name. */
+/** The value of the option "the emptiest GPU". No torch device has this name. */
 const EMPTIEST = 'emptiest';
 
 /**
- * The default torch device as a native `select`, which supports the keyboard and screen readers by itself.
+ * The dropdown for the default torch device: a native `select`, which supports the keyboard and screen
+ * readers.
  */
 class DeviceDropdown {
   readonly node = element('select', 'device-dropdown jp-mod-styled');
@@ -141,8 +143,8 @@ class DeviceDropdown {
   private device: string | null = null;
 
   /**
-   * `onChosen` receives the device, or null for none. Its second argument is the choice if the user picked
-   * "the emptiest GPU", otherwise null.
+   * `onChosen` is called with the device, or with null for none. If the user has picked "the emptiest GPU",
+   * its second argument is the choice that this stands for, otherwise null.
    */
   constructor(
     private readonly trans: TranslationBundle,
@@ -154,7 +156,7 @@ class DeviceDropdown {
       if (value !== EMPTIEST) {
         onChosen(value === NO_DEVICE ? null : value, null);
       } else if (this.emptiest !== null) {
-        // Select the device itself: from now on it is a choice like any other.
+        // Select the option of the device itself, because the emptiest GPU may change.
         this.node.value = this.emptiest.device;
         onChosen(this.emptiest.device, this.emptiest);
       } else {
@@ -166,8 +168,8 @@ class DeviceDropdown {
   }
 
   /**
-   * Offer `choices`, with `device` selected. Without a `state` the dropdown is disabled, with `reason` as its
-   * tooltip.
+   * Show `choices` as options, with `device` selected. If `state` is null, the dropdown is disabled, with
+   * `reason` as its tooltip.
    */
   update(
     state: KernelState | null,

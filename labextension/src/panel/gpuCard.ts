@@ -27,7 +27,7 @@ import type { Reading } from '../wire';
 const CHART_HEIGHT = 44;
 const SPARKLINE_HEIGHT = 18;
 
-/** What all cards share. */
+/** The dependencies that all cards share. */
 export interface CardContext {
   readonly trans: TranslationBundle;
   readonly palette: () => Palette;
@@ -35,12 +35,12 @@ export interface CardContext {
   readonly panelState: PanelState;
 }
 
-/** The data that a card was last updated with. */
+/** The data with which a card was last updated. */
 interface CardContent {
   readonly now: GpuNow;
   readonly context: HolderContext;
   readonly segments: readonly Segment[];
-  /** A text that describes how the memory is shared. */
+  /** The memory shares as one text. */
   readonly memory: string;
 }
 
@@ -101,7 +101,7 @@ export class GpuCard {
     this.updateExpandedPart();
   }
 
-  /** Show the current data of the GPU. The charts are drawn from `data` if the card is `visible`. */
+  /** Show the current data of the GPU. If the card is `visible`, draw the charts from `data`. */
   update(
     now: GpuNow,
     context: HolderContext,
@@ -150,7 +150,10 @@ export class GpuCard {
     this.node.remove();
   }
 
-  /** Update the memory bar that is visible, and the list of holders if the card is expanded. */
+  /**
+   * Update the memory bar that is shown in the current state, expanded or collapsed, and the list of holders
+   * if the card is expanded.
+   */
   private updateExpandedPart(): void {
     if (this.content === null) {
       return;
@@ -163,7 +166,10 @@ export class GpuCard {
     }
   }
 
-  /** Update the texts that describe how the memory is shared, and return them as one text. */
+  /**
+   * Update the texts with the memory shares of this notebook, of others and of free memory, and return them
+   * as one text.
+   */
   private updateMemory(parts: MemoryShares, { gpu, reading }: GpuNow): string {
     const { here, other, used, free } = parts;
     const unit = memoryUnit([gpu.memory_total, used]);
@@ -212,8 +218,8 @@ export class GpuCard {
   }
 
   /**
-   * Update the line at the bottom of the card. It keeps its height, so that nothing moves when a GPU is
-   * throttled.
+   * Update the line at the bottom of the card, which shows warnings and throttle reasons. Its height is
+   * fixed, so that nothing moves when the GPU is throttled.
    */
   private updateState(
     now: GpuNow,
@@ -234,7 +240,7 @@ export class GpuCard {
   }
 }
 
-/** The row of a GPU, a button that expands and collapses its card. */
+/** The row of a GPU: a button that expands and collapses the GPU's card. */
 class GpuRow {
   readonly node: HTMLButtonElement;
   private readonly number = new Text('gpu-number');

@@ -8,16 +8,16 @@ import type { Curve, HistoryBuffer } from '../stream/historyBuffer';
 export interface ChartData {
   readonly past: HistoryBuffer;
   readonly uuid: string;
-  /** The GPU's memory in bytes, to draw the used memory in percent. */
+  /** The GPU's total memory in bytes, which is needed to draw the used memory in percent. */
   readonly total: number | null;
   readonly seconds: number;
-  /** Seconds without a sample after which the lines are interrupted. */
+  /** The lines are interrupted where there is no sample for more than this many seconds. */
   readonly gap: number;
-  /** When cells of the active notebook used the GPU. */
+  /** The time ranges in which cells of the active notebook used the GPU. */
   readonly bands: readonly Band[];
 }
 
-/** The live chart of one GPU: utilization as a filled line, memory as a dashed one, both in percent. */
+/** The live chart of one GPU: utilization as a filled line and memory as a dashed line, both in percent. */
 export class GpuChart {
   readonly node = document.createElement('div');
   private readonly curve: Curve = [[], [], []];
@@ -90,7 +90,7 @@ export class GpuChart {
     }
     this.width = width;
     if (width === 0) {
-      return; // A hidden chart is drawn when it has a size again.
+      return; // A hidden chart has no size. It is drawn when it is shown again.
     }
     this.plot?.setSize({ width, height: this.height });
     if (this.data !== null) {

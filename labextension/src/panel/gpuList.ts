@@ -5,35 +5,41 @@ import type { Band } from '../ui/chartBands';
 import { element, VisibilityTracker } from '../ui/dom';
 import type { KernelState } from '../wire';
 
-/** What the list shows in addition to the samples. */
+/** The data that the list shows in addition to the samples. */
 export interface GpuListContext {
-  /** The id of the active notebook's kernel, null if it has none. */
+  /** The id of the active notebook's kernel; null if there is no kernel. */
   readonly activeKernel: string | null;
-  /** Ids of the kernels that a hint is about. */
+  /** Ids of the kernels for which a hint is shown. */
   readonly hinted: ReadonlySet<string>;
-  /** Return when cells used a GPU, by its UUID. */
+  /** Return the time ranges in which cells used the GPU with this UUID. */
   readonly bands: (uuid: string) => readonly Band[];
-  /** Whether the settings show holders. */
+  /** Whether holders are shown, according to the settings. */
   readonly holders: boolean;
 }
 
-/** Cards that are scrolled out of view are updated at this interval in seconds, for screen readers. */
+/** Interval, in seconds, at which cards that are scrolled out of view are updated for screen readers. */
 const HIDDEN_UPDATE_S = 10;
 
-/** All GPUs, one below the other. Cards out of view are updated every ten seconds, without their charts. */
+/**
+ * The cards of all GPUs, one below the other. Cards that are scrolled out of view are updated only every ten
+ * seconds, and without their charts.
+ */
 export class GpuList {
   readonly node = element('div', 'gpu-list');
   private readonly cards = new Map<string, GpuCard>();
-  /** A key of the GPUs and of the default for which cards were last expanded automatically. */
+  /**
+   * A key of the data that last determined which cards are expanded: the GPUs, the cards expanded by default,
+   * and whether the saved state has been read.
+   */
   private expandedFor = '';
-  /** The time of the sample that each card shows. */
+  /** The time of the sample that each card shows, by the GPU's UUID. */
   private readonly updated = new Map<string, number>();
   private repeatUpdate: (() => void) | null = null;
   private readonly visibility = new VisibilityTracker(() => this.repeatUpdate?.());
 
   constructor(private readonly context: CardContext) {}
 
-  /** Show the newest sample of `model`, its history, and the data about each GPU in the kernel's `state`. */
+  /** Show the newest sample and the history of `model`, and each GPU's data in the kernel's `state`. */
   update(model: StreamModel, state: KernelState | null, context: GpuListContext): void {
     const gpus = model.gpus(state, context.activeKernel);
     this.reconcile(gpus);
@@ -77,8 +83,8 @@ export class GpuList {
   }
 
   private isDue(uuid: string, time: number): boolean {
-    // The comparison is negated so that an unknown time counts as due; the difference is absolute because the
-    // server's clock may be set back.
+    // The comparison is negated so that the card is updated if a time is unknown (NaN). The difference is
+    // absolute because the server's clock may be set back.
     const since = Math.abs(time - (this.updated.get(uuid) ?? NaN));
     return !(since < HIDDEN_UPDATE_S);
   }
@@ -106,7 +112,10 @@ export class GpuList {
     this.node.replaceChildren(...[...wanted].flatMap(uuid => this.cards.get(uuid)?.node ?? []));
   }
 
-  /** Expand or collapse the cards that the user has never touched, if the GPUs or the default have changed. */
+  /**
+   * Expand or collapse the cards that the user has never expanded or collapsed, if the GPUs or the default
+   * device have changed.
+   */
   private expandAutomatically(gpus: readonly GpuNow[], state: KernelState | null): void {
     const { panelState } = this.context;
     const expanded = expandedByDefault(gpus, state?.device.chosen ?? null);

@@ -19,7 +19,7 @@ import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 
-/** Widths in pixels: below `NARROW` the layout of a row is narrow, from `WIDE` on it is wide. */
+/** Widths in pixels: the rows' layout is narrow below `NARROW`, and wide from `WIDE` on. */
 const NARROW = 280;
 const WIDE = 360;
 const NO_BANDS: readonly Band[] = [];
@@ -29,13 +29,13 @@ export interface PanelOptions {
   readonly panelState: PanelState;
   readonly cells: ICellRuns;
   readonly holders: IHolderActions;
-  /** The limits from which hints are shown. */
+  /** The limits at which hints are shown. */
   readonly thresholds: Thresholds;
-  /** Which parts are shown. */
+  /** Which parts of the panel are shown. */
   readonly shown: ShownSections;
 }
 
-/** The panel in the sidebar. It opens the stream and queries the kernel only while it is visible. */
+/** The panel in the sidebar. Only while it is visible does it open the stream and query the kernel. */
 export class GpuPanel extends Widget implements IGpuPanel {
   readonly panelState: PanelState;
   private readonly rate = new Text('panel-rate');
@@ -46,7 +46,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly settings: SettingsSection;
   private readonly legend: HTMLElement;
   private readonly span = new Text('');
-  /** The only part that scrolls, so that an expanded section does not squeeze the others. */
+  /** The only part of the panel that scrolls, so that an expanded section does not squeeze the others. */
   private readonly scroll: HTMLElement;
   private readonly list: GpuList;
   private readonly cells: ICellRuns;
@@ -58,7 +58,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private shown: ShownSections;
   private readonly sections: PanelSection[] = [];
   private palette: Palette | null = null;
-  /** Whether the dropdown must be focused once it is enabled. */
+  /** Whether the device dropdown must be focused once it is enabled. */
   private deviceFocusRequested = false;
 
   constructor(
@@ -164,7 +164,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     for (const section of this.sections) {
       section.dispose();
     }
-    super.dispose(); // It detaches the widget, which ends its work, and disconnects all signals.
+    super.dispose(); // This stops the work by detaching the widget, and disconnects all signals.
   }
 
   protected override onAfterShow(): void {
@@ -186,13 +186,14 @@ export class GpuPanel extends Widget implements IGpuPanel {
 
   protected override onResize({ width }: Widget.ResizeMessage): void {
     if (width > 0) {
-      // An attribute is used because a container query would double the cost of each layout.
+      // An attribute is set instead of using a CSS container query, which would double the cost of each
+      // layout.
       setAttribute(this.node, 'data-size', width < NARROW ? 'narrow' : width < WIDE ? 'normal' : 'wide');
     }
   }
 
   protected override onActivateRequest(): void {
-    // A command may have focused another part of the panel already.
+    // A command may already have focused another part of the panel.
     if (!this.node.contains(document.activeElement)) {
       this.focusDevice();
     }
@@ -246,12 +247,12 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly updateVisibility = (): void => {
     const visible = this.isVisible && document.visibilityState === 'visible';
     this.monitor.setPanelVisible(visible);
-    // Outputs and clocks are read only if a section that needs them is shown.
+    // Outputs are read and clocks are compared only if a section that needs them is shown.
     this.cells.setVisible(visible && (this.shown.cells || this.shown.bands));
     this.update();
   };
 
-  /** Move the focus to the dropdown once it is enabled, unless the user has moved it meanwhile. */
+  /** Focus the device dropdown once it is enabled, unless the user has moved the focus meanwhile. */
   private moveRequestedFocus(): void {
     if (this.deviceFocusRequested) {
       this.deviceFocusRequested = document.activeElement === this.node && !this.device.focus();
@@ -292,7 +293,8 @@ export class GpuPanel extends Widget implements IGpuPanel {
   }
 
   /**
-   * Return why the sampling interval differs from that of the settings or the server; empty if it does not.
+   * Return why the sampling interval differs from the interval of the settings or of the server; an empty
+   * text if it does not differ.
    */
   private rateTitle(): string {
     const { server, ownInterval, minInterval } = this.monitor.model;

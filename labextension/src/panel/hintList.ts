@@ -16,14 +16,14 @@ import { element, setAttribute, Text, KeyedList } from '../ui/dom';
 import { gpuNumber, memory, whole } from '../ui/format';
 import type { ServerKernel } from '../wire';
 
-/** How many hints are shown in the collapsed list. */
+/** Maximum number of hints in the collapsed list. */
 const MAX_COLLAPSED = 3;
-/** The list's name in the panel's state. */
+/** The list's name in the saved state of the panel. */
 const NAME = 'hints';
 
 type Kernels = ReadonlyMap<string, ServerKernel>;
 
-/** The hints, one per line; hidden while there are none. */
+/** The list of hints, one per line. It is hidden if there are no hints. */
 export class HintList {
   readonly node: HTMLElement;
   private readonly list: KeyedList<HintLine>;
@@ -70,7 +70,7 @@ export class HintList {
   }
 }
 
-/** One hint: the notebook or GPU, what was found, and a button for the menu of actions. */
+/** One hint: the notebook or GPU, what was found, and a button that opens the menu of actions. */
 class HintLine {
   readonly node: HTMLElement;
   private readonly name = new Text('hint-name');

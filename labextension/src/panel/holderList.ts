@@ -16,33 +16,33 @@ import { element, setAttribute, Text, KeyedList } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
 import type { GpuMemoryOwnership, ServerKernel } from '../wire';
 
-/** How many holders are shown in the collapsed list. */
+/** Maximum number of holders in the collapsed list. */
 const MAX_COLLAPSED = 5;
 
-/** The actions that a holder's line offers. */
+/** The actions in a holder's line. */
 export interface OpenHolder {
-  /** Open the menu of actions below the button. */
+  /** Open the menu of actions on `target` below `button`. */
   readonly openMenu: (target: ActionTarget, button: HTMLElement) => void;
-  /** Activate the holder's tab. */
+  /** Activate the tab of the holder's notebook or terminal. */
   readonly goTo: (target: ActionTarget) => void;
 }
 
 /** The data that the lines of all holders share. */
 export interface HolderContext {
   readonly kernels: ReadonlyMap<string, ServerKernel>;
-  /** The server's time in epoch seconds. */
+  /** The time of the server's newest sample in epoch seconds. */
   readonly time: number;
-  /** Ids of the kernels that a hint is about. */
+  /** Ids of the kernels for which a hint is shown. */
   readonly hinted: ReadonlySet<string>;
-  /** Whether the settings show holders at all. */
+  /** Whether holders are shown, according to the settings. */
   readonly listed: boolean;
 }
 
-/** The holders of memory on one GPU, one per line. */
+/** The list of the holders of one GPU's memory, one per line. */
 export class HolderList {
   readonly node: HTMLElement;
   private readonly list: KeyedList<HolderLine>;
-  /** Unattributed memory, below the button that expands the list. */
+  /** The line of unattributed memory, which is below the button that expands the list. */
   private readonly unattributed: KeyedList<HolderLine>;
   private readonly reason = new Text('holder-reason', 'div');
   private readonly count = new Text('');
@@ -52,7 +52,7 @@ export class HolderList {
   private sortedFor: { readonly usage: GpuMemoryOwnership | null; readonly front: string | null } | null =
     null;
 
-  /** `name` is the list's name in the panel's state. */
+  /** `name` is the list's name in the saved state of the panel. */
   constructor(
     private readonly trans: TranslationBundle,
     actions: OpenHolder,
@@ -81,7 +81,7 @@ export class HolderList {
     return this.panelState.isExpanded(this.name) ?? false;
   }
 
-  /** Return the holders of `now` in the order of their lines. */
+  /** Return the holders of the GPU's memory in the order of their lines. */
   sort({ usage, front }: GpuNow, kernels: HolderContext['kernels']): readonly Holder[] {
     if (this.sortedFor?.usage !== usage || this.sortedFor.front !== front) {
       this.sortedFor = { usage, front };
@@ -98,7 +98,7 @@ export class HolderList {
     setAttribute(this.list.node, 'aria-label', trans.__('Who holds the memory of GPU %1', number));
     setAttribute(this.unattributed.node, 'aria-label', trans.__('Memory of GPU %1 that is nobody’s', number));
     const known = this.holders.filter(({ kind }) => kind !== 'unattributed');
-    // A button that replaces a single line would save no space.
+    // Collapsing must hide at least two lines: a button in place of a single line would save no space.
     const collapsible = known.length > MAX_COLLAPSED + 1;
     const shown = collapsible && !expanded ? known.slice(0, MAX_COLLAPSED) : known;
     updateLines(this.list, shown, context);
@@ -129,8 +129,8 @@ function updateLines(list: KeyedList<HolderLine>, holders: readonly Holder[], co
 }
 
 /**
- * Return the sum of the holders' memory, prefixed by `≥` if the memory of one is unknown or torch's own
- * figure.
+ * Return the sum of the holders' memory. It is prefixed by `≥` if the memory of a holder is unknown or is
+ * torch's figure, which leaves out the CUDA context.
  */
 function sumText(holders: readonly Holder[]): string {
   const known = holders.flatMap(holder => holder.memory ?? []);
@@ -140,7 +140,7 @@ function sumText(holders: readonly Holder[]): string {
   return known.length === 0 ? memory(null) : `${exact ? '' : '≥ '}${memory(sum)}`;
 }
 
-/** One holder with its memory and a button for its menu. */
+/** The line of one holder, with its memory and a button for the menu of actions. */
 class HolderLine {
   readonly node: HTMLElement;
   private readonly name = new Text('holder-name');
@@ -161,7 +161,8 @@ class HolderLine {
         actions.openMenu(this.target, this.button);
       }
     };
-    // The click is only for the mouse; for the keyboard, the first item of the menu does the same.
+    // The name is clickable only with the mouse. With the keyboard, the first item of the menu has the same
+    // effect.
     this.name.node.onclick = () => {
       if (this.target !== null) {
         actions.goTo(this.target);

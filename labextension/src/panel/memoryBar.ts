@@ -9,7 +9,10 @@ export interface Segment {
   readonly memory: number;
 }
 
-/** Maximum number of other holders with a separate segment. More segments would be mostly gaps. */
+/**
+ * Maximum number of segments for holders other than the active notebook. With more segments, most of the bar
+ * would be gaps.
+ */
 const MAX_OTHERS = 5;
 
 const COLORS: Readonly<Record<Segment['who'], string>> = {
@@ -21,8 +24,8 @@ const FREE_COLOR = 'var(--jp-gpuwidget-track)';
 
 /**
  * Divide the used memory of a GPU into segments: the active notebook, the first few other holders, the
- * remaining holders together, and unattributed memory. The sum never exceeds the used memory, although the
- * figures were measured at different times.
+ * remaining holders together, and unattributed memory. Segments are cut so that their sum is the used memory,
+ * since the figures were measured at different times.
  */
 export function memorySegments({ here, used }: MemoryShares, holders: readonly Holder[]): Segment[] {
   const segments: Segment[] = [];
@@ -34,7 +37,7 @@ export function memorySegments({ here, used }: MemoryShares, holders: readonly H
       left -= size;
     }
   };
-  // For the active notebook, torch may have a figure if the driver has none.
+  // If the driver has no figure for the active notebook, torch may have one.
   add('here', here ?? holders.find(({ active }) => active)?.memory ?? null);
   const others = holders.filter(({ active, kind }) => !active && kind !== 'unattributed');
   for (const { memory } of others.slice(0, MAX_OTHERS)) {
@@ -58,7 +61,8 @@ export class MemoryBar {
 
   /** Show `segments` of a GPU with `total` bytes. `text` is the bar's description for screen readers. */
   update(segments: readonly Segment[], total: number | null, text: string): void {
-    // The segments are a background, which only has to be repainted; child elements would need a new layout.
+    // The segments are drawn as a background, which only has to be repainted after a change; child elements
+    // would need a new layout.
     const background = total === null || total <= 0 ? FREE_COLOR : gradient(segments, total);
     setAttribute(this.node, 'style', `background: ${background}`);
     setAttribute(this.node, 'aria-label', text);

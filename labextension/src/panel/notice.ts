@@ -5,7 +5,7 @@ import type { Notice } from './panelMessages';
 import type { StatusMessage } from '../memory/holderActions';
 import { element, setAttribute, Text } from '../ui/dom';
 
-/** A sentence with a command, a link or a button; hidden while there is none. */
+/** A sentence, optionally with a command, a link or a button. The view is hidden if there is no notice. */
 export class NoticeView {
   readonly node: HTMLElement;
   private readonly text = new Text('', 'div');
@@ -29,7 +29,8 @@ export class NoticeView {
   /** Show `notice`, or hide the view if it is null. */
   show(notice: Notice | null): void {
     this.node.hidden = notice === null;
-    // A live region announces each change, so a sentence that counts seconds would be read out every second.
+    // A screen reader announces each change of a live region, so a sentence with a number of seconds would be
+    // read aloud every second.
     setAttribute(this.node, 'aria-live', notice?.countsSeconds === true ? 'off' : 'polite');
     this.text.set(notice?.text ?? '');
     this.command.set(notice?.command ?? '');
@@ -42,7 +43,7 @@ export class NoticeView {
     this.button.hidden = notice?.action === undefined;
   }
 
-  /** Focus the button. Return whether it is shown. */
+  /** Focus the button. Return whether there is a button. */
   focus(): boolean {
     const shown = !this.node.hidden && !this.button.hidden;
     if (shown) {
@@ -68,14 +69,14 @@ export class StatusMessageView {
     this.close.onclick = () => {
       message.set('');
     };
-    // The text is never hidden: a live region must exist before its text changes.
+    // The text is never hidden: a live region is announced only if it existed before its text changed.
     this.text.node.setAttribute('role', 'status');
     this.node = element('div', 'panel-message', this.text.node, this.close);
     message.changed.connect(this.update, this);
     this.update();
   }
 
-  /** Disconnect from the message. */
+  /** Stop showing new messages. */
   dispose(): void {
     this.message.changed.disconnect(this.update, this);
   }

@@ -7,15 +7,15 @@ import { duration, model, moment } from '../ui/format';
 import { EXPECTED_THROTTLE_REASONS, type Gpu, type Reading, type ThrottleReason } from '../wire';
 
 /**
- * The throttle reasons that are set on purpose or mean that the GPU is idle. All others are shown as
- * warnings.
+ * The throttle reasons that are caused on purpose or mean that the GPU is idle. All other reasons are shown
+ * as warnings.
  */
 export const EXPECTED_THROTTLES: ReadonlySet<string> = new Set(EXPECTED_THROTTLE_REASONS);
 
 /** The throttle reason of a GPU without work, which is not displayed. */
 export const IDLE_THROTTLE: ThrottleReason = 'idle';
 
-/** A sentence to display, optionally with a command to run, a link or a button. */
+/** A sentence to display, with an optional command, link or button. */
 export interface Notice {
   readonly text: string;
   readonly command?: string;
@@ -27,9 +27,11 @@ export interface Notice {
 }
 
 /**
- * Return a notice about the connection to the server; null while samples arrive. `quiet` is the number of
- * seconds without a sample, or null if that is not too long. `sampled` is whether a sample has arrived since
- * the stream was opened; `known` is whether any sample has ever arrived.
+ * Return a notice about the connection to the server; null while samples arrive.
+ *
+ * `quiet` is for how many seconds no sample has arrived; null if that is not unusually long. `sampled` is
+ * whether a sample has arrived since the stream was opened. `known` is whether the page has ever received a
+ * sample.
  */
 export function serverNotice(
   trans: TranslationBundle,
@@ -57,7 +59,7 @@ export function serverNotice(
       return null;
     case 'opening':
     case 'open':
-      // When the panel is shown again, it displays the last sample until the next one arrives.
+      // After the panel was hidden, it shows the last sample until the next one arrives.
       return known ? null : { text: trans.__('Waiting for the first sample…') };
     case 'lost':
       return {
@@ -88,8 +90,9 @@ export function serverNotice(
 }
 
 /**
- * Return a notice about why the kernel's state is unknown and what to do; null if it is known. `server` is
- * null before the server has sent its version. If it is omitted, the notice contains no installation command.
+ * Return a notice about why the kernel's state is unknown and what the user can do; null if the state is
+ * known. `server` is null before the server has sent its version. If `server` is omitted, the notice does not
+ * explain how to install gpuwidget.
  */
 export function kernelNotice(
   trans: TranslationBundle,
@@ -171,9 +174,10 @@ export function kernelNotice(
 }
 
 /**
- * Return a notice that ends with how to install gpuwidget: with the command that the server's administrator
- * has configured, otherwise with a link to the documentation. It never suggests installing by the bare
- * package name, which is on no package index.
+ * Return a notice that explains how to install gpuwidget.
+ *
+ * It contains the command that the server's administrator has configured, or else a link to the
+ * documentation. It never suggests installing by the bare package name, which is on no package index.
  */
 function installNotice(
   trans: TranslationBundle,
@@ -195,7 +199,8 @@ function installNotice(
 }
 
 /**
- * Return sentences to show below the dropdown, such as why a choice was rejected; empty if there are none.
+ * Return sentences to show below the device dropdown, such as why a choice was rejected; an empty text if
+ * there are none.
  */
 export function deviceNotes(
   trans: TranslationBundle,
@@ -229,12 +234,12 @@ export function deviceNotes(
     .join(' ');
 }
 
-/** Return the GPU's model, marked if the GPU shares its memory with the host. */
+/** Return the name of the GPU's model, with a note if the GPU shares its memory with the host. */
 export function gpuName(trans: TranslationBundle, gpu: Gpu): string {
   return gpu.unified_memory ? trans.__('%1 (unified memory)', model(gpu.name)) : model(gpu.name);
 }
 
-/** Return a short and a long text about why a GPU has no current readings; null if the GPU responds. */
+/** Return a short and a long text about why the GPU has no current readings; null if it has. */
 export function unavailability(
   trans: TranslationBundle,
   reading: Reading,

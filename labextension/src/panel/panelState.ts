@@ -6,14 +6,17 @@ import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 import { COLUMNS, NOTEBOOK_ORDER, type Sort } from '../cells/runTable';
 
 /**
- * Maximum number of parts whose expanded state is saved. The oldest are dropped, for machines whose GPUs keep
- * changing.
+ * Maximum number of parts whose expanded or collapsed state is saved. The oldest entries are dropped, since
+ * on some machines the GPUs keep changing.
  */
 const MAX_PARTS = 200;
 
-/** What the panel saves. */
+/** The state that the panel saves. */
 export interface SavedPanelState {
-  /** Whether the user left each part expanded, by the part's name, oldest first. */
+  /**
+   * For each part of the panel, whether the user last expanded or collapsed it. Keyed by the part's name,
+   * oldest entry first.
+   */
   readonly expanded: Readonly<Record<string, boolean>>;
   /** The sort order of the list of cells. */
   readonly sort: Sort;
@@ -21,7 +24,7 @@ export interface SavedPanelState {
   readonly newTensors: boolean;
 }
 
-/** Storage for the panel's state that survives a reload of the page. */
+/** Storage for the panel's state, which survives a reload of the page. */
 export interface PanelStateStore {
   /** Return the stored value. It may have any shape, because an older version may have written it. */
   fetch(): Promise<unknown>;
@@ -37,14 +40,14 @@ export function databaseStore(database: IStateDB, key: string): PanelStateStore 
 }
 
 /**
- * What the user has expanded, sorted and chosen in the panel. It applies to all notebooks and survives a
- * reload.
+ * The panel's expanded parts, sort order and option for new tensors, as the user has set them. They apply to
+ * all notebooks and survive a reload of the page.
  */
 export class PanelState {
   private parts = new Map<string, boolean>();
   private order: Sort = NOTEBOOK_ORDER;
   private forNewTensors = true;
-  /** The values that the user has changed. A stored value does not replace them. */
+  /** The values that the user has changed on this page. A stored value does not replace them. */
   private readonly touched = new Set<'sort' | 'newTensors' | 'expanded'>();
   private isRestored: boolean;
   private readonly changes = new Signal<this, void>(this);
@@ -64,15 +67,18 @@ export class PanelState {
     return this.changes;
   }
 
-  /** Return whether the user left the part called `name` expanded; null if the user has never touched it. */
+  /**
+   * Return whether the user last expanded the part called `name`; null if the user has never expanded or
+   * collapsed it.
+   */
   isExpanded(name: string): boolean | null {
     return this.parts.get(name) ?? null;
   }
 
-  /** Expand or collapse the part called `name`. */
+  /** Record that the user has expanded or collapsed the part called `name`. */
   setExpanded(name: string, expanded: boolean): void {
     this.parts.delete(name);
-    this.parts.set(name, expanded); // The newest is the last.
+    this.parts.set(name, expanded); // The part that was changed last is at the end.
     this.onUserChange('expanded');
   }
 
@@ -95,8 +101,9 @@ export class PanelState {
   }
 
   /**
-   * Bind a `details` element to the part called `name`. `onToggle` is called when the element is toggled,
-   * with whether the user did it. Dispose of the returned object together with the element.
+   * Bind the open state of a `details` element to the part called `name`. `onToggle` is called when the
+   * element is toggled; its argument is whether the user toggled it. Dispose of the returned object together
+   * with the element.
    */
   bindDetails(node: HTMLDetailsElement, name: string, onToggle: (byUser: boolean) => void): IDisposable {
     const expanded = (): boolean => this.isExpanded(name) ?? false;
@@ -149,7 +156,7 @@ export class PanelState {
 
   private save(): void {
     if (!this.isRestored) {
-      return; // The state is saved once the stored state has been merged into it.
+      return; // restore() saves it after it has merged the stored state into it.
     }
     this.parts = new Map([...this.parts].slice(-MAX_PARTS));
     const saved = {
@@ -157,7 +164,7 @@ export class PanelState {
       sort: this.order,
       newTensors: this.forNewTensors
     };
-    // If saving fails, the state lasts until the page is closed.
+    // If the state cannot be saved, it lasts until the page is closed.
     void this.store?.save(saved).catch(() => undefined);
   }
 }

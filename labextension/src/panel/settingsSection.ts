@@ -12,7 +12,7 @@ import type { Switch } from '../wire';
 const ON = 'on';
 const OFF = 'off';
 
-/** The section with torch's settings in the active notebook's kernel, collapsed by default. */
+/** The section for torch's settings in the active notebook's kernel. It is collapsed by default. */
 export class SettingsSection {
   readonly node: HTMLDetailsElement;
   private readonly summary = new Text('section-summary');
@@ -80,8 +80,8 @@ export class SettingsSection {
   }
 
   /**
-   * Create a row for each setting and remove the other rows: a kernel with another version may have other
-   * settings.
+   * Create a row for each setting, and remove all other rows. A kernel with another version of gpuwidget may
+   * have other settings.
    */
   private reconcile(settings: readonly Switch[]): void {
     if (settings.map(keyOf).join() === [...this.rows.keys()].join()) {
@@ -112,7 +112,7 @@ class SettingRow {
   private readonly value = new Text('settings-value');
   private readonly control: HTMLInputElement | HTMLSelectElement;
 
-  /** `onChosen` receives the choice that the user made. */
+  /** `onChosen` is called with the value that the user has chosen. */
   constructor(
     private readonly trans: TranslationBundle,
     { name, choices }: Switch,
@@ -150,8 +150,8 @@ class SettingRow {
   }
 
   /**
-   * Show a setting, with its `requested` value while that has no reply. If there is a `reason`, the setting
-   * is disabled.
+   * Show the setting's value, or its `requested` value while the kernel has not replied to the request. If
+   * `reason` is not empty, the control is disabled.
    */
   update(setting: Switch, requested: string | null, reason: string): void {
     const { trans } = this;
@@ -199,7 +199,7 @@ class SettingRow {
   }
 }
 
-/** Return a short text about all settings for the section's heading. */
+/** Return a summary of all settings for the section's header. */
 export function settingsSummary(trans: TranslationBundle, view: KernelView): string {
   if (view.condition.kind !== 'ready') {
     return '';
@@ -218,7 +218,7 @@ export function settingsSummary(trans: TranslationBundle, view: KernelView): str
     : trans._n('%1 changed', '%1 changed', changed.length);
 }
 
-/** Return a sentence about why no setting can be changed; empty if the settings can be changed. */
+/** Return a sentence about why no setting can be changed; an empty text if the settings can be changed. */
 export function settingsReason(trans: TranslationBundle, view: KernelView): string {
   if (view.condition.kind === 'no-notebook') {
     return trans.__('Open a notebook to see its switches.');
@@ -235,8 +235,8 @@ export function settingsReason(trans: TranslationBundle, view: KernelView): stri
 }
 
 /**
- * Return the statements that this kernel has run or will run, one per line. The statement of the `latest`
- * setting comes first.
+ * Return the log of the settings: the Python statements that this kernel has run or will run, one per line.
+ * The statement of the `latest` setting comes first.
  */
 export function settingsLog(trans: TranslationBundle, view: KernelView, latest: string | null): string {
   const state = view.condition.kind === 'ready' ? view.condition.state : null;
@@ -264,8 +264,7 @@ export function settingsLog(trans: TranslationBundle, view: KernelView, latest: 
 }
 
 /**
- * Return the key of a setting's row. It includes the choices, because a setting with other choices needs
- * another row.
+ * Return the key of a setting's row. It includes the choices, because different choices need a different row.
  */
 function keyOf({ name, choices }: Switch): string {
   return [name, ...choices].join(' ');

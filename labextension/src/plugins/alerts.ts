@@ -7,10 +7,13 @@ import { AlertTracker, type AlertStore } from '../alerts/alertTracker';
 import { CommandIds, DOMAIN, IGpuSettings, IMonitor } from '../tokens';
 
 const KEY = 'gpuwidget:alerts';
-/** Kinds of alerts that need action soon. They are shown as errors instead of warnings. */
+/** The kinds of alerts that require action soon. They are shown as errors, all other kinds as warnings. */
 const SEVERE: ReadonlySet<AlertKind> = new Set(['lost', 'errors', 'xid']);
 
-/** The session storage of this browser tab. If it is unavailable, alerts are raised again after a reload. */
+/**
+ * Stores the raised alerts in the session storage of this browser tab. If that is unavailable, alerts are
+ * raised again after a reload.
+ */
 const SESSION_STORE: AlertStore = {
   load: () => {
     try {
@@ -23,7 +26,7 @@ const SESSION_STORE: AlertStore = {
     try {
       window.sessionStorage.setItem(KEY, text);
     } catch {
-      // The browser forbids storage for this page.
+      // The browser does not allow this page to store data.
     }
   }
 };
@@ -44,8 +47,8 @@ export const alerts: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const tracker = new AlertTracker(SESSION_STORE, settings.current.alerts);
     const updateMonitor = (): void => {
-      // A hidden page needs no samples. Alerts for events that happen meanwhile are raised when it is visible
-      // again.
+      // While the page is hidden, it receives no samples. Alerts for events in that time are raised when the
+      // page is visible again.
       monitor.setBackground(
         settings.current.alerts.when === 'always' && document.visibilityState === 'visible'
       );

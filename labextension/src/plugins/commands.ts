@@ -6,12 +6,12 @@ import type { ActiveKernel } from '../kernel/activeKernel';
 import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
 
-/** The methods that collapse a sidebar. */
+/** The methods of JupyterLab's shell that collapse a sidebar. */
 type Sidebars = Pick<ILabShell, 'collapseLeft' | 'collapseRight'>;
 
 const NO_ARGUMENTS = { args: { type: 'object', properties: {} } } as const;
 
-/** The commands of the panel. */
+/** The commands for the panel. */
 export const commands: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:commands',
   description: 'Commands for the GPU panel and the default torch device.',
@@ -44,8 +44,9 @@ export const commands: JupyterFrontEndPlugin<void> = {
       describedBy: NO_ARGUMENTS,
       execute: () => {
         if (panel.isVisible) {
-          // Notebook 7's shell has the same methods. Its token, `INotebookShell`, is in a package that JupyterLab
-          // does not provide, so this extension would have to bundle Notebook's whole application for it.
+          // Notebook 7's shell has the same methods. To use its token `INotebookShell`, this extension would
+          // have to bundle the whole application of Notebook, since JupyterLab does not provide the token's
+          // package.
           hide(shell, labShell ?? (shell as Partial<Sidebars>), panel);
         } else {
           shell.activateById(panel.id);
@@ -91,14 +92,14 @@ export const commands: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Return whether there is a kernel that may run Python. */
+/** Return whether there is a kernel that is, or may be, a Python kernel. */
 function mayHavePython({ view }: ActiveKernel): boolean {
   return !['no-notebook', 'no-kernel', 'not-python'].includes(view.condition.kind);
 }
 
 /**
- * Collapse the sidebar that contains the panel, since the user may have moved the panel to the other one.
- * Return the focus to the document.
+ * Collapse the sidebar that contains the panel: the user may have moved the panel to the left one. If the
+ * focus was in the panel, move it to the current document.
  */
 function hide(shell: JupyterFrontEnd.IShell, sidebars: Partial<Sidebars>, panel: IGpuPanel): void {
   const focused = panel.node.contains(document.activeElement);

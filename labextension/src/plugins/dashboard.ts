@@ -17,7 +17,9 @@ import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
 
 const RANK = 9;
-/** If the dashboard in Notebook 7 has less than this share of the height, it is enlarged to `DOWN_SHARE`. */
+/**
+ * If the dashboard in Notebook 7 has less than this fraction of the height, it is enlarged to `DOWN_SHARE`.
+ */
 const MIN_DOWN_SHARE = 0.3;
 const DOWN_SHARE = 0.5;
 
@@ -40,12 +42,12 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    // The names of the launcher's categories are translated in JupyterLab's own catalog.
+    // The names of the launcher's categories are translated by JupyterLab's catalog.
     const labTrans = (translator ?? nullTranslator).load('jupyterlab');
     const { commands, serviceManager, shell } = app;
     const tracker = new WidgetTracker<MainAreaWidget<GpuDashboard>>({ namespace: 'gpuwidget-dashboard' });
     const server = new ServerApi(serviceManager.serverSettings, () => 0);
-    /** The state of the last dashboard, from which the next one starts after the last one was closed. */
+    /** The state of the dashboard that was closed last, which a new dashboard starts with. */
     let lastState: DashboardState | undefined;
     const open = (state: unknown): MainAreaWidget<GpuDashboard> => {
       const content = new GpuDashboard(
@@ -54,7 +56,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       );
       const widget = new MainAreaWidget({ content });
       widget.id = 'gpuwidget-dashboard';
-      // JupyterLab's toolbar is hidden: the dashboard has its own, with a dropdown that must be inside the
+      // Hide JupyterLab's toolbar. The dashboard has a separate toolbar, whose dropdown must be inside the
       // content.
       widget.toolbar.hide();
       lastState = content.state;
@@ -63,7 +65,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
         void tracker.save(widget);
       });
       if (labShell === null) {
-        // The main area of Notebook 7 holds only the notebook.
+        // Notebook 7 allows only the notebook in its main area, so the dashboard is added below it.
         shell.add(widget, 'down', { type: 'GPUs' });
         enlarge(widget);
       } else {
@@ -106,8 +108,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
 };
 
 /**
- * Enlarge a widget in the area below the notebook in Notebook 7, which does not give a new widget enough
- * height.
+ * Enlarge a widget in the area below the notebook. Notebook 7 does not give a new widget enough height there.
  */
 function enlarge(widget: Widget): void {
   for (let child = widget; child.parent !== null; child = child.parent) {

@@ -7,7 +7,10 @@ import { DiagnosticsSection } from '../diagnostics/diagnosticsSection';
 import { JupyterServerDoctor } from '../diagnostics/serverDoctor';
 import { CommandIds, DOMAIN, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
 
-/** The doctor's section in the panel: the checks from PyTorch to the GPU in the kernel and in the server. */
+/**
+ * The doctor's section in the panel. It shows the checks, from PyTorch down to the GPU, for the kernel and
+ * for the server.
+ */
 export const diagnostics: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:diagnostics',
   description: 'Checks of everything between PyTorch and the GPU, on request.',

@@ -37,7 +37,7 @@ export const memory: JupyterFrontEndPlugin<IHolderActions> = {
   }
 };
 
-/** Add the commands for holders of memory. */
+/** Add the commands that act on holders of memory. */
 function addHolderCommands(
   { commands }: JupyterFrontEnd,
   actions: HolderActions,
@@ -97,7 +97,9 @@ function addHolderCommands(
   palette?.addItem({ command: HolderCommandIds.freeCache, category: trans.__('GPU') });
 }
 
-/** Open the menu of actions on `target` below `button`, which is focused again when the menu closes. */
+/**
+ * Open the menu of actions on `target` below `button`. When the menu closes, the button gets the focus again.
+ */
 function openHolderMenu(
   commands: JupyterFrontEnd['commands'],
   { kernel, terminal }: ActionTarget,
@@ -115,7 +117,7 @@ function openHolderMenu(
   menu.aboutToClose.connect(() => {
     button.removeAttribute('aria-expanded');
     button.focus();
-    // The chosen item runs its command after the menu has closed, so dispose of the menu only after that.
+    // The command of the chosen item is executed after the menu has closed, so dispose of the menu later.
     window.setTimeout(() => {
       menu.dispose();
     });

@@ -15,7 +15,7 @@ import { CellRuns, RunningCells } from '../cells/cellRuns';
 import { CellTracker } from '../cells/cellTracker';
 import { ReportReader } from '../cells/reportReader';
 
-/** The live data that all views display. */
+/** The models of live data that all views display. */
 export const monitor: JupyterFrontEndPlugin<IMonitor> = {
   id: 'jupyterlab-gpuwidget:monitor',
   description: 'Live GPU samples of the server and the default torch device of the notebook in front.',
@@ -23,7 +23,7 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
   provides: IMonitor,
   optional: [INotebookTracker, ITranslator],
   activate: (app: JupyterFrontEnd, tracker: INotebookTracker | null, translator: ITranslator | null) => {
-    // Every view requires this plugin, so no view has created a text yet.
+    // Set the translation of "unknown" here: every view requires this plugin, so none has used the text yet.
     translateUnknown((translator ?? nullTranslator).load(DOMAIN));
     const model = new StreamModel();
     const server = new ServerApi(app.serviceManager.serverSettings, () => model.seconds);

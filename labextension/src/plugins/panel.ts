@@ -48,8 +48,8 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
       apply();
       widget.configure(settings.current.hints, settings.current.show);
     });
-    // Open the panel to show the result of an action that was started elsewhere, such as in the command
-    // palette.
+    // Open the panel if it is hidden, because it shows the result of an action that was started elsewhere,
+    // such as in the command palette.
     holders.message.changed.connect(({ text }) => {
       if (text !== '' && !widget.isVisible) {
         shell.activateById(widget.id);

@@ -6,7 +6,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { loadSettings } from '../settingsLoader';
 import { DOMAIN, IGpuSettings } from '../tokens';
 
-/** Number of characters after which JupyterLab cuts a notification off. */
+/** JupyterLab cuts off a notification after this many characters. */
 const NOTIFICATION_LENGTH = 140;
 
 /** The user's settings. */
@@ -35,7 +35,8 @@ export const settings: JupyterFrontEndPlugin<IGpuSettings> = {
       const actions = sentence.length > NOTIFICATION_LENGTH ? [showAll] : [];
       Notification.warning(sentence, { autoClose: false, actions });
     };
-    // Without a registry, JupyterLab has no theme, and a notification's text is white on white.
+    // Without a settings registry, JupyterLab has no theme, so the text of a notification would be white on
+    // white.
     const warn = registry === null ? show : notify;
     return loadSettings({ registry, manager: serviceManager.settings, trans, warn });
   }

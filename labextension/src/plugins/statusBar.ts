@@ -8,12 +8,15 @@ import { StatusModel } from '../status/statusModel';
 import { CommandIds, DOMAIN, IGpuSettings, IMonitor } from '../tokens';
 
 const RANK = 40;
-/** The rank of the item in Notebook 7's menu bar: left of the kernel status, which is at the end. */
+/**
+ * The rank of the item in Notebook 7's menu bar. It places the item left of the kernel status, which is at
+ * the end.
+ */
 const MENU_RANK = 9000;
 
 /**
- * The active notebook's device and memory, in the status bar or, because Notebook 7 has none, in its menu
- * bar.
+ * The item with the active notebook's device and memory. It is in the status bar, or in Notebook 7's menu
+ * bar, since Notebook 7 has no status bar.
  */
 export const statusBar: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:status-bar',

@@ -1,6 +1,6 @@
 import type uPlot from 'uplot';
 
-/** A highlighted time range of a chart in epoch seconds, such as the run of a cell. */
+/** A highlighted time range in a chart, such as the run of a cell. Times are in epoch seconds. */
 export interface Band {
   readonly from: number;
   /** End of the range; null if it has not ended yet. */
@@ -26,15 +26,15 @@ export interface Palette extends BandColors {
 }
 
 const FONT_PX = 9;
-/** Labels are left out of plots with less than this height in CSS pixels. */
+/** In plots with less than this height in CSS pixels, the bands have no labels. */
 const MIN_LABELLED_HEIGHT = 30;
 const LABEL_GAP = 3;
 
 /**
  * Return a uPlot plugin that draws bands below the curves of a chart whose x axis is in epoch seconds.
- * `bands` is called for every drawing and returns them sorted by start.
+ * `bands` is called for each drawing and returns the bands, sorted by start.
  *
- * uPlot's own option `bands` fills the area between two series, not a time range.
+ * uPlot's option `bands` is not used, since it fills the area between two series instead of a time range.
  */
 export function bandsPlugin(bands: () => readonly Band[], colors: () => BandColors): uPlot.Plugin {
   return {

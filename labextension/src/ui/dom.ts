@@ -15,7 +15,7 @@ export function element<Name extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
-/** Text that is updated in place: writing the same value again causes no layout. */
+/** An element with text that is updated in place. Setting the same value again causes no layout. */
 export class Text {
   readonly node: HTMLElement;
   private readonly text = document.createTextNode('');
@@ -24,7 +24,7 @@ export class Text {
     this.node = element(name, className, this.text);
   }
 
-  /** The current text. */
+  /** The element's current text. */
   get value(): string {
     return this.text.data;
   }
@@ -55,7 +55,7 @@ export interface ListItem {
   readonly node: HTMLElement;
 }
 
-/** A list that keeps the node of each item for as long as its key is in the list. */
+/** A list that reuses the node of each item for as long as the item's key is in the list. */
 export class KeyedList<Item extends ListItem> {
   readonly node: HTMLUListElement;
   private readonly items = new Map<string, Item>();
@@ -96,14 +96,14 @@ export class KeyedList<Item extends ListItem> {
         this.node.insertBefore(node, present);
       }
     });
-    // Moving a node in the document removes the focus from it.
+    // A node that is moved within the document loses the focus.
     if (focused instanceof HTMLElement && focused !== document.activeElement && this.node.contains(focused)) {
       focused.focus();
     }
   }
 }
 
-/** The keys, apart from letters, that immediately select another option of a closed `select`. */
+/** The keys, in addition to letters, that immediately select another option of a closed `select`. */
 const SELECTING_KEYS: ReadonlySet<string> = new Set([
   'ArrowUp',
   'ArrowDown',
@@ -116,8 +116,8 @@ const SELECTING_KEYS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Make keys that would select another option of the closed `select` open its list instead, as on macOS.
- * Otherwise every option on the way to the wanted one would be chosen.
+ * Make the keys that would select another option of the closed `select` open its list instead, as on macOS.
+ * Otherwise, with each key press on the way to the wanted option, the user would choose another option.
  */
 export function openListOnKeys(select: HTMLSelectElement): void {
   select.onkeydown = event => {
@@ -130,23 +130,24 @@ export function openListOnKeys(select: HTMLSelectElement): void {
     try {
       select.showPicker();
     } catch {
-      // Older browsers do not have this method and others forbid it in frames; Space or Alt with an arrow
-      // opens the list.
+      // Older browsers lack showPicker(), and others do not allow it in frames. The user can still open the
+      // list with Space, or with Alt and an arrow key.
     }
   };
 }
 
 /**
- * Elements this close to the visible area count as visible, because they are about to be scrolled into it.
+ * Elements that are at most this far from the visible area count as visible, because they are about to be
+ * scrolled into it.
  */
 const MARGIN = '60px';
 
-/** Tracks which elements are visible: those inside the scrolled area and not within a hidden element. */
+/** Tracks which elements are visible: those that are inside the scrolled area and not hidden. */
 export class VisibilityTracker {
   private readonly visible = new Set<Element>();
   private readonly observer: IntersectionObserver;
 
-  /** `onVisible` is called after some elements have become visible. */
+  /** `onVisible` is called after one or more elements have become visible. */
   constructor(onVisible: () => void) {
     this.observer = new IntersectionObserver(
       entries => {
@@ -166,8 +167,7 @@ export class VisibilityTracker {
   }
 
   /**
-   * Return whether `element` is visible. It is false until the browser has reported the element for the first
-   * time.
+   * Return whether `element` is visible; false until the browser has reported the element for the first time.
    */
   has(element: Element): boolean {
     return this.visible.has(element);

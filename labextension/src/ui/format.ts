@@ -1,4 +1,4 @@
-/** Formats values in the same way as the Python package. */
+/** Functions that format values in the same way as the Python package. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
@@ -6,11 +6,11 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import type { Gpu } from '../wire';
 
 /**
- * The units in which values are displayed. The server's messages and CSV files always use bytes and degrees
- * Celsius.
+ * The units in which values are displayed. Messages from the server and CSV files always use bytes and
+ * degrees Celsius.
  */
 export interface Units {
-  /** GiB is 1024³ bytes, GB is 1000³ bytes. */
+  /** A GiB is 1024³ bytes, a GB is 1000³ bytes. */
   readonly memory: 'GiB' | 'GB';
   readonly temperature: 'C' | 'F';
 }
@@ -28,7 +28,7 @@ export type MemoryScale = readonly [giga: MemoryUnit, mega: MemoryUnit, kilo: Me
 /** A unit of temperature. `celsius / size + zero` converts degrees Celsius to it. */
 export interface TemperatureUnit {
   readonly name: string;
-  /** One degree of this unit in degrees Celsius. */
+  /** The size of one degree of this unit in degrees Celsius. */
   readonly size: number;
   /** The value of 0 °C in this unit. */
   readonly zero: number;
@@ -66,7 +66,7 @@ export function setUnits({ memory, temperature }: Units): void {
   }
 }
 
-/** Return the current units of memory: the same object until the units change. */
+/** Return the current units of memory. Until the units change, it is the same object. */
 export function memoryScale(): MemoryScale {
   return MEMORY_SCALES[units.memory];
 }
@@ -76,7 +76,7 @@ export function temperatureUnit(): TemperatureUnit {
   return TEMPERATURE_UNITS[units.temperature];
 }
 
-/** A value that would round to 1000 (or 1024) of one unit is written in the next larger one. */
+/** A value that would round to 1000 (or 1024) of a unit is written in the next larger unit. */
 const ROUNDED = 0.5;
 
 /** The text of an unknown value. */
@@ -85,7 +85,7 @@ const MINUS = '\u2212';
 /** A space as wide as a digit in fonts with tabular digits. */
 const FIGURE_SPACE = '\u2007';
 
-/** Translate `UNKNOWN` to the language of the page, which does not change until a reload. */
+/** Translate `UNKNOWN` to the language of the page, which can change only by a reload. */
 export function translateUnknown(trans: TranslationBundle): void {
   UNKNOWN = trans.__('n/a');
 }
@@ -96,7 +96,10 @@ function known(value: Optional): value is number {
   return value !== null && value !== undefined && Number.isFinite(value);
 }
 
-/** Return bytes as `15.6 GiB`, as `64 MiB` below 1 GiB and as `512 KiB` below 1 MiB. */
+/**
+ * Return a size in bytes as text: `15.6 GiB`, `64 MiB` if it is below 1 GiB, or `512 KiB` if it is below 1
+ * MiB.
+ */
 export function memory(size: Optional): string {
   if (!known(size)) {
     return UNKNOWN;
@@ -116,14 +119,17 @@ export function memory(size: Optional): string {
     : `${size.toFixed(0)} B`;
 }
 
-/** Return a common unit for several sizes: the unit of the largest size, but at least MiB. */
+/**
+ * Return a common unit for several sizes: the unit in which the largest size is written, but at least MiB.
+ */
 export function memoryUnit(sizes: readonly Optional[]): MemoryUnit {
   const [giga, mega] = memoryScale();
   return Math.max(0, ...sizes.filter(known)) >= giga.size - ROUNDED * mega.size ? giga : mega;
 }
 
 /**
- * Return bytes as a number in `unit` without the unit's name; `<0.1` for a value that would round to zero.
+ * Return a size in bytes as a number in `unit`, without the unit's name; `<0.1` for a value that would round
+ * to zero.
  */
 export function figure(size: Optional, unit: MemoryUnit): string {
   if (!known(size)) {
@@ -155,7 +161,7 @@ export function padded(text: string, digits: number): string {
   return text.padStart(digits, FIGURE_SPACE);
 }
 
-/** Return a part of a time with at least two digits. */
+/** Return a part of a time, such as its minutes, with at least two digits. */
 export function twoDigits(value: number): string {
   return String(value).padStart(2, '0');
 }
@@ -165,7 +171,7 @@ export function withUnit(text: string, unit: string): string {
   return text.endsWith(UNKNOWN) ? text : `${text} ${unit}`;
 }
 
-/** Return power and its limit as `611 of 700 W`, or the power alone if the limit is unknown. */
+/** Return a power draw and its limit as `611 of 700 W`, or only the power draw if the limit is unknown. */
 export function powerOf(trans: TranslationBundle, watts: Optional, limit: Optional): string {
   if (!known(watts)) {
     return UNKNOWN;
@@ -191,7 +197,7 @@ export function memoryChange(size: Optional): string {
   return size === 0 ? '±0' : `${size < 0 ? MINUS : '+'}${memory(Math.abs(size))}`;
 }
 
-/** Return joules as `0.4 J`, `850 J`, `2.3 kJ` or `1.25 MJ`. */
+/** Return an energy in joules as `0.4 J`, `850 J`, `2.3 kJ` or `1.25 MJ`. */
 export function energy(joules: Optional): string {
   if (!known(joules)) {
     return UNKNOWN;
@@ -202,7 +208,7 @@ export function energy(joules: Optional): string {
   return joules >= 999.5 ? `${(joules / 1e3).toFixed(1)} kJ` : `${joules.toFixed(joules < 9.95 ? 1 : 0)} J`;
 }
 
-/** Return a measured time in seconds as `380 µs`, `2.1 ms`, `14.0 s`, `3 min 05 s` or `2 h 04 min`. */
+/** Return a measured duration in seconds as `380 µs`, `2.1 ms`, `14.0 s`, `3 min 05 s` or `2 h 04 min`. */
 export function took(seconds: Optional): string {
   if (!known(seconds)) {
     return UNKNOWN;
@@ -216,7 +222,10 @@ export function took(seconds: Optional): string {
   return seconds < 59.95 ? `${seconds.toFixed(1)} s` : duration(seconds);
 }
 
-/** Like `took`, but for a narrow column: `3:05 min` from a minute on, `2:04 h` from an hour on. */
+/**
+ * Return what `took` returns, shortened for a narrow column: `3:05 min` from one minute on, `2:04 h` from one
+ * hour on.
+ */
 export function tookShort(seconds: Optional): string {
   const whole = known(seconds) ? Math.round(seconds) : 0;
   if (!known(seconds) || seconds < 59.95) {
@@ -229,7 +238,7 @@ export function tookShort(seconds: Optional): string {
   return `${String(large)}:${twoDigits(small)} ${unit}`;
 }
 
-/** Return seconds, rounded, as `12 s`, `3 min 05 s` or `2 h 04 min`. */
+/** Return a duration, rounded to seconds, as `12 s`, `3 min 05 s` or `2 h 04 min`. */
 export function duration(seconds: number): string {
   const all = Math.max(0, Math.round(seconds));
   if (all < 60) {
@@ -243,7 +252,7 @@ export function duration(seconds: number): string {
 }
 
 /**
- * Return a time of day such as `14:03:20`, preceded by the date unless `now` is on the same day. Both are
+ * Return the time of day, such as `14:03:20`, preceded by the date if `now` is on another day. Both are in
  * epoch seconds.
  */
 export function moment(epoch: number, now: number): string {
@@ -255,17 +264,20 @@ export function moment(epoch: number, now: number): string {
   return `${String(then.getFullYear())}-${twoDigits(then.getMonth() + 1)}-${twoDigits(then.getDate())} ${time}`;
 }
 
-/** Return the name of a GPU model without its vendor: `H200`, `GeForce RTX 4090 Laptop GPU`. */
+/** Return the name of a GPU model without its vendor, such as `H200` or `GeForce RTX 4090 Laptop GPU`. */
 export function model(name: string): string {
   return name.replace(/^NVIDIA /, '');
 }
 
-/** Return the index of a GPU in `nvidia-smi`, and that of a MIG slice as `parent:slice`. */
+/**
+ * Return the index of a GPU as in `nvidia-smi`; for a MIG slice, the index of its GPU and its own, as in
+ * `0:1`.
+ */
 export function gpuNumber({ index, mig_index: slice }: Pick<Gpu, 'index' | 'mig_index'>): string {
   return slice === null ? String(index) : `${String(index)}:${String(slice)}`;
 }
 
-/** Return the translated reasons why a GPU's clock is lowered. The server sends them in English. */
+/** Return the translated throttle reasons of a GPU. The server sends them in English. */
 export function throttleReasons(trans: TranslationBundle, reasons: readonly string[]): string[] {
   return reasons.map(reason => trans.__(reason));
 }
