@@ -19,7 +19,8 @@ _find_chromium = functools.cache(chromium.find)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a browser test if there is no Chromium, before one of its fixtures starts JupyterLab."""
+    """Skip a browser test if there is no Chromium. This happens before a fixture of the test starts
+    JupyterLab."""
     if _find_chromium() is None:
         skip(chromium.MISSING)
 
@@ -36,7 +37,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Start a JupyterLab whose server and kernels replay the packaged recording of four H200s."""
+    """Start a JupyterLab in which the server and the kernels replay the packaged recording of four H200s."""
     server = Lab(tmp_path_factory.mktemp("lab"), source="replay")
     try:
         server.wait_until_ready()
@@ -47,7 +48,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="session")
 def two_gpu_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Start a JupyterLab on a machine with two GPUs, for tests that change no settings and no GPU."""
+    """Start a JupyterLab on a machine with two GPUs. Only tests that change no settings and no GPU may use
+    it."""
     with lab_with(tmp_path_factory.mktemp("two"), *machine(2)) as (made, _):
         yield made
 
@@ -58,7 +60,7 @@ def open_notebook(
 ) -> Iterator[Callable[..., Notebook]]:
     """Return a function that opens a notebook: a new one with the given cells, or an existing file.
 
-    The notebooks are closed after the test.
+    The opened notebooks are closed after the test.
     """
     opened: list[Notebook] = []
 

@@ -1,4 +1,4 @@
-"""Run axe-core on parts of the page that belong to gpuwidget."""
+"""Check gpuwidget's parts of the page with axe-core."""
 
 from __future__ import annotations
 

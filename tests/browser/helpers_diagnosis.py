@@ -1,4 +1,4 @@
-"""Diagnoses for the panel: one of a healthy machine, and one with several failed checks."""
+"""Fake diagnoses for the panel: one of a healthy machine, and one with several failed checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(name: str, title: str, found: str, status: str = "ok", **changes: Any)
 
 
 def with_issue(status: str, reason: str, before: str | None, command: str | None = None) -> dict[str, Any]:
-    """Return the fields of a check with one issue; its fix has this text before its command."""
+    """Return the fields of a check with one issue. The text of its fix is ``before``, then ``command``."""
     after = "" if command is None else "."
     fix: dict[str, Any] = {"id": "a-fix", "params": {}, "before": before, "command": command, "after": after}
     remedy = before if command is None else f"{before} {command}."
@@ -99,8 +99,8 @@ def unhealthy(place: str = "kernel") -> dict[str, Any]:
 
 
 def fake_doctor_route(notebook: Notebook, *answers: tuple[int, Any]) -> list[str]:
-    """Make the server's doctor route send these replies in turn, then repeat the last one;
-    return the requested URLs."""
+    """Make the server's doctor route send these replies one after the other and then repeat the last one;
+    return a list to which the requested URLs are added."""
     requested: list[str] = []
 
     def fulfil(route: Route) -> None:
@@ -114,8 +114,8 @@ def fake_doctor_route(notebook: Notebook, *answers: tuple[int, Any]) -> list[str
 
 
 def kernel_cell(doctor: dict[str, Any]) -> str:
-    """Return a cell that makes its kernel, in which gpuwidget is loaded,
-    reply to the doctor request with this diagnosis."""
+    """Return the source of a cell that makes its kernel reply to the doctor request with this diagnosis.
+    gpuwidget must be loaded in the kernel."""
     return (
         "def _install():\n"
         "    import json\n"

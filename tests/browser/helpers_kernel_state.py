@@ -1,4 +1,5 @@
-"""A cell that makes its kernel reply to the panel with a given state, without torch or GPUs."""
+"""A cell that makes its kernel reply to the panel with a fake state, so that neither torch nor GPUs are
+needed."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ _answer()
 
 
 def cell(state: dict[str, Any], freed: str | None = None) -> str:
-    """Return a cell after which the kernel replies with ``state``,
-    and with the message ``freed`` when it frees its cache."""
+    """Return the source of a cell that makes its kernel reply with ``state``, and with the message ``freed``
+    to requests to free its cache."""
     return _CELL.format(state=json.dumps(state), freed=freed)
 
 
 def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
-    """Return the state of a kernel with torch, whose ``cuda:0`` is the last GPU;
-    the kernel's process holds 14 GiB on it."""
+    """Return the state of a kernel with torch. Its ``cuda:0`` is the last of the GPUs, on which its process
+    holds 14 GiB."""
     gib = 1024**3
     order = list(reversed(uuids))
     return {

@@ -1,4 +1,4 @@
-"""A real JupyterLab with an empty home directory, and a notebook in it as a user sees it in Chromium."""
+"""Start a real JupyterLab with an empty home directory, and open notebooks in it with Chromium."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PYTHON = os.environ.get("GPUWIDGET_TEST_LAB", sys.executable)
 """The Python interpreter that runs the JupyterLab under test and its kernels."""
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SETTINGS = {
-    # News and update checks would show pop-ups over the notebook and use the network.
+    # JupyterLab's news and update checks would open pop-ups over the notebook and use the network.
     "@jupyterlab/apputils-extension/notification.jupyterlab-settings": {
         "fetchNews": "false",
         "checkForUpdates": False,
@@ -64,10 +64,10 @@ await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =
 
 
 class Lab:
-    """A running JupyterLab server whose GPUs, and those of its kernels, come from ``source``.
+    """A running JupyterLab server. ``source`` is the source of GPU samples for the server and its kernels.
 
-    ``variables`` are added to the server's environment, and ``options`` to its command line; the interpreter
-    ``python`` runs it.
+    ``variables`` are added to the server's environment, and ``options`` to its command line. The server runs
+    with the interpreter ``python``.
     """
 
     def __init__(
@@ -131,7 +131,8 @@ class Lab:
             self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
     def wait_until_ready(self, seconds: float = 180) -> None:
-        """Return when the server responds; raise an error with its log if it exits or seconds pass."""
+        """Wait until the server responds. If it exits or does not respond within ``seconds``, raise an error
+        with its log."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
@@ -142,10 +143,11 @@ class Lab:
         raise RuntimeError(f"JupyterLab did not start:\n{self._log.read_text()[-4000:]}")
 
     def stop(self) -> None:
-        """Stop the server, which also stops its kernels."""
+        """Stop the server, and with it the kernels."""
         self._process.terminate()
         try:
-            # A server waits long for a kernel that is just starting. Without a server, kernels exit.
+            # A server waits a long time for a kernel that is just starting, so it may have to be killed.
+            # Kernels exit when their server is gone.
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()
@@ -153,11 +155,11 @@ class Lab:
 
     @property
     def log(self) -> str:
-        """Return the log of the server and its kernels."""
+        """The log of the server and its kernels."""
         return self._log.read_text(errors="replace")
 
     def write(self, name: str, cells: Sequence[str]) -> Path:
-        """Write a new notebook file with these code cells, and return its path."""
+        """Write a notebook file with these code cells, and return its path."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         notebook.metadata["kernelspec"] = {
             "name": "python3",
@@ -179,7 +181,7 @@ class Lab:
         kernel: bool = True,
         prepare: Callable[[Page], object] | None = None,
     ) -> Notebook:
-        """Open the notebook in a new browser page; with ``kernel=False``, do not wait for a kernel.
+        """Open the notebook in a new browser page. If ``kernel`` is false, do not wait for its kernel.
 
         ``prepare`` is called with the page before the page loads anything.
         """
@@ -196,7 +198,7 @@ class Lab:
 
 
 class Notebook:
-    """One notebook open in JupyterLab, with the browser page that shows it."""
+    """A notebook that is open in JupyterLab, with its browser page."""
 
     def __init__(self, page: Page, path: Path) -> None:
         self.page = page
@@ -215,8 +217,8 @@ class Notebook:
         )
 
     def wait_until_open(self, *, kernel: bool) -> None:
-        """Return when JupyterLab has started, the notebook is rendered and, if ``kernel`` is true,
-        its kernel is idle."""
+        """Wait until JupyterLab has started, the notebook is rendered and, if ``kernel`` is true, its kernel
+        is idle."""
         self.page.wait_for_function(
             "() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')"
         )
@@ -238,7 +240,7 @@ class Notebook:
         )
 
     def run(self, cell: int) -> None:
-        """Start one cell, and return without waiting for its end."""
+        """Start a cell, and return without waiting until it has finished."""
         self.script(
             "panel.content.activeCellIndex = argument; panel.content.deselectAll();"
             "window.gpuwidgetDone = false;"
@@ -247,11 +249,11 @@ class Notebook:
         )
 
     def wait_until_done(self, seconds: float = 60) -> None:
-        """Return when the cell that was started last has finished."""
+        """Wait until the cell that was started last has finished."""
         self.page.wait_for_function("() => window.gpuwidgetDone", timeout=seconds * 1000)
 
     def outputs(self, cell: int) -> list[dict[str, Any]]:
-        """Return the outputs of one cell as JupyterLab would save them."""
+        """Return the outputs of a cell in the format in which JupyterLab saves them."""
         outputs: list[dict[str, Any]] = self.script(
             "return panel.content.widgets[argument].model.outputs.toJSON();", cell
         )
@@ -262,15 +264,16 @@ class Notebook:
         self.script(_RECORD_LAYOUT_SHIFTS)
 
     def layout_shifts(self) -> list[str]:
-        """Return the layout shifts since the last call, each as its score and the moved elements' classes.
+        """Return the layout shifts since the last call. Each is a text with its score and the classes of the
+        moved elements.
 
-        The list is empty if the page's layout-shift score is 0.
+        If the list is empty, the page's layout-shift score is 0.
         """
         moved: list[str] = self.script("return window.layoutShifts.splice(0);")
         return moved
 
     def wait_for_changes(self, selector: str, changes: int) -> None:
-        """Return when the text of the first matching element has changed that many times."""
+        """Wait until the content of the first matching element has changed this many times."""
         self.script(_WAIT_FOR_CHANGES, [selector, changes])
 
     def save(self) -> None:

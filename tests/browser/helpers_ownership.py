@@ -1,5 +1,5 @@
-"""Memory ownership in one page: the test sends it instead of the server,
-whose other messages pass unchanged."""
+"""Fake memory ownership in one page: the test sends it in place of the server. All other messages from the
+server are passed on unchanged, except for changes that the test requests."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ GIB = 1024**3
 
 
 class FakeOwnershipStream:
-    """A proxy between a page and the server's sample stream; create it before the page loads."""
+    """A proxy between a page and the server's sample stream. It must be created before the page loads."""
 
     def __init__(self, page: Page) -> None:
         self._routes: list[WebSocketRoute] = []
         self._message: str | None = None
         self.interval: float | None = None
-        """The sampling interval in seconds that the next stream announces; if None,
-        it announces the server's interval."""
+        """The sampling interval in seconds in the initial message of the next stream. None stands for the
+        server's interval."""
         self.ahead = 0.0
-        """The seconds that are added to the time of each sample."""
+        """Seconds to add to the time of each sample."""
         page.route_web_socket(re.compile("gpuwidget/api/stream"), self._opened)
 
     def send(self, kernels: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> None:
-        """Send the memory ownership to the page, and again at the start of each new stream."""
+        """Send the memory ownership to the page now, and again whenever a new stream starts."""
         usage = {"type": "usage", "time": time.time(), "kernels": kernels, "gpus": gpus}
         self._message = json.dumps(usage)
         for route in self._routes:
@@ -59,7 +59,8 @@ class FakeOwnershipStream:
 
 
 def kernel(identity: str, name: str, **changes: Any) -> dict[str, Any]:
-    """Return a notebook's kernel that became idle 5 seconds ago; the notebook's path is its name."""
+    """Return the entry of a notebook's kernel that became idle 5 seconds ago. ``name`` is the notebook's name
+    and path."""
     return {
         "id": identity,
         "spec": "python3",
@@ -73,7 +74,7 @@ def kernel(identity: str, name: str, **changes: Any) -> dict[str, Any]:
 
 
 def allocation(memory: float | None, **changes: Any) -> dict[str, Any]:
-    """Return a holder whose memory of this many GiB the driver reports."""
+    """Return an allocation of ``memory`` GiB as the driver reports it."""
     return {
         **dict.fromkeys(("kernel", "terminal", "pid", "user", "program", "arguments")),
         "memory": None if memory is None else round(memory * GIB),
@@ -82,7 +83,7 @@ def allocation(memory: float | None, **changes: Any) -> dict[str, Any]:
 
 
 def gpu(uuid: str, *allocations: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return the memory ownership of one GPU that has no unattributed memory."""
+    """Return the memory ownership of one GPU. By default, none of its memory is unattributed."""
     means = [{"seconds": seconds, "utilization": None} for seconds in (600, 1800, 3600)]
     return {
         "uuid": uuid,

@@ -1,4 +1,4 @@
-"""The sidebar panel as a user sees it, and the machines on which its tests run."""
+"""Control the panel in the browser, and start a JupyterLab on fake machines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ launch_new_instance()
 
 
 def machine(gpus: int, step: int = 0) -> list[str]:
-    """Return a scenario with busy and idle H200s, whose values depend on ``step``."""
+    """Return a scenario for the NVML stand-in: busy and idle H200s, whose values depend on ``step``."""
     lines = [f"gpus={gpus}", f"gpu.*.memory_total={140 * GIB}", "gpu.*.power_limit=700"]
     for gpu in range(gpus):
         place = gpu + step
@@ -57,7 +57,7 @@ def machine(gpus: int, step: int = 0) -> list[str]:
 
 @contextmanager
 def lab_with(folder: Path, *scenario: str) -> Iterator[tuple[Lab, Standin]]:
-    """Start a JupyterLab on a machine with that scenario; yield the JupyterLab and the NVML stand-in."""
+    """Start a JupyterLab on a machine with this scenario; yield the JupyterLab and the NVML stand-in."""
     standin = Standin(build(folder / "build"), folder / "nvml")
     standin.scenario(*scenario)
     variables = {**standin.variables, "LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
@@ -71,8 +71,8 @@ def lab_with(folder: Path, *scenario: str) -> Iterator[tuple[Lab, Standin]]:
 
 
 def add_kernel(lab: Lab, name: str, language: str, before: str) -> None:
-    """Install a kernelspec that claims to be of ``language``;
-    its kernel is a Python kernel that runs ``before`` first."""
+    """Install a kernelspec that declares ``language`` as its language. Its kernel is a Python kernel that
+    first runs the statements ``before``."""
     folder = lab.data / "kernels" / name
     folder.mkdir(parents=True)
     program = folder / "kernel.py"
@@ -86,7 +86,7 @@ def add_kernel(lab: Lab, name: str, language: str, before: str) -> None:
 
 
 def use_kernel(path: Path, name: str, language: str) -> None:
-    """Make the notebook file at ``path`` use that kernel."""
+    """Change the notebook file at ``path`` so that it uses this kernel."""
     content = json.loads(path.read_text())
     content["metadata"]["kernelspec"] = {"name": name, "display_name": name, "language": language}
     path.write_text(json.dumps(content))
@@ -113,7 +113,7 @@ def show(notebook: Notebook, width: int | None = None) -> None:
             "([panel, width]) => Math.abs(document.querySelector(panel).clientWidth - width) < 12",
             arg=[PANEL, width],
         )
-        # The charts get the new size after the layout, and are redrawn in the next frame.
+        # The charts are resized after the layout and redrawn in the next frame.
         notebook.script(
             "await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));"
         )
@@ -126,7 +126,7 @@ def hide(notebook: Notebook) -> None:
 
 
 def wait_for_text(notebook: Notebook, selector: str, text: str, seconds: float = 30) -> None:
-    """Return when an element that matches ``selector`` contains ``text``."""
+    """Wait until an element that matches ``selector`` contains ``text``."""
     notebook.page.wait_for_function(
         "([selector, text]) =>"
         " [...document.querySelectorAll(selector)].some(node => node.innerText.includes(text))",
@@ -136,7 +136,8 @@ def wait_for_text(notebook: Notebook, selector: str, text: str, seconds: float =
 
 
 def cards(notebook: Notebook) -> list[dict[str, Any]]:
-    """Return each GPU's card in the panel: its UUID, whether it is expanded, and its text in one line."""
+    """Return the GPUs' cards in the panel. Each has the GPU's UUID, whether the card is expanded, and its
+    text in one line."""
     shown: list[dict[str, Any]] = notebook.page.eval_on_selector_all(
         CARD,
         "nodes => nodes.map(node => ({uuid: node.dataset.gpuUuid, open: node.dataset.open === 'true',"
@@ -146,9 +147,9 @@ def cards(notebook: Notebook) -> list[dict[str, Any]]:
 
 
 def clipped(notebook: Notebook, *, ellipsis: bool = True) -> list[str]:
-    """Return the elements of the panel whose content does not fit.
+    """Return the elements of the panel whose content is clipped.
 
-    With ``ellipsis``, an element that shortens its text with an ellipsis counts as fitting.
+    If ``ellipsis`` is true, elements that shorten their text with an ellipsis are not returned.
     """
     elements: list[str] = notebook.script(_CLIPPED, ellipsis)
     return elements

@@ -1,4 +1,4 @@
-"""axe finds no accessibility violation in gpuwidget's parts of the page, in the light and the dark theme."""
+"""Accessibility of gpuwidget's parts of the page, checked by axe in the light and the dark theme."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def eight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Stand
 
 @pytest.fixture
 def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Notebook, FakeOwnershipStream]]:
-    """Open the panel and a notebook whose kernel replies to it, with faked memory ownership."""
+    """Open the panel and a notebook whose kernel replies to the panel, with fake memory ownership."""
     lab, _ = eight
     faked: list[FakeOwnershipStream] = []
     source = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))
@@ -65,8 +65,8 @@ def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Noteb
 
 
 def test_without_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> None:
-    """axe finds no violation in the panel if no notebook is open or its kernel lacks gpuwidget,
-    collapsed or expanded."""
+    """axe finds no violation in the panel if gpuwidget is not loaded in the notebook's kernel, with collapsed
+    and with expanded sections, or if no notebook is open."""
     lab, _ = eight
     notebook = lab.open(browser, lab.write("bare.ipynb", ["1"]), height=TALL)
     show(notebook, 300)
@@ -84,8 +84,8 @@ def test_without_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> Non
 def test_gpus_and_their_holders(
     eight: tuple[Lab, Standin], opened: tuple[Notebook, FakeOwnershipStream]
 ) -> None:
-    """axe finds no violation in the panel's GPU cards, holders, menus and hints,
-    with a pending device and a running cell."""
+    """axe finds no violation in the panel's GPU cards, list of holders, hints and menu of actions, nor while
+    a change of the device is pending and a cell is running."""
     notebook, ownership = opened
     known = uuids(eight[0])
     active_kernel = notebook.script(KERNEL)
@@ -119,8 +119,8 @@ def test_gpus_and_their_holders(
 
 
 def test_the_dashboard(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
-    """axe finds no violation in the dashboard with its charts,
-    list of metrics and tooltip, live and paused."""
+    """axe finds no violation in the dashboard with its charts, list of metrics and tooltip, whether it is
+    live or paused."""
     notebook, _ = opened
     page = notebook.page
     hide(notebook)
@@ -144,13 +144,13 @@ def test_the_status_item(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
 
 
 def rules(found: list[str]) -> set[str]:
-    """Return the ids of the violated rules."""
+    """Return the ids of the rules in a list of violations."""
     return {one.split(": ")[1] for one in found}
 
 
 def test_the_settings(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
-    """In the settings editor, gpuwidget's settings violate only rules
-    that JupyterLab's own settings violate too."""
+    """In the settings editor, gpuwidget's settings violate only rules that JupyterLab's own settings violate
+    as well."""
     notebook, _ = opened
     found = []
     for name in ("GPUs", "Terminal"):
@@ -163,7 +163,8 @@ def test_the_settings(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
 
 
 def test_the_cells(eight: tuple[Lab, Standin], browser: Browser) -> None:
-    """axe finds no violation in the list of cells, with errors, marks and a note, unsorted and sorted."""
+    """axe finds no violation in the list of cells, with error marks and a note below it, both unsorted and
+    sorted."""
     lab, _ = eight
     reports = [report(1, 3, 14.0), report(2, 5, 200.0), report(3, 1, 0.002)]
     reports[0]["cell"] |= {"status": "error", "label": "a rather long name of a cell that does not fit"}
@@ -202,8 +203,8 @@ def test_no_driver(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
-    """axe finds no violation in the panel with a recording's label,
-    the PyTorch switches and all symbols of the doctor."""
+    """axe finds no violation in the panel with the label of a recording, the PyTorch switches and all symbols
+    of the doctor."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", kernel_cell(unhealthy())], height=TALL)
     show(notebook, 300)
     fake_doctor_route(notebook, (200, healthy()))
@@ -220,7 +221,7 @@ def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
 
 
 def test_a_card(open_notebook: Open) -> None:
-    """axe finds no violation in a watched cell's live chart, nor in its card afterwards."""
+    """axe finds no violation in the live chart of a watched cell, nor in its card afterwards."""
     notebook = open_notebook(["%load_ext gpuwidget", "%%gpuwatch\nimport time; time.sleep(6)"])
     notebook.run(0)
     notebook.wait_until_done()

@@ -1,4 +1,4 @@
-"""The panel's list of cells, the cells' bands on the charts, and the status bar item, as a user sees them."""
+"""The panel's list of cells, the bands of cells on the charts, and the status bar item."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ return node.height > 0 && node.bottom > view.top && node.top < view.bottom;
 
 
 def span(start: int, end: int, peak: int) -> dict[str, int]:
-    """Return a span of memory in bytes, given in GiB."""
+    """Return a report's memory span in bytes. The arguments are in GiB."""
     return {"start": start * GIB, "end": end * GIB, "peak": peak * GIB}
 
 
 def report(count: int, gib: int, seconds: float, uuid: str = "GPU-1", started: float = 1e9) -> dict[str, Any]:
-    """Return the report of the cell In[``count``], which allocated ``gib`` GiB and used ``gib`` kJ."""
+    """Return the report of the cell with the execution count ``count``, which allocated ``gib`` GiB and used
+    ``gib`` kJ of energy."""
     torch = {"allocated": span(0, gib, gib + 1), "reserved": span(0, gib, gib + 1), "ooms": 0}
     gpu = {
         "uuid": uuid,
@@ -57,8 +58,8 @@ def report(count: int, gib: int, seconds: float, uuid: str = "GPU-1", started: f
 
 
 def saved(lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0, source: str = "1") -> Path:
-    """Write a notebook with ``cells`` cells without a report,
-    followed by one cell per report; return its path."""
+    """Write a notebook with ``cells`` cells without a report, followed by one cell for each report. Return
+    its path."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for _ in range(cells)])
     for one in reports:
         cell = nbformat.v4.new_code_cell(source, execution_count=one["cell"]["execution_count"])
@@ -71,7 +72,7 @@ def saved(lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0
 
 
 def rows(notebook: Notebook) -> list[list[str]]:
-    """Return the texts of each row of the list: the cell's name and its numbers."""
+    """Return each row of the list as texts: the cell's name and its figures."""
     shown: list[list[str]] = notebook.page.eval_on_selector_all(
         ROW, "rows => rows.map(row => [...row.children].map(cell => cell.textContent))"
     )
@@ -79,12 +80,12 @@ def rows(notebook: Notebook) -> list[list[str]]:
 
 
 def names(notebook: Notebook) -> list[str]:
-    """Return the cell's name in each row of the list."""
+    """Return the name of the cell in each row of the list."""
     return [row[0] for row in rows(notebook)]
 
 
 def wait_for_names(notebook: Notebook, *wanted: str) -> None:
-    """Return when the rows of the list have these names."""
+    """Wait until the rows of the list have these names."""
     notebook.page.wait_for_function(
         "([row, wanted]) => JSON.stringify([...document.querySelectorAll(row)]"
         ".map(node => node.firstChild.textContent)) === wanted",
@@ -93,7 +94,7 @@ def wait_for_names(notebook: Notebook, *wanted: str) -> None:
 
 
 def sort_by(notebook: Notebook, column: int) -> str | None:
-    """Click the header of that column, and return the column's new sort order."""
+    """Click the header of a column, and return the column's new sort order."""
     head = f"{CELLS} [role=columnheader]:nth-child({column})"
     notebook.page.click(f"{head} button")
     return notebook.page.get_attribute(head, "aria-sort")
@@ -107,8 +108,8 @@ def run(notebook: Notebook, *cells: int) -> None:
 
 
 def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
-    """A watched cell is listed when it ends; until then it is shown as running,
-    and a queued cell is not shown."""
+    """While a watched cell is running, it is shown as running, and a queued cell is not shown. When the cell
+    ends, it is added to the list."""
     notebook = open_notebook(
         [
             "%load_ext gpuwidget",
@@ -135,7 +136,8 @@ def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
 
 
 def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> None:
-    """The list shows a saved notebook's cells without a kernel, and its sort order survives a reload."""
+    """The list shows the cells of a saved notebook even without a kernel, and its sort order survives a
+    reload."""
     path = saved(lab, "saved.ipynb", [report(3, 4, 0.5), report(1, 9, 70.0), report(2, 1, 8.0)])
     notebook = open_notebook(path, kernel=False)
     notebook.script("await panel.sessionContext.shutdown();")
@@ -186,8 +188,8 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_many_reports(open_notebook: Open, lab: Lab) -> None:
-    """The list shows 500 reports among 2000 cells immediately,
-    and a cell's printed output does not redraw it."""
+    """The list shows 500 reports in a notebook of 2000 cells immediately. Text that a cell prints does not
+    redraw the list."""
     path = saved(lab, "many.ipynb", [report(n, n % 50, n / 7) for n in range(1, 501)], cells=1500)
     notebook = open_notebook(path, kernel=False)
     show(notebook)
@@ -209,8 +211,8 @@ def test_many_reports(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) -> None:
-    """A report of a newer gpuwidget is not listed but counted in a note,
-    and the list can be collapsed and expanded."""
+    """A report of a newer version of gpuwidget is not listed; a note counts such reports. The list can be
+    collapsed and expanded."""
     newer = {**report(2, 2, 1.0), "schema": 2}
     notebook = open_notebook(saved(lab, "newer.ipynb", [report(1, 1, 1.0), newer]), kernel=False)
     show(notebook)
@@ -225,8 +227,8 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
 
 
 def test_bands_on_the_charts(two_gpu_lab: Lab, browser: Browser) -> None:
-    """The title of a GPU's chart names the cell that used that GPU at the pointer's time;
-    other GPUs' charts have none."""
+    """If the pointer is on a GPU's chart, the chart's title names the cell that used that GPU at the time
+    under the pointer. On the charts of other GPUs, the title is empty."""
     first, second = uuids(two_gpu_lab)
     long_ago = report(7, 4, 60.0, first, time.time() - 7000 - 80)
     notebook = two_gpu_lab.open(browser, saved(two_gpu_lab, "bands.ipynb", [long_ago]))
@@ -242,7 +244,8 @@ def test_bands_on_the_charts(two_gpu_lab: Lab, browser: Browser) -> None:
 
 
 def test_status_item(two_gpu_lab: Lab, browser: Browser) -> None:
-    """The status bar shows the notebook's GPU and memory without a stream; a click opens the panel."""
+    """The status bar shows the notebook's GPU and memory without opening a stream; a click on it opens the
+    panel."""
     state = helpers_kernel_state.state(uuids(two_gpu_lab))
     path = two_gpu_lab.write("status.ipynb", [helpers_kernel_state.cell(state)])
     notebook = two_gpu_lab.open(browser, path)
@@ -258,8 +261,8 @@ def test_status_item(two_gpu_lab: Lab, browser: Browser) -> None:
 
 
 def test_impossible_numbers_in_a_kernels_reply(two_gpu_lab: Lab, browser: Browser) -> None:
-    """If a kernel reports impossible sizes,
-    the status bar and the panel show them as unknown and keep working."""
+    """If a kernel replies with impossible sizes, the status bar and the panel show them as unknown and keep
+    working."""
     state = helpers_kernel_state.state(uuids(two_gpu_lab))
     for gpu in state["gpus"]:
         gpu |= {"process_memory": -5 * 2**30, "torch_reserved": 10**400}

@@ -1,4 +1,4 @@
-"""In a JupyterLab in Simplified Chinese, all texts of gpuwidget are translated, and fit into the panel."""
+"""The translation to Simplified Chinese: all texts of gpuwidget are translated and fit into the panel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ for (const node of document.querySelectorAll(`${argument} [title], ${argument} [
 }
 return [...new Set(found)];
 """
-# Names, units, code, file names and Python's messages are not translated.
+# Names, units, code, file names and messages from Python are not translated.
 UNTRANSLATED = re.compile(
     r"GPU|UUID|torch|cuda:?\d*|cuDNN|TF32|H200|NVIDIA|MiB|GiB|MHz|Hz|kJ|min|ms|ada|python|train|eval|serve|ipynb"
     r"|py|CSV|SM|Tensor|Core|PCIe|NVLink|FP\d+|float32|benchmark|Escape|Shift|Esc|k2|gpuwidget|cpu|Jupyter"
@@ -40,7 +40,7 @@ UNTRANSLATED = re.compile(
 
 
 def english(notebook: Notebook, part: str) -> list[str]:
-    """Return the texts, titles and labels that contain English words in that part of the page."""
+    """Return the texts, titles and labels in a part of the page that contain English words."""
     texts: list[str] = notebook.script(TEXTS, part)
     return [
         text
@@ -61,13 +61,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def screenshot(page: Page, name: str) -> None:
-    """Save a screenshot if GPUWIDGET_LOOK names a folder."""
+    """Save a screenshot in the folder GPUWIDGET_LOOK, if that variable is set."""
     if folder := os.environ.get("GPUWIDGET_LOOK"):
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
 def test_the_panel(lab: Lab, browser: Browser) -> None:
-    """All texts of the panel are Chinese, and none is clipped at widths of 240, 300 and 480 px."""
+    """All texts of the panel are Chinese, and none of them is clipped in a panel of 240, 300 or 480 px."""
     faked: list[FakeOwnershipStream] = []
     known = uuids(lab)
     path = saved(lab, "train.ipynb", [report(1, 3, 14.0), report(2, 5, 200.0)])
@@ -113,8 +113,8 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
 
 
 def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) -> None:
-    """The dashboard and all commands are Chinese,
-    and the launcher item is in JupyterLab's category "Other"."""
+    """The dashboard and all commands are Chinese. The dashboard's launcher item is in JupyterLab's category
+    "Other"."""
     notebook = lab.open(browser, lab.write("board.ipynb", ["1"]), kernel=False)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart canvas")

@@ -1,4 +1,4 @@
-"""If the dashboard has nothing to draw, it shows the reason and what the user can do."""
+"""What the dashboard shows if it has nothing to draw: the reason, and what the user can do."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ON_THE_CHARTS = "() => document.activeElement?.matches('.jp-gpuwidget-dashboard-
 
 
 def test_without_a_gpu(browser: Browser, tmp_path: Path) -> None:
-    """Without a GPU, the dashboard shows only the reason, without charts and toolbar;
-    the charts appear once there is a GPU."""
+    """If there is no GPU, the dashboard shows only the reason, without charts or a toolbar. Once there is a
+    GPU, the charts appear."""
     with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, standin):
         notebook = lab.open(browser, lab.write("none.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -42,8 +42,8 @@ def test_without_a_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_nothing_chosen(two_gpu_lab: Lab, browser: Browser) -> None:
-    """If no metric or no GPU is selected,
-    a button in the dashboard selects all of them and focuses the charts."""
+    """If no metric or no GPU is selected, a button in the dashboard selects all metrics or all GPUs, and the
+    charts get the focus."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("nothing.ipynb", ["1"]), kernel=False)
     page = notebook.page
     open_dashboard(notebook)
@@ -73,8 +73,8 @@ def test_nothing_chosen(two_gpu_lab: Lab, browser: Browser) -> None:
 
 
 def test_the_history_is_late_or_fails(two_gpu_lab: Lab, browser: Browser) -> None:
-    """The dashboard shows that it is loading the history, then why loading failed,
-    and draws once it succeeds."""
+    """While the history is loading, the dashboard shows that. If loading fails, it shows why, and it draws
+    the charts once loading succeeds."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("late.ipynb", ["1"]), kernel=False)
     page = notebook.page
     requests: list[Route] = []
@@ -94,8 +94,8 @@ def test_the_history_is_late_or_fails(two_gpu_lab: Lab, browser: Browser) -> Non
 
 
 def test_the_connection_is_lost(browser: Browser, tmp_path: Path) -> None:
-    """If the connection to the server is lost,
-    the charts stay dimmed below the reason until the connection is back."""
+    """If the connection to the server is lost, the dashboard shows that above the charts, which stay visible
+    but dimmed until the connection is back."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]), kernel=False)
         page = notebook.page

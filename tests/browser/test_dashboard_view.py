@@ -1,4 +1,4 @@
-"""The dashboard in JupyterLab's main area, as a user sees it in Chromium."""
+"""The dashboard in JupyterLab's main area."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CanvasRenderingContext2D.prototype.stroke = function (...given) {
 
 
 def busy(gpus: int) -> list[str]:
-    """Return a scenario with busy GPUs that have hardware counters."""
+    """Return a scenario for the NVML stand-in: busy GPUs that have hardware counters."""
     return [*machine(gpus), "gpu.*.gpm.2=77.5", "gpu.*.gpm.5=42.25"]
 
 
@@ -44,7 +44,7 @@ def open_dashboard(notebook: Notebook) -> None:
 
 
 def chart_values(page: Page, metric: str) -> str:
-    """Return the text of the values above a chart."""
+    """Return the values above a metric's chart as text."""
     return page.inner_text(f"{CHART}[data-metric={metric}] .jp-gpuwidget-dashboard-chart-values")
 
 
@@ -55,7 +55,7 @@ def shown(page: Page) -> list[str]:
 
 
 def pressed(page: Page, selector: str) -> list[str]:
-    """Return the texts of those buttons that are pressed."""
+    """Return the texts of the matching buttons that are pressed."""
     texts: list[str] = page.eval_on_selector_all(
         f"{selector}[aria-pressed=true]", "nodes => nodes.map(node => node.innerText.trim())"
     )
@@ -63,7 +63,7 @@ def pressed(page: Page, selector: str) -> list[str]:
 
 
 def history_requests(page: Page) -> list[dict[str, list[str]]]:
-    """Return a list to which the query of every further history request is added."""
+    """Return a list to which the query of each future history request is added."""
     queries: list[dict[str, list[str]]] = []
 
     def note(request: Request) -> None:
@@ -95,8 +95,8 @@ def choose(page: Page, *metrics: str) -> None:
 
 
 def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
-    """A button in the panel's header opens the dashboard,
-    with one chart per metric and each GPU's latest values above it."""
+    """A button in the panel's header opens the dashboard. It has one chart per metric, with each GPU's latest
+    value above the chart."""
     with lab_with(tmp_path, *busy(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("open.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -105,14 +105,14 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 11 %")
         assert len(shown(page)) == CHARTED
         wait_for_text(notebook, f"{CHART}[data-metric=memory_used]", "57 · 16 GiB")
-        # The hardware counters are sampled because the dashboard shows them.
-        # Charts out of sight are not updated.
+        # The hardware counters are sampled because the dashboard shows them. Only visible charts are updated,
+        # so scroll to the chart.
         page.locator(f"{CHART}[data-metric=tensor]").scroll_into_view_if_needed()
         wait_for_text(notebook, f"{CHART}[data-metric=tensor]", "42.3 · 42.3 %")
         page.locator(f"{CHART}[data-metric=utilization]").scroll_into_view_if_needed()
         standin.scenario(*machine(2, 2))
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "100 · 0 %")
-        # Opening the dashboard a second time activates the one that is open.
+        # Opening the dashboard a second time only activates the dashboard that is already open.
         notebook.script("app.shell.activateById(panel.id);")
         open_dashboard(notebook)
         assert page.locator(DASHBOARD).count() == 1
@@ -120,7 +120,7 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def saved_workspace(request: Request) -> str:
-    """Return the workspace that the request saves, as JSON; empty for other requests."""
+    """Return the workspace in a request that saves it, as JSON; an empty text for any other request."""
     is_save = request.method == "PUT" and "/api/workspaces/" in request.url
     return (request.post_data or "").replace(" ", "") if is_save else ""
 
@@ -156,8 +156,8 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_zoom_and_back(two_gpu_lab: Lab, browser: Browser) -> None:
-    """A drag zooms into the time range with finer steps, keys pan and zoom,
-    and a double click returns to live."""
+    """Dragging over a chart zooms into a time range, with finer steps; keys pan and zoom. A double click
+    returns to live mode."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("zoom.ipynb", ["1"]), kernel=False)
     page = notebook.page
     queries = history_requests(page)
@@ -181,7 +181,7 @@ def test_zoom_and_back(two_gpu_lab: Lab, browser: Browser) -> None:
     page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
     assert queries[-1]["seconds"] == ["300"]
     assert page.inner_text(TIME_RANGE) == ""
-    # While the dashboard is paused, the values do not change.
+    # Pause the dashboard; Escape returns to live mode.
     page.click(LIVE)
     page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
     page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
@@ -191,8 +191,8 @@ def test_zoom_and_back(two_gpu_lab: Lab, browser: Browser) -> None:
 
 
 def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
-    """The tooltip lists all GPUs' values at the pointer's time,
-    and every chart shows its values at that time."""
+    """If the pointer is on a chart, the tooltip lists the values of all GPUs at the time under the pointer,
+    and all charts show their values at that time."""
     with lab_with(tmp_path, *busy(8)) as (lab, _):
         notebook = lab.open(browser, lab.write("cursor.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -201,7 +201,7 @@ def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
         page.wait_for_timeout(3000)
         box = page.locator(f"{CHART}[data-metric=utilization] .u-over").bounding_box()
         assert box is not None
-        # Near the line of a GPU at 0 %, whose value all charts show.
+        # The pointer is close to the line of a GPU at 0 %, so all charts show that GPU's values.
         page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] / 3)
         page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 2)
         page.wait_for_selector(TOOLTIP, state="visible")
@@ -219,8 +219,8 @@ def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
-    """The CSV file has the shown metrics and GPUs with units, one row per step,
-    and no name that is a spreadsheet formula."""
+    """The CSV file has the shown metrics and GPUs, with units, and one row per step. No column name is a
+    spreadsheet formula."""
     scenario = [*busy(2), 'gpu.0.name==HYPERLINK("http://x","y")']
     with lab_with(tmp_path, *scenario) as (lab, _):
         notebook = lab.open(browser, lab.write("table.ipynb", ["1"]), kernel=False)
@@ -245,8 +245,8 @@ def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
-    """A dashboard behind another tab fetches and draws nothing and closes its stream;
-    when shown again, it continues."""
+    """If the dashboard is behind another tab, it loads nothing, draws nothing and closes its stream. When it
+    is shown again, it continues."""
     with lab_with(tmp_path, *busy(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hidden.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -272,8 +272,8 @@ def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None:
-    """With 16 GPUs, each can be highlighted and selected, a lost one is labelled,
-    and only visible charts are drawn."""
+    """With 16 GPUs, the user can highlight one GPU and show only that GPU. Only visible charts are drawn, and
+    a lost GPU is labelled."""
     with lab_with(tmp_path, *busy(16)) as (lab, standin):
         notebook = lab.open(browser, lab.write("sixteen.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -299,7 +299,7 @@ def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None
 
 
 def test_a_missing_metric_has_its_reason(browser: Browser, tmp_path: Path) -> None:
-    """On a GPU without hardware counters, the charts of those metrics show the reason."""
+    """If the GPU has no hardware counters, the charts of their metrics show the reason."""
     with lab_with(tmp_path, *machine(1), "gpu.*.gpm=0") as (lab, _):
         notebook = lab.open(browser, lab.write("without.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -311,7 +311,7 @@ def test_a_missing_metric_has_its_reason(browser: Browser, tmp_path: Path) -> No
 
 
 def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
-    """The dashboard labels the values of a recording as such."""
+    """If the values come from a recording, the dashboard shows the label of the recording."""
     notebook = lab.open(browser, lab.write("dashboard-recording.ipynb", ["1"]), kernel=False)
     open_dashboard(notebook)
     wait_for_text(notebook, f"{DASHBOARD} .jp-gpuwidget-dashboard-recording", "Recording of 4")
@@ -319,7 +319,7 @@ def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
 
 
 def test_closed_and_opened_again(two_gpu_lab: Lab, browser: Browser) -> None:
-    """A dashboard that is closed and opened again shows the same metrics as before."""
+    """After the dashboard is closed and opened again, it shows the same metrics as before."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("closed-dashboard.ipynb", ["1"]), kernel=False)
     page = notebook.page
     open_dashboard(notebook)
@@ -334,7 +334,7 @@ def test_closed_and_opened_again(two_gpu_lab: Lab, browser: Browser) -> None:
 def test_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
     """In Notebook 7, the dashboard opens below the notebook with half of the height, the second time too.
 
-    Notebook 7 allows only the notebook in its main area. The list of metrics fits into the dashboard.
+    Notebook 7 allows only the notebook in its main area. The list of metrics fits into the window.
     """
     path = two_gpu_lab.write("seven-dashboard.ipynb", ["1"])
     page = browser.new_page(viewport={"width": 1200, "height": 700})

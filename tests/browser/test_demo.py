@@ -1,4 +1,4 @@
-"""``make demo``, the first command that a new user runs, as its page looks in a browser."""
+"""The page that ``make demo`` opens. It is the first thing that a new user sees of gpuwidget."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[2]
 FROM_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-"""Variables of the ``make`` that runs these tests;
-the ``make`` that this test starts must not inherit them."""
+"""Variables that the ``make`` which runs these tests has set. The ``make`` that this test starts must not
+inherit them."""
 FROM_DESKTOP = {"DISPLAY", "WAYLAND_DISPLAY"}
 
 
 @pytest.fixture
 def demo_url(tmp_path: Path) -> Iterator[str]:
-    """Run ``make demo`` and yield the URL that it prints; end it as Ctrl-C does."""
+    """Run ``make demo``, yield the URL that it prints, and end it as Ctrl-C would."""
     environment = {
         **{name: value for name, value in os.environ.items() if name not in FROM_MAKE | FROM_DESKTOP},
         "HOME": str(tmp_path),
@@ -58,8 +58,8 @@ def demo_url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_demo_shows_the_quickstart_and_the_panel(demo_url: str, browser: Browser) -> None:
-    """The page that ``make demo`` opens shows the quickstart notebook
-    and the panel with the four recorded GPUs, all of them expanded."""
+    """The page that ``make demo`` opens shows the quickstart notebook, and the panel with the four recorded
+    GPUs, which are all expanded."""
     page = browser.new_page()
     page.goto(demo_url)
     page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true", timeout=60_000)

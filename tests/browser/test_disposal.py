@@ -1,4 +1,4 @@
-"""What is left of the panel, the dashboard and the status item once they are disposed of: nothing."""
+"""The panel, the dashboard and the status item stop all work when they are disposed of."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def track_timers(page: Page) -> None:
 
 
 def dispose(notebook: Notebook, widget: str) -> None:
-    """Dispose of the widget with that id, and count in ``window.changes`` what changes in it afterwards."""
+    """Dispose of the widget with this id. From then on, ``window.changes`` counts the changes in it."""
     notebook.script(DISPOSE, [widget])
 
 
 def test_disposed_views_leave_nothing(open_notebook: Open) -> None:
-    """A disposed view is not updated any more, and its timers and requests end:
-    also the confirmation of its copy button, and the export of a table that is under way."""
+    """If a view is disposed of, it is no longer updated, and all its timers and requests end, including the
+    timer that resets its copy button and a CSV export that is under way."""
     notebook = open_notebook(["%load_ext gpuwidget"], prepare=track_timers)
     page = notebook.page
     streams: list[str] = []
@@ -86,7 +86,7 @@ def test_disposed_views_leave_nothing(open_notebook: Open) -> None:
     show(notebook, 300)
     notebook.run(0)
     notebook.wait_until_done()
-    # From now on, the kernel replies at once, and no request waits for its reply.
+    # gpuwidget is loaded now, so the kernel replies immediately and no request is left pending.
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     open_dashboard(notebook)
     held: list[Route] = []

@@ -1,4 +1,5 @@
-"""The doctor in the panel: its checks run when its section is expanded, and failed checks show a fix."""
+"""The doctor's section in the panel. The checks run when the section is expanded, and failed checks show a
+fix."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def texts(notebook: Notebook, selector: str) -> list[str]:
 
 
 def run(notebook: Notebook, cell: int) -> None:
-    """Run a cell, and wait for its end."""
+    """Run a cell, and wait until it has finished."""
     notebook.run(cell)
     notebook.wait_until_done()
 
@@ -34,7 +35,7 @@ def run(notebook: Notebook, cell: int) -> None:
 def open_doctor(
     open_notebook: Open, kernel: dict[str, object], server: object, status: int = 200
 ) -> Notebook:
-    """Open a notebook with these diagnoses of the kernel and the server, and expand the doctor's section."""
+    """Open a notebook with fake diagnoses of its kernel and of the server, and expand the doctor's section."""
     notebook = open_notebook(["%load_ext gpuwidget", kernel_cell(kernel)])
     show(notebook, 300)
     fake_doctor_route(notebook, (status, server))
@@ -47,8 +48,8 @@ def open_doctor(
 
 
 def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> None:
-    """While the doctor's section is collapsed, no checks run; expanding it runs them once,
-    and a button runs them again."""
+    """While the doctor's section is collapsed, no checks run. Expanding it runs them once, and a button runs
+    them again."""
     notebook = open_notebook(["1"])
     requested = fake_doctor_route(notebook, (200, healthy()))
     show(notebook, 300)
@@ -70,8 +71,8 @@ def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> No
 
 
 def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:
-    """Each check has a symbol, a name, a result and a status,
-    and the section's header names the broken check."""
+    """Each check shows a symbol, its name, its result and its status. The section's header names the broken
+    check."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     wait_for_text(notebook, SUMMARY, "1 link broken: PyTorch")
     heads = texts(notebook, f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check-head")
@@ -88,8 +89,8 @@ def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:
 
 
 def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
-    """A broken check shows its reason and fix, a button copies the fix's command, and the evidence is
-    collapsed.
+    """A broken check is expanded and shows its reason and fix, with a button that copies the fix's command.
+    The evidence is collapsed.
 
     The evidence is shown as text, never as markup.
     """
@@ -111,11 +112,11 @@ def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
     assert broken.locator("dd b").count() == 0
     warned = notebook.page.locator(f"{CHECK}[data-status=warning]")
     assert "docker run --shm-size=8g …" in warned.inner_text()
-    assert warned.locator("code").count() == 0  # this command is incomplete, so it can't be run unchanged
+    assert warned.locator("code").count() == 0  # The command is incomplete, so it gets no copy button.
 
 
 def test_the_json_is_that_of_the_command_line(open_notebook: Open) -> None:
-    """The button copies the diagnosis in the format of `gpuwidget doctor --json`, which `--diff` accepts."""
+    """A button copies the diagnosis in the format of `gpuwidget doctor --json`, which `--diff` accepts."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     notebook.page.locator(ENVIRONMENT).nth(1).get_by_role("button", name="Copy as JSON").click()
@@ -123,8 +124,8 @@ def test_the_json_is_that_of_the_command_line(open_notebook: Open) -> None:
 
 
 def test_a_server_whose_checks_fail(open_notebook: Open) -> None:
-    """If the server's checks fail to run, their reason is shown,
-    and the header does not call the server healthy."""
+    """If the server's checks cannot be run, the reason is shown, and the header does not report the server as
+    healthy."""
     sentence = "The examination came to no end within 60 seconds."
     notebook = open_doctor(open_notebook, healthy("kernel"), {"message": sentence}, 503)
     wait_for_text(notebook, SUMMARY, "could not be looked at")
@@ -133,8 +134,8 @@ def test_a_server_whose_checks_fail(open_notebook: Open) -> None:
 
 
 def test_an_older_server(open_notebook: Open) -> None:
-    """If the server has no doctor route, the panel reports
-    that the server's gpuwidget is older than the page."""
+    """If the server has no doctor route, the panel reports that the server's gpuwidget is older than the
+    page."""
     notebook = open_doctor(open_notebook, healthy("kernel"), {"message": "Not Found"}, 404)
     wait_for_text(
         notebook, ENVIRONMENT, "The server's gpuwidget is older than this page: restart the server."
@@ -153,7 +154,7 @@ def test_a_real_server(open_notebook: Open) -> None:
 
 
 def test_a_restarted_kernel_has_no_diagnosis(open_notebook: Open) -> None:
-    """Restarting the kernel discards the kernel's diagnosis."""
+    """If the kernel is restarted, its diagnosis is discarded."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     wait_for_text(notebook, SUMMARY, "1 link broken")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
@@ -164,7 +165,7 @@ def test_a_restarted_kernel_has_no_diagnosis(open_notebook: Open) -> None:
 
 
 def test_the_palette_and_the_keyboard(open_notebook: Open) -> None:
-    """The palette's command opens and focuses the doctor's section, and Enter expands a check."""
+    """A command in the palette opens the doctor's section and focuses it. Enter expands a check."""
     notebook = open_notebook(["1"])
     fake_doctor_route(notebook, (200, healthy()))
     notebook.script("await app.commands.execute('gpuwidget:examine');")

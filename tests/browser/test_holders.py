@@ -1,4 +1,4 @@
-"""The panel's list of the holders of each GPU's memory, and a user's actions on them."""
+"""The list of the holders of each GPU's memory in the panel, and the actions on holders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ FREED = "Gave 3.0 GiB of torch's cache back."
 
 @dataclass
 class OpenPanel:
-    """A JupyterLab with the panel open, ``train.ipynb`` active, and faked memory ownership."""
+    """A JupyterLab with an open panel, in which ``train.ipynb`` is the active notebook and memory ownership
+    is faked."""
 
     lab: Lab
     standin: Standin
@@ -65,11 +66,11 @@ class OpenPanel:
         return identity
 
     def kernel_state(self) -> dict[str, Any]:
-        """Return the state with which a kernel replies to the panel."""
+        """Return the state that a fake kernel replies with."""
         return helpers_kernel_state.state(self.gpus)
 
     def act(self, name: str, *keys: str) -> None:
-        """Open the menu of the holder called ``name``, and press ``keys`` in it."""
+        """Open the menu of actions on the holder called ``name``, and press ``keys`` in it."""
         self.notebook.page.click(f"{PANEL} [aria-label='Actions for {name}']")
         self.notebook.page.wait_for_selector(MENU)
         for key in keys:
@@ -87,7 +88,8 @@ class OpenPanel:
         return label
 
     def holder_rows(self, card: int) -> list[str]:
-        """Return the text of each holder's row on one GPU's card, as one line."""
+        """Return each row of a GPU's list of holders as one line of text. ``card`` is the position of the
+        GPU's card."""
         holder_rows: list[str] = self.notebook.page.eval_on_selector_all(
             f"{CARD}:nth-child({card + 1}) .jp-gpuwidget-holder",
             "nodes => nodes.map(node => node.innerText.replace(/\\s+/g, ' ').trim())",
@@ -124,7 +126,8 @@ def open_panel(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., OpenP
 
 
 def test_the_holders_of_each_gpu(open_panel: Callable[..., OpenPanel]) -> None:
-    """Notebooks, terminals and other users' processes each have a row; the active notebook's row is first."""
+    """Notebooks, terminals and processes of other users each have a row. The row of the active notebook is
+    the first one."""
     view = open_panel()
     kernels = [
         kernel(view.active_kernel, "train.ipynb", state="busy", idle_since=None),
@@ -167,7 +170,7 @@ def test_the_holders_of_each_gpu(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_many_holders(open_panel: Callable[..., OpenPanel]) -> None:
-    """The five largest holders have a row each; the others share one row, which Enter expands."""
+    """The five largest holders have one row each. A sixth row stands for all others, and Enter expands it."""
     view = open_panel()
     many = [allocation(12 - 1 * place, pid=place, user="bob", program=f"rank {place}") for place in range(12)]
     view.ownership.send([], [gpu(view.gpus[0], *many, unattributed=GIB), gpu(view.gpus[1])])
@@ -186,7 +189,8 @@ def test_many_holders(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_nothing_moves_while_they_change(open_panel: Callable[..., OpenPanel]) -> None:
-    """No element moves when numbers and states change, or when two holders of similar size swap ranks."""
+    """If the holders' memory and states change, or two holders of similar size swap ranks,
+    no element moves."""
     view = open_panel(1)
     kernels = [kernel("a", "a.ipynb"), kernel("b", "b.ipynb")]
 
@@ -198,7 +202,7 @@ def test_nothing_moves_while_they_change(open_panel: Callable[..., OpenPanel]) -
 
     send(0)
     wait_for_text(view.notebook, ROW, "b.ipynb")
-    # The device section gets its height when the kernel first replies.
+    # The device section has its final height once the kernel has replied for the first time.
     view.notebook.page.wait_for_selector(
         f"{PANEL} .jp-gpuwidget-device-section button:text('Load gpuwidget')"
     )
@@ -213,7 +217,8 @@ def test_nothing_moves_while_they_change(open_panel: Callable[..., OpenPanel]) -
 
 
 def test_go_to_a_notebook(open_panel: Callable[..., OpenPanel]) -> None:
-    """Choosing a notebook in the holders' list activates its tab, or reopens the notebook if it is closed."""
+    """Choosing a notebook in the list of holders activates its tab,
+    or reopens the notebook if it is closed."""
     view = open_panel()
     other = view.open_second()
     view.ownership.send(
@@ -253,8 +258,8 @@ def test_go_to_a_terminal(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
-    """Shutting down a kernel needs confirmation in a dialog that lists what is lost;
-    a message reports the result."""
+    """Before a kernel is shut down, a dialog lists what is lost and requires confirmation. Afterwards, a
+    message reports the result."""
     view = open_panel()
     other = view.open_second()
     view.ownership.send(
@@ -283,8 +288,8 @@ def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[..., OpenPanel]) -> None:
-    """A kernel whose notebook is not open can free its cache; its reply is shown,
-    and no connection stays open."""
+    """The user can free the cache of a kernel whose notebook is not open. The kernel's reply is shown, and no
+    connection to the kernel stays open."""
     view = open_panel()
     other = view.open_second()
     script = view.notebook.script
@@ -306,7 +311,7 @@ def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[...,
 
 
 def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) -> None:
-    """Freeing the cache of a kernel without gpuwidget shows a message that explains how to load it."""
+    """If the user frees the cache of a kernel without gpuwidget, a message explains how to load gpuwidget."""
     view = open_panel()
     view.ownership.send(
         [kernel(view.active_kernel, "train.ipynb")],
@@ -320,8 +325,8 @@ def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) 
 
 
 def test_free_the_cache_with_the_panel_closed(open_panel: Callable[..., OpenPanel]) -> None:
-    """If the panel is closed, the palette's command to free the cache opens the panel,
-    which shows the outcome."""
+    """If the panel is closed, the palette's command to free the cache opens the panel, which shows the
+    result."""
     view = open_panel()
     view.notebook.script("app.shell.collapseRight();")
     view.notebook.page.wait_for_selector(PANEL, state="hidden")
@@ -330,10 +335,10 @@ def test_free_the_cache_with_the_panel_closed(open_panel: Callable[..., OpenPane
 
 
 def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
-    """An idle notebook that holds memory gets a hint,
-    and so does a notebook whose GPU had low utilization for an hour."""
+    """A hint is shown for an idle notebook that holds memory, and for a notebook whose GPU had low
+    utilization for an hour."""
     view = open_panel()
-    view.ownership.interval = 1000  # At this interval, an hour consists of only a few samples.
+    view.ownership.interval = 1000  # With this interval, an hour consists of only a few samples.
     view.ownership.reopen()
     wait_for_text(view.notebook, PANEL, "every 1000 s")
     means = [{"seconds": seconds, "utilization": 12.4} for seconds in (600, 1800, 3600)]
@@ -363,12 +368,12 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
-    """The dropdown offers the emptiest GPU according to the server's values;
-    choosing it selects that GPU's device."""
+    """The device dropdown offers the emptiest GPU according to the server's values. Choosing it selects that
+    GPU's device."""
     view = open_panel()
     view.standin.scenario(*machine(2), f"gpu.0.memory_used={5 * GIB}")
     state = view.kernel_state()
-    state["choices"][2]["memory_free"] = 1 * GIB  # Make the kernel's last reply out of date.
+    state["choices"][2]["memory_free"] = 1 * GIB  # An outdated figure: the server's must be used.
     view.notebook.run(0)
     view.notebook.wait_until_done()
     view.notebook.script(
@@ -383,7 +388,8 @@ def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
 
 @pytest.mark.parametrize("panel", [True, False])
 def test_a_lost_gpu_alerts(open_panel: Callable[..., OpenPanel], panel: bool) -> None:
-    """A lost GPU causes one notification, and with the setting "always" even if the panel is closed."""
+    """A lost GPU causes exactly one notification. With the setting "always", it does so even if the panel is
+    closed."""
     settings = {NOTIFICATION: {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": False}}
     if not panel:
         settings["jupyterlab-gpuwidget/panel"] = {"alerts": {"when": "always"}}
@@ -401,7 +407,7 @@ def test_a_lost_gpu_alerts(open_panel: Callable[..., OpenPanel], panel: bool) ->
 
 
 def test_alerts_cost_nothing_by_default(open_panel: Callable[..., OpenPanel]) -> None:
-    """With default settings and the panel closed, the page opens no stream."""
+    """With default settings, the page opens no stream while the panel is closed."""
     view = open_panel(1)
     sockets: list[str] = []
     view.notebook.page.on("websocket", lambda socket: sockets.append(socket.url))

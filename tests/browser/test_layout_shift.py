@@ -1,4 +1,4 @@
-"""Nothing moves in the panel and the dashboard while their values change: the layout-shift score is 0."""
+"""No element of the panel or the dashboard moves while values change: the layout-shift score is 0."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ UPDATES = 10
 
 
 def test_the_panel(open_notebook: Open) -> None:
-    """In a panel of 300 px, no element of the GPUs' cards and rows and of the list of cells moves
-    while a recording plays and a cell runs."""
+    """In a panel of 300 px, while a recording plays and a cell runs, no element moves in the GPUs' cards and
+    rows or in the list of cells."""
     notebook = open_notebook(["%load_ext gpuwidget", "import time; time.sleep(40)"], height=1400)
     show(notebook, 300)
     notebook.run(0)
@@ -25,7 +25,7 @@ def test_the_panel(open_notebook: Open) -> None:
     page.locator(f"{CARD} .jp-gpuwidget-gpu-row").nth(1).click()
     notebook.run(1)
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
-    # The holders of memory arrive after the first samples.
+    # The memory ownership arrives after the first samples.
     page.wait_for_selector(f"{CARD} .jp-gpuwidget-holder-reason:not(:empty)")
     notebook.record_layout_shifts()
     notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", UPDATES)
@@ -34,7 +34,8 @@ def test_the_panel(open_notebook: Open) -> None:
 
 
 def test_the_dashboard(open_notebook: Open) -> None:
-    """In the dashboard of a recording, neither the legend nor the captions and the charts move."""
+    """While a recording plays, neither the dashboard's legend, nor the texts above the charts, nor the charts
+    move."""
     notebook = open_notebook(["1"], kernel=False)
     open_dashboard(notebook)
     values = f"{DASHBOARD} .jp-gpuwidget-dashboard-charts"
@@ -42,7 +43,7 @@ def test_the_dashboard(open_notebook: Open) -> None:
     notebook.record_layout_shifts()
     notebook.wait_for_changes(values, UPDATES)
     assert notebook.layout_shifts() == []
-    # The tooltip follows the pointer, which is no layout shift of anything else.
+    # The tooltip moves with the pointer but must not move any other element.
     box = notebook.page.locator(f"{CHART}[data-metric=power_w] .u-over").bounding_box()
     assert box is not None
     notebook.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)

@@ -1,4 +1,4 @@
-"""A watched cell as a user sees it: a chart while it runs, and a card afterwards."""
+"""The outputs of a watched cell: a chart while the cell runs, and a card afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ for i in range(8):
 
 LIVE = ".gpuwidget-live"
 LINES = f"{LIVE} .bqplot path.line"
-# Counts in the browser how often any of the chart's lines is redrawn within that many milliseconds.
+# Counts how often any of the chart's lines is redrawn within ``argument`` milliseconds.
 COUNT_REDRAWS = """
 const moments = new Set();
 const observer = new MutationObserver(changes => {
@@ -52,13 +52,13 @@ Open = Callable[..., Notebook]
 
 
 def run_to_the_end(notebook: Notebook, cell: int) -> None:
-    """Run one cell, and wait for its end."""
+    """Run one cell, and wait until it has finished."""
     notebook.run(cell)
     notebook.wait_until_done()
 
 
 def outputs_with(notebook: Notebook, cell: int, mime_type: str) -> list[dict[str, Any]]:
-    """Return the MIME bundles of a cell's outputs that contain that type."""
+    """Return the MIME bundles in a cell's outputs that contain ``mime_type``."""
     bundles = [output.get("data", {}) for output in notebook.outputs(cell)]
     return [bundle for bundle in bundles if mime_type in bundle]
 
@@ -71,7 +71,8 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_chart_then_card(open_notebook: Open, theme: str) -> None:
-    """A running cell has a chart in the theme's colours; when it ends, a card replaces the chart."""
+    """A running cell shows a chart whose colours match the theme. When the cell ends, a card replaces the
+    chart."""
     notebook = open_notebook([LOAD, THREE_SECONDS], theme=theme)
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -85,8 +86,8 @@ def test_chart_then_card(open_notebook: Open, theme: str) -> None:
 
 
 def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
-    """After the run, the chart's emptied output has no height,
-    so that the card is directly below the cell."""
+    """After the run, the output that contained the chart has no height, so the card is directly below the
+    cell."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
@@ -110,7 +111,7 @@ def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
 
 
 def test_recording_is_labelled(open_notebook: Open) -> None:
-    """If the GPUs come from a recording, the chart and the card are labelled with it."""
+    """If the GPUs come from a recording, the chart and the card show the recording's label."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -123,7 +124,8 @@ def test_recording_is_labelled(open_notebook: Open) -> None:
 
 
 def test_clear_output(open_notebook: Open) -> None:
-    """clear_output() removes the chart only briefly; at the end, the later text and the card are shown."""
+    """If a cell calls clear_output(), the chart disappears only briefly. When the cell has ended, the text
+    printed after the call and the card are shown."""
     notebook = open_notebook([LOAD, CLEARING])
     run_to_the_end(notebook, 0)
     notebook.run(1)
@@ -138,8 +140,8 @@ def test_clear_output(open_notebook: Open) -> None:
 
 
 def test_progress_bar_stays_one(open_notebook: Open) -> None:
-    """A line that a cell rewrites with a carriage return stays one line,
-    although the chart appears and disappears."""
+    """A progress bar that a cell rewrites with carriage returns stays a single line, although the chart
+    appears and disappears."""
     notebook = open_notebook([LOAD, PROGRESS_BAR])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
@@ -147,7 +149,7 @@ def test_progress_bar_stays_one(open_notebook: Open) -> None:
 
 
 def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
-    """A saved notebook shows its card without a kernel, and contains nothing of the chart."""
+    """A saved notebook shows its card even without a kernel, and nothing of the chart is saved."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
@@ -158,7 +160,7 @@ def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
     assert WIDGET not in saved
     nbformat.validate(nbformat.reads(saved, as_version=4))
     copy = notebook.path.with_name(f"copy-{notebook.path.name}")
-    # Because the named kernel does not exist, no kernel starts and the notebook is not trusted.
+    # The notebook's kernelspec does not exist, so no kernel starts and the notebook is not trusted.
     content = json.loads(saved)
     content["metadata"]["kernelspec"]["name"] = "no-such-kernel"
     copy.write_text(json.dumps(content))

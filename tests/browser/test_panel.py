@@ -1,4 +1,5 @@
-"""The panel on a recording: what it shows, what it requests from the kernel, and when it is idle."""
+"""The panel with a recording: what it shows, what it requests from the kernel, and that it does no work while
+hidden."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ SLEEP = "import time; time.sleep(8)"
 
 
 def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab) -> None:
-    """Each of the four GPUs has an expanded card with a live chart, and the panel shows the recording's
-    label."""
+    """Each of the four GPUs has an expanded card with a live chart. The panel shows the label of the
+    recording."""
     notebook = open_notebook(["1"])
     show(notebook)
     notebook.page.wait_for_selector(f"{CARD} canvas")
@@ -42,7 +43,7 @@ def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_the_chart_starts_with_the_history(open_notebook: Open) -> None:
-    """In a page that opens later, the charts start with the server's history instead of empty."""
+    """If a page is opened later, its charts start with the server's history instead of being empty."""
     first = open_notebook(["1"])
     show(first)
     first.page.wait_for_selector(f"{CARD} canvas")
@@ -63,8 +64,8 @@ def test_the_chart_starts_with_the_history(open_notebook: Open) -> None:
 
 
 def test_the_button_loads_gpuwidget(open_notebook: Open) -> None:
-    """The button loads gpuwidget without any output, execution count or history entry,
-    and without new user variables."""
+    """The button loads gpuwidget without adding an output, an execution count, a history entry or a variable
+    of the user."""
     notebook = open_notebook(["sorted(n for n in dir() if not n.startswith('_'))", "In"])
     show(notebook)
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
@@ -82,8 +83,8 @@ def test_the_button_loads_gpuwidget(open_notebook: Open) -> None:
 
 
 def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
-    """A device that is chosen while a cell runs is confirmed before the cell ends,
-    and applies from the next cell."""
+    """A device that the user chooses while a cell is running is confirmed before the cell ends, and applies
+    from the next cell."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", SLEEP, "torch.zeros(2).device"])
     show(notebook)
     notebook.run(0)
@@ -103,7 +104,7 @@ def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
 
 
 def test_the_panel_follows_the_cells(open_notebook: Open) -> None:
-    """The panel shows the device and the watch state that a cell sets."""
+    """If a cell sets the default device or turns on watching, the panel shows it."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", "%gpu device cpu\n%gpu watch on"])
     show(notebook)
     for cell in (0, 1):
@@ -116,8 +117,8 @@ def test_the_panel_follows_the_cells(open_notebook: Open) -> None:
 
 
 def test_a_restarted_kernel(open_notebook: Open) -> None:
-    """After the kernel restarts, the panel shows
-    that no device is chosen and that gpuwidget is not loaded."""
+    """After a restart of the kernel, the panel shows that no device is chosen and that gpuwidget is not
+    loaded."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", "%gpu device cpu"])
     show(notebook)
     for cell in (0, 1):
@@ -140,10 +141,10 @@ def test_a_restarted_kernel(open_notebook: Open) -> None:
 def test_other_kernels(
     open_notebook: Open, lab: Lab, name: str, language: str, before: str, sentence: str
 ) -> None:
-    """The panel sends no request to a kernel that is not Python, and refers to the README if gpuwidget is
-    missing.
+    """If the kernel is not a Python kernel, the panel sends no request to it. If gpuwidget is not installed
+    in the kernel, the panel refers to the README.
 
-    It does not offer to install a package name that no index has.
+    The panel does not suggest installing a package name that is on no index.
     """
     add_kernel(lab, name, language, before)
     path = lab.write(f"{name}.ipynb", ["1"])
@@ -165,8 +166,8 @@ def test_other_kernels(
 
 
 def test_the_administrators_command(browser: Browser, tmp_path: Path) -> None:
-    """If the kernel lacks gpuwidget, the panel offers the server's configured install command, with
-    quoting."""
+    """If gpuwidget is not installed in the kernel, the panel shows the install command that the server's
+    administrator has configured, with shell quoting."""
     wheel = "--GpuWidget.install_requirement='/srv/my wheels/gpuwidget.whl[lab]'"
     (tmp_path / "lab").mkdir()
     lab = Lab(tmp_path / "lab", "replay", options=[wheel])
@@ -188,7 +189,7 @@ def test_the_administrators_command(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_hidden_panel_is_idle(open_notebook: Open) -> None:
-    """A hidden panel has no open stream and sends no requests to the kernel."""
+    """While the panel is hidden, it has no open stream and sends no requests to the kernel."""
     notebook = open_notebook(["%load_ext gpuwidget"])
     streams: list[str] = []
 
@@ -217,7 +218,7 @@ def test_a_hidden_panel_is_idle(open_notebook: Open) -> None:
 
 
 def test_the_layout_is_restored(open_notebook: Open, lab: Lab) -> None:
-    """After a reload, the panel is open and live at its previous place."""
+    """After a reload of the page, the panel is open and live at its previous place."""
     notebook = open_notebook(["1"])
     with notebook.page.expect_request(
         lambda request: request.method == "PUT" and "jp-gpuwidget-panel" in (request.post_data or "")
@@ -230,7 +231,7 @@ def test_the_layout_is_restored(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_the_keyboard(open_notebook: Open) -> None:
-    """The palette's command focuses the device dropdown, and Enter expands and collapses a GPU's card."""
+    """A command in the palette focuses the device dropdown. Enter expands and collapses a GPU's card."""
     notebook = open_notebook(["%load_ext gpuwidget"])
     show(notebook)
     notebook.run(0)
@@ -247,7 +248,7 @@ def test_the_keyboard(open_notebook: Open) -> None:
 
 
 def test_without_a_notebook(open_notebook: Open) -> None:
-    """Without a notebook, the device dropdown is disabled and shows the reason."""
+    """If no notebook is open, the device dropdown is disabled and shows the reason."""
     notebook = open_notebook(["1"])
     show(notebook)
     notebook.script("await panel.sessionContext.shutdown(); await panel.context.save(); panel.dispose();")

@@ -1,5 +1,5 @@
-"""The panel's controls: what gets the focus, what they request,
-and how they handle replies of another version."""
+"""The panel's controls: which one gets the focus, which requests they send, and what they do if a reply has
+another version."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _install()
 
 
 def requests(notebook: Notebook, ask: str) -> list[dict[str, Any]]:
-    """Return the requests of this kind that the page has sent since the counting started."""
+    """Return the requests of the kind ``ask`` that the page has sent since :func:`open_with_kernel`."""
     sent: list[dict[str, Any]] = notebook.script(
         "return window.requests.filter(each => each.ask === argument);", ask
     )
@@ -42,8 +42,8 @@ def requests(notebook: Notebook, ask: str) -> list[dict[str, Any]]:
 
 
 def open_with_kernel(open_notebook: Open, lab: Lab) -> Notebook:
-    """Open the panel with a notebook whose kernel replies as if it had torch,
-    and start counting requests to it."""
+    """Open the panel with a notebook whose kernel replies as if it had torch, and start recording the
+    requests to the kernel."""
     notebook = open_notebook([cell(state(uuids(lab)))])
     show(notebook)
     notebook.run(0)
@@ -54,8 +54,8 @@ def open_with_kernel(open_notebook: Open, lab: Lab) -> Notebook:
 
 
 def test_showing_the_panel_focuses_what_can_be_used(open_notebook: Open) -> None:
-    """Opening the panel focuses the button that loads gpuwidget or, if gpuwidget is loaded,
-    the device dropdown."""
+    """Opening the panel focuses the button that loads gpuwidget, or the device dropdown if gpuwidget is
+    already loaded."""
     notebook = open_notebook(["1"])
     show(notebook)
     notebook.page.wait_for_function("() => document.activeElement?.textContent === 'Load gpuwidget'")
@@ -66,7 +66,7 @@ def test_showing_the_panel_focuses_what_can_be_used(open_notebook: Open) -> None
 
 
 def test_arrow_keys_do_not_choose_a_device(open_notebook: Open, lab: Lab) -> None:
-    """Arrow keys in the device dropdown only move through its list; the device is chosen with Enter."""
+    """In the device dropdown, arrow keys only move through the list of devices. Enter chooses a device."""
     notebook = open_with_kernel(open_notebook, lab)
     notebook.page.focus(DEVICE)
     for key in ("ArrowDown", "ArrowDown", "End", "Home", "c"):
@@ -79,8 +79,8 @@ def test_arrow_keys_do_not_choose_a_device(open_notebook: Open, lab: Lab) -> Non
 
 
 def test_two_quick_clicks_on_watch(open_notebook: Open, lab: Lab) -> None:
-    """The second of two quick clicks on the watch button undoes the first one,
-    even without a repaint in between."""
+    """The second of two quick clicks on the watch button undoes the first one, even if the page is not
+    repainted in between."""
     notebook = open_with_kernel(open_notebook, lab)
     notebook.page.eval_on_selector(WATCH, "button => { button.click(); button.click(); }")
     notebook.page.wait_for_function("() => window.requests.filter(each => each.ask === 'watch').length === 2")
@@ -97,8 +97,8 @@ def test_two_quick_clicks_on_watch(open_notebook: Open, lab: Lab) -> None:
     ids=["schema", "shape"],
 )
 def test_a_kernel_of_another_version(open_notebook: Open, reply: dict[str, Any]) -> None:
-    """If a kernel's reply has another schema or shape,
-    the panel reports another version and raises no error."""
+    """If a kernel's reply has an unknown schema or shape, the panel shows the kernel's version of gpuwidget,
+    and no error is raised in the page."""
     notebook = open_notebook([_REPLY.format(reply=json.dumps(reply))])
     errors: list[str] = []
     notebook.page.on("pageerror", lambda error: errors.append(str(error)))

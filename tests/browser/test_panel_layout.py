@@ -1,4 +1,5 @@
-"""How the panel's sections share its height, and that their expanded state survives a reload."""
+"""The layout of the panel's sections: how they share its height, and that they stay expanded or collapsed
+after a reload."""
 
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ HEIGHTS = "panel => [...panel.children].map(node => node.getBoundingClientRect()
 
 
 def count_visible(page: Page, selector: str, scroll: str) -> int:
-    """Return how many matching elements are fully visible within the scrolling part."""
+    """Return how many matching elements are fully visible in the scrolled part of the panel."""
     count: int = page.evaluate(COUNT_VISIBLE, [selector, scroll])
     return count
 
 
 def scroll_to(page: Page, selector: str) -> bool:
-    """Scroll to the last matching element;
-    return whether it is visible and not covered by a sticky header."""
+    """Scroll to the last matching element.
+    Return whether it is visible and not covered by a sticky header."""
     page.locator(selector).last.evaluate("node => node.scrollIntoView({ block: 'end' })")
     found: bool = page.locator(selector).last.evaluate(
         "node => { const { left, top, width, height } = node.getBoundingClientRect();"
@@ -48,7 +49,7 @@ def scroll_to(page: Page, selector: str) -> bool:
 
 
 def expanded(page: Page) -> dict[str, bool]:
-    """Return whether each section is expanded."""
+    """Return for each section whether it is expanded."""
     return {
         "switches": page.get_attribute(SWITCHES, "open") is not None,
         "health": page.get_attribute(DIAGNOSTICS, "open") is not None,
@@ -57,11 +58,11 @@ def expanded(page: Page) -> dict[str, bool]:
 
 
 def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> None:
-    """In a panel of 240 by 600 pixels with all sections expanded, none is squeezed and nothing moves by
-    itself.
+    """In a panel of 240 by 600 pixels with all sections expanded, no section is squeezed, and no element
+    moves unless the user moves it.
 
-    The GPUs, the PyTorch switches and the doctor scroll within at least 140 pixels, and three rows of the
-    list of cells are visible.
+    The part with the GPUs, the PyTorch switches and the doctor scrolls and is at least 140 pixels high. Three
+    rows of the list of cells are visible.
     """
     path = saved(lab, "full.ipynb", [report(n, n, 1.0) for n in range(2, 22)], source="import time")
     notebook = open_notebook(path, height=600)
@@ -97,7 +98,7 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
 
 
 def test_the_doctor_below_many_gpus(browser: Browser, tmp_path: Path) -> None:
-    """With 16 GPUs, the header of the collapsed doctor is always visible; when expanded,
+    """With 16 GPUs, the header of the collapsed doctor is always visible. When the user expands the doctor,
     its section scrolls into view."""
     with lab_with(tmp_path, *machine(16)) as (lab, _):
         notebook = lab.open(browser, lab.write("many.ipynb", ["1"]), height=600, kernel=False)
@@ -115,8 +116,8 @@ def test_the_doctor_below_many_gpus(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> None:
-    """A reload restores expanded sections and the list's sort order,
-    but runs no checks of an expanded doctor."""
+    """After a reload of the page, sections are expanded and the list of cells is sorted as before. The checks
+    of an expanded doctor do not run."""
     notebook = open_notebook(saved(lab, "folds.ipynb", [report(1, 1, 1.0)]), kernel=False)
     page = notebook.page
     fake_doctor_route(notebook, (200, healthy()))

@@ -1,5 +1,5 @@
-"""The panel on all kinds of machines: with many GPUs, without GPUs, with lost GPUs,
-and with a restarting server."""
+"""The panel on various machines: with many GPUs, without GPUs, with lost GPUs, and with a server that
+restarts."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => 
 
 
 def wait_for_state(notebook: Notebook, gpus: list[str]) -> None:
-    """Run the cell that fakes the kernel's state,
-    and wait until the panel shows the devices of that state."""
+    """Run the cell that fakes the kernel's state, and wait until the panel shows the devices of ``gpus``."""
     notebook.run(0)
     notebook.wait_until_done()
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", f"cuda:{len(gpus) - 1}")
@@ -54,8 +53,8 @@ def wait_for_state(notebook: Notebook, gpus: list[str]) -> None:
 
 @pytest.mark.parametrize("gpus", [1, 8, 16])
 def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> None:
-    """From a width of 240 px, every model name is readable and nothing is clipped;
-    the notebook's GPU is expanded."""
+    """In a panel that is at least 240 px wide, every model name is readable and nothing is clipped. The GPU
+    that the notebook uses is expanded."""
     with lab_with(tmp_path, *machine(gpus)) as (lab, _):
         known = uuids(lab)
         state = helpers_kernel_state.state(known)
@@ -73,8 +72,8 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
 
 
 def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path) -> None:
-    """The panel splits a GPU's memory into this notebook's, others' and free,
-    and matches cuda:N to GPUs by UUID."""
+    """The panel shows how much of a GPU's memory this notebook holds, how much others hold and how much is
+    free. It matches cuda:N to GPUs by their UUIDs."""
     with lab_with(tmp_path, *machine(2), f"gpu.1.memory_used={99 * 1024**3}") as (lab, _):
         known = uuids(lab)
         state = helpers_kernel_state.state(known)
@@ -93,14 +92,14 @@ def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path)
 
 
 def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -> None:
-    """No element of a GPU's card or row moves when its values change."""
+    """If a GPU's values change, no element of its card or row moves."""
     with lab_with(tmp_path, *machine(8)) as (lab, standin):
         notebook = lab.open(browser, lab.write("still.ipynb", ["1"]), height=1400)
         show(notebook, 300)
         notebook.page.wait_for_selector(f"{CARD}[data-open=false]")
         for row in notebook.page.query_selector_all(f"{CARD} .jp-gpuwidget-gpu-row")[:4]:
             row.click()
-        # The device section gets its height when the kernel first replies.
+        # The device section has its final height once the kernel has replied for the first time.
         notebook.page.wait_for_selector(LOAD_BUTTON)
         power = f"{CARD} .jp-gpuwidget-gpu-power"
         wait_for_text(notebook, power, "611 of 700 W")
@@ -113,8 +112,8 @@ def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -
 
 
 def test_a_chart_outside_the_viewport_is_not_drawn(browser: Browser, tmp_path: Path) -> None:
-    """The text of a GPU outside the viewport stays current,
-    but its chart is drawn only once it is scrolled into view."""
+    """While a GPU's card is scrolled out of view, its text stays current, but its chart is not drawn until
+    the card is scrolled into view."""
     with lab_with(tmp_path, *machine(16)) as (lab, standin):
         first, *_, last = uuids(lab)
         notebook = lab.open(browser, lab.write("sight.ipynb", ["1"]), height=800)
@@ -142,7 +141,7 @@ def test_a_chart_outside_the_viewport_is_not_drawn(browser: Browser, tmp_path: P
 
 
 def test_no_driver(browser: Browser, tmp_path: Path) -> None:
-    """Without a driver, the panel shows the reason, and shows the GPUs as soon as there are some."""
+    """If there is no driver, the panel shows the reason. Once there are GPUs, it shows them."""
     with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, standin):
         notebook = lab.open(browser, lab.write("none.ipynb", ["1"]))
         show(notebook)
@@ -155,7 +154,7 @@ def test_no_driver(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
-    """The card of a lost GPU shows the time of the loss and no values; the other GPU's card stays live."""
+    """If a GPU is lost, its card shows since when, and no values. The other GPU's card stays live."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]))
         show(notebook)
@@ -169,8 +168,8 @@ def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
-    """The card of a GPU whose driver calls hang shows for how long; the other GPU stays live,
-    and the GPU recovers."""
+    """If the driver calls for a GPU hang, its card shows for how long, and the other GPU's card stays live.
+    When the calls return, the card shows values again."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hung.ipynb", ["1"]))
         show(notebook)
@@ -187,7 +186,8 @@ def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
-    """If the driver's start hangs, the panel reports that the driver has not answered, and for how long."""
+    """If the driver hangs while it is initialized, the panel shows that the driver has not answered, and for
+    how long."""
     with lab_with(tmp_path, *machine(2), "*=hang") as (lab, standin):
         notebook = lab.open(browser, lab.write("stuck.ipynb", ["1"]))
         show(notebook)
@@ -212,8 +212,8 @@ def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
 def test_another_version_in_the_kernel(
     two_gpu_lab: Lab, browser: Browser, changes: dict[str, Any], notice: str, disabled: bool
 ) -> None:
-    """If the kernel has another version of gpuwidget, the panel reports it;
-    the dropdown works if the schemas match."""
+    """If the kernel has another version of gpuwidget, the panel shows that. The device dropdown is enabled if
+    the versions use the same schema."""
     state = helpers_kernel_state.state(uuids(two_gpu_lab), **changes)
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("old.ipynb", [helpers_kernel_state.cell(state)]))
     show(notebook)
@@ -225,7 +225,7 @@ def test_another_version_in_the_kernel(
 
 
 def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
-    """The panel reports that the server is down, and is live again once the server is back."""
+    """While the server is down, the panel shows that. When the server is back, the panel is live again."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("back.ipynb", ["1"]))
         show(notebook)
@@ -240,8 +240,8 @@ def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_requests_to_a_kernel_are_rare(browser: Browser, tmp_path: Path) -> None:
-    """The panel sends an idle kernel at most one request per 3 s,
-    and shows a kernel that runs a cell as busy."""
+    """The panel sends an idle kernel at most one request per 3 s. While a cell is running, it shows the
+    kernel as busy."""
     with lab_with(tmp_path, *machine(1)) as (lab, _):
         notebook = lab.open(browser, lab.write("seldom.ipynb", ["%load_ext gpuwidget", SLEEP]))
         show(notebook)
@@ -262,7 +262,7 @@ def test_requests_to_a_kernel_are_rare(browser: Browser, tmp_path: Path) -> None
 
 
 def test_a_kernel_restarted_by_another_page(browser: Browser, tmp_path: Path) -> None:
-    """If another page restarts the kernel, the panel discards the state of the old process."""
+    """If another page restarts the kernel, the panel discards the state of the old kernel process."""
     with lab_with(tmp_path, *machine(1)) as (lab, _):
         notebook = lab.open(browser, lab.write("elsewhere.ipynb", ["%load_ext gpuwidget"]))
         show(notebook)

@@ -1,5 +1,5 @@
-"""Until a cell ends, it is shown as running in the panel and its dialogs,
-and the server reports its kernel as busy."""
+"""A running cell: until it ends, the panel and its dialogs show it as running, and the server reports its
+kernel as busy."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ const header = {
 const message = {channel: 'control', header, parent_header: {}, metadata: {}, content: {}, buffers: []};
 await kernel.sendControlMessage(message, true, true).done;
 """
-"""A request that jupyter-resource-usage sends on the control channel;
-its ``idle`` arrives while the cell still runs."""
+"""JavaScript that sends the request of jupyter-resource-usage on the control channel. The ``idle`` of the
+request arrives while the cell is still running."""
 
 
 def watched(end: Path) -> str:
-    """Return a watched cell that runs until that file exists."""
+    """Return the source of a watched cell that runs until the file ``end`` exists."""
     return (
         f"%%gpuwatch\nimport pathlib, time\nwhile not pathlib.Path({str(end)!r}).exists(): time.sleep(0.05)"
     )
 
 
 def run_with_chart(notebook: Notebook, cell: int) -> None:
-    """Start a watched cell, and return once its chart is drawn."""
+    """Start a watched cell, and wait until its chart is drawn."""
     notebook.run(cell)
     notebook.page.wait_for_selector(CHART, state="attached")
 
@@ -55,7 +55,7 @@ def state_on_server(lab: Lab) -> str:
 
 
 def wait_for_holder(notebook: Notebook, row: str) -> None:
-    """Return when the row of the first GPU's first holder has this text."""
+    """Wait until the row of the first holder on the first GPU has this text."""
     notebook.page.wait_for_function(
         "([row, text]) => document.querySelector(row)?.innerText.replace(/\\s+/g, ' ').trim() === text",
         arg=[HOLDER, row],
@@ -63,8 +63,8 @@ def wait_for_holder(notebook: Notebook, row: str) -> None:
 
 
 def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path: Path) -> None:
-    """While a watched cell runs, the panel shows it as running everywhere,
-    and Jupyter Server reports its kernel as busy."""
+    """While a watched cell runs, all parts of the panel show it as running, and Jupyter Server reports its
+    kernel as busy."""
     with lab_with(tmp_path, *machine(1)) as (lab, standin):
         end = tmp_path / "end"
         notebook = lab.open(browser, lab.write("train.ipynb", [LOAD, watched(end)]))
@@ -104,7 +104,7 @@ def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path
 
 
 def wait_for_busy(notebook: Notebook, busy: bool) -> None:
-    """Return when the panel's header shows the kernel as busy, or as not busy."""
+    """Wait until the panel's header shows the kernel as busy, or, if ``busy`` is false, as not busy."""
     notebook.page.wait_for_function(
         "([busy, text]) => document.querySelector(busy)?.innerText === text",
         arg=[BUSY, "busy" if busy else ""],
@@ -114,7 +114,8 @@ def wait_for_busy(notebook: Notebook, busy: bool) -> None:
 def test_a_cell_that_began_before_the_page(
     open_notebook: Callable[..., Notebook], lab: Lab, browser: Browser, tmp_path: Path
 ) -> None:
-    """A page that loads while a cell runs shows the cell as running, and then its end."""
+    """If a page is loaded while a cell is running, it shows the cell as running and, later, that the cell has
+    ended."""
     end = tmp_path / "end"
     notebook = open_notebook([LOAD, watched(end)])
     show(notebook)
@@ -141,7 +142,8 @@ def test_a_cell_that_began_before_the_page(
 def test_a_cell_that_ends_behind_another_notebook(
     open_notebook: Callable[..., Notebook], lab: Lab, tmp_path: Path
 ) -> None:
-    """When a notebook becomes active again, the panel shows the current state of its kernel."""
+    """If a cell ends while another notebook is active, the panel shows the kernel as idle when the cell's
+    notebook becomes active again."""
     end = tmp_path / "end"
     notebook = open_notebook([LOAD, watched(end)])
     show(notebook)

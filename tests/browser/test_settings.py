@@ -1,4 +1,5 @@
-"""Settings and keyboard shortcuts in a real JupyterLab; changed settings apply without reloading the page."""
+"""The settings and keyboard shortcuts in a real JupyterLab. Changed settings apply without a reload of the
+page."""
 
 from __future__ import annotations
 
@@ -41,13 +42,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def screenshot(page: Page, name: str) -> None:
-    """Save a screenshot if GPUWIDGET_LOOK names a folder."""
+    """Save a screenshot in the folder GPUWIDGET_LOOK, if that variable is set."""
     if folder := os.environ.get("GPUWIDGET_LOOK"):
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
 def set_settings(notebook: Notebook, **settings: Any) -> None:
-    """Set these settings and reset all others, as the settings editor does."""
+    """Set these settings and reset all others, in the same way as the settings editor."""
     notebook.script(
         "const plugin = app.pluginRegistry?._plugins?.get('@jupyterlab/apputils-extension:settings')"
         " ?? app._plugins?.get('@jupyterlab/apputils-extension:settings');"
@@ -57,7 +58,7 @@ def set_settings(notebook: Notebook, **settings: Any) -> None:
 
 
 def open_watched(lab: Lab, browser: Browser, name: str, theme: str = "light") -> Notebook:
-    """Open the panel and a notebook with reports, whose kernel's process holds 14 GiB on the second GPU."""
+    """Open the panel and a notebook with reports, whose kernel holds 14 GiB on the second GPU."""
     path = saved(lab, name, [report(1, 3, 14.0), report(2, 5, 200.0)])
     content = json.loads(path.read_text())
     content["cells"][0]["source"] = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))
@@ -71,8 +72,8 @@ def open_watched(lab: Lab, browser: Browser, name: str, theme: str = "light") ->
 
 
 def test_units(lab: Lab, browser: Browser) -> None:
-    """The units GB and °F apply immediately to cards, cells, status bar and dashboard,
-    and can be changed back."""
+    """If the user sets the units GB and °F, they immediately apply to the cards, the list of cells, the
+    status bar and the dashboard. They can be changed back."""
     notebook = open_watched(lab, browser, "units.ipynb")
     page = notebook.page
     wait_for_text(notebook, CARD, "51 °C")
@@ -103,8 +104,8 @@ def test_units(lab: Lab, browser: Browser) -> None:
 
 
 def test_hidden_parts(lab: Lab, browser: Browser) -> None:
-    """Settings hide parts of the panel and the status bar item while the panel is open;
-    all other parts stay visible."""
+    """Settings hide parts of the panel, and the status bar item, while the panel is open. All other parts
+    stay visible."""
     notebook = open_watched(lab, browser, "show.ipynb")
     page = notebook.page
     parts = {"switches": SWITCHES, "cells": CELLS, "health": DIAGNOSTICS, "statusBar": STATUS}
@@ -122,7 +123,7 @@ def test_hidden_parts(lab: Lab, browser: Browser) -> None:
     assert page.is_visible(CARD)
     screenshot(page, "show-nothing")
     notebook.script("await app.commands.execute('gpuwidget:examine');")
-    page.wait_for_selector(DIAGNOSTICS, state="visible")  # A command shows the section despite the setting.
+    page.wait_for_selector(DIAGNOSTICS, state="visible")  # The command overrides the setting.
     set_settings(notebook, show={"switches": False})
     for name in ("cells", "health", "statusBar"):
         page.wait_for_selector(parts[name], state="visible")
@@ -131,8 +132,8 @@ def test_hidden_parts(lab: Lab, browser: Browser) -> None:
 
 
 def test_rate(lab: Lab, browser: Browser) -> None:
-    """The panel's samples arrive at the configured interval, which its header shows;
-    a dashboard gets every sample."""
+    """The panel receives samples at the interval of the settings, which its header shows. While a dashboard
+    is open, every sample arrives."""
     notebook = open_watched(lab, browser, "rate.ipynb")
     page = notebook.page
     wait_for_text(notebook, RATE, "5 Hz")
@@ -151,7 +152,7 @@ def test_rate(lab: Lab, browser: Browser) -> None:
 
 
 def test_invalid_values(lab: Lab, browser: Browser) -> None:
-    """Invalid settings are not saved."""
+    """If a setting is invalid, it is not saved."""
     notebook = lab.open(browser, lab.write("bad.ipynb", ["1"]), kernel=False)
     for bad in ({"sampleSeconds": -1}, {"units": {"memory": "bits"}}, {"show": {"sun": True}}):
         with pytest.raises(Error, match="failed to validate"):
@@ -161,8 +162,8 @@ def test_invalid_values(lab: Lab, browser: Browser) -> None:
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Path]]:
-    """Start a JupyterLab with invalid presets and the settings schema of another version, which lacks some
-    settings; yield it with the path of the user's settings file."""
+    """Start a JupyterLab with invalid presets, and with the settings schema of another version, which lacks
+    some settings. Yield it with the path of the user's settings file."""
     folder = tmp_path_factory.mktemp("mixed")
     presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "F"}}}
     (folder / "app").mkdir()
@@ -189,10 +190,12 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Path]
 
 
 def test_replaced_settings(mixed: tuple[Lab, Path], browser: Browser) -> None:
-    """If presets or saved settings are invalid, or the server's schema lacks settings, the panel works with
-    the valid ones and defaults, and one notification per cause names what was replaced."""
+    """If presets or saved settings are invalid, or settings are missing in the server's schema, the panel
+    uses the valid ones and defaults for the others. One notification for each cause lists what was
+    replaced."""
     lab, file = mixed
-    # An older version may have allowed these saved settings; Jupyter's server sends none of them.
+    # These settings may have been valid in an older version. Jupyter's server then sends none of the saved
+    # settings.
     file.write_text(json.dumps({"units": {"temperature": "K"}, "removed": 1}))
     notebook = lab.open(browser, lab.write("preset.ipynb", ["1"]), kernel=False)
     page = notebook.page
@@ -220,7 +223,8 @@ def test_replaced_settings(mixed: tuple[Lab, Path], browser: Browser) -> None:
 
 
 def test_valid_settings_beside_missing_ones(mixed: tuple[Lab, Path], browser: Browser) -> None:
-    """If the server's schema lacks some settings, the user's valid settings apply, and later changes too."""
+    """If the server's schema lacks some settings, the user's valid settings apply, and so do later changes to
+    them."""
     lab, file = mixed
     file.write_text(json.dumps({"units": {"memory": "GB"}}))
     notebook = lab.open(browser, lab.write("valid.ipynb", ["1"]), kernel=False)
@@ -233,8 +237,8 @@ def test_valid_settings_beside_missing_ones(mixed: tuple[Lab, Path], browser: Br
 
 @pytest.mark.parametrize("app", ["notebooks", "lab/tree"])
 def test_a_settings_file_with_a_syntax_error(mixed: tuple[Lab, Path], browser: Browser, app: str) -> None:
-    """If the settings file has a syntax error, a dialog names the file and the error. Notebook 7 has the
-    panel with default settings; JupyterLab itself does not start."""
+    """If the settings file has a syntax error, a dialog shows the file and the error. In Notebook 7, the
+    panel works with default settings; JupyterLab itself does not start."""
     lab, file = mixed
     file.write_text('{"units": ')
     path = lab.write(f"broken-{app.partition('/')[0]}.ipynb", ["1"])
@@ -254,8 +258,8 @@ def test_a_settings_file_with_a_syntax_error(mixed: tuple[Lab, Path], browser: B
 
 
 def test_shortcuts(lab: Lab, browser: Browser) -> None:
-    """Shortcuts show and hide the panel, open the dashboard and show the doctor;
-    no other command uses these keys."""
+    """Keyboard shortcuts show and hide the panel, open the dashboard and show the doctor. No other command
+    has the same shortcuts."""
     notebook = lab.open(browser, lab.write("keys.ipynb", ["1"]))
     page = notebook.page
     bound = notebook.script(
@@ -286,7 +290,7 @@ def test_shortcuts(lab: Lab, browser: Browser) -> None:
 
 
 def test_shortcuts_in_notebook_7(lab: Lab, browser: Browser) -> None:
-    """In Notebook 7, the same shortcut shows and hides the panel."""
+    """In Notebook 7, the panel's shortcut shows and hides the panel, as in JupyterLab."""
     path = lab.write("keys7.ipynb", ["1"])
     page = browser.new_page(viewport={"width": 1200, "height": 800})
     page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")

@@ -1,4 +1,4 @@
-"""The PyTorch switches in the panel, with a real kernel and torch's CPU build."""
+"""The PyTorch switches in the panel, tested with a real kernel and torch's CPU build."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLEEP = "import time; time.sleep(8)"
 
 
 def run(notebook: Notebook, cell: int) -> None:
-    """Run a cell, and wait for its end."""
+    """Run a cell, and wait until it has finished."""
     notebook.run(cell)
     notebook.wait_until_done()
 
@@ -47,8 +47,8 @@ def notebook(open_notebook: Open) -> Notebook:
 
 
 def test_a_toggle_runs_its_statement(notebook: Notebook) -> None:
-    """Changing a switch in the panel runs a torch statement, which the panel shows;
-    the next cell has the new value."""
+    """If the user changes a switch in the panel, the kernel runs a torch statement, which the panel shows.
+    The new value applies to the next cell."""
     assert "What is set here is told here" in notebook.page.inner_text(LOG)
     notebook.page.click(BENCHMARK)
     wait_for_text(notebook, LOG, "ran: torch.backends.cudnn.benchmark = True")
@@ -59,8 +59,8 @@ def test_a_toggle_runs_its_statement(notebook: Notebook) -> None:
 
 
 def test_a_switch_is_pending_while_a_cell_runs(notebook: Notebook) -> None:
-    """A switch that is changed while a cell runs is pending until the next cell;
-    the panel shows both states."""
+    """If the user changes a switch while a cell is running, the change is pending until the next cell, and
+    the panel shows the new value and that it is pending."""
     height = notebook.page.evaluate(f"document.querySelector('{SETTINGS}').offsetHeight")
     notebook.run(2)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
@@ -76,7 +76,7 @@ def test_a_switch_is_pending_while_a_cell_runs(notebook: Notebook) -> None:
 
 
 def test_the_panel_shows_what_a_cell_sets(notebook: Notebook) -> None:
-    """The panel shows what %gpu switches sets in a cell."""
+    """If a cell sets a switch with %gpu switches, the panel shows the new value."""
     run(notebook, 3)
     notebook.page.wait_for_function(
         "() => [...document.querySelectorAll('.jp-gpuwidget-settings-row')]"
@@ -86,8 +86,8 @@ def test_the_panel_shows_what_a_cell_sets(notebook: Notebook) -> None:
 
 
 def test_a_restarted_kernel(notebook: Notebook) -> None:
-    """After the kernel restarts, the switches are disabled with the reason,
-    and the log of statements is empty."""
+    """After a restart of the kernel, the switches are disabled, the reason is shown, and the log of
+    statements is empty."""
     notebook.page.click(BENCHMARK)
     wait_for_text(notebook, LOG, "ran: ")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
@@ -100,7 +100,7 @@ def test_a_restarted_kernel(notebook: Notebook) -> None:
 
 
 def test_without_torch(open_notebook: Open) -> None:
-    """Before torch is imported, every switch is disabled and has no value, and the panel shows the reason."""
+    """Until torch is imported, every switch is disabled without a value, and the panel shows the reason."""
     notebook = open_notebook(["%load_ext gpuwidget", "import torch"])
     show(notebook, 300)
     wait_for_text(notebook, SUMMARY, "Torch switches")
@@ -128,8 +128,8 @@ def test_a_switch_that_the_kernel_lacks_is_not_shown(open_notebook: Open) -> Non
 
 
 def test_the_keyboard(notebook: Notebook) -> None:
-    """Each switch has an accessible name, toggles with the space bar,
-    and explains its trade-off in its title."""
+    """Each switch has an accessible name, can be toggled with the space bar, and explains its trade-off in
+    its title."""
     notebook.page.focus(SUMMARY)
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Tab")
