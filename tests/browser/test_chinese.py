@@ -40,7 +40,7 @@ UNTRANSLATED = re.compile(
 
 
 def english(notebook: Notebook, part: str) -> list[str]:
-    """Return the texts, titles and labels in a part of the page that contain English words."""
+    """Return the English texts, titles and labels in a part of the page."""
     texts: list[str] = notebook.script(TEXTS, part)
     return [
         text

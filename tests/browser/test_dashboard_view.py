@@ -332,7 +332,8 @@ def test_closed_and_opened_again(two_gpu_lab: Lab, browser: Browser) -> None:
 
 
 def test_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
-    """In Notebook 7, the dashboard opens below the notebook with half of the height, the second time too.
+    """In Notebook 7, the dashboard opens below the notebook with half of the height, even if it is opened
+    again.
 
     Notebook 7 allows only the notebook in its main area. The list of metrics fits into the window.
     """

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[2]
 FROM_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-"""Variables that the ``make`` which runs these tests has set. The ``make`` that this test starts must not
+"""Variables that are set by the ``make`` that runs these tests. The ``make`` that this test starts must not
 inherit them."""
 FROM_DESKTOP = {"DISPLAY", "WAYLAND_DISPLAY"}
 

@@ -111,6 +111,6 @@ def test_disposed_views_leave_nothing(open_notebook: Open) -> None:
     for widget in ("jp-gpuwidget-panel", "jp-gpuwidget-status"):
         dispose(notebook, widget)
     assert page.evaluate("[...window.timers.values()]") == []
-    page.wait_for_function("() => true")  # The events of the page so far have been delivered.
+    page.wait_for_function("() => true")  # Wait for the page's events up to now.
     assert streams == ["open", "closed"]
     assert page.evaluate("window.changes") == 0

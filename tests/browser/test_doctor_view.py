@@ -35,7 +35,7 @@ def run(notebook: Notebook, cell: int) -> None:
 def open_doctor(
     open_notebook: Open, kernel: dict[str, object], server: object, status: int = 200
 ) -> Notebook:
-    """Open a notebook with fake diagnoses of its kernel and of the server, and expand the doctor's section."""
+    """Open a notebook with fake diagnoses of its kernel and the server, and expand the doctor's section."""
     notebook = open_notebook(["%load_ext gpuwidget", kernel_cell(kernel)])
     show(notebook, 300)
     fake_doctor_route(notebook, (status, server))

@@ -170,7 +170,8 @@ def test_the_holders_of_each_gpu(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_many_holders(open_panel: Callable[..., OpenPanel]) -> None:
-    """The five largest holders have one row each. A sixth row stands for all others, and Enter expands it."""
+    """The five largest holders have one row each. One further row stands for all others, and Enter expands
+    it."""
     view = open_panel()
     many = [allocation(12 - 1 * place, pid=place, user="bob", program=f"rank {place}") for place in range(12)]
     view.ownership.send([], [gpu(view.gpus[0], *many, unattributed=GIB), gpu(view.gpus[1])])
@@ -241,7 +242,7 @@ def test_go_to_a_notebook(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_go_to_a_terminal(open_panel: Callable[..., OpenPanel]) -> None:
-    """The only action on a terminal that holds memory is to open the terminal."""
+    """For a terminal that holds memory, the only action is to open the terminal."""
     view = open_panel()
     url = f"{view.lab.url}/api/terminals?token={view.lab.token}"
     with urllib.request.urlopen(urllib.request.Request(url, data=b"{}", method="POST"), timeout=30) as answer:
@@ -276,7 +277,7 @@ def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
     assert question.startswith("Shut down the kernel of eval.ipynb?")
     assert "all its variables the cell that runs now" in question
     assert "18.0 GiB on GPU 0, 3.0 GiB on GPU 1" in question
-    page.keyboard.press("Enter")  # the focused button: Cancel
+    page.keyboard.press("Enter")  # Cancel is the focused button.
     page.wait_for_selector(DIALOG, state="detached")
     assert other in view.running_kernels()
     view.act("eval.ipynb", "ArrowUp", "Enter")

@@ -64,8 +64,8 @@ def test_the_chart_starts_with_the_history(open_notebook: Open) -> None:
 
 
 def test_the_button_loads_gpuwidget(open_notebook: Open) -> None:
-    """The button loads gpuwidget without adding an output, an execution count, a history entry or a variable
-    of the user."""
+    """The button loads gpuwidget without adding an output, an execution count, a history entry or a name in
+    the user's namespace."""
     notebook = open_notebook(["sorted(n for n in dir() if not n.startswith('_'))", "In"])
     show(notebook)
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")

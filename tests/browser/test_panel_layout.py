@@ -59,7 +59,7 @@ def expanded(page: Page) -> dict[str, bool]:
 
 def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> None:
     """In a panel of 240 by 600 pixels with all sections expanded, no section is squeezed, and no element
-    moves unless the user moves it.
+    moves while values change.
 
     The part with the GPUs, the PyTorch switches and the doctor scrolls and is at least 140 pixels high. Three
     rows of the list of cells are visible.

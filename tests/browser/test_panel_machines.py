@@ -112,8 +112,8 @@ def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -
 
 
 def test_a_chart_outside_the_viewport_is_not_drawn(browser: Browser, tmp_path: Path) -> None:
-    """While a GPU's card is scrolled out of view, its text stays current, but its chart is not drawn until
-    the card is scrolled into view."""
+    """While a GPU's card is scrolled out of view, its text stays current but its chart is not drawn. The
+    chart is drawn when the card is scrolled into view."""
     with lab_with(tmp_path, *machine(16)) as (lab, standin):
         first, *_, last = uuids(lab)
         notebook = lab.open(browser, lab.write("sight.ipynb", ["1"]), height=800)
@@ -168,8 +168,8 @@ def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
-    """If the driver calls for a GPU hang, its card shows for how long, and the other GPU's card stays live.
-    When the calls return, the card shows values again."""
+    """If the driver's calls for a GPU hang, its card shows for how long the GPU has not answered, and the
+    other GPU's card stays live. When the calls return, the card shows values again."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hung.ipynb", ["1"]))
         show(notebook)

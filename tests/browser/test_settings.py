@@ -132,8 +132,8 @@ def test_hidden_parts(lab: Lab, browser: Browser) -> None:
 
 
 def test_rate(lab: Lab, browser: Browser) -> None:
-    """The panel receives samples at the interval of the settings, which its header shows. While a dashboard
-    is open, every sample arrives."""
+    """The panel receives samples at the interval of the settings, and its header shows that interval. While a
+    dashboard is open, every sample arrives."""
     notebook = open_watched(lab, browser, "rate.ipynb")
     page = notebook.page
     wait_for_text(notebook, RATE, "5 Hz")

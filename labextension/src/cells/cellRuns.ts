@@ -43,8 +43,8 @@ class ClockOffset {
 }
 
 /**
- * Compares the kernel's clock, which dates the runs, with the server's clock, which dates the samples. Times
- * are in epoch seconds.
+ * Compares the kernel's clock, from which the times of runs are taken, with the server's clock, from which
+ * the times of samples are taken. All times are in epoch seconds.
  */
 export class ClockSkew {
   private kernel = new ClockOffset();
@@ -140,8 +140,8 @@ export class RunningCells {
   }
 
   /**
-   * End the running cell if the execute request with the id `request` started it. If `request` is null, end
-   * any cell, as after a restart.
+   * End the running cell if the execute request with the id `request` started it. If `request` is null, as
+   * after a restart, end any running cell.
    */
   end(notebook: object, request: string | null): void {
     const running = this.cells.get(notebook);
@@ -159,8 +159,8 @@ export interface CellRunSources {
 }
 
 /**
- * The runs of the active notebook's cells and the running cell, for the list of cells and the bands on
- * charts.
+ * The runs of the active notebook's cells, and its running cell. The list of cells and the bands on charts
+ * show them.
  */
 export class CellRuns implements ICellRuns {
   readonly clockSkew = new ClockSkew();

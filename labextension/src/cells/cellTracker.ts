@@ -73,9 +73,9 @@ export class CellTracker {
     notebook.deselectAll();
     notebook.activeCellIndex = index;
     this.shell.activateById(panel.id);
-    // A windowed notebook has no layout for distant cells: it scrolls to an estimated position. It gives up
-    // if something else scrolls at the same time, such as the notebook's scrolling to the active cell.
-    // Therefore repeat the call until the cell is rendered.
+    // A windowed notebook has no layout for distant cells, so it scrolls to an estimated position. The
+    // scrolling ends early if something else scrolls at the same time, as the notebook does when the active
+    // cell changes. Therefore, repeat the call until the cell is rendered.
     for (
       let attempt = 0;
       attempt < MAX_SCROLL_ATTEMPTS && notebook.isAttached && !cell.node.isConnected;
@@ -136,7 +136,7 @@ export class CellTracker {
 }
 
 /**
- * Return the future of a cell's execution; null if the cell was not run. JupyterLab's declared type lacks the
+ * Return the future of a cell's execution; null if the cell was not run. JupyterLab's type does not include
  * null.
  */
 function futureOf(cell: CodeCell): JupyterKernel.IShellFuture | null {

@@ -7,17 +7,18 @@ export interface GpuGrowth {
   /** Growth in bytes; null if unknown. */
   readonly bytes: number | null;
   /**
-   * Whether `bytes` counts torch's reserved memory, because the driver does not attribute memory to
-   * processes.
+   * Whether `bytes` is the growth of torch's reserved memory. It is used if the driver does not attribute
+   * memory to processes.
    */
   readonly torch: boolean;
 }
 
 /**
- * Compares the kernel's state from before the running cell with its state during the cell.
+ * Computes how much the kernel's memory has grown since the running cell began, from the kernel's states
+ * before and during the cell.
  *
- * The state from before a cell is known only if the kernel replied after the previous cell had ended. If
- * several cells run without a pause, only the state from before the first of them is known.
+ * The state before a cell is known only if the kernel replied after the previous cell had ended. If several
+ * cells run without a pause, only the state before the first of them is known.
  */
 export class MemoryGrowth {
   private newest: KernelState | null = null;

@@ -55,8 +55,8 @@ interface CellReports {
 /**
  * Reads the reports in the outputs of one notebook.
  *
- * It reads only while a view is visible, and only what has changed. If a cell prints a thousand lines, it
- * checks only the type of each new output.
+ * Outputs are read only while a view is visible, and only if they have changed. If a cell prints a thousand
+ * lines, only the type of each new output is checked.
  */
 export class ReportReader {
   private cells: CellModels | null = null;
@@ -65,7 +65,7 @@ export class ReportReader {
   private readonly changedCells = new Set<CellModel>();
   private readonly cellsByOutputs = new Map<unknown, CellModel>();
   private readonly reportsByCell = new Map<CellModel, CellReports>();
-  /** Parsed reports by their JSON object, which is never modified. */
+  /** The parsed reports, keyed by their JSON objects, which are never modified. */
   private readonly parsed = new WeakMap<object, CellReport | 'incompatible'>();
   private readonly changes = new Signal<this, void>(this);
   private readonly updates = new Throttler(

@@ -9,7 +9,10 @@ import type { MetricName } from '../metricTable';
 import { TimeSeries } from './timeSeries';
 
 const RETRY_MS = 5000;
-/** If a request is pending for longer than this, a new request replaces it. */
+/**
+ * If a request is still pending this long after the next one was made, it is aborted and the next one is
+ * sent.
+ */
 const REQUEST_TIMEOUT_MS = 10_000;
 /** Maximum number of the stream's samples that are kept while a request is pending. */
 const MAX_PENDING = 1000;

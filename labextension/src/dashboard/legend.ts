@@ -23,7 +23,8 @@ export interface LegendOptions {
   /** Called when the user chooses to show only one GPU. */
   readonly showOnly: (uuid: string) => void;
   /**
-   * Called with the UUID when the pointer or the keyboard focus enters a chip, and with null when it leaves.
+   * Called with the GPU's UUID when the pointer or the keyboard focus enters a chip, and with null when it
+   * leaves the chip.
    */
   readonly focus: (uuid: string | null) => void;
 }

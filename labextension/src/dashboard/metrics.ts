@@ -20,7 +20,7 @@ export function kindOf(name: MetricName): MetricKind {
   return ROWS.get(name)?.kind ?? 'percent';
 }
 
-/** Return whether `name` is a metric of this version. */
+/** Return whether `name` is a metric in this version of gpuwidget. */
 export function isMetric(name: unknown): name is MetricName {
   return (METRICS as readonly unknown[]).includes(name);
 }

@@ -106,7 +106,9 @@ export class TimeSeries {
   }
 
   /**
-   * Add a sample unless the series already contains it; drop steps before `since` if that is necessary.
+   * Add a sample unless the series already contains it. If the sample begins a new step, drop the steps
+   * before `since` first.
+   *
    * Return false if there is no room left or if the server's clock was set back. The caller must then load
    * the history again.
    */
@@ -149,8 +151,8 @@ export class TimeSeries {
       if (start + this.stepLength < since) {
         continue;
       }
-      // A step is drawn at its middle. The newest step is incomplete, so its end is the time of the newest
-      // sample.
+      // A step is drawn at its middle, but not later than the newest sample, since the newest step is
+      // incomplete.
       const time = Math.max(start, Math.min(start + this.stepLength / 2, this.last));
       if (time - before > gap) {
         times[length] = (time + before) / 2;

@@ -28,8 +28,8 @@ const NONE: DiagnosisState = { kind: 'none' };
 export class DiagnosticsModel {
   private serverState: DiagnosisState = NONE;
   /**
-   * The state of each kernel's diagnosis, with the id of the diagnosed process: after a restart the id
-   * differs.
+   * The state of each kernel's diagnosis, with the id of the diagnosed process, which changes if the kernel
+   * is restarted.
    */
   private readonly kernelStates = new WeakMap<
     Kernel,

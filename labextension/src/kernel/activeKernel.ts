@@ -9,11 +9,11 @@ import { KERNEL_SCHEMA, type KernelRequest, type KernelState } from '../wire';
 export const POLL_MS = 3000;
 /** The interval between queries while a cell runs and only the status item is visible, in milliseconds. */
 export const STATUS_POLL_MS = 5000;
-/** Maximum time in which a kernel must reply to a request for the diagnosis of its environment. */
+/** Maximum time that a kernel may take to reply to a request for a diagnosis of its environment. */
 const DIAGNOSIS_TIMEOUT_MS = 75_000;
 /**
- * An idle kernel in which gpuwidget is loaded or being loaded must fail to reply to this many consecutive
- * queries before its condition changes. A single missing reply may be chance.
+ * If gpuwidget is loaded or being loaded in an idle kernel, the kernel's condition changes only after this
+ * many consecutive queries without a reply: a single missing reply may be chance.
  */
 const MAX_MISSES = 2;
 

@@ -113,7 +113,7 @@ export class ActiveNotebookTracker {
 
   /**
    * Process an IOPub message. JupyterLab before 4.5 shows the requests of this extension as kernel activity.
-   * In those versions, the requests do not change the kernel's phase, and polling is disabled.
+   * Such activity does not change the kernel's phase here, and polling is disabled in those versions.
    */
   private onIopubMessage(panel: NotebookPanel, message: KernelMessage.IMessage): void {
     const connection = panel.sessionContext.session?.kernel;
@@ -181,8 +181,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * Return whether a cell is running. Until a message on this page shows it, use the state that the server
-   * has sent.
+   * Return whether a cell is running. Use the state that the server has sent until this page has received a
+   * message that shows whether a cell is running.
    */
   private isRunning(connection: JupyterKernel.IKernelConnection): boolean {
     return this.executionsOf(connection).running ?? this.busyOnServer.has(connection.id);

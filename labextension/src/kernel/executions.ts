@@ -37,8 +37,8 @@ export class Executions {
 
   /** Process a status message. `client` is the id of the session that this page uses for its requests. */
   receive({ header, parent_header: parent, content }: StatusMessage, client: string): void {
-    // A restarted kernel has a new session id. Some kernels (such as IRkernel) have no session id and repeat
-    // the one of the request.
+    // A restarted kernel has a new session id. Some kernels (such as IRkernel) have no session id and send
+    // the request's session id instead.
     if (header.session !== this.session && header.session !== parent.session) {
       this.session = header.session;
       this.requests.clear();

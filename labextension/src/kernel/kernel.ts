@@ -41,7 +41,7 @@ export interface ActiveNotebook {
 const REPLY_TIMEOUT_MS = 2000;
 /**
  * Python expressions that the kernel evaluates in this order, without a history entry. If an expression
- * fails, its entry in the reply is the error.
+ * fails, its entry in the reply contains the error.
  */
 const LOAD_EXPRESSIONS = {
   version: "__import__('importlib').import_module('gpuwidget').__version__",

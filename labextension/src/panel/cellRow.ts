@@ -122,8 +122,8 @@ export class RunningRow extends Row {
     this.cellId = running.cellId;
     this.node.dataset.cellId = running.cellId;
     this.name.set(running.executionCount === null ? '[*]' : `[${String(running.executionCount)}]`);
-    // A right-aligned text moves when it gets longer, so the texts are padded: to fit ±999.9, and 59 s in the
-    // first minute.
+    // A right-aligned text moves when it gets longer, so the texts are padded to the widths of `±999.9` and,
+    // in the first minute, `59 s`.
     this.delta.set(padded(change(running.delta, unit), 6), runningTitle(this.trans, running));
     this.time.set(padded(running.seconds < 60 ? duration(running.seconds) : tookShort(running.seconds), 4));
   }

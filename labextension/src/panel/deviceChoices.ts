@@ -42,9 +42,10 @@ function freeOf(now: GpuNow): number | null {
 }
 
 /**
- * Return the GPU with the most free memory, rounded to a tenth of a GiB; null unless the free memory of at
- * least two GPUs is known. Among equal GPUs, prefer the `chosen` one, then the one with the fewest holders,
- * then the first one.
+ * Return the GPU with the most free memory; null unless the free memory of at least two GPUs is known.
+ *
+ * Free memory is rounded to a tenth of a GiB. Among GPUs with the same free memory, prefer the `chosen` one,
+ * then the one with the fewest holders, then the first one.
  */
 export function emptiestGpu(choices: readonly DeviceChoice[], chosen: string | null): DeviceChoice | null {
   const known = choices.filter(({ device, memory_free: free }) => device !== 'cpu' && free !== null);

@@ -144,7 +144,7 @@ class DeviceDropdown {
 
   /**
    * `onChosen` is called with the device, or with null for none. If the user has picked "the emptiest GPU",
-   * its second argument is the choice that this stands for, otherwise null.
+   * its second argument is that GPU's choice, otherwise null.
    */
   constructor(
     private readonly trans: TranslationBundle,

@@ -14,8 +14,8 @@ const MAX_PARTS = 200;
 /** The state that the panel saves. */
 export interface SavedPanelState {
   /**
-   * For each part of the panel, whether the user last expanded or collapsed it. Keyed by the part's name,
-   * oldest entry first.
+   * For each part of the panel that the user has expanded or collapsed, whether it is expanded. Keyed by the
+   * part's name, with the part that was changed longest ago first.
    */
   readonly expanded: Readonly<Record<string, boolean>>;
   /** The sort order of the list of cells. */
@@ -68,7 +68,7 @@ export class PanelState {
   }
 
   /**
-   * Return whether the user last expanded the part called `name`; null if the user has never expanded or
+   * Return whether the user has left the part called `name` expanded; null if the user has never expanded or
    * collapsed it.
    */
   isExpanded(name: string): boolean | null {

@@ -47,7 +47,10 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     const { commands, serviceManager, shell } = app;
     const tracker = new WidgetTracker<MainAreaWidget<GpuDashboard>>({ namespace: 'gpuwidget-dashboard' });
     const server = new ServerApi(serviceManager.serverSettings, () => 0);
-    /** The state of the dashboard that was closed last, which a new dashboard starts with. */
+    /**
+     * The state of the dashboard that was opened last. After that dashboard is closed, a new one starts with
+     * this state.
+     */
     let lastState: DashboardState | undefined;
     const open = (state: unknown): MainAreaWidget<GpuDashboard> => {
       const content = new GpuDashboard(

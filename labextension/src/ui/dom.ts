@@ -117,7 +117,7 @@ const SELECTING_KEYS: ReadonlySet<string> = new Set([
 
 /**
  * Make the keys that would select another option of the closed `select` open its list instead, as on macOS.
- * Otherwise, with each key press on the way to the wanted option, the user would choose another option.
+ * Otherwise, each key press on the way to the wanted option would choose another option.
  */
 export function openListOnKeys(select: HTMLSelectElement): void {
   select.onkeydown = event => {

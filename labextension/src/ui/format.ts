@@ -145,7 +145,7 @@ export function figure(size: Optional, unit: MemoryUnit): string {
   return (size / unit.size).toFixed(unit.size < giga.size && size >= 9.95 * unit.size ? 0 : 1);
 }
 
-/** Return degrees Celsius as `51 °C`, or in the unit of the settings. */
+/** Return a temperature in degrees Celsius as `51 °C`, or in the unit of the settings, such as `124 °F`. */
 export function temperature(celsius: Optional): string {
   const { name, size, zero } = temperatureUnit();
   return known(celsius) ? `${whole(celsius / size + zero)} ${name}` : UNKNOWN;
