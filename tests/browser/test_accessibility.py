@@ -25,7 +25,7 @@ from helpers_panel import (
     wait_for_text,
 )
 from playwright.sync_api import Browser
-from test_cells_list import report, saved
+from test_cells_list import report, write_reports
 
 from tests.nvml_standin import Standin
 
@@ -38,16 +38,18 @@ KERNEL = "return panel.sessionContext.session.kernel.id;"
 
 
 @pytest.fixture(scope="module")
-def eight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Standin]]:
+def eight_gpu_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Standin]]:
     """Start a JupyterLab on a machine with eight GPUs that have hardware counters."""
     with lab_with(tmp_path_factory.mktemp("eight"), *machine(8), "gpu.*.gpm.2=77.5") as made:
         yield made
 
 
 @pytest.fixture
-def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Notebook, FakeOwnershipStream]]:
+def open_panel(
+    eight_gpu_lab: tuple[Lab, Standin], browser: Browser
+) -> Iterator[tuple[Notebook, FakeOwnershipStream]]:
     """Open the panel and a notebook whose kernel replies to the panel, with fake memory ownership."""
-    lab, _ = eight
+    lab, _ = eight_gpu_lab
     faked: list[FakeOwnershipStream] = []
     source = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))
     notebook = lab.open(
@@ -64,16 +66,16 @@ def opened(eight: tuple[Lab, Standin], browser: Browser) -> Iterator[tuple[Noteb
     notebook.close()
 
 
-def test_without_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> None:
+def test_without_gpuwidget_or_a_notebook(eight_gpu_lab: tuple[Lab, Standin], browser: Browser) -> None:
     """axe finds no violation in the panel if gpuwidget is not loaded in the notebook's kernel, with collapsed
     and with expanded sections, or if no notebook is open."""
-    lab, _ = eight
+    lab, _ = eight_gpu_lab
     notebook = lab.open(browser, lab.write("bare.ipynb", ["1"]), height=TALL)
     show(notebook, 300)
     notebook.page.wait_for_selector(LOAD_BUTTON)
     assert violations(notebook, PANEL) == []
-    for fold in notebook.page.query_selector_all(f"{PANEL} summary"):
-        fold.click()
+    for section in notebook.page.query_selector_all(f"{PANEL} summary"):
+        section.click()
     assert violations(notebook, PANEL) == []
     notebook.script("await panel.sessionContext.shutdown(); panel.close(); panel.dispose();")
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-notebook:text('(no notebook)')")
@@ -82,12 +84,12 @@ def test_without_a_notebook(eight: tuple[Lab, Standin], browser: Browser) -> Non
 
 
 def test_gpus_and_their_holders(
-    eight: tuple[Lab, Standin], opened: tuple[Notebook, FakeOwnershipStream]
+    eight_gpu_lab: tuple[Lab, Standin], open_panel: tuple[Notebook, FakeOwnershipStream]
 ) -> None:
     """axe finds no violation in the panel's GPU cards, list of holders, hints and menu of actions, nor while
     a change of the device is pending and a cell is running."""
-    notebook, ownership = opened
-    known = uuids(eight[0])
+    notebook, ownership = open_panel
+    known = uuids(eight_gpu_lab[0])
     active_kernel = notebook.script(KERNEL)
     idle = kernel("k2", "eval.ipynb", idle_since=1e9)
     many = [allocation(1 + pid / 10, pid=pid, user="ada", program="python train.py") for pid in range(8)]
@@ -105,8 +107,8 @@ def test_gpus_and_their_holders(
     assert violations(notebook, PANEL) == []
     for row in notebook.page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-gpu-row"):
         row.click()
-    for fold in notebook.page.query_selector_all(f"{PANEL} summary"):
-        fold.click()
+    for section in notebook.page.query_selector_all(f"{PANEL} summary"):
+        section.click()
     notebook.page.select_option(DEVICE, index=1)
     notebook.run(1)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
@@ -118,10 +120,10 @@ def test_gpus_and_their_holders(
     notebook.script("await panel.sessionContext.session.kernel.interrupt();")
 
 
-def test_the_dashboard(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
+def test_the_dashboard(open_panel: tuple[Notebook, FakeOwnershipStream]) -> None:
     """axe finds no violation in the dashboard with its charts, list of metrics and tooltip, whether it is
     live or paused."""
-    notebook, _ = opened
+    notebook, _ = open_panel
     page = notebook.page
     hide(notebook)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
@@ -136,42 +138,42 @@ def test_the_dashboard(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
     assert violations(notebook, DASHBOARD) == []
 
 
-def test_the_status_item(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
+def test_the_status_item(open_panel: tuple[Notebook, FakeOwnershipStream]) -> None:
     """axe finds no violation in the status bar item that shows the notebook's GPU."""
-    notebook, _ = opened
+    notebook, _ = open_panel
     notebook.page.wait_for_selector(STATUS)
     assert violations(notebook, STATUS) == []
 
 
-def rules(found: list[str]) -> set[str]:
+def violated_rules(found: list[str]) -> set[str]:
     """Return the ids of the rules in a list of violations."""
     return {one.split(": ")[1] for one in found}
 
 
-def test_the_settings(opened: tuple[Notebook, FakeOwnershipStream]) -> None:
+def test_the_settings(open_panel: tuple[Notebook, FakeOwnershipStream]) -> None:
     """In the settings editor, gpuwidget's settings violate only rules that JupyterLab's own settings violate
     as well."""
-    notebook, _ = opened
+    notebook, _ = open_panel
     found = []
     for name in ("GPUs", "Terminal"):
         notebook.script("await app.commands.execute('settingeditor:open', {query: argument});", name)
         notebook.page.wait_for_selector(f".jp-SettingsForm:has-text('{name}') input")
-        found.append(rules(violations(notebook, ".jp-SettingsForm")))
+        found.append(violated_rules(violations(notebook, ".jp-SettingsForm")))
         notebook.script("app.shell.currentWidget.close();")
     ours, theirs = found
     assert ours - theirs == set()
 
 
-def test_the_cells(eight: tuple[Lab, Standin], browser: Browser) -> None:
+def test_the_cells(eight_gpu_lab: tuple[Lab, Standin], browser: Browser) -> None:
     """axe finds no violation in the list of cells, with error marks and a note below it, both unsorted and
     sorted."""
-    lab, _ = eight
+    lab, _ = eight_gpu_lab
     reports = [report(1, 3, 14.0), report(2, 5, 200.0), report(3, 1, 0.002)]
     reports[0]["cell"] |= {"status": "error", "label": "a rather long name of a cell that does not fit"}
     reports[1]["gpus"][0]["torch"] = None
     reports[2]["source"] = {"kind": "replay", "reason": None, "recording": "recording of an H200"}
     reports[2]["cell"]["status"] = "interrupted"
-    notebook = lab.open(browser, saved(lab, "told.ipynb", reports), height=TALL, kernel=False)
+    notebook = lab.open(browser, write_reports(lab, "reports.ipynb", reports), height=TALL, kernel=False)
     show(notebook, 300)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-cells [role=row]")
     assert violations(notebook, PANEL) == []
@@ -212,8 +214,8 @@ def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
         notebook.run(cell)
         notebook.wait_until_done()
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
-    for fold in ("settings", "diagnostics"):
-        notebook.page.click(f"{PANEL} .jp-gpuwidget-{fold} > summary")
+    for section in ("settings", "diagnostics"):
+        notebook.page.click(f"{PANEL} .jp-gpuwidget-{section} > summary")
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-diagnostics-check[data-status=broken]")
     notebook.page.click(f"{PANEL} .jp-gpuwidget-settings label:has-text('cuDNN benchmark') input")
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-settings-log", "ran: ")

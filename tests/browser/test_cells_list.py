@@ -57,7 +57,9 @@ def report(count: int, gib: int, seconds: float, uuid: str = "GPU-1", started: f
     return {"schema": 1, "source": source, "cell": {**cell, "status": "ok"}, "gpus": [gpu]}
 
 
-def saved(lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0, source: str = "1") -> Path:
+def write_reports(
+    lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0, source: str = "1"
+) -> Path:
     """Write a notebook with ``cells`` cells without a report, followed by one cell for each report. Return
     its path."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for _ in range(cells)])
@@ -138,7 +140,7 @@ def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
 def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> None:
     """The list shows the cells of a saved notebook even without a kernel, and its sort order survives a
     reload."""
-    path = saved(lab, "saved.ipynb", [report(3, 4, 0.5), report(1, 9, 70.0), report(2, 1, 8.0)])
+    path = write_reports(lab, "saved.ipynb", [report(3, 4, 0.5), report(1, 9, 70.0), report(2, 1, 8.0)])
     notebook = open_notebook(path, kernel=False)
     notebook.script("await panel.sessionContext.shutdown();")
     show(notebook)
@@ -163,7 +165,7 @@ def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> N
 def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
     """A click or Enter on a row of the list scrolls to the cell,
     even if the notebook renders only visible cells."""
-    path = saved(lab, "far.ipynb", [report(1, 1, 1.0), report(2, 2, 1.0)], cells=300)
+    path = write_reports(lab, "far.ipynb", [report(1, 1, 1.0), report(2, 2, 1.0)], cells=300)
     notebook = open_notebook(path)
     notebook.script(
         "const settings = await app.serviceManager.settings.fetch('@jupyterlab/notebook-extension:tracker');"
@@ -190,7 +192,7 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
 def test_many_reports(open_notebook: Open, lab: Lab) -> None:
     """The list shows 500 reports in a notebook of 2000 cells immediately. Text that a cell prints does not
     redraw the list."""
-    path = saved(lab, "many.ipynb", [report(n, n % 50, n / 7) for n in range(1, 501)], cells=1500)
+    path = write_reports(lab, "many.ipynb", [report(n, n % 50, n / 7) for n in range(1, 501)], cells=1500)
     notebook = open_notebook(path, kernel=False)
     show(notebook)
     assert len(rows(notebook)) == 500
@@ -214,7 +216,7 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
     """A report of a newer version of gpuwidget is not listed; a note counts such reports. The list can be
     collapsed and expanded."""
     newer = {**report(2, 2, 1.0), "schema": 2}
-    notebook = open_notebook(saved(lab, "newer.ipynb", [report(1, 1, 1.0), newer]), kernel=False)
+    notebook = open_notebook(write_reports(lab, "newer.ipynb", [report(1, 1, 1.0), newer]), kernel=False)
     show(notebook)
     assert names(notebook) == ["[1]"]
     note = f"{CELLS} .jp-gpuwidget-cells-notes"
@@ -231,7 +233,7 @@ def test_bands_on_the_charts(two_gpu_lab: Lab, browser: Browser) -> None:
     under the pointer. On the charts of other GPUs, the title is empty."""
     first, second = uuids(two_gpu_lab)
     long_ago = report(7, 4, 60.0, first, time.time() - 7000 - 80)
-    notebook = two_gpu_lab.open(browser, saved(two_gpu_lab, "bands.ipynb", [long_ago]))
+    notebook = two_gpu_lab.open(browser, write_reports(two_gpu_lab, "bands.ipynb", [long_ago]))
     show(notebook, 300)
     for uuid, title in ((first, "[7] · 1 min 00 s"), (second, "")):
         chart = notebook.page.locator(f"[data-gpu-uuid='{uuid}'] .jp-gpuwidget-gpu-chart")

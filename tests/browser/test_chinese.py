@@ -14,7 +14,7 @@ from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import Browser, Page
-from test_cells_list import report, saved
+from test_cells_list import report, write_reports
 
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 DASHBOARD = ".jp-gpuwidget-dashboard"
@@ -39,7 +39,7 @@ UNTRANSLATED = re.compile(
 )
 
 
-def english(notebook: Notebook, part: str) -> list[str]:
+def english_texts(notebook: Notebook, part: str) -> list[str]:
     """Return the English texts, titles and labels in a part of the page."""
     texts: list[str] = notebook.script(TEXTS, part)
     return [
@@ -61,8 +61,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def screenshot(page: Page, name: str) -> None:
-    """Save a screenshot in the folder GPUWIDGET_LOOK, if that variable is set."""
-    if folder := os.environ.get("GPUWIDGET_LOOK"):
+    """Save a screenshot in the folder GPUWIDGET_SCREENSHOTS, if that variable is set."""
+    if folder := os.environ.get("GPUWIDGET_SCREENSHOTS"):
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
@@ -70,7 +70,7 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
     """All texts of the panel are Chinese, and none of them is clipped in a panel of 240, 300 or 480 px."""
     faked: list[FakeOwnershipStream] = []
     known = uuids(lab)
-    path = saved(lab, "train.ipynb", [report(1, 3, 14.0), report(2, 5, 200.0)])
+    path = write_reports(lab, "train.ipynb", [report(1, 3, 14.0), report(2, 5, 200.0)])
     content = json.loads(path.read_text())
     content["cells"][0]["source"] = helpers_kernel_state.cell(helpers_kernel_state.state(known))
     content["cells"][1]["outputs"][0]["data"]["application/vnd.gpuwidget.report+json"]["gpus"][0]["torch"] = (
@@ -108,7 +108,7 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
         show(notebook, width)
         assert clipped(notebook) == []
         screenshot(notebook.page, f"zh-{width}")
-    assert english(notebook, PANEL) == []
+    assert english_texts(notebook, PANEL) == []
     notebook.close()
 
 
@@ -120,7 +120,7 @@ def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) 
     notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart canvas")
     notebook.page.click(f"{DASHBOARD} summary")
     screenshot(notebook.page, "zh-dashboard")
-    assert english(notebook, DASHBOARD) == []
+    assert english_texts(notebook, DASHBOARD) == []
     labels = notebook.script(
         "return app.commands.listCommands().filter(id => id.startsWith('gpuwidget:'))"
         ".map(id => app.commands.label(id));"

@@ -8,14 +8,22 @@ from helpers_axe import violations
 from helpers_lab import Lab
 from helpers_panel import lab_with, machine, wait_for_text
 from playwright.sync_api import Browser, Route
-from test_dashboard_view import CHART, CHARTED, CHIP, DASHBOARD, choose, open_dashboard, shown
+from test_dashboard_view import (
+    CHART,
+    CHART_COUNT,
+    CHIP,
+    DASHBOARD,
+    open_dashboard,
+    select_metrics,
+    shown_metrics,
+)
 
 EMPTY = f"{DASHBOARD} .jp-gpuwidget-dashboard-empty"
 TOOLBAR = f"{DASHBOARD} .jp-gpuwidget-dashboard-toolbar"
 NOTICE = f"{DASHBOARD} > .jp-gpuwidget-dashboard-notice"
 CSV = f"{DASHBOARD} .jp-gpuwidget-dashboard-csv"
 BUTTON = f"{EMPTY} button"
-ON_THE_CHARTS = "() => document.activeElement?.matches('.jp-gpuwidget-dashboard-charts')"
+CHARTS_FOCUSED = "() => document.activeElement?.matches('.jp-gpuwidget-dashboard-charts')"
 
 
 def test_without_a_gpu(browser: Browser, tmp_path: Path) -> None:
@@ -41,23 +49,23 @@ def test_without_a_gpu(browser: Browser, tmp_path: Path) -> None:
         page.close(run_before_unload=False)
 
 
-def test_nothing_chosen(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_no_metric_or_gpu_selected(two_gpu_lab: Lab, browser: Browser) -> None:
     """If no metric or no GPU is selected, a button in the dashboard selects all metrics or all GPUs, and the
     charts get the focus."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("nothing.ipynb", ["1"]), kernel=False)
     page = notebook.page
     open_dashboard(notebook)
-    page.wait_for_function(ON_THE_CHARTS)
-    choose(page)
+    page.wait_for_function(CHARTS_FOCUSED)
+    select_metrics(page)
     wait_for_text(notebook, EMPTY, "No metric is chosen.")
-    assert shown(page) == []
+    assert shown_metrics(page) == []
     assert page.is_disabled(CSV)
     assert violations(notebook, DASHBOARD) == []
     page.click(f"{BUTTON}:has-text('Show all metrics')")
     page.wait_for_selector(f"{CHART} canvas", state="visible")
-    assert len(shown(page)) == CHARTED
+    assert len(shown_metrics(page)) == CHART_COUNT
     assert page.is_hidden(EMPTY)
-    page.wait_for_function(ON_THE_CHARTS)
+    page.wait_for_function(CHARTS_FOCUSED)
     for chip in (0, 1):
         page.locator(CHIP).nth(chip).click()
     wait_for_text(notebook, EMPTY, "No GPU is chosen.")
@@ -67,7 +75,7 @@ def test_nothing_chosen(two_gpu_lab: Lab, browser: Browser) -> None:
     page.click(f"{BUTTON}:has-text('Show all GPUs')")
     page.wait_for_selector(f"{CHART} canvas", state="visible")
     assert page.get_attribute(f"{CHIP} >> nth=1", "aria-pressed") == "true"
-    page.wait_for_function(ON_THE_CHARTS)
+    page.wait_for_function(CHARTS_FOCUSED)
     assert page.is_enabled(CSV)
     notebook.close()
 
@@ -89,7 +97,7 @@ def test_the_history_is_late_or_fails(two_gpu_lab: Lab, browser: Browser) -> Non
     page.unroute("**/gpuwidget/api/history*")
     page.wait_for_selector(f"{CHART} canvas", state="visible")
     assert page.is_hidden(EMPTY)
-    page.wait_for_function(ON_THE_CHARTS)
+    page.wait_for_function(CHARTS_FOCUSED)
     notebook.close()
 
 

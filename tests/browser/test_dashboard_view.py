@@ -17,7 +17,7 @@ from gpuwidget.model.metrics import METRICS
 DASHBOARD = ".jp-gpuwidget-dashboard"
 CHART = f"{DASHBOARD} .jp-gpuwidget-dashboard-chart"
 CHIP = f"{DASHBOARD} .jp-gpuwidget-dashboard-chip"
-CHARTED = sum(metric.label is not None for metric in METRICS)
+CHART_COUNT = sum(metric.label is not None for metric in METRICS)
 """The number of metrics with a chart."""
 LIVE = f"{DASHBOARD} .jp-gpuwidget-dashboard-live"
 TIME_RANGE = f"{DASHBOARD} .jp-gpuwidget-dashboard-time-range"
@@ -32,7 +32,7 @@ CanvasRenderingContext2D.prototype.stroke = function (...given) {
 """
 
 
-def busy(gpus: int) -> list[str]:
+def busy_machine(gpus: int) -> list[str]:
     """Return a scenario for the NVML stand-in: busy GPUs that have hardware counters."""
     return [*machine(gpus), "gpu.*.gpm.2=77.5", "gpu.*.gpm.5=42.25"]
 
@@ -48,13 +48,13 @@ def chart_values(page: Page, metric: str) -> str:
     return page.inner_text(f"{CHART}[data-metric={metric}] .jp-gpuwidget-dashboard-chart-values")
 
 
-def shown(page: Page) -> list[str]:
+def shown_metrics(page: Page) -> list[str]:
     """Return the metrics for which the dashboard has a chart."""
     metrics: list[str] = page.eval_on_selector_all(CHART, "nodes => nodes.map(node => node.dataset.metric)")
     return metrics
 
 
-def pressed(page: Page, selector: str) -> list[str]:
+def pressed_buttons(page: Page, selector: str) -> list[str]:
     """Return the texts of the matching buttons that are pressed."""
     texts: list[str] = page.eval_on_selector_all(
         f"{selector}[aria-pressed=true]", "nodes => nodes.map(node => node.innerText.trim())"
@@ -85,7 +85,7 @@ def drag(page: Page, metric: str, start: float, end: float) -> None:
     page.mouse.up()
 
 
-def choose(page: Page, *metrics: str) -> None:
+def select_metrics(page: Page, *metrics: str) -> None:
     """Select these metrics in the dashboard's list, and deselect all others."""
     page.click(f"{DASHBOARD} summary")
     page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-metric-buttons button:text-is('None')")
@@ -97,13 +97,13 @@ def choose(page: Page, *metrics: str) -> None:
 def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
     """A button in the panel's header opens the dashboard. It has one chart per metric, with each GPU's latest
     value above the chart."""
-    with lab_with(tmp_path, *busy(2)) as (lab, standin):
+    with lab_with(tmp_path, *busy_machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("open.ipynb", ["1"]), kernel=False)
         page = notebook.page
         show(notebook)
         page.click(f"{PANEL} .jp-gpuwidget-panel-action")
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 11 %")
-        assert len(shown(page)) == CHARTED
+        assert len(shown_metrics(page)) == CHART_COUNT
         wait_for_text(notebook, f"{CHART}[data-metric=memory_used]", "57 · 16 GiB")
         # The hardware counters are sampled because the dashboard shows them. Only visible charts are updated,
         # so scroll to the chart.
@@ -127,24 +127,24 @@ def saved_workspace(request: Request) -> str:
 
 def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
     """The dashboard's metrics, GPUs, time range and zoom are the same after a reload."""
-    with lab_with(tmp_path, *busy(4)) as (lab, _):
+    with lab_with(tmp_path, *busy_machine(4)) as (lab, _):
         notebook = lab.open(browser, lab.write("choose.ipynb", ["1"]), kernel=False)
         page = notebook.page
         open_dashboard(notebook)
-        choose(page, "power_w", "utilization")
+        select_metrics(page, "power_w", "utilization")
         page.click(f"{CHIP} >> nth=1")
         page.click(f"{CHIP} >> nth=3")
         with page.expect_request(lambda request: '"range":900' in saved_workspace(request)):
             page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button:text-is('15 min')")
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
-        assert shown(page) == ["utilization", "power_w"]
+        assert shown_metrics(page) == ["utilization", "power_w"]
         workspace = page.url.partition("/workspaces/")[2].partition("/")[0].partition("?")[0]
         page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
         page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
-        assert shown(page) == ["utilization", "power_w"]
-        assert pressed(page, f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button") == ["15 min"]
-        assert pressed(page, CHIP) == ["0 H200", "2 H200"]
+        assert shown_metrics(page) == ["utilization", "power_w"]
+        assert pressed_buttons(page, f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button") == ["15 min"]
+        assert pressed_buttons(page, CHIP) == ["0 H200", "2 H200"]
         with page.expect_request(lambda request: '"zoom":{' in saved_workspace(request)):
             drag(page, "utilization", 0.5, 0.9)
         page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
@@ -155,7 +155,7 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
         page.close(run_before_unload=False)
 
 
-def test_zoom_and_back(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_zoom_and_return_to_live(two_gpu_lab: Lab, browser: Browser) -> None:
     """Dragging over a chart zooms into a time range, with finer steps; keys pan and zoom. A double click
     returns to live mode."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("zoom.ipynb", ["1"]), kernel=False)
@@ -193,7 +193,7 @@ def test_zoom_and_back(two_gpu_lab: Lab, browser: Browser) -> None:
 def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
     """If the pointer is on a chart, the tooltip lists the values of all GPUs at the time under the pointer,
     and all charts show their values at that time."""
-    with lab_with(tmp_path, *busy(8)) as (lab, _):
+    with lab_with(tmp_path, *busy_machine(8)) as (lab, _):
         notebook = lab.open(browser, lab.write("cursor.ipynb", ["1"]), kernel=False)
         page = notebook.page
         open_dashboard(notebook)
@@ -221,12 +221,12 @@ def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
 def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
     """The CSV file has the shown metrics and GPUs, with units, and one row per step. No column name is a
     spreadsheet formula."""
-    scenario = [*busy(2), 'gpu.0.name==HYPERLINK("http://x","y")']
+    scenario = [*busy_machine(2), 'gpu.0.name==HYPERLINK("http://x","y")']
     with lab_with(tmp_path, *scenario) as (lab, _):
         notebook = lab.open(browser, lab.write("table.ipynb", ["1"]), kernel=False)
         page = notebook.page
         open_dashboard(notebook)
-        choose(page, "utilization", "power_w")
+        select_metrics(page, "utilization", "power_w")
         page.wait_for_timeout(2000)
         with page.expect_download() as download:
             page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-csv")
@@ -247,7 +247,7 @@ def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
 def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
     """If the dashboard is behind another tab, it loads nothing, draws nothing and closes its stream. When it
     is shown again, it continues."""
-    with lab_with(tmp_path, *busy(2)) as (lab, standin):
+    with lab_with(tmp_path, *busy_machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("hidden.ipynb", ["1"]), kernel=False)
         page = notebook.page
         sockets: list[Any] = []
@@ -274,7 +274,7 @@ def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
 def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None:
     """With 16 GPUs, the user can highlight one GPU and show only that GPU. Only visible charts are drawn, and
     a lost GPU is labelled."""
-    with lab_with(tmp_path, *busy(16)) as (lab, standin):
+    with lab_with(tmp_path, *busy_machine(16)) as (lab, standin):
         notebook = lab.open(browser, lab.write("sixteen.ipynb", ["1"]), kernel=False)
         page = notebook.page
         known = uuids(lab)
@@ -285,15 +285,15 @@ def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None
         drawn = page.eval_on_selector_all(
             CHART, "nodes => nodes.filter(n => n.querySelector('canvas')).length"
         )
-        assert drawn < CHARTED
+        assert drawn < CHART_COUNT
         page.hover(f"{CHIP} >> nth=5")
         assert chart_values(page, "utilization") == "GPU 5: 12 %"
         page.click(f"{CHIP} >> nth=5", modifiers=["Shift"])
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "12 %")
-        assert pressed(page, CHIP) == ["5"]
+        assert pressed_buttons(page, CHIP) == ["5"]
         page.click(f"{CHIP} >> nth=5", modifiers=["Shift"])
-        assert len(pressed(page, CHIP)) == 16
-        standin.scenario(*busy(16), "gpu.1.*=error 15")
+        assert len(pressed_buttons(page, CHIP)) == 16
+        standin.scenario(*busy_machine(16), "gpu.1.*=error 15")
         wait_for_text(notebook, CHIP, "lost")
         notebook.close()
 
@@ -318,16 +318,16 @@ def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
     notebook.close()
 
 
-def test_closed_and_opened_again(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_metrics_are_kept_when_reopened(two_gpu_lab: Lab, browser: Browser) -> None:
     """After the dashboard is closed and opened again, it shows the same metrics as before."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("closed-dashboard.ipynb", ["1"]), kernel=False)
     page = notebook.page
     open_dashboard(notebook)
-    choose(page, "power_w", "utilization")
+    select_metrics(page, "power_w", "utilization")
     notebook.script("app.shell.currentWidget.close();")
     page.wait_for_selector(DASHBOARD, state="detached")
     open_dashboard(notebook)
-    assert shown(page) == ["utilization", "power_w"]
+    assert shown_metrics(page) == ["utilization", "power_w"]
     notebook.close()
 
 

@@ -67,7 +67,7 @@ def dispose(notebook: Notebook, widget: str) -> None:
     notebook.script(DISPOSE, [widget])
 
 
-def test_disposed_views_leave_nothing(open_notebook: Open) -> None:
+def test_disposed_views_stop_all_work(open_notebook: Open) -> None:
     """If a view is disposed of, it is no longer updated, and all its timers and requests end, including the
     timer that resets its copy button and a CSV export that is under way."""
     notebook = open_notebook(["%load_ext gpuwidget"], prepare=track_timers)

@@ -115,7 +115,7 @@ def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
     assert warned.locator("code").count() == 0  # The command is incomplete, so it gets no copy button.
 
 
-def test_the_json_is_that_of_the_command_line(open_notebook: Open) -> None:
+def test_the_copied_json_has_the_format_of_the_command(open_notebook: Open) -> None:
     """A button copies the diagnosis in the format of `gpuwidget doctor --json`, which `--diff` accepts."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])

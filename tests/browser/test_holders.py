@@ -69,7 +69,7 @@ class OpenPanel:
         """Return the state that a fake kernel replies with."""
         return helpers_kernel_state.state(self.gpus)
 
-    def act(self, name: str, *keys: str) -> None:
+    def press_in_menu(self, name: str, *keys: str) -> None:
         """Open the menu of actions on the holder called ``name``, and press ``keys`` in it."""
         self.notebook.page.click(f"{PANEL} [aria-label='Actions for {name}']")
         self.notebook.page.wait_for_selector(MENU)
@@ -82,7 +82,7 @@ class OpenPanel:
         with urllib.request.urlopen(url, timeout=30) as answer:
             return [each["id"] for each in json.load(answer)]
 
-    def current(self) -> str:
+    def active_tab(self) -> str:
         """Return the label of the active tab."""
         label: str = self.notebook.script("return app.shell.currentWidget.title.label;")
         return label
@@ -189,7 +189,7 @@ def test_many_holders(open_panel: Callable[..., OpenPanel]) -> None:
     assert len(view.holder_rows(0)) == 13
 
 
-def test_nothing_moves_while_they_change(open_panel: Callable[..., OpenPanel]) -> None:
+def test_no_layout_shift_when_holders_change(open_panel: Callable[..., OpenPanel]) -> None:
     """If the holders' memory and states change, or two holders of similar size swap ranks,
     no element moves."""
     view = open_panel(1)
@@ -227,7 +227,7 @@ def test_go_to_a_notebook(open_panel: Callable[..., OpenPanel]) -> None:
         [gpu(view.gpus[0], allocation(9, kernel=other)), gpu(view.gpus[1])],
     )
     wait_for_text(view.notebook, ROW, "eval.ipynb")
-    assert view.current() == "train.ipynb"
+    assert view.active_tab() == "train.ipynb"
     page = view.notebook.page
     page.focus(f"{PANEL} [aria-label='Actions for eval.ipynb']")
     for key in ("Enter", "ArrowDown", "Enter"):
@@ -251,7 +251,7 @@ def test_go_to_a_terminal(open_panel: Callable[..., OpenPanel]) -> None:
         [], [gpu(view.gpus[0], allocation(9, terminal=name, program="python x.py")), gpu(view.gpus[1])]
     )
     wait_for_text(view.notebook, ROW, f"terminal {name}")
-    view.act(f"terminal {name} · python x.py", "ArrowDown")
+    view.press_in_menu(f"terminal {name} · python x.py", "ArrowDown")
     (item,) = view.notebook.page.locator(MENU).all_inner_texts()
     assert item.strip() == "Go to the Terminal"
     view.notebook.page.keyboard.press("Enter")
@@ -272,7 +272,7 @@ def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
     )
     wait_for_text(view.notebook, ROW, "eval.ipynb")
     page = view.notebook.page
-    view.act("eval.ipynb", "ArrowUp", "Enter")
+    view.press_in_menu("eval.ipynb", "ArrowUp", "Enter")
     question = " ".join(page.inner_text(DIALOG).split())
     assert question.startswith("Shut down the kernel of eval.ipynb?")
     assert "all its variables the cell that runs now" in question
@@ -280,7 +280,7 @@ def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
     page.keyboard.press("Enter")  # Cancel is the focused button.
     page.wait_for_selector(DIALOG, state="detached")
     assert other in view.running_kernels()
-    view.act("eval.ipynb", "ArrowUp", "Enter")
+    view.press_in_menu("eval.ipynb", "ArrowUp", "Enter")
     page.click(f"{DIALOG} .jp-mod-warn")
     wait_for_text(view.notebook, MESSAGE, "The kernel of eval.ipynb was shut down. It held 18.0 GiB on GPU 0")
     assert view.running_kernels() == [view.active_kernel]
@@ -305,7 +305,7 @@ def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[...,
         [gpu(view.gpus[0], allocation(18, kernel=other)), gpu(view.gpus[1])],
     )
     wait_for_text(view.notebook, ROW, "eval.ipynb")
-    view.act("eval.ipynb", "ArrowDown", "ArrowDown", "Enter")
+    view.press_in_menu("eval.ipynb", "ArrowDown", "ArrowDown", "Enter")
     wait_for_text(view.notebook, MESSAGE, f"eval.ipynb: {FREED}")
     view.notebook.page.wait_for_timeout(500)
     assert _connections(view.lab, other) == 0
@@ -319,7 +319,7 @@ def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) 
         [gpu(view.gpus[0], allocation(18, kernel=view.active_kernel)), gpu(view.gpus[1])],
     )
     wait_for_text(view.notebook, ROW, "train.ipynb")
-    view.act("train.ipynb", "ArrowDown", "ArrowDown", "Enter")
+    view.press_in_menu("train.ipynb", "ArrowDown", "ArrowDown", "Enter")
     wait_for_text(
         view.notebook, MESSAGE, "did not answer: gpuwidget is not loaded in it (%load_ext gpuwidget)"
     )
@@ -388,7 +388,7 @@ def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 @pytest.mark.parametrize("panel", [True, False])
-def test_a_lost_gpu_alerts(open_panel: Callable[..., OpenPanel], panel: bool) -> None:
+def test_a_lost_gpu_causes_a_notification(open_panel: Callable[..., OpenPanel], panel: bool) -> None:
     """A lost GPU causes exactly one notification. With the setting "always", it does so even if the panel is
     closed."""
     settings = {NOTIFICATION: {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": False}}
@@ -407,7 +407,7 @@ def test_a_lost_gpu_alerts(open_panel: Callable[..., OpenPanel], panel: bool) ->
     assert toast.count() == 1
 
 
-def test_alerts_cost_nothing_by_default(open_panel: Callable[..., OpenPanel]) -> None:
+def test_no_stream_for_alerts_by_default(open_panel: Callable[..., OpenPanel]) -> None:
     """With default settings, the page opens no stream while the panel is closed."""
     view = open_panel(1)
     sockets: list[str] = []

@@ -19,7 +19,7 @@ import time
 end = time.monotonic() + 5
 while time.monotonic() < end:
     sum(i * i for i in range(1000))"""
-CLEARING = """%%gpuwatch
+CLEAR_OUTPUT = """%%gpuwatch
 import time
 from IPython.display import clear_output
 time.sleep(1); print("before"); clear_output(); print("after"); time.sleep(2.5)"""
@@ -126,7 +126,7 @@ def test_recording_is_labelled(open_notebook: Open) -> None:
 def test_clear_output(open_notebook: Open) -> None:
     """If a cell calls clear_output(), the chart disappears only briefly. When the cell has ended, the text
     printed after the call and the card are shown."""
-    notebook = open_notebook([LOAD, CLEARING])
+    notebook = open_notebook([LOAD, CLEAR_OUTPUT])
     run_to_the_end(notebook, 0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
@@ -139,7 +139,7 @@ def test_clear_output(open_notebook: Open) -> None:
     assert len(outputs_with(notebook, 1, CARD)) == 1
 
 
-def test_progress_bar_stays_one(open_notebook: Open) -> None:
+def test_progress_bar_stays_one_line(open_notebook: Open) -> None:
     """A progress bar that a cell rewrites with carriage returns stays a single line, although the chart
     appears and disappears."""
     notebook = open_notebook([LOAD, PROGRESS_BAR])

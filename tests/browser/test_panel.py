@@ -103,7 +103,7 @@ def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
     assert notebook.page.input_value(DEVICE) == "cpu"
 
 
-def test_the_panel_follows_the_cells(open_notebook: Open) -> None:
+def test_the_panel_shows_what_a_cell_sets(open_notebook: Open) -> None:
     """If a cell sets the default device or turns on watching, the panel shows it."""
     notebook = open_notebook(["%load_ext gpuwidget\nimport torch", "%gpu device cpu\n%gpu watch on"])
     show(notebook)
@@ -138,7 +138,7 @@ def test_a_restarted_kernel(open_notebook: Open) -> None:
         ("bare", "python", "sys.modules['gpuwidget'] = None", "gpuwidget is not installed"),
     ],
 )
-def test_other_kernels(
+def test_kernels_without_python_or_gpuwidget(
     open_notebook: Open, lab: Lab, name: str, language: str, before: str, sentence: str
 ) -> None:
     """If the kernel is not a Python kernel, the panel sends no request to it. If gpuwidget is not installed
@@ -165,7 +165,7 @@ def test_other_kernels(
     assert lab.log.count("UNKNOWN CONTROL MESSAGE") == control_errors
 
 
-def test_the_administrators_command(browser: Browser, tmp_path: Path) -> None:
+def test_the_configured_install_command(browser: Browser, tmp_path: Path) -> None:
     """If gpuwidget is not installed in the kernel, the panel shows the install command that the server's
     administrator has configured, with shell quoting."""
     wheel = "--GpuWidget.install_requirement='/srv/my wheels/gpuwidget.whl[lab]'"

@@ -33,7 +33,7 @@ _install()
 # gpuwidget"""
 
 
-def requests(notebook: Notebook, ask: str) -> list[dict[str, Any]]:
+def sent_requests(notebook: Notebook, ask: str) -> list[dict[str, Any]]:
     """Return the requests of the kind ``ask`` that the page has sent since :func:`open_with_kernel`."""
     sent: list[dict[str, Any]] = notebook.script(
         "return window.requests.filter(each => each.ask === argument);", ask
@@ -53,7 +53,7 @@ def open_with_kernel(open_notebook: Open, lab: Lab) -> Notebook:
     return notebook
 
 
-def test_showing_the_panel_focuses_what_can_be_used(open_notebook: Open) -> None:
+def test_opening_the_panel_focuses_the_enabled_control(open_notebook: Open) -> None:
     """Opening the panel focuses the button that loads gpuwidget, or the device dropdown if gpuwidget is
     already loaded."""
     notebook = open_notebook(["1"])
@@ -72,10 +72,10 @@ def test_arrow_keys_do_not_choose_a_device(open_notebook: Open, lab: Lab) -> Non
     for key in ("ArrowDown", "ArrowDown", "End", "Home", "c"):
         notebook.page.keyboard.press(key)
     notebook.page.wait_for_timeout(500)
-    assert requests(notebook, "set_device") == []
+    assert sent_requests(notebook, "set_device") == []
     notebook.page.keyboard.press("Enter")
     notebook.page.wait_for_function("() => window.requests.some(each => each.ask === 'set_device')")
-    assert [request["device"] for request in requests(notebook, "set_device")] == ["cpu"]
+    assert [request["device"] for request in sent_requests(notebook, "set_device")] == ["cpu"]
 
 
 def test_two_quick_clicks_on_watch(open_notebook: Open, lab: Lab) -> None:
@@ -84,7 +84,7 @@ def test_two_quick_clicks_on_watch(open_notebook: Open, lab: Lab) -> None:
     notebook = open_with_kernel(open_notebook, lab)
     notebook.page.eval_on_selector(WATCH, "button => { button.click(); button.click(); }")
     notebook.page.wait_for_function("() => window.requests.filter(each => each.ask === 'watch').length === 2")
-    assert [request["on"] for request in requests(notebook, "watch")] == [True, False]
+    assert [request["on"] for request in sent_requests(notebook, "watch")] == [True, False]
     notebook.page.wait_for_selector(f"{WATCH}[aria-pressed=false]")
 
 

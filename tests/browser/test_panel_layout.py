@@ -10,7 +10,7 @@ from helpers_diagnosis import fake_doctor_route, healthy
 from helpers_lab import Lab, Notebook
 from helpers_panel import CARD, PANEL, cards, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import Browser, Page
-from test_cells_list import ROW, report, saved
+from test_cells_list import ROW, report, write_reports
 
 Open = Callable[..., Notebook]
 SCROLL = f"{PANEL} .jp-gpuwidget-panel-scroll"
@@ -64,7 +64,7 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
     The part with the GPUs, the PyTorch switches and the doctor scrolls and is at least 140 pixels high. Three
     rows of the list of cells are visible.
     """
-    path = saved(lab, "full.ipynb", [report(n, n, 1.0) for n in range(2, 22)], source="import time")
+    path = write_reports(lab, "full.ipynb", [report(n, n, 1.0) for n in range(2, 22)], source="import time")
     notebook = open_notebook(path, height=600)
     page = notebook.page
     fake_doctor_route(notebook, (200, healthy()))
@@ -75,8 +75,8 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
     notebook.run(0)
     notebook.wait_until_done()
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
-    for fold in (SWITCHES, DIAGNOSTICS):
-        page.click(f"{fold} > summary")
+    for section in (SWITCHES, DIAGNOSTICS):
+        page.click(f"{section} > summary")
     page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-check")
     page.wait_for_selector(f"{RUN_CHECKS}:enabled")
     assert expanded(page) == {"switches": True, "health": True, "cells": True}
@@ -84,8 +84,8 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
     assert box is not None
     assert box["height"] >= 140
     assert count_visible(page, ROW, f"{PANEL} .jp-gpuwidget-cells-body") >= 3
-    for fold in (SWITCHES, DIAGNOSTICS):
-        whole = page.eval_on_selector(fold, "node => [node.offsetHeight >= node.scrollHeight, node.open]")
+    for section in (SWITCHES, DIAGNOSTICS):
+        whole = page.eval_on_selector(section, "node => [node.offsetHeight >= node.scrollHeight, node.open]")
         assert whole == [True, True]
     for part in (f"{SWITCHES} .jp-gpuwidget-settings-row", f"{CARD} .jp-gpuwidget-gpu-row", RUN_CHECKS, ROW):
         assert scroll_to(page, part), part
@@ -118,7 +118,7 @@ def test_the_doctor_below_many_gpus(browser: Browser, tmp_path: Path) -> None:
 def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> None:
     """After a reload of the page, sections are expanded and the list of cells is sorted as before. The checks
     of an expanded doctor do not run."""
-    notebook = open_notebook(saved(lab, "folds.ipynb", [report(1, 1, 1.0)]), kernel=False)
+    notebook = open_notebook(write_reports(lab, "sections.ipynb", [report(1, 1, 1.0)]), kernel=False)
     page = notebook.page
     fake_doctor_route(notebook, (200, healthy()))
     show(notebook, 300)

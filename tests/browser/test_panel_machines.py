@@ -91,7 +91,7 @@ def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path)
         notebook.close()
 
 
-def test_nothing_shifts_when_a_value_changes(browser: Browser, tmp_path: Path) -> None:
+def test_no_layout_shift_when_values_change(browser: Browser, tmp_path: Path) -> None:
     """If a GPU's values change, no element of its card or row moves."""
     with lab_with(tmp_path, *machine(8)) as (lab, standin):
         notebook = lab.open(browser, lab.write("still.ipynb", ["1"]), height=1400)
@@ -224,7 +224,7 @@ def test_another_version_in_the_kernel(
     notebook.close()
 
 
-def test_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
+def test_the_server_restarts(browser: Browser, tmp_path: Path) -> None:
     """While the server is down, the panel shows that. When the server is back, the panel is live again."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("back.ipynb", ["1"]))

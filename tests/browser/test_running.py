@@ -33,7 +33,7 @@ await kernel.sendControlMessage(message, true, true).done;
 request arrives while the cell is still running."""
 
 
-def watched(end: Path) -> str:
+def watched_cell(end: Path) -> str:
     """Return the source of a watched cell that runs until the file ``end`` exists."""
     return (
         f"%%gpuwatch\nimport pathlib, time\nwhile not pathlib.Path({str(end)!r}).exists(): time.sleep(0.05)"
@@ -67,7 +67,7 @@ def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path
     kernel as busy."""
     with lab_with(tmp_path, *machine(1)) as (lab, standin):
         end = tmp_path / "end"
-        notebook = lab.open(browser, lab.write("train.ipynb", [LOAD, watched(end)]))
+        notebook = lab.open(browser, lab.write("train.ipynb", [LOAD, watched_cell(end)]))
         page = notebook.page
         notebook.run(0)
         notebook.wait_until_done()
@@ -117,7 +117,7 @@ def test_a_cell_that_began_before_the_page(
     """If a page is loaded while a cell is running, it shows the cell as running and, later, that the cell has
     ended."""
     end = tmp_path / "end"
-    notebook = open_notebook([LOAD, watched(end)])
+    notebook = open_notebook([LOAD, watched_cell(end)])
     show(notebook)
     notebook.run(0)
     notebook.wait_until_done()
@@ -139,13 +139,13 @@ def test_a_cell_that_began_before_the_page(
     other.page.close(run_before_unload=False)
 
 
-def test_a_cell_that_ends_behind_another_notebook(
+def test_a_cell_that_ends_while_another_notebook_is_active(
     open_notebook: Callable[..., Notebook], lab: Lab, tmp_path: Path
 ) -> None:
     """If a cell ends while another notebook is active, the panel shows the kernel as idle when the cell's
     notebook becomes active again."""
     end = tmp_path / "end"
-    notebook = open_notebook([LOAD, watched(end)])
+    notebook = open_notebook([LOAD, watched_cell(end)])
     show(notebook)
     notebook.run(0)
     notebook.wait_until_done()

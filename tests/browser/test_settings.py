@@ -15,7 +15,7 @@ import pytest
 from helpers_lab import Lab, Notebook
 from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import Browser, Error, Page
-from test_cells_list import report, saved
+from test_cells_list import report, write_reports
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 DASHBOARD = ".jp-gpuwidget-dashboard"
@@ -42,8 +42,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def screenshot(page: Page, name: str) -> None:
-    """Save a screenshot in the folder GPUWIDGET_LOOK, if that variable is set."""
-    if folder := os.environ.get("GPUWIDGET_LOOK"):
+    """Save a screenshot in the folder GPUWIDGET_SCREENSHOTS, if that variable is set."""
+    if folder := os.environ.get("GPUWIDGET_SCREENSHOTS"):
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
@@ -59,7 +59,7 @@ def set_settings(notebook: Notebook, **settings: Any) -> None:
 
 def open_watched(lab: Lab, browser: Browser, name: str, theme: str = "light") -> Notebook:
     """Open the panel and a notebook with reports, whose kernel holds 14 GiB on the second GPU."""
-    path = saved(lab, name, [report(1, 3, 14.0), report(2, 5, 200.0)])
+    path = write_reports(lab, name, [report(1, 3, 14.0), report(2, 5, 200.0)])
     content = json.loads(path.read_text())
     content["cells"][0]["source"] = helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))
     path.write_text(json.dumps(content))
@@ -131,7 +131,7 @@ def test_hidden_parts(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_rate(lab: Lab, browser: Browser) -> None:
+def test_sample_interval(lab: Lab, browser: Browser) -> None:
     """The panel receives samples at the interval of the settings, and its header shows that interval. While a
     dashboard is open, every sample arrives."""
     notebook = open_watched(lab, browser, "rate.ipynb")
@@ -161,7 +161,7 @@ def test_invalid_values(lab: Lab, browser: Browser) -> None:
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Path]]:
+def lab_with_invalid_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Path]]:
     """Start a JupyterLab with invalid presets, and with the settings schema of another version, which lacks
     some settings. Yield it with the path of the user's settings file."""
     folder = tmp_path_factory.mktemp("mixed")
@@ -189,11 +189,11 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Path]
         started.stop()
 
 
-def test_replaced_settings(mixed: tuple[Lab, Path], browser: Browser) -> None:
+def test_invalid_settings_are_replaced(lab_with_invalid_settings: tuple[Lab, Path], browser: Browser) -> None:
     """If presets or saved settings are invalid, or settings are missing in the server's schema, the panel
     uses the valid ones and defaults for the others. One notification for each cause lists what was
     replaced."""
-    lab, file = mixed
+    lab, file = lab_with_invalid_settings
     # These settings may have been valid in an older version. Jupyter's server then sends none of the saved
     # settings.
     file.write_text(json.dumps({"units": {"temperature": "K"}, "removed": 1}))
@@ -222,10 +222,12 @@ def test_replaced_settings(mixed: tuple[Lab, Path], browser: Browser) -> None:
     notebook.close()
 
 
-def test_valid_settings_beside_missing_ones(mixed: tuple[Lab, Path], browser: Browser) -> None:
+def test_valid_settings_apply_if_others_are_missing(
+    lab_with_invalid_settings: tuple[Lab, Path], browser: Browser
+) -> None:
     """If the server's schema lacks some settings, the user's valid settings apply, and so do later changes to
     them."""
-    lab, file = mixed
+    lab, file = lab_with_invalid_settings
     file.write_text(json.dumps({"units": {"memory": "GB"}}))
     notebook = lab.open(browser, lab.write("valid.ipynb", ["1"]), kernel=False)
     show(notebook, 300)
@@ -236,10 +238,12 @@ def test_valid_settings_beside_missing_ones(mixed: tuple[Lab, Path], browser: Br
 
 
 @pytest.mark.parametrize("app", ["notebooks", "lab/tree"])
-def test_a_settings_file_with_a_syntax_error(mixed: tuple[Lab, Path], browser: Browser, app: str) -> None:
+def test_a_settings_file_with_a_syntax_error(
+    lab_with_invalid_settings: tuple[Lab, Path], browser: Browser, app: str
+) -> None:
     """If the settings file has a syntax error, a dialog shows the file and the error. In Notebook 7, the
     panel works with default settings; JupyterLab itself does not start."""
-    lab, file = mixed
+    lab, file = lab_with_invalid_settings
     file.write_text('{"units": ')
     path = lab.write(f"broken-{app.partition('/')[0]}.ipynb", ["1"])
     page = browser.new_page(viewport={"width": 1200, "height": 800})
