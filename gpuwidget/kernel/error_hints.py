@@ -79,7 +79,7 @@ class ErrorHints:
 
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> Hint | None:
     """Return an explanation of a known error and its fix; None for all other errors."""
-    # torch raises error types of these modules only; str() of any other error may run user code.
+    # torch itself raises only error types of these modules. For any other error, str() may run user code.
     if cuda_state.loaded_torch() is None or type(error).__module__.partition(".")[0] not in (
         "builtins",
         "torch",
@@ -118,8 +118,8 @@ def _shuffle(match: re.Match[str]) -> Hint:
 def _two_types(
     match: re.Match[str], trace: TracebackType | None, user_ns: Mapping[str, object]
 ) -> Hint | None:
-    # torch writes types as "torch.cuda.FloatTensor" or "CUDAFloatType". If both types are on one device, only
-    # their dtypes differ, which is another error.
+    # torch writes types as "torch.cuda.FloatTensor" or "CUDAFloatType". If both types are on the same device,
+    # only their dtypes differ, which is a different error.
     first, second = ("cuda" in one.lower() for one in match.groups())
     return None if first == second else _several_devices(trace, user_ns)
 
@@ -148,10 +148,10 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
 def _device_by_name(
     trace: TracebackType | None, user_ns: Mapping[str, object]
 ) -> tuple[dict[str, tuple[str, ...]], bool]:
-    """Return the devices of each variable in the innermost line that uses several devices, and True.
+    """Return the devices of the variables in the innermost line that uses several devices, and True.
 
-    If there is no such line, return the devices of the local variables of the innermost frame that has
-    tensors, or else of the notebook's variables, and False.
+    If there is no such line, return False, and the devices of the local variables of the innermost frame that
+    has tensors. If no frame has tensors, return the devices of the notebook's variables instead.
     """
     local: dict[str, tuple[str, ...]] = {}
     for frame, line in _user_frames(trace):

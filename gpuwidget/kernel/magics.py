@@ -65,7 +65,7 @@ class Extension:
             ("post_run_cell", ErrorHints(shell).show_hint),  # shown below the traceback and above the card
             ("post_run_cell", out_of_memory.after),
             ("post_run_cell", self._watcher.after),
-            ("post_run_cell", CELL_MEMORY.after),  # after the run's end, because it takes milliseconds
+            ("post_run_cell", CELL_MEMORY.after),  # after the run has ended, because it takes milliseconds
             ("post_run_cell", self._running.after),
         )
         self._loop_handle: asyncio.TimerHandle | None = None
@@ -80,7 +80,8 @@ class Extension:
             self._shell.events.register(event, hook)
         self._shell.register_magic_function(self._gpuwatch, "cell", "gpuwatch")
         self._shell.register_magic_function(self._gpu, "line", "gpu")
-        # ipykernel runs cells on the main thread; a subshell has another thread with separate torch defaults.
+        # ipykernel runs cells on the main thread. A subshell runs them on another thread, which has separate
+        # torch defaults.
         DEVICE_SWITCH.attach(threading.main_thread().ident or 0)
         SWITCHES.attach(lambda: self._running.busy)
         self._requests.start()
@@ -111,7 +112,8 @@ class Extension:
         if self._opening is not None:
             self._opening.close()
         sampler = process_sampler()
-        if not sampler.wanted:  # otherwise a watch in another thread still uses it, and stops it later
+        # If a watch in another thread still uses the sampler, the sampler stops when that watch ends.
+        if not sampler.wanted:
             sampler.stop()
 
     # -- the cell's first line -----------------------------------------------------------------------
@@ -128,8 +130,9 @@ class Extension:
         return without_watch_line(lines)
 
     def _gpuwatch(self, line: str, cell: str) -> Any:
-        # IPython calls this magic for invalid options, for run_cell_magic, and if %%gpuwatch is not the first
-        # line but below a magic that calls its body by name.
+        # ``_transform`` usually removes the %%gpuwatch line. IPython calls this magic only if the options are
+        # invalid, if code calls run_cell_magic('gpuwatch', ...), or if another cell magic passes %%gpuwatch
+        # on in that way.
         __tracebackhide__ = True
         try:
             options = parse(line)
@@ -147,7 +150,8 @@ class Extension:
             raise
         finally:
             self._watcher.end_body(watch, raised)
-            # The traceback refers to this frame: a reference cycle would keep the user's tensors alive.
+            # The traceback refers to this frame. Without this line, ``raised`` would complete a reference
+            # cycle that keeps the user's tensors alive.
             raised = None
 
     _gpuwatch.__doc__ = f"Watch the GPUs while this cell runs.\n\n{HELP}"

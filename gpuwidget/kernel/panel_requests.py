@@ -46,7 +46,7 @@ class WatchSetting(Protocol):
     """The part of the cell watcher that the panel reads and sets."""
 
     every_cell: bool
-    """Whether every cell is watched."""
+    """Whether cells without ``%%gpuwatch`` are watched, too."""
 
     @property
     def busy(self) -> bool:
@@ -88,7 +88,8 @@ class PanelRequests:
             send(self._error(error))
             return
         if isinstance(request, FreeCacheRequest):
-            # Freeing the cache waits for the GPU. Here it would delay other requests and Jupyter's interrupt.
+            # Freeing the cache waits for the GPU. On this thread, the wait would delay other requests and
+            # Jupyter's interrupt.
             self._answer_on_thread(request, send)
         elif isinstance(request, DoctorRequest):
             # Awaiting the checks here would block every other request on the channel, and the shutdown.
@@ -99,7 +100,8 @@ class PanelRequests:
             send(self._answer(request))
 
     def _answer_on_thread(self, request: Request, send: Callable[[_Reply], None]) -> None:
-        """Answer on a new thread, but send the reply on this thread: only this one may use the channel."""
+        """Answer on a new thread, but send the reply on this thread, the only one that may use the
+        channel."""
         loop = asyncio.get_running_loop()
 
         def work() -> None:

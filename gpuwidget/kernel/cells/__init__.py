@@ -1,4 +1,4 @@
-"""Watch cells: parse options, measure one run per cell, show its card, and wait for free memory.
+"""Watch cells: parse the options, measure each cell as a run, show its card, and wait for free memory.
 
 Start with ``watched_cells.py`` (``%%gpuwatch``) and ``watch_api.py`` (``gpuwidget.watch()``).
 """

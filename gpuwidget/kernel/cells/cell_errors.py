@@ -1,9 +1,9 @@
 """Detect an error as soon as a cell's code raises it, before IPython spends time on the traceback.
 
 IPython assigns the error to an attribute of the cell's result object, then formats and shows the traceback.
-Until that assignment, or until the cell has ended, the class of this one object is replaced by a subclass
-that reports the assignment. Nothing in the shell is replaced. If a version of IPython stores errors in
-another way, the callback is not called.
+gpuwidget replaces the class of this one object by a subclass that reports the assignment, and restores the
+class after the assignment or at the end of the cell. Nothing in the shell is replaced. If a version of
+IPython stores errors in another way, the callback is not called.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuwidget.kernel.shell.running_cells import RUN_CELL
 _Callback = Callable[[Any], None]
 
 _ERROR = "error_in_exec"
-"""The attribute of the result to which IPython assigns an error of the cell's code."""
+"""The attribute of the result object to which IPython assigns an error that the cell's code raises."""
 _CALLBACK = "_gpuwidget_on_error"
 
 
@@ -27,14 +27,14 @@ def listen_for_error(info: object, callback: _Callback) -> Callable[[], None]:
     """Call ``callback`` with the cell's result as soon as the cell's code raises an error.
 
     Call this function in a ``pre_run_cell`` hook. ``callback`` must not raise. The returned function stops
-    listening; it may be called at any time, even twice.
+    listening. It may be called at any time, and more than once.
     """
     result = _find_result(info)
     original: Any = type(result)
     try:
         result.__class__ = _listening_class(original)
         vars(result)[_CALLBACK] = callback
-    except TypeError:  # there is no result, or its class can't be replaced
+    except TypeError:  # no result object was found, or its class can't be replaced
         return lambda: None
 
     def stop() -> None:
@@ -73,7 +73,7 @@ def _listening_class(original: Any) -> Any:
 
 
 def _restore(result: Any) -> _Callback | None:
-    """Restore the original class of ``result``. Return the callback, or None if that was done before."""
+    """Restore the class of ``result``. Return the callback, or None if the class was restored before."""
     callback: _Callback | None = vars(result).pop(_CALLBACK, None)
     if callback is not None:
         result.__class__ = type(result).__base__

@@ -1,4 +1,4 @@
-"""Create the collectors of a watched cell, which add to its report what GPU samples do not contain."""
+"""Create a watched cell's collectors, which add data to its report that GPU samples do not contain."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _profiler(shell: Any, raw_cell: str) -> SamplingProfiler:
         return cell_label(shell, file)
 
     def line_text(file: str, line: int) -> str:
-        """Return a line as the user wrote it, or as compiled if IPython changed the number of lines."""
+        """Return a line as the user wrote it, or as IPython compiled it if the number of lines differs."""
         as_written = len(source.bodies) > 1 or len(linecache.getlines(file)) == len(source.lines)
         if as_written:
             return source.lines[line - 1] + "\n" if line <= len(source.lines) else ""

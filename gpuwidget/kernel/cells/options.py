@@ -167,8 +167,8 @@ def find(lines: Sequence[str]) -> tuple[int, str] | None:
 def find_in_cell(raw_cell: str) -> str | None:
     """Return the options of the cell's ``%%gpuwatch`` line; None if the cell has none.
 
-    ``%%time``, ``%%timeit`` and ``%%prun`` may be above it. Other magics run their body as a nested cell,
-    for which this function is called again.
+    The cell magics ``%%time``, ``%%timeit`` and ``%%prun`` may be above the line. Other cell magics run their
+    body as a nested cell, for which this function is called again.
     """
     lines = raw_cell.splitlines()
     while lines:
@@ -186,8 +186,9 @@ def without_watch_line(lines: list[str]) -> list[str]:
     """Return the cell's lines as they would run without ``%%gpuwatch``.
 
     The ``%%gpuwatch`` line becomes a comment, so that line numbers stay the same (IPython strips a blank
-    first line). The comment is indented like the body, because the body would not compile otherwise. If the
-    body begins with a cell magic, everything above the magic is removed, because it must be the first line.
+    first line). The comment has the same indentation as the body; otherwise an indented body would not
+    compile. If the body begins with a cell magic, everything above that magic is removed, because a cell
+    magic must be in the first line.
     """
     found = find(lines)
     while found is not None:

@@ -27,7 +27,10 @@ _GPU_LIBRARIES = ("cupy", "jax", "numba.cuda", "pycuda", "tensorflow")
 _CELL_FRAME = re.compile(r"In\[(\d+)\]:(\d+)\b")
 _lock = threading.Lock()
 _earlier_runs: OrderedDict[tuple[str, str, str], deque[EarlierRun]] = OrderedDict()
-"""Memory at the start and end of earlier runs, by source, GPU and kind of memory, the latest source last."""
+"""Memory at the start and end of earlier runs, by the cell's source, GPU UUID and kind of memory.
+
+The entry that was used last is the last one.
+"""
 
 
 class RunContextBuilder:
@@ -40,7 +43,8 @@ class RunContextBuilder:
         self._cpu_at_start = time.process_time()
 
     def __call__(self, report: Report) -> RunContext:
-        """Return the context; for a run too short for most advice, only the parts that cost no time."""
+        """Return the context. If the run was too short for most advice, collect only parts that cost no
+        time."""
         earlier = _or_default(lambda: self._remember(report), None)
         if measured_s(report.cell) < MIN_RUN_S:
             return RunContext(cell=self._cell, earlier_runs=earlier)
@@ -62,7 +66,7 @@ class RunContextBuilder:
         )
 
     def _remember(self, report: Report) -> dict[str, tuple[EarlierRun, ...]]:
-        """Store this run's memory. Return the memory of the last runs of the same source, by GPU."""
+        """Store this run's memory. Return the memory of the last runs of the same source, by GPU UUID."""
         source = self._cell.strip() if self._cell is not None else report.cell.label
         if not source:
             return {}
@@ -83,7 +87,8 @@ class RunContextBuilder:
 
 
 def _or_default(query: Callable[[], _T], default: _T) -> _T:
-    """Return the result of ``query``; if it fails, ``default``, which only skips the advice that needs it."""
+    """Return the result of ``query``. If it fails, return ``default``, which omits advice that needs the
+    result."""
     try:
         return query()
     except Exception:
@@ -92,8 +97,8 @@ def _or_default(query: Callable[[], _T], default: _T) -> _T:
 
 
 def _user_variables() -> list[tuple[str, object]]:
-    # Names such as _ and _3 are skipped, since they refer to what other names refer to. Keys of globals() may
-    # be other objects than strings.
+    # Names such as _ and _3 are skipped, since other names refer to the same objects. Keys of globals() need
+    # not be strings.
     return [
         (name, value)
         for name, value in list(vars(sys.modules["__main__"]).items())
@@ -118,7 +123,7 @@ def _source_of(frame: str) -> str:
 
 
 def _process_memory(gpu: GpuReport) -> tuple[str, Span]:
-    """Return the kind and the span of the memory figure that is most specific to this process."""
+    """Return the memory values that are most specific to this process, and their kind."""
     if gpu.torch is not None:
         return "torch", gpu.torch.allocated
     if gpu.process_memory is not None:

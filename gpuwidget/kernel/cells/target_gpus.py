@@ -24,11 +24,11 @@ class TargetGpu:
 
 
 def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list[TargetGpu], str]:
-    """Return the GPUs that a cell is about to use, and a phrase that tells how they were chosen.
+    """Return the GPUs that a cell is about to use, and a phrase that describes how they were chosen.
 
     The first of these that is set determines the GPUs: the cell's ``--device``, its ``--gpu``, torch's
     default device, the current CUDA device, the device that will be current once CUDA is initialized, the
-    first device that CUDA lists. Raise OptionError if none of them does.
+    first device that CUDA lists. Raise OptionError if none of them is set.
     """
     if sample is None:
         raise OptionError("The NVIDIA driver has not answered: which GPU there is can't be told.")

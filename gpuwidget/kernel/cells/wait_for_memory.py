@@ -38,12 +38,12 @@ _MAX_HOLDERS = 6
 
 
 def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
-    """Wait until the cell's GPUs have the free memory that ``--need`` asks for.
+    """Wait until the cell's GPUs have the free memory that ``--need`` requests.
 
-    Call it on the thread that is about to run the cell. Return the note for the cell's card, or None if the
-    cell neither waited nor needs the memory in torch's cache. Raise OptionError, with a one-line message, if
-    the cell must not run: the GPU does not exist, the memory is not free in time, the user interrupts, or the
-    check fails.
+    Call it on the thread that is about to run the cell. Return the note for the cell's card, or None if there
+    was no wait and the cell does not need the memory in torch's cache. Raise OptionError, with a one-line
+    message, if the cell must not run: the GPU does not exist, the memory is not free in time, the user
+    interrupts, or the check fails.
     """
     if options.need is None:
         return None
@@ -116,7 +116,7 @@ class MemoryWait:
         return " ".join(notes) or None
 
     def _pause_or_give_up(self, wanted: str, why: str) -> None:
-        """Show the status line and pause. Raise OptionError if the cell may not wait any longer."""
+        """Show the status line and pause. Raise OptionError if the time that the cell may wait is over."""
         limit = self._options.wait_s
         if limit is None:
             raise OptionError(
@@ -183,7 +183,7 @@ class _GpuMemory:
 
 
 def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
-    """Raise OptionError if ``need`` bytes can never be free on one of the GPUs, or if that is unknown."""
+    """Raise OptionError if a GPU can never have ``need`` free bytes, or if its total memory is unknown."""
     for gpu in gpus:
         name = f"GPU {_number(gpu)}"
         total, reserved = gpu.memory_total, gpu.memory_reserved
@@ -202,7 +202,7 @@ def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
 
 
 def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: float) -> _GpuMemory:
-    """Return the GPU's memory; unknown if it was not measured after ``requested`` (epoch seconds)."""
+    """Return the GPU's memory. It is unknown if the sample is older than ``requested`` (epoch seconds)."""
     reading = next((one for one in sample.readings if one.uuid == target.gpu.uuid), None) if sample else None
     if reading is None:
         return _GpuMemory(target.gpu, None, "the driver does not answer", (), 0)
@@ -232,7 +232,7 @@ def _returnable_cache(target: TargetGpu) -> int:
         return 0
     try:
         blocks = allocator.snapshot().get(target.cuda_index)
-    except Exception:  # this version of torch has another snapshot format
+    except Exception:  # this version of torch has a different snapshot format
         _LOG.debug("torch's cache could not be read", exc_info=True)
         return 0
     return 0 if blocks is None else blocks.returnable
@@ -264,7 +264,7 @@ class StatusLine:
         self._shown: tuple[str, str] | None = None
 
     def show(self, text: str, progress: str) -> None:
-        """Show the line; in a terminal, which can't update it, only the first time."""
+        """Show the line. In a terminal, which can't update it, only the first call shows it."""
         if (text, progress) == self._shown:
             return
         first, self._shown = self._shown is None, (text, progress)

@@ -26,7 +26,7 @@ from gpuwidget.views.card import CardReport, Reports
 P = ParamSpec("P")
 R = TypeVar("R")
 Label = str | float | None
-"""A label of a run: text, or a number such as that of an epoch."""
+"""A label of a run: text, or a number such as the number of an epoch."""
 
 _MAX_REPORTS = 200
 _reports: deque[Report] = deque(maxlen=_MAX_REPORTS)
@@ -57,7 +57,7 @@ def new_run(
 
 
 def check(options: RunOptions) -> None:
-    """Raise OptionError, which lists the GPUs, if ``options`` name one that does not exist."""
+    """Raise OptionError if ``options`` name a GPU that does not exist; the message lists the GPUs."""
     if not options.gpus:
         return
     sampler = process_sampler()
@@ -104,7 +104,7 @@ class Watch:
     def __init__(self, label: Label = None) -> None:
         self._label = _text(label)
         self._entered: dict[int, list[tuple[Run, Token[Run | None]]]] = {}
-        """Open runs by thread id: several threads may enter one watch, and one may enter it again."""
+        """Open runs by thread id: several threads may enter the same watch, and each of them repeatedly."""
         self.report: Report | None = None
 
     def __enter__(self) -> Watch:
@@ -121,7 +121,9 @@ class Watch:
         try:
             run.end(status_of(error))
             with suppress(ValueError):
-                # A generator may exit the watch in another context than it entered it; the old one is gone.
+                # A generator may exit the watch in a different context from the one in which it entered the
+                # watch. Then reset() raises ValueError, and nothing has to be reset, because the old context
+                # is gone.
                 _innermost.reset(token)
             self.report = run.report()
         finally:
@@ -132,8 +134,8 @@ class Watch:
             raise KeyboardInterrupt
 
     def _leave(self) -> tuple[Run, Token[Run | None]]:
-        # A generator may exit the watch on another thread than it entered it; then take an open run of the
-        # thread that entered the watch last.
+        # A generator may exit the watch on a different thread from the one on which it entered the watch. In
+        # that case, end an open run of the thread that entered the watch last.
         here = threading.get_ident()
         thread = here if here in self._entered else next(reversed(self._entered))
         entries = self._entered[thread]

@@ -1,8 +1,8 @@
 """Watch cells: start a run before a cell and report it afterwards, outside the user's code.
 
 The cell itself runs as it would without gpuwidget. Hooks for IPython's ``pre_run_cell`` and ``post_run_cell``
-events start and end the run. If ``%%gpuwatch`` is in a place where these hooks do not find it, IPython calls
-the registered magic, which runs the body with the same :class:`CellWatch`.
+events start and end the run. If these hooks do not find ``%%gpuwatch``, for example below another cell magic,
+IPython calls the registered magic, which runs the body with the same :class:`CellWatch`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,14 @@ from gpuwidget.views import card
 _LOG = logging.getLogger(__name__)
 
 _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None, device=None)
-"""Options of a cell that only ``%gpu watch on`` watches."""
+"""Options of a cell that has no ``%%gpuwatch`` line and is watched because ``%gpu watch on`` is in effect."""
 
 
 class CellWatch:
-    """Watches one cell, or the body of one ``%%gpuwatch`` magic: its run, chart, card and torch device."""
+    """Watches one cell, or the body of one ``%%gpuwatch`` magic.
+
+    Manages the run, the live chart, the card, and the torch device of ``--device``.
+    """
 
     def __init__(self, shell: Any) -> None:
         self.run: Run | None = None
@@ -118,7 +121,7 @@ class CellWatch:
         return True
 
     def end_failed(self, result: Any) -> None:
-        """End the run when the cell's code raises an error, so that it excludes formatting the traceback."""
+        """End the run when the cell's code raises an error, before IPython spends time on the traceback."""
         try:
             with defer_interrupts():
                 hide_own_frames(result.error_in_exec)
@@ -128,7 +131,7 @@ class CellWatch:
             _LOG.debug("the run of a failed cell could not be ended", exc_info=True)
 
     def finish(self, status: Status, *, cell_has_result: bool = False, keep: bool = True) -> None:
-        """End the run, if it is still going, and show the card; without ``keep``, discard the report."""
+        """End the run unless it has ended, and show the card; if ``keep`` is False, discard the report."""
         run = self.run
         assert run is not None
         run.end(status)
@@ -205,11 +208,12 @@ class CellWatcher:
                     SWITCHES.apply_pending()
             self._start(watch, cell)
         except KeyboardInterrupt:
-            # The user interrupted before the cell's code began. IPython ignores exceptions of hooks, so the
-            # interrupt is sent again, to arrive in the cell's code.
+            # The user interrupted before the cell's code began. IPython ignores exceptions of hooks, so
+            # gpuwidget sends the interrupt again, to arrive in the cell's code.
             watch.abandon()
             watch.restore_device()
-            if watch.needs_memory:  # the interrupt would arrive after the code's start
+            # A second interrupt would arrive only after the code has started, but this code must not start.
+            if watch.needs_memory:
                 skip_cell.skip(self._shell, "Interrupted before it began: the cell was not run.")
             else:
                 interrupt_soon()
@@ -238,7 +242,8 @@ class CellWatcher:
                 watch.finish(
                     status,
                     cell_has_result=status != "ok" or getattr(result, "result", None) is not None,
-                    keep=watch.requested or self.every_cell,  # the cell with `%gpu watch off` gets no card
+                    # no card for the cell that runs `%gpu watch off`
+                    keep=watch.requested or self.every_cell,
                 )
                 interrupted = watch.run.wait_interrupted
         except Exception:
@@ -248,8 +253,8 @@ class CellWatcher:
             if watch is not None:
                 watch.abandon()
         if interrupted:
-            # The user interrupted the wait for the GPU after the cell's code. The interrupt must stop Run All
-            # too.
+            # The user interrupted while gpuwidget waited for the GPU after the cell's code. The interrupt
+            # must also stop "Run All".
             interrupt_soon()
 
     def begin_body(self, options: WatchOptions, body: str) -> CellWatch:
@@ -293,7 +298,7 @@ class CellWatcher:
             watch.needs_memory = options.need is not None
             check(options)
         except OptionError:
-            # The cell's body does not run: the code that replaced it shows the error.
+            # The cell's body does not run: other code has replaced it and shows the error.
             return
         wait_note = None
         if watch.needs_memory and self._compiles(info):
@@ -314,11 +319,11 @@ class CellWatcher:
         watch.start(options, raw_cell, cell.number, wait_note=wait_note, info=info)
 
     def _compiles(self, info: Any) -> bool:
-        """Return whether the cell is valid Python: an invalid cell fails, so it need not wait for memory."""
+        """Return whether the cell is valid Python. If it is not, it fails without waiting for memory."""
         try:
             code = getattr(info, "transformed_cell", None)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the shell compiles the cell again and shows them
+                warnings.simplefilter("ignore")  # the shell shows the warnings when it compiles the cell
                 self._shell.compile.ast_parse(
                     self._shell.transform_cell(info.raw_cell) if code is None else code
                 )
@@ -344,7 +349,7 @@ def check(options: WatchOptions) -> None:
 
 
 def has_front_end(shell: Any) -> bool:
-    """Return whether a notebook may be connected: a live chart needs a kernel's messages."""
+    """Return whether the shell runs in a kernel, so that a front end may show a live chart."""
     return getattr(shell, "kernel", None) is not None
 
 
@@ -356,5 +361,5 @@ def _status(result: Any) -> Status:
     if type(error).__name__ == "CancelledError":
         return "interrupted"
     if isinstance(error, GeneratorExit):
-        return "error"  # it closes generators normally, but is an error in a cell
+        return "error"  # GeneratorExit closes a generator normally, but is an error in a cell
     return watch_api.status_of(error)

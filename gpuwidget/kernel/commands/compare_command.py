@@ -54,7 +54,10 @@ def _compare(first: tuple[Report, str], second: tuple[Report, str]) -> Compariso
 
 
 def _find(what: object, variables: Mapping[str, object]) -> Report:
-    """Return the report that ``what`` is, holds or names. Raise OptionError if there is none."""
+    """Return the report of ``what``. Raise OptionError if there is none.
+
+    ``what`` is a report, a watch or a watched function, or the cell number, label or variable of a report.
+    """
     report = _report_of(what, "This")
     if report is not None:
         return report

@@ -27,7 +27,7 @@ _USAGE = "%gpu doctor: why torch does not use the GPU, link by link. It takes no
 
 
 class DiagnosisDisplay:
-    """A diagnosis that displays as text and as HTML; its JSON is that of ``gpuwidget doctor --json``."""
+    """A diagnosis that displays as text and HTML. Its JSON is what ``gpuwidget doctor --json`` prints."""
 
     def __init__(self, doctor: Diagnosis) -> None:
         self.doctor = doctor
@@ -98,5 +98,5 @@ def _run_checks() -> Diagnosis:
 def _devices() -> list[str | None] | None:
     try:
         return [device.uuid for device in cuda_state.devices()] or None
-    except Exception:  # after a CUDA error torch may raise anything; the checks run without the devices
+    except Exception:  # After a CUDA error torch may raise anything. The checks then run without the devices.
         return None

@@ -1,4 +1,5 @@
-"""Free torch's cache when the panel requests it, and describe what ran, how long it took, what it freed."""
+"""Free torch's cache for the panel, and describe what ran, how long it took, and how much memory was
+freed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _lock = threading.Lock()
 
 
 def free_cache(*, cell_runs: bool) -> str:
-    """Free torch's cache and return sentences that tell what ran and how much memory was freed.
+    """Free torch's cache and return sentences that describe what ran and how much memory was freed.
 
     Waits for the GPU without a timeout. Raises OptionError with the reason if the cache can't be freed.
     """

@@ -1,7 +1,7 @@
-"""``%gpu free``: frees the memory that IPython's own references hold, and torch's cache.
+"""``%gpu free``: free torch's cache and the memory that only IPython's own references hold.
 
-Without ``--yes``, it only lists that memory. It deletes variables only if the user names them. The freed
-memory is the difference between the driver's readings before and after.
+Without ``--yes``, the command only lists that memory. It deletes variables only if the user names them. The
+amount of freed memory is the difference between the driver's readings before and after.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _release(shell: Any) -> list[str]:
     roots = [search.roots[number] for owner in freeable for number in search.found.leading_roots[owner]]
     shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
     del search, roots, freeable
-    gc.collect()  # an error and its frames form a reference cycle
+    gc.collect()  # frees reference cycles, such as an error and its frames
     torch: Any = cuda_state.loaded_torch()
     torch.cuda.empty_cache()
     tensors = allocated - _allocated()
@@ -108,7 +108,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
 
 
 def _search(shell: Any) -> HolderSearch | str:
-    """Return the search for the holders of torch's memory, or the reason why nothing can be freed."""
+    """Return the result of the search for the holders of torch's memory, or why nothing can be freed."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
         return f"Nothing to free: {reason.text}."

@@ -22,7 +22,7 @@ _FUNCTIONS: Mapping[str, tuple[str, str]] = {
 def find_command(word: str) -> Command | None:
     """Return the command for the first word after ``%gpu``, or None if there is none.
 
-    Its module is imported at its first use, so that ``%load_ext`` is quick.
+    The command's module is imported by this call, not by ``%load_ext``, which must be quick.
     """
     if word not in _FUNCTIONS:
         return None

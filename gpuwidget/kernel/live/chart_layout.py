@@ -1,8 +1,8 @@
 """The layout of the live chart: the panels of all GPUs in one bqplot figure.
 
-With a single figure, an update is one message for any number of GPUs. Each message, whatever its size, costs
-the kernel's threads a dozen hand-overs of the GIL. Up to four GPUs are shown in rows, more in tiles. Vertical
-lengths are in pixels, horizontal lengths in percent of the figure's width.
+With a single figure, an update is one message for any number of GPUs. For each message, whatever its size,
+the kernel's threads hand the GIL over about a dozen times. Up to four GPUs are shown in rows, more in tiles.
+Vertical lengths are in pixels, horizontal lengths in percent of the figure's width.
 """
 
 from __future__ import annotations
@@ -90,8 +90,9 @@ class ChartLayout:
         y = np.zeros_like(x)
         y[:, 0, 1:-1] = np.where(gaps, 0.0, utilization)
         y[:, 1, 1:-1], y[:, 2, 1:-1] = utilization, memory
-        # All lines must be as long as the area's outline, so the other lines have two more points than they
-        # need. These are invisible, but bqplot needs a number at the end of a line.
+        # All lines must have as many points as the area's outline, so the other lines have two more points
+        # than they need. These two are invisible: the first is NaN, and the last repeats the point before it.
+        # It is not NaN, because bqplot needs a number at the end of a line.
         y[:, 1:, 0] = np.nan
         last = y[:, 1:, -2]
         y[:, 1:, -1] = np.where(np.isnan(last), 0.0, last)
@@ -102,7 +103,8 @@ class ChartLayout:
         return _flatten(x), _flatten(y)
 
     def mark_lines(self, marks: Sequence[Mark], end: float) -> Lines:
-        """Return two lines of strokes in every panel: tall ones for marks, short ones for printed lines."""
+        """Return two lines that draw strokes in every panel: tall ones for marks, short ones for printed
+        lines."""
         most = max(10, _MAX_VALUES // (6 * max(1, self.panels)))
         x: list[float] = []
         tall: list[float] = []
@@ -111,7 +113,9 @@ class ChartLayout:
             floor = self.bottom(panel)
             for mark in marks[-most:]:
                 x += (self.left(panel) + mark.t * self.width / end,) * 3
-                # Each stroke is in both lines, with no height in one of them: bqplot needs a number last.
+                # Both lines have a point for each stroke, but in one of them the stroke has no height. A
+                # stroke ends with a number instead of NaN, because bqplot needs a number at the end of a
+                # line.
                 tall += (np.nan, floor, floor + (self.height if mark.kind == "mark" else 0.0))
                 stroke = self.height * _TICK_PERCENT / 100.0
                 short += (np.nan, floor, floor + (stroke if mark.kind == "printed" else 0.0))
@@ -124,19 +128,22 @@ _EMPTY: Lines = (np.zeros(1, np.float32), np.zeros((2, 1), np.float32))
 
 
 def downsample(series: Sequence[Sequence[float | None]], points: int) -> Values:
-    """Downsample each series by block mean to at most ``points``, one row per series; None becomes NaN."""
+    """Return each series downsampled by block mean to at most ``points`` values, as a row; None becomes
+    NaN."""
     values = np.array(series, dtype=float)
     step = -(-values.shape[1] // points)
     if step <= 1:
         return values
-    # The incomplete block, if any, comes first. The newest blocks, at the moving edge, are complete.
+    # The incomplete block, if any, is the first one, so that the newest blocks at the chart's right edge are
+    # complete.
     rest = values.shape[1] % step
     means = values[:, rest:].reshape(len(values), -1, step).mean(axis=2)
     return means if not rest else np.column_stack((values[:, :rest].mean(axis=1), means))
 
 
 def _area_times(t: Values, gaps: NDArray[np.bool_]) -> Values:
-    """Return the times of the areas' outlines, which are vertical next to a gap, not sloping into it."""
+    """Return the times of the areas' outlines, shifted so that an outline next to a gap is vertical, not
+    sloped."""
     if not gaps.any():
         return t
     vertical = np.repeat(t[None], len(gaps), axis=0)

@@ -1,4 +1,4 @@
-"""The inline dashboard, ``%gpu`` and ``gpuwidget.dashboard()``: live charts of all GPUs, device dropdown.
+"""The inline dashboard of ``%gpu`` and ``gpuwidget.dashboard()``: live charts and a device dropdown.
 
 A kernel has at most one dashboard: opening a new one closes the old one. A dashboard samples while a cell
 runs and for ten minutes after the last cell or click. Then it pauses, because a kernel is not notified when
@@ -116,7 +116,7 @@ class Dashboard:
     def __init__(self, shell: Any, sampler: Sampler) -> None:
         self._shell = shell
         self._sampler = sampler
-        # Not the extension's tracker: the dashboard also works without %load_ext.
+        # The extension has a tracker, too, but the dashboard must also work without %load_ext.
         self._running = RunningCells(shell)
         self._activity = UserActivity(self._running)
         self._samples = RecentSamples()
@@ -138,7 +138,8 @@ class Dashboard:
         return self.bundle()
 
     def bundle(self) -> dict[str, Any]:
-        """Return the mime bundle, which is only text after :meth:`close`; the first call starts sampling."""
+        """Return the mime bundle. The first call starts sampling; after :meth:`close` the bundle is only
+        text."""
         bundle = {"text/plain": repr(self)}
         if self._view is None and not self._closed:
             self._start()
@@ -201,13 +202,13 @@ class Dashboard:
             self._error = ""
         except GpuWidgetError as error:
             self._error = str(error)
-        self._device_changed(DEVICE_SWITCH.state)  # even if unchanged, to reset the dropdown
+        self._device_changed(DEVICE_SWITCH.state)  # even if the device is unchanged, to reset the dropdown
 
     # -- the thread ----------------------------------------------------------------------------------
 
     def _start(self) -> None:
         if getattr(self._shell, "kernel", None) is None:
-            return  # without a kernel, as in a terminal, the text is shown
+            return  # without a kernel, as in a terminal, only the text of the bundle is shown
         channel = IOPubChannel.of_running_cell(self._shell)
         live_display.import_libraries()
         from gpuwidget.kernel.live.dashboard_widgets import DashboardView
@@ -231,7 +232,7 @@ class Dashboard:
                 if self._paused and self._devices_changed:
                     self._show_devices(view, None)
                 with self._changed:
-                    # An event that arrived while the dashboard was pausing has not notified this thread.
+                    # An event that arrived while the dashboard was pausing has not woken this thread.
                     resume = self._paused and (self._devices_changed or self._activity.recent)
                     if not self._closed and not resume:
                         self._changed.wait(_PAUSED_CHECK_S if self._paused else PERIOD_S)

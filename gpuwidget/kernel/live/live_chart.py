@@ -22,7 +22,7 @@ from gpuwidget.views import styles
 
 WIDGET_MIME_TYPE = "application/vnd.jupyter.widget-view+json"
 _READINGS_EVERY = 3
-"""Calls of :meth:`LiveChart.update` from one update of the readings to the next."""
+"""The number of calls of :meth:`LiveChart.update` per update of the readings."""
 _MARKS_EVERY = 5
 _ROWS_MARGIN = {"top": 0, "bottom": 0, "left": 28, "right": 22}
 _TILES_MARGIN = {"top": 0, "bottom": 0, "left": 0, "right": 0}
@@ -31,7 +31,8 @@ _TILES_MARGIN = {"top": 0, "bottom": 0, "left": 0, "right": 0}
 class LiveChart:
     """The widgets of one live chart, for a fixed number of GPUs.
 
-    Creating a widget costs a message, about as much as an update. So there are no more widgets than needed.
+    Creating a widget takes one message and costs about as much as an update, so there are as few widgets as
+    possible.
     """
 
     def __init__(self, progress: Progress, window: TimeAxis | None = None) -> None:
@@ -56,7 +57,7 @@ class LiveChart:
         }
         end = self._axis.end_s
         self._marks = self._lines(scales, self._layout.mark_lines(progress.marks, end), ["#888888"])
-        # If the front end has themes, the style sheet overrides these colours.
+        # The style sheet overrides these colours if the front end has themes.
         self._series = self._lines(
             scales,
             self._layout.series_lines(progress.t, end, progress.gpus),
@@ -74,7 +75,7 @@ class LiveChart:
         return self._root
 
     def fits(self, progress: Progress) -> bool:
-        """Return whether this chart can show ``progress``: each chart is made for one number of GPUs."""
+        """Return whether ``progress`` has the number of GPUs that this chart was created for."""
         return self._layout.panels == len(progress.gpus)
 
     def bundle(self) -> dict[str, Any]:
@@ -83,7 +84,8 @@ class LiveChart:
         return {WIDGET_MIME_TYPE: view, "text/plain": "live GPU chart"}
 
     def update(self, progress: Progress) -> None:
-        """Update the lines if there is a new sample, and the readings and marks only every few calls."""
+        """Update the lines if there is a new sample. Update the readings and the marks only every few
+        calls."""
         axis = self._window or TimeAxis.reaching(progress.elapsed_s)
         axis_changed = axis != self._axis
         if axis_changed:
@@ -91,8 +93,9 @@ class LiveChart:
             self._axes.value = self._axes_text()
         if progress.gpus:
             series = _series(progress)
-            # An update of the lines costs 1 ms, so it is left out if it would change nothing. With many GPUs
-            # and a cell of pure Python, this is the case for half of the updates, as there are fewer samples.
+            # Updating the lines costs 1 ms, so it is skipped if it would change nothing. This is the case for
+            # half of the updates if there are many GPUs and a cell of pure Python runs, because there are
+            # fewer samples then.
             if axis_changed or series != self._drawn_series:
                 self._drawn_series = series
                 _draw(self._series, self._layout.series_lines(progress.t, axis.end_s, progress.gpus))
@@ -119,7 +122,7 @@ class LiveChart:
     def _figure(self, scales: dict[str, Any]) -> Any:
         options: dict[str, Any] = {}
         if "display_toolbar" in bqplot.Figure.class_trait_names():
-            options["display_toolbar"] = False  # only newer versions of bqplot have it
+            options["display_toolbar"] = False  # older versions of bqplot have no toolbar
         height = f"{self._layout.total_height}px"
         return self._register(
             bqplot.Figure(
@@ -147,7 +150,7 @@ class LiveChart:
 
 
 def _series(progress: Progress) -> tuple[Any, ...]:
-    """Return the values that the chart's lines show."""
+    """Return the values that determine the chart's lines."""
     return (progress.t, *((gpu.utilization, gpu.device_memory) for gpu in progress.gpus))
 
 

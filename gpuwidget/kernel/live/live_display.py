@@ -92,7 +92,7 @@ class LiveDisplay:
             _LOG.debug("Could not start the live chart", exc_info=True)
 
     def show(self) -> None:
-        """Start the thread that shows the chart and updates it. Works from any thread; call it once."""
+        """Start the thread that shows the chart and updates it. Call this once, from any thread."""
         try:
             with self._starting:
                 if self.slot is not None and not self._stopping.is_set():
@@ -111,7 +111,7 @@ class LiveDisplay:
         try:
             if self.slot is not None:
                 self.slot.close()
-            with self._starting:  # another thread may be starting it
+            with self._starting:  # another thread may be in show()
                 thread = self._thread
             if thread is not None:
                 thread.join(_STOP_TIMEOUT_S)

@@ -29,7 +29,7 @@ def run_header(progress: Progress) -> str:
         parts.append(f'<span class="gpuwidget-quiet">{_LEGEND}</span>')
     else:
         parts.append(f"<span>{NO_GPU_IN_USE}</span>")
-    # The label of a recording implies that this notebook does not use its GPUs.
+    # A recording is labelled as such, which implies that this notebook does not use its GPUs.
     if progress.gpus and not progress.attributed and recording is None:
         note = 'class="gpuwidget-quiet gpuwidget-note"'
         parts.append(f'<span {note} title="{NOT_ATTRIBUTED}">{NOT_ATTRIBUTED}</span>')
@@ -56,8 +56,8 @@ def dashboard_header(progress: Progress) -> str:
 def readings(progress: Progress, layout: ChartLayout, now: float, *, overview: bool = False) -> str:
     """Return the header, the current readings of each GPU next to its plot, and the advice for a run.
 
-    ``now`` (epoch seconds) determines for how long a GPU has not answered. ``overview`` selects the
-    dashboard, which has another header and no advice.
+    ``now`` (epoch seconds) is the end of the time for which a GPU has not answered. If ``overview`` is True,
+    return the readings of the dashboard, which has another header and no advice.
     """
     block = _tile if layout.tiles else _row
     grid = _grid(block(gpu, now) for gpu in progress.gpus)
@@ -138,11 +138,12 @@ def _gpu_name(gpu: GpuProgress) -> str:
 
 
 def _bar(gpu: GpuProgress) -> str:
-    """Return a bar of the GPU's memory, divided into this notebook's part and that of all other processes."""
+    """Return a bar of the GPU's memory, divided into the parts of this notebook and of all other
+    processes."""
     total, used = gpu.gpu.memory_total, gpu.reading.memory_used
     if not total or used is None or gpu.reading.lost_since is not None:
         return '<div class="gpuwidget-bar"></div>'
-    # A process's memory and the GPU's are read at different times: the former may exceed the latter.
+    # The memory of a process and of the GPU are read at different times, so the process may seem to use more.
     here = min(gpu.process_memory or 0, used)
     parts = (("gpuwidget-bar-here", here), ("gpuwidget-bar-other", used - here))
     bars = "".join(f'<i class="{name}" style="width:{100 * part / total:.1f}%"></i>' for name, part in parts)

@@ -28,7 +28,7 @@ class TimeAxis:
 
     @classmethod
     def reaching(cls, elapsed_s: float) -> TimeAxis:
-        """Return the shortest axis of a round length that includes ``elapsed_s``."""
+        """Return the shortest axis that includes ``elapsed_s`` and has a round length."""
         for unit, seconds, lengths in _UNITS:
             for end, step in lengths:
                 if elapsed_s <= end * seconds:
