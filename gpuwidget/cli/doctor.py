@@ -17,8 +17,8 @@ from gpuwidget.views import diagnosis_view
 def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
     """Return the text to print, and whether all checks finished and none is broken.
 
-    ``version`` is gpuwidget's. Raises OptionError if the file ``earlier`` is not a diagnosis, and DoctorError
-    if the checks do not finish.
+    ``version`` is the version of gpuwidget. Raises OptionError if the file ``earlier`` is not a diagnosis,
+    and DoctorError if the checks do not finish.
     """
     before = None if earlier is None else _read(earlier)
     doctor = run_in_subprocess("shell", version, ProbeEnvironment.current())

@@ -26,7 +26,7 @@ class Fix:
     params: Mapping[str, Any]
     """The values in the text, except the command, by name."""
     before: str
-    """The text before the command, or the whole text if there is no command."""
+    """The text before the command; the whole text if there is no command."""
     command: str | None
     """The shell command, ready to run, or None if there is none."""
     after: str
@@ -60,14 +60,14 @@ class Check:
 
     id: str
     """The check's id, the same in every version: ``torch``, ``cuda``, ``cudnn``, ``nccl``, ``driver``,
-    ``device_files``, ``gpu``, in the order of the chain; then ``visible``, ``sharing``, ``health``, ``pcie``,
-    ``peers``, ``shm`` and ``package``."""
+    ``device_files`` and ``gpu`` in the order of the chain from PyTorch to the GPU; then ``visible``,
+    ``sharing``, ``health``, ``pcie``, ``peers``, ``shm`` and ``package``."""
     title: str
     """The check's name for users."""
     status: CheckStatus
-    """``broken``: torch can't compute on a GPU until this is fixed. ``warning``: it works, but not as well as
-    it could, or not for long. ``unknown``: the check was not possible. ``skipped``: there is nothing to
-    check, which is not a fault."""
+    """``broken``: torch can't compute on a GPU until this is fixed. ``warning``: torch works, but not as well
+    as it could, or perhaps not for long. ``unknown``: the check was not possible. ``skipped``: there is
+    nothing to check, which is not a problem."""
     found: str
     """What the check observed, in a few words."""
     reason: str | None
@@ -77,8 +77,8 @@ class Check:
     command: str | None
     """The shell command in ``remedy``, ready to run, or None if it contains no command."""
     evidence: Mapping[str, str]
-    """The values that the check read, by name, without values that change from minute to minute. ``finding
-    2`` and so on are the sentences of the other issues."""
+    """The values that the check read, by name, without values that change from minute to minute. The entries
+    ``finding 2``, ``finding 3`` and so on contain the sentences of the other issues."""
     issues: tuple[Issue, ...]
     """All problems that the check has found, the worst first."""
 
@@ -93,7 +93,7 @@ class Diagnosis:
     time: float
     """When the checks ran, in epoch seconds."""
     place: EnvironmentKind
-    """The process whose environment was checked."""
+    """The kind of process whose environment was checked."""
     python: str
     """Path of the process's Python interpreter."""
     variables: Mapping[str, str]
@@ -101,9 +101,9 @@ class Diagnosis:
     status: Literal["ok", "broken", "warning"]
     """The worst status of all checks. A check that is ``unknown`` counts as ``warning``."""
     summary: str
-    """One sentence about all checks: it names the first broken one, or confirms that all is well."""
+    """A summary of all checks, such as the title and the reason of the first broken check."""
     unfinished: tuple[str, ...]
-    """The steps that did not finish, such as ``'import torch'``. Empty if all steps finished."""
+    """The steps of probes that did not finish, such as ``'import torch'``. Empty if all steps finished."""
     links: tuple[Check, ...]
     """The results of the checks: first those from PyTorch down to the GPU, then the others."""
 

@@ -50,10 +50,12 @@ class GpuState:
         self.status_read_at = _NEVER
         self.slow = _NO_SLOW
         self.xid: Xid | None = None
-        """The newest error that the driver reported. A lost GPU keeps it, because it may explain the loss."""
+        """The newest error that the driver reported. It is kept if the GPU is lost, because it may explain
+        the loss."""
         self.activity: Activity | None = None
         self.activities: tuple[Activity, ...] = ()
-        """The latest windows of the hardware counters, oldest first; they cover at least 15 s."""
+        """The latest measurements of the hardware counters, oldest first. Each covers a time window; together
+        they cover at least 15 s."""
         self.windows: tuple[UtilizationWindow, ...] = ()
         self._failure: Message | None = None
         self._hung: dict[object, float] = {}
@@ -66,16 +68,17 @@ class GpuState:
 
     @property
     def callable(self) -> bool:
-        """Whether the GPU may be read: no call to it hangs, and it is not lost or has been found again."""
+        """Whether the GPU may be read: no call to it hangs, and either it is not lost or it was found
+        again."""
         return not self._hung and (self.lost_since is None or self._retry)
 
     @property
     def has_status(self) -> bool:
-        """Whether the status readings were read since the GPU was last lost."""
+        """Whether the status has been read since the GPU was last lost."""
         return self.status_read_at != _NEVER
 
     def set_hung(self, caller: object, since: float) -> None:
-        """Record that a call by ``caller`` has not returned since ``since`` (epoch seconds)."""
+        """Record that a call by ``caller``, which began at ``since`` (epoch seconds), has not returned."""
         self._hung[caller] = since
 
     def set_returned(self, caller: object) -> None:
@@ -83,7 +86,7 @@ class GpuState:
         self._hung.pop(caller, None)
 
     def set_answered(self, now: float) -> None:
-        """Record a successful call at ``now``, which also shows that the GPU is not lost."""
+        """Record that a call succeeded at ``now`` (epoch seconds). The GPU is therefore not lost."""
         self.answered = now
         self.lost_since = None
         self._failure = None
@@ -102,12 +105,13 @@ class GpuState:
         self._clear()
 
     def set_failed(self, reason: Message) -> None:
-        """Record an unexpected error, and drop the readings; the next poll tries again."""
+        """Record an unexpected error, and drop the readings. The next poll reads the GPU again."""
         self._failure = reason
         self._clear()
 
     def set_slow(self, slow: SlowReadings) -> None:
-        """Store slow readings. If XIDs could not be read, keep the last known XID."""
+        """Store the result of a slow poll. If it contains no XID because XIDs could not be read, keep the
+        last XID."""
         self.slow = slow
         if slow.xid is not None and slow.xid_time is not None:
             self.xid = Xid(slow.xid, slow.xid_time)
@@ -115,7 +119,7 @@ class GpuState:
             self.xid = None
 
     def add_activity(self, activity: Activity) -> None:
-        """Store a new window of the hardware counters."""
+        """Store a new measurement of the hardware counters."""
         self.activity = activity
         self.activities = (*self.activities, activity)[-_MAX_ACTIVITIES:]
 
@@ -143,7 +147,8 @@ class GpuState:
         values.update(zip(_STATUS, _status_values(status), strict=True))
         values.update(zip(_SLOW, _slow_values(slow), strict=True))
         missing = {**slow.missing, **status.missing, **fast.missing}
-        values["memory_used"] = self.memory_used  # also read between two polls of the other fast readings
+        # may be newer than ``fast``, because some polls read memory only
+        values["memory_used"] = self.memory_used
         reading = Reading(
             uuid=self.gpu.uuid,
             answered=self.answered,

@@ -25,7 +25,8 @@ _REOPEN_DRIVER_INTERVAL_S = 30.0
 class GuardedSource:
     """Wraps one source, and stores whether it is open and the states of its GPUs.
 
-    ``lock`` is the sampler's lock. Call the methods that call the source without it, and all others with it.
+    ``lock`` is the sampler's lock. Call methods that call the source without holding the lock, and all other
+    methods while holding it.
     """
 
     def __init__(self, source: Source, clock: Clock, lock: threading.Lock) -> None:
@@ -72,12 +73,12 @@ class GuardedSource:
     def begin_opening(self) -> bool:
         """Return whether to open the source now, and if so, store the time at which its opening began.
 
-        The source must be opened if it is closed, has no GPU or has lost one.
+        The source must be opened if it is closed, has no GPU or has lost a GPU.
         """
         now = self._clock.monotonic()
         if self.opened and not (self._must_reopen() and now >= self._open_due):
             return False
-        # While another thread hangs opening the source, a second call would hang as well.
+        # While another thread's call that opens the source hangs, a second such call would hang as well.
         if self._hung_openings:
             return False
         self.opening_since = now
@@ -112,7 +113,7 @@ class GuardedSource:
         if inventory.gpus or self._origin is None or not self._states:
             self._origin = inventory.origin
         else:
-            # The driver is gone: show the GPUs that it had as lost, with the reason from the new origin.
+            # The driver is gone. Keep showing its GPUs, as lost, with the reason from the new origin.
             self._origin = replace(
                 self._origin, reason=inventory.origin.reason, reason_id=inventory.origin.reason_id
             )
@@ -155,7 +156,8 @@ class GuardedSource:
                 self._open_due = min(self._open_due, self._opened_at + _REOPEN_AFTER_S)
             return False
         except Exception as error:
-            # By contract, a source raises nothing else. An error in a source must not end the sampling.
+            # According to its contract, a source raises no other errors. An error in a source must not end
+            # the sampling.
             _LOG.debug("A GPU could not be read.", exc_info=True)
             state.set_failed(_unexpected(error))
             return not thread.abandoned

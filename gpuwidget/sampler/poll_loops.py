@@ -16,14 +16,13 @@ _NEVER = float("inf")
 _STATUS_INTERVAL_S = 2.0
 _PROCESSES_INTERVAL_S = 1.0
 _PROCESSES_MAX_AGE_S = 10.0
-"""Seconds for which a poll reuses the list of processes while the memory in use is unchanged, if a caller
-waits for the poll or other code holds the GIL."""
+"""Seconds for which polls use the same list of processes if the memory in use does not change. This applies
+to polls for which a caller waits, and to all polls while other code holds the GIL."""
 _DELAYED_S = 0.003
-"""If a poll starts this much later than it was due, other code holds the GIL, which Python hands over after
-5 ms."""
+"""If a poll starts this many seconds late, other code holds the GIL, which Python hands over after 5 ms."""
 _DELAYED_MEMORY_INTERVAL_S = 0.5
-"""Shortest time from any poll to a memory-only poll while other code holds the GIL, as each poll keeps that
-code from running. With the default interval there are then only full polls."""
+"""Shortest time from any poll to a memory-only poll while other code holds the GIL, because each poll
+interrupts that code. With the default interval, there are then no memory-only polls."""
 _DELAYED_INTERVAL_PER_GPU_S = 0.05
 """Seconds per GPU from one full poll to the next while other code holds the GIL. Four GPUs are still read
 five times per second, eight GPUs 2.5 times."""
@@ -38,9 +37,9 @@ While a cell holds the GIL, each driver call waits 5 ms for the GIL and then int
 GPUs, five polls per second would take one percent of the cell's time.
 """
 _MAX_SAMPLE_GAP_S = 0.9
-"""Longest time between the ends of two full polls to which slow polls are stretched.
+"""Longest time between the ends of two full polls if full polls are made less often because they are slow.
 
-The limit is below one second because a run counts a second without a sample as unknown.
+It is below one second because a run counts a second without a sample as unknown.
 """
 
 _SLOW_INTERVAL_S = 60.0
@@ -50,13 +49,13 @@ _ACTIVITY_DELAY_S = 0.1
 """Delay before the first read of the hardware counters, so that short cells do not pay for reading them."""
 _ACTIVITY_LATER_AFTER_S = 5.0
 _ACTIVITY_LATER_INTERVAL_S = 1.0
-"""Interval after the first seconds, longer because a long run has enough windows and each read costs 0.2 ms
-per GPU."""
+"""Interval between reads of the hardware counters after the first seconds. It is longer than at the start
+because a long run has enough measurements and each read costs 0.2 ms per GPU."""
 _COSTLY_ACTIVITY_S = 0.02
 """If reading the counters of all GPUs takes longer than this, because each call waits for the GIL, the longer
 interval is used from the start."""
 _ACTIVITY_MAX_AGE_S = 2.5
-"""Seconds for which a window of the counters is still shown if no new window arrives."""
+"""Seconds for which a measurement of the hardware counters is shown if there is no newer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class FastPoll:
     started: float
     """When the poll started, in monotonic seconds."""
     full: bool
-    """Whether the poll reads more than memory."""
+    """Whether the poll reads other values than memory, too."""
     requested: bool
     """Whether a caller waits for the poll."""
     states: list[GpuState]
@@ -90,7 +89,8 @@ class FastPollLoop:
         self._slowest = 0.0
         """Seconds that the slowest full poll has taken."""
         self._delayed = False
-        """Whether a run goes on and its last poll was late, because other code held the GIL."""
+        """Whether a run is in progress and the last scheduled poll was late, because other code held the
+        GIL."""
         self._requested = 0
         self._started = 0
         self._done = 0
@@ -112,7 +112,7 @@ class FastPollLoop:
         self._next_full = self._next_memory = _NOW
 
     def poll_by(self, deadline: float) -> None:
-        """Schedule the next full poll for ``deadline`` (monotonic seconds) at the latest."""
+        """Schedule the next full poll no later than ``deadline`` (monotonic seconds)."""
         self._next_full = min(self._next_full, deadline)
 
     def request(self) -> int:
@@ -126,12 +126,13 @@ class FastPollLoop:
         return self._done >= number
 
     def skip(self) -> None:
-        """Skip the poll that is due, because the source can't be opened now. A waiting caller times out."""
+        """Skip the poll that is due, because the source can't be opened now. A caller that waits for it times
+        out."""
         self._next_full = self._clock.monotonic() + _NO_GPU_INTERVAL_S
         self._started = self._requested
 
     def start_poll(self) -> FastPoll:
-        """Return the fast poll that is due now, and count it as started."""
+        """Return the fast poll that is due now, and count it as started if it is a full poll."""
         now = self._clock.monotonic()
         requested = self._requested > self._started
         # A full poll that is due at the same moment replaces the memory-only poll.
@@ -158,8 +159,8 @@ class FastPollLoop:
             interval = max(interval, min(took / _MAX_FULL_TIME_SHARE, longest))
             wanted = poll.states or self._subscriptions.memory_interval_s is not None
             step = interval if wanted else max(interval, _NO_GPU_INTERVAL_S)
-            # To keep the rate, the next poll is due one interval after this poll was due, not after it ended.
-            # A poll that took longer than the interval is followed immediately by one poll.
+            # To keep the rate, the next poll is due one interval after this poll was due, not one interval
+            # after it ended. If a poll took longer than the interval, the next poll follows immediately.
             on_grid = self._next_full if not poll.requested and self._next_full > _NOW else poll.started
             self._next_full = max(on_grid + step, ended)
         rest = took * (1 / _MAX_TIME_SHARE - 1)
@@ -187,13 +188,15 @@ class FastPollLoop:
         changed = fast.memory_used is None or fast.memory_used != state.memory_at_processes
         max_age = _PROCESSES_MAX_AGE_S if requested or self._delayed else _PROCESSES_INTERVAL_S
         if changed or now - state.processes_read_at >= max_age:
-            # The processes change mostly when the memory in use changes; otherwise read them occasionally.
+            # The list of processes usually changes only together with the memory in use, so it is read then,
+            # and otherwise only occasionally.
             processes = source.read_processes(gpu)
             state.processes_read_at = now
             state.memory_at_processes = fast.memory_used
         else:
             processes = state.processes
-        # A caller waits for a requested poll, so the slowly changing status is left to the next poll.
+        # A caller waits for a requested poll. The status changes slowly, so the next poll may read it
+        # instead.
         if now - state.status_read_at >= _STATUS_INTERVAL_S and not (requested and state.has_status):
             state.status = source.read_status(gpu)
             state.status_read_at = now

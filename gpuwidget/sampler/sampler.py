@@ -18,9 +18,9 @@ from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, 
 from gpuwidget.sources import Source, UtilizationWindow, open_source
 
 _WATCHDOG_MAX_LATE_S = 0.25
-"""If the watchdog wakes up later than this, it does not decide whether calls hang until its next check."""
+"""If the watchdog wakes up this many seconds late, it waits for its next check to decide which calls hang."""
 _SLOW_CHECK_INTERVAL_S = 0.25
-"""Seconds between the slow thread's checks for changed subscriptions."""
+"""The longest time, in seconds, after which the slow thread checks whether subscriptions have changed."""
 _MAX_WARM_UP_SAMPLES = 10
 _LINGER_S = 30.0
 _RECENT_S = 60.0
@@ -42,7 +42,7 @@ class RecentMemory:
         self._rows.append((sample.time, {reading.uuid: reading.memory_used for reading in sample.readings}))
 
     def memory(self, uuid: str, now: float) -> tuple[tuple[float, int | None], ...]:
-        """Return pairs of seconds before ``now`` and bytes in use on one GPU, oldest first."""
+        """Return pairs of a reading's age in seconds at ``now`` and the bytes in use on one GPU, oldest first."""
         return tuple(
             (now - time, row.get(uuid)) for time, row in tuple(self._rows) if 0 <= now - time <= _RECENT_S
         )
@@ -52,7 +52,7 @@ class Sampler:
     """Reads one source for any number of subscriptions.
 
     The source stays open and the threads stay alive for ``linger_s`` seconds after the last subscription has
-    ended, so that a cell that runs soon afterwards does not wait for them. Meanwhile the threads only sleep.
+    ended, so that a cell that runs soon afterwards starts without delay. Meanwhile the threads only sleep.
     """
 
     def __init__(self, source: Source, clock: Clock = SYSTEM_CLOCK, *, linger_s: float = 0.0) -> None:
@@ -63,7 +63,8 @@ class Sampler:
         reset_after_fork(self._reset)
 
     def _reset(self) -> None:
-        # Three conditions share one lock, so that a short cell wakes only the threads that it needs.
+        # The conditions share one lock. There are three of them, so that a short cell wakes only the threads
+        # it needs.
         lock = threading.Lock()
         self._wake_fast = threading.Condition(lock)
         """The fast thread waits here."""
@@ -93,11 +94,12 @@ class Sampler:
         return self._source.gpus
 
     def windows(self, uuid: str) -> tuple[UtilizationWindow, ...]:
-        """Return one GPU's latest utilization windows; empty unless a subscription's ``windows`` names it."""
+        """Return one GPU's latest utilization windows; empty unless a subscription's ``windows`` contains the
+        GPU."""
         return next((state.windows for state in self._source.states if state.gpu.uuid == uuid), ())
 
     def activities(self, uuid: str) -> tuple[Activity, ...]:
-        """Return one GPU's latest windows of the hardware counters, oldest first.
+        """Return one GPU's latest measurements of the hardware counters, oldest first.
 
         The result is empty if the GPU has no GPM or no subscription has requested ``activity``.
         """
@@ -121,7 +123,7 @@ class Sampler:
         memory_interval_s: float | None = None,
         activity: bool = False,
     ) -> Subscription:
-        """Start passing samples to ``on_sample``, at most one every ``interval_s`` seconds.
+        """Start passing samples to ``on_sample``, at most one per ``interval_s`` seconds.
 
         ``memory_interval_s`` adds samples in between, in which only ``memory_used`` is new. ``activity`` adds
         the hardware counters. ``on_sample`` runs on the sampler's thread and must return quickly. If it
@@ -130,8 +132,8 @@ class Sampler:
         subscription = Subscription(self._unsubscribe, on_sample, interval_s, memory_interval_s, activity)
         with self._wake_fast:
             if not self._subscriptions:
-                # The slow calls are not restarted: they hold the driver's lock for milliseconds, which would
-                # delay the start of a run.
+                # The slow calls are not made again for a new subscription: they hold the driver's lock for
+                # milliseconds, which would delay the start of a run.
                 self._fast.restart()
             if activity:
                 self._slow.start_activity()
@@ -169,8 +171,8 @@ class Sampler:
     def read_now(self, timeout_s: float) -> Sample | None:
         """Return a sample that was read after this method was called. Needs a subscription.
 
-        After ``timeout_s`` seconds, return the latest readings instead; ``answered`` shows which of them are
-        older. Returns None if the source has not been opened by then.
+        If there is none after ``timeout_s`` seconds, return the latest readings instead. Their ``answered``
+        shows how old each of them is. Returns None if the source has not been opened by then.
         """
         with self._wake_fast:
             if not self._subscriptions:
@@ -185,8 +187,8 @@ class Sampler:
     def wait_until_open(self, timeout_s: float) -> bool:
         """Wait until the source is open, and return whether it is. Needs a subscription.
 
-        The timeout counts from the start of the opening, so that if the opening hangs, only the first caller
-        waits for the whole timeout.
+        The timeout counts from the start of the opening. If the opening hangs, only the first caller
+        therefore waits for the whole timeout.
         """
         with self._wake_fast:
             since = self._source.opening_since
@@ -331,8 +333,8 @@ class Sampler:
                     due = min(due, now + _WATCHDOG_MAX_LATE_S)
                 self._clock.wait(self._wake_others, due - now)
                 late = self._clock.monotonic() - due
-                # If the watchdog itself could not run because something held the GIL, a call that seems to
-                # hang may be about to return, so the next check decides.
+                # If something held the GIL, the watchdog itself woke up late. A call that seems to hang may
+                # then be about to return, so the next check decides.
                 if late < _WATCHDOG_MAX_LATE_S:
                     self._abandon_hung_calls()
 
@@ -351,7 +353,7 @@ _sampler: Sampler | None = None
 def process_sampler() -> Sampler:
     """Return the only sampler of this process, which reads the source that GPUWIDGET_SOURCE selects.
 
-    Raises OptionError if GPUWIDGET_SOURCE names no source. A forked child gets a separate sampler.
+    Raises OptionError if the value of GPUWIDGET_SOURCE is invalid. A forked child gets a separate sampler.
     """
     global _sampler
     with _lock:

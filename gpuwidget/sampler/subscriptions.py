@@ -19,7 +19,7 @@ OnSample = Callable[[Sample], None]
 
 
 class Subscription:
-    """One subscription to samples, ended by :meth:`close`. As a context manager it closes itself on exit."""
+    """One subscription to samples. :meth:`close` ends it, as does leaving it as a context manager."""
 
     def __init__(
         self,
@@ -43,13 +43,14 @@ class Subscription:
         self._unsubscribe(self)
 
     def is_due(self, full: bool, now: float) -> bool:
-        """Return whether the subscription gets the sample of a poll that ended at ``now``.
+        """Return whether the subscription receives the sample of a poll that ended at ``now``.
 
         ``full`` is whether the poll read all values, not only memory.
         """
         if self.memory_interval_s is not None:
             return True
-        # The tolerance of a tenth is needed because polls may follow a faster subscription's schedule.
+        # A tenth of the interval is tolerated, because polls may follow the schedule of a faster
+        # subscription.
         if not full or now < self._next_due - self.interval_s / 10:
             return False
         self._next_due = now + self.interval_s
@@ -117,5 +118,5 @@ class Subscriptions:
         return frozenset().union(*(one.windows for one in self._all))
 
     def due(self, full: bool, now: float) -> list[Subscription]:
-        """Return the subscriptions that get the sample of a poll that ended at ``now``."""
+        """Return the subscriptions that receive the sample of a poll that ended at ``now``."""
         return [one for one in self._all if one.is_due(full, now)]

@@ -14,8 +14,8 @@ from gpuwidget.model.to_json import to_json
 from gpuwidget.version import __version__
 
 _MAX_AGE_S = 10.0
-"""Several pages that request the diagnosis within this time, or one that is reloaded, cost one run of the
-checks."""
+"""Seconds for which a diagnosis is reused, so that several pages, or a page that is reloaded, cause only one
+run of the checks."""
 
 
 def _diagnose() -> Diagnosis:
@@ -37,7 +37,7 @@ class CachedDiagnosis:
             return self._newest[0]
         if self._running is None or self._running.done():
             self._running = asyncio.ensure_future(isolated_run.run_in_thread(self._diagnose))
-        # The task is shielded, so that a closed page does not cancel it for other pages.
+        # The task is shielded, so that closing a page does not cancel it for other pages.
         diagnosis = await asyncio.shield(self._running)
         text = json.dumps(to_json(diagnosis), allow_nan=False, separators=(",", ":")).encode()
         self._newest = (text, self._clock.monotonic())

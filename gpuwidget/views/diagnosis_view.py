@@ -24,7 +24,8 @@ _CELL = "text-align:left;vertical-align:top"
 _MIN_WIDTH = 60
 _TEXT_LENGTH = 600
 _PUNCTUATION = ".,; "
-"""Characters between a command and the text after it, which a text below the command does not need."""
+"""Characters that end or continue the command's sentence. They are removed if the text after the command is
+shown on a separate line."""
 
 
 # -- text ------------------------------------------------------------------------------------------------
@@ -33,7 +34,7 @@ _PUNCTUATION = ".,; "
 def text(doctor: Diagnosis, width: int = 100, changes: Sequence[Change] | None = None) -> str:
     """Return the diagnosis as text. Lines have at most ``width`` columns, except for long words and commands.
 
-    The text ends with ``changes``, the differences from an earlier diagnosis.
+    If ``changes``, the differences from an earlier diagnosis, are given, the text ends with them.
     """
     width = max(width, _MIN_WIDTH)
     title_width = max(len(check.title) for check in doctor.links)
@@ -55,7 +56,8 @@ def _text_lines(check: Check, title_width: int, status_width: int, width: int) -
     indent = " " * (status_width + title_width + 4)
     start = f"{_STATUS_WORDS[check.status]:<{status_width}}  {check.title:<{title_width}}  "
     lines = textwrap.wrap(printable(check.found), width, initial_indent=start, subsequent_indent=indent)
-    # Sentences and commands go below the title: in a narrow column they would be hard to read and to copy.
+    # Sentences and commands start further left than the column above: they would be hard to read and to copy
+    # if they were as narrow as that column.
     indent = " " * (status_width + 4)
     if not check.issues:
         return lines
@@ -64,7 +66,7 @@ def _text_lines(check: Check, title_width: int, status_width: int, width: int) -
     if worst.fix is not None:
         lines += _wrapped(f"To do: {worst.fix.before}", indent, width)
         if worst.fix.command is not None:
-            # The command stays on one line of any length, so that users copy all of it.
+            # The command stays on one line, however long that is, so that users copy all of it.
             lines.append(f"{indent}  {printable(worst.fix.command)}")
         lines += _wrapped(worst.fix.after.lstrip(_PUNCTUATION), indent, width)
     return lines

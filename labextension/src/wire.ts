@@ -666,7 +666,7 @@ export interface Fix {
   readonly id: string;
   /** The values in the text, except the command, by name. */
   readonly params: Readonly<Record<string, unknown>>;
-  /** The text before the command, or the whole text if there is no command. */
+  /** The text before the command; the whole text if there is no command. */
   readonly before: string;
   /** The shell command, ready to run, or null if there is none. */
   readonly command: string | null;
@@ -693,17 +693,17 @@ export interface Issue {
 /** The result of one check, with a reason and a fix if the result is not `ok`. */
 export interface Check {
   /**
-   * The check's id, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files`,
-   * `gpu`, in the order of the chain; then `visible`, `sharing`, `health`, `pcie`, `peers`, `shm` and
-   * `package`.
+   * The check's id, the same in every version: `torch`, `cuda`, `cudnn`, `nccl`, `driver`, `device_files` and
+   * `gpu` in the order of the chain from PyTorch to the GPU; then `visible`, `sharing`, `health`, `pcie`,
+   * `peers`, `shm` and `package`.
    */
   readonly id: string;
   /** The check's name for users. */
   readonly title: string;
   /**
-   * `broken`: torch can't compute on a GPU until this is fixed. `warning`: it works, but not as well as it
-   * could, or not for long. `unknown`: the check was not possible. `skipped`: there is nothing to check,
-   * which is not a fault.
+   * `broken`: torch can't compute on a GPU until this is fixed. `warning`: torch works, but not as well as it
+   * could, or perhaps not for long. `unknown`: the check was not possible. `skipped`: there is nothing to
+   * check, which is not a problem.
    */
   readonly status: 'ok' | 'broken' | 'warning' | 'unknown' | 'skipped';
   /** What the check observed, in a few words. */
@@ -715,8 +715,8 @@ export interface Check {
   /** The shell command in `remedy`, ready to run, or null if it contains no command. */
   readonly command: string | null;
   /**
-   * The values that the check read, by name, without values that change from minute to minute. `finding 2`
-   * and so on are the sentences of the other issues.
+   * The values that the check read, by name, without values that change from minute to minute. The entries
+   * `finding 2`, `finding 3` and so on contain the sentences of the other issues.
    */
   readonly evidence: Readonly<Record<string, string>>;
   /** All problems that the check has found, the worst first. */
@@ -730,7 +730,7 @@ export interface Diagnosis {
   readonly version: string;
   /** When the checks ran, in epoch seconds. */
   readonly time: number;
-  /** The process whose environment was checked. */
+  /** The kind of process whose environment was checked. */
   readonly place: 'kernel' | 'server' | 'shell';
   /** Path of the process's Python interpreter. */
   readonly python: string;
@@ -738,9 +738,9 @@ export interface Diagnosis {
   readonly variables: Readonly<Record<string, string>>;
   /** The worst status of all checks. A check that is `unknown` counts as `warning`. */
   readonly status: 'ok' | 'broken' | 'warning';
-  /** One sentence about all checks: it names the first broken one, or confirms that all is well. */
+  /** A summary of all checks, such as the title and the reason of the first broken check. */
   readonly summary: string;
-  /** The steps that did not finish, such as `'import torch'`. Empty if all steps finished. */
+  /** The steps of probes that did not finish, such as `'import torch'`. Empty if all steps finished. */
   readonly unfinished: readonly string[];
   /** The results of the checks: first those from PyTorch down to the GPU, then the others. */
   readonly links: readonly Check[];
