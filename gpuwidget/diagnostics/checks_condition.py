@@ -70,14 +70,13 @@ def _throttle_issues(gpu: GpuHealth) -> list[Issue]:
 
 
 def _xid_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue for errors that the driver has logged since boot, except those that users' programs
-    cause."""
+    """Return an issue for the XID errors since boot, except errors that users' programs can cause."""
     of_hardware = [xid for xid in _unique(results.machine.xids or ()) if xid[1] not in xids.APPLICATION_XIDS]
     return [messages.xids_logged(of_hardware)] if of_hardware else []
 
 
 def _unique(logged: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return each entry once, the newest one last."""
+    """Return the entries without duplicates; of equal entries, the newest is kept."""
     return list(reversed(dict.fromkeys(reversed(logged))))
 
 
@@ -103,7 +102,7 @@ def _memory_summary(gpu: GpuHealth) -> str:
 
 
 def check_pcie(results: ProbeResults) -> Check:
-    """Check that each GPU uses all its PCIe lanes. The lower generation of an idle GPU is normal."""
+    """Check that each GPU uses all its PCIe lanes. A lower PCIe generation is normal for an idle GPU."""
     known = [gpu for gpu in results.gpus if gpu.pcie_width is not None and gpu.pcie_width_max is not None]
     if not known:
         return skipped_check(PCIE, "not told" if results.gpus else "no GPU to be seen")
@@ -137,7 +136,7 @@ def check_peers(results: ProbeResults) -> Check:
     if cut and len(cut) < len(peers):
         return build_check(PEERS, found, [messages.peers_without_access(cut)], evidence)
     if cut:
-        # Not an issue, since most consumer GPUs lack direct access.
+        # This is not an issue, since most consumer GPUs lack direct access.
         return build_check(PEERS, "through the host: these GPUs have no direct access", [], evidence)
     return build_check(PEERS, found, [], evidence)
 
@@ -168,7 +167,7 @@ def check_shared_memory(results: ProbeResults) -> Check:
 
 
 def check_package(results: ProbeResults) -> Check:
-    """Check whether gpuwidget's files are still the installed ones."""
+    """Check that gpuwidget's files are those of its installation, and that it shows this machine's GPUs."""
     installed = results.packages
     evidence = {
         "distribution": f"{packages.OUR_DISTRIBUTION} {installed.ours}"

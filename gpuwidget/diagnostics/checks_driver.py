@@ -51,7 +51,7 @@ def check_driver(results: ProbeResults) -> Check:
 
 
 def _downgrade_if_cuda_works(results: ProbeResults, issues: list[Issue]) -> list[Issue]:
-    """If CUDA works anyway, turn broken issues into warnings, since only readings may be missing."""
+    """Return the issues. If CUDA works, they are at most warnings, since only readings may be missing."""
     if not results.cuda_works:
         return issues
     return [replace(one, status="warning") if one.status == "broken" else one for one in issues]
@@ -114,7 +114,8 @@ def _version_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _install_build_fix(results: ProbeResults, cuda: str, wheel: str, command: str) -> Fix:
-    """Return how to install the build ``wheel`` in place of one with this CUDA, which is too new."""
+    """Return the fix for a ``cuda`` that is too new for the driver: the build ``wheel``, or a newer
+    driver."""
     built_with, last_torch = cuda_versions.wheel_cuda(wheel), cuda_versions.wheel_last_torch(wheel)
     newest = cuda_versions.torch_wheel(None, results.capabilities, arm=results.arm)
     if newest is not None and version_tuple(cuda_versions.wheel_cuda(newest))[0] < version_tuple(cuda)[0]:
@@ -199,7 +200,7 @@ def _device_files_fix(results: ProbeResults) -> Fix:
 
 def _missing_files_issue(results: ProbeResults) -> Issue:
     if results.gpus:
-        # Since the driver works, device files must exist, but in a place that this process can't see.
+        # Since the driver works, device files must exist somewhere, but this process can't see them.
         return messages.device_files_invisible()
     module = results.machine.module
     if results.machine.container is not None:
@@ -208,13 +209,14 @@ def _missing_files_issue(results: ProbeResults) -> Issue:
 
 
 def _mig_file_issues(results: ProbeResults) -> list[Issue]:
-    """Return the issues of the device files of MIG slices; each slice has one."""
+    """Return the issues of the device files of MIG slices, which are in /dev/nvidia-caps."""
     forbidden = [
         one.path
         for one in results.machine.devices
         if one.path.startswith("/dev/nvidia-caps/") and not one.usable
     ]
-    # One of the files manages the slices and is for root only, so an unusable file alone is not an issue.
+    # One of these files manages the slices and is for root only, so a file that can't be used is no issue in
+    # itself.
     if not any(gpu.mig for gpu in results.gpus) or results.libcuda.get("cu_init") in (0, None):
         return []
     if forbidden:

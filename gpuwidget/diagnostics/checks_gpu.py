@@ -1,4 +1,5 @@
-"""Checks of the GPUs: whether they exist, whether torch supports them, and which processes may share them."""
+"""Checks of the GPUs: whether they exist, whether torch supports them, and whether processes can share
+them."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def _lost_gpus(results: ProbeResults) -> tuple[LostGpu, ...]:
 
 
 def _capabilities(results: ProbeResults) -> list[tuple[str, str]]:
-    """Return each GPU model with its compute capability, from NVML or else from CUDA."""
+    """Return each GPU model with its compute capability, as reported by NVML, or else by CUDA."""
     known = [(gpu.name, gpu.compute_capability) for gpu in results.gpus if gpu.compute_capability is not None]
     devices = results.libcuda.get("cu_devices") or []
     return list(dict.fromkeys(known or [(one["name"], one["capability"]) for one in devices]))
@@ -93,7 +94,10 @@ def _architecture_issues(gpu: str, capability: str, archs: list[str], results: P
 
 
 def _parse_arch(arch: str, kind: str) -> tuple[int, ...] | None:
-    """Return ``sm_90`` as (9, 0); None for another kind or an architecture-specific one (``sm_90a``)."""
+    """Return the version of an architecture of this kind, such as (9, 0) for ``sm_90``; otherwise None.
+
+    Architecture-specific code, such as ``sm_90a``, also gives None.
+    """
     found = re.fullmatch(rf"{kind}_(\d+)(\d)", arch)
     return (int(found[1]), int(found[2])) if found is not None else None
 
@@ -125,7 +129,7 @@ def _reported_by_driver_check(code: object) -> bool:
 
 
 def _none_usable(results: ProbeResults) -> bool:
-    """Return whether every GPU is unusable for a reason that the sharing check reports."""
+    """Return whether all GPUs are unusable for reasons that the sharing check reports."""
     return all(gpu.compute_mode == "prohibited" or (gpu.mig and not gpu.slices) for gpu in results.gpus)
 
 

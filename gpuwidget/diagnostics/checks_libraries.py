@@ -68,8 +68,8 @@ def check_cuda(results: ProbeResults) -> Check:
 def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[Issue]:
     """Return an issue if LD_LIBRARY_PATH overrides a library that comes with torch.
 
-    A build that does not use pip's NVIDIA packages, as in NVIDIA's containers, is meant to use the system's
-    libraries.
+    There is no issue if torch does not use pip's NVIDIA packages, as in NVIDIA's containers: such a build is
+    meant to use the system's libraries.
     """
     if not results.package("nvidia-"):
         return []
@@ -85,7 +85,7 @@ def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[
 
 
 def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue if LD_LIBRARY_PATH has a second cuDNN, from which cuDNN may later load its parts."""
+    """Return an issue if LD_LIBRARY_PATH has a second cuDNN, whose parts the first one might load later."""
     if not results.package("nvidia-cudnn"):
         return []
     for folder, name in results.on_library_path("libcudnn").items():
@@ -96,12 +96,13 @@ def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _belongs_to_torch(folder: str, results: ProbeResults) -> bool:
-    """Return whether the folder, under any of its names, was installed with torch."""
+    """Return whether the folder was installed with torch, even if a symbolic link gives it another path."""
     files = results.packages.torch
     known = (results.torch.get("file"), files.real if files is not None else None)
     sites = {PurePosixPath(file).parents[1] for file in known if isinstance(file, str)}
     entry = results.in_library_path(folder)
-    # A folder's first name is the folder itself; later names are the targets of symbolic links in it.
+    # In ``real_folders``, the first path of a folder is its real path. The others are targets of links in the
+    # folder.
     real = next((name for name, of in results.machine.real_folders.items() if of == folder), None)
     return any(sites & {*PurePosixPath(name).parents} for name in (folder, entry, real) if name)
 
@@ -114,7 +115,7 @@ def _mapped_files(results: ProbeResults, *libraries: str) -> str:
 
 
 def check_cudnn(results: ProbeResults) -> Check:
-    """Check that cuDNN is installed only once, is enabled, and has parts of one version."""
+    """Check that cuDNN is installed only once and enabled, and that all its parts have the same version."""
     torch = results.torch
     versions = _installed_copies(results, "cudnn")
     evidence = {
@@ -175,7 +176,7 @@ def check_nccl(results: ProbeResults) -> Check:
 
 
 def _mixed_issues(results: ProbeResults, library: messages.Library) -> list[Issue]:
-    """Return an issue if parts of one library were loaded from several folders, which do not fit together."""
+    """Return an issue if parts of one library were loaded from several folders: they may be incompatible."""
     folders = sorted({str(PurePosixPath(path).parent) for path in results.mapped(f"lib{library}")})
     if len(folders) < 2:
         return []
@@ -187,7 +188,8 @@ def _mixed_issues(results: ProbeResults, library: messages.Library) -> list[Issu
 
 
 def _installed_copies(results: ProbeResults, library: str) -> list[str]:
-    """Return the packages that contain the library: one per CUDA version from pip, at most one from conda."""
+    """Return the packages that contain the library: pip's, one per CUDA version, and at most one of
+    conda's."""
     pip = re.compile(rf"nvidia-{library}(-cu\d+)?")
     condas = [one for one in results.packages.cuda if one.name in (library, f"lib{library}")]
     found = [one for one in results.packages.cuda if pip.fullmatch(one.name)] + condas[:1]
@@ -195,7 +197,7 @@ def _installed_copies(results: ProbeResults, library: str) -> list[str]:
 
 
 def _duplicate_issues(results: ProbeResults, library: messages.Library) -> list[Issue]:
-    """Return an issue if the library is installed several times, since the path's order decides which is
+    """Return an issue if the library is installed several times: the order of the path decides which is
     loaded."""
     versions = _installed_copies(results, library)
     if len(versions) < 2:
@@ -204,7 +206,7 @@ def _duplicate_issues(results: ProbeResults, library: messages.Library) -> list[
 
 
 def _keep_one_fix(results: ProbeResults, library: messages.Library) -> Fix:
-    """Return how to keep only the package that torch requires, if several packages own the same files."""
+    """Return the fix that keeps only the package of the library that torch requires."""
     own = re.compile(rf"nvidia-{library}(-cu\d+)?")
     by_pip = [one.name for one in results.packages.cuda if own.fullmatch(one.name)]
     right = [one for one in by_pip if one in results.packages.required]
@@ -217,7 +219,8 @@ def _keep_one_fix(results: ProbeResults, library: messages.Library) -> Fix:
 
 
 def _shared_file_issues(results: ProbeResults) -> list[Issue]:
-    """Return issues for libraries that are installed for two CUDA versions in one folder."""
+    """Return issues of libraries that are installed for two CUDA versions, with the same files in one
+    folder."""
     found = []
     for names in results.shared:
         right = [one for one in names if one in results.packages.required]

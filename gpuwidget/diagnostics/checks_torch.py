@@ -86,7 +86,8 @@ def _duplicate_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _numpy_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue if numpy fails with torch: ``from_numpy()`` and ``Tensor.numpy()`` then fail too."""
+    """Return an issue if numpy does not work with torch, so that ``from_numpy()`` and ``Tensor.numpy()``
+    fail."""
     error = results.torch.get("numpy_error")
     if error is None:
         return []
@@ -137,7 +138,7 @@ def _hidden_torch_issue(results: ProbeResults) -> Issue | None:
 def _import_issue(results: ProbeResults) -> Issue:
     result, torch = results.torch_result, results.torch
     if result.ending == "hung":
-        # The status is not "broken", since a first import from a cold or network disk can take that long.
+        # The status is not "broken", since a first import from a slow or network disk can take this long.
         return messages.import_timeout(results.timeout_s)
     if result.ending == "crashed" and result.how == "SIGKILL":
         return messages.import_killed()
@@ -160,7 +161,7 @@ def _import_issue(results: ProbeResults) -> Issue:
 
 
 def _package_issue(kind: str, error: str, results: ProbeResults) -> Issue:
-    """Return the issue of the package that is damaged or missing, or that raised the error."""
+    """Return the issue of a failed import: its package is damaged or missing, or raised the error."""
     name = normalize_name(str(results.torch.get("import_error_package") or "torch"))
     damaged = results.damaged
     if damaged and name not in {one.name for one in damaged}:

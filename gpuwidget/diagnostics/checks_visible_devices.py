@@ -1,6 +1,6 @@
 """The check of CUDA_VISIBLE_DEVICES, which CUDA reads from left to right up to the first invalid entry.
 
-Source: CUDA programming guide, environment variables
+If a GPU is listed twice, CUDA ignores the whole list. Source: CUDA programming guide, environment variables
 (https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html).
 """
 
@@ -63,8 +63,8 @@ def hides_all(results: ProbeResults) -> bool:
 
 
 def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
-    """Return an issue if the variable changed after CUDA started in the notebook, which only a new process
-    notices."""
+    """Return an issue if the variable changed after CUDA started in the notebook, where this has no
+    effect."""
     in_notebook, now = results.notebook.devices, _currently_visible(results)
     if (
         not in_notebook
@@ -89,8 +89,7 @@ def _currently_visible(results: ProbeResults) -> list[str] | None:
 
 
 def _same_devices(in_notebook: Sequence[str | None], now: Sequence[str]) -> bool:
-    """Return whether both lists have the same GPUs in the same order; only the count matters for unknown
-    UUIDs."""
+    """Return whether both lists have the same GPUs in the same order. An unknown UUID matches any UUID."""
     return len(in_notebook) == len(now) and all(
         one is None or _uuid_digits(one) == _uuid_digits(other)
         for one, other in zip(in_notebook, now, strict=True)
@@ -98,7 +97,7 @@ def _same_devices(in_notebook: Sequence[str | None], now: Sequence[str]) -> bool
 
 
 def _uuid_digits(uuid: str) -> str:
-    """Return the UUID's digits, without NVML's prefix and the hyphens, which CUDA's own UUIDs lack."""
+    """Return the UUID without NVML's prefix and hyphens, which CUDA's UUIDs do not have."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-").replace("-", "")
 
 
@@ -120,12 +119,13 @@ def _visible_count(parsed: VisibleDevices | None, results: ProbeResults) -> str:
 
 
 class RejectedEntry(NamedTuple):
-    """The first entry that CUDA rejects, which ends the list."""
+    """The first entry that CUDA rejects. CUDA also ignores the entries after it."""
 
     entry: str
     why: messages.Rejection
     number: int
-    """The number of GPUs or slices that match the entry, or of all GPUs if it is out of range."""
+    """The number of GPUs or slices that match the entry. If the entry is out of range, the number of all
+    GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +133,14 @@ class VisibleDevices:
     """The GPUs that CUDA_VISIBLE_DEVICES makes visible."""
 
     named: tuple[str, ...]
-    """The entries that CUDA accepts."""
+    """The entries that CUDA uses."""
     rejected: RejectedEntry | None
     """None if CUDA accepts all entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameableDevices:
-    """The devices that an entry can name: UUIDs of GPUs, in NVML's order, and of their MIG slices."""
+    """The devices that an entry can refer to: UUIDs of the GPUs, in NVML's order, and of their MIG slices."""
 
     gpus: Sequence[str]
     slices: Sequence[str]
@@ -165,7 +165,7 @@ def parse_visible_devices(value: str, known: NameableDevices) -> VisibleDevices:
 
 
 def _resolve(entry: str, known: NameableDevices) -> str | RejectedEntry:
-    """Return the UUID of the device that the entry names."""
+    """Return the UUID of the device that the entry refers to, or the reason why CUDA rejects the entry."""
     count = len(known.gpus)
     if not entry:
         return RejectedEntry(entry, "empty", 0)
@@ -177,7 +177,7 @@ def _resolve(entry: str, known: NameableDevices) -> str | RejectedEntry:
         return RejectedEntry(entry, "out-of-range", count) if index >= count else known.gpus[index]
     older = re.match(r"MIG-(GPU-[^/]+)/\d+/\d+$", entry)
     if older is not None and older[1] in known.gpus:
-        return entry  # the format of drivers before 470, which does not contain the slice's UUID
+        return entry  # This is the format before driver 470, which does not contain the slice's UUID.
     if entry.startswith("MIG-"):
         slices = [uuid for uuid in known.slices if uuid.startswith(entry)]
         if len(slices) == 1:

@@ -1,6 +1,6 @@
 """In a probe process: initialize CUDA's driver library without torch, step by step.
 
-No CUDA context is created: ``cuInit`` and counting devices need none.
+No CUDA context is created, because neither ``cuInit`` nor counting the devices needs one.
 """
 
 from __future__ import annotations

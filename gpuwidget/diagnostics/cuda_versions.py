@@ -45,7 +45,7 @@ _WHEELS = (
     _WheelBuild("cu130", "2.9", None, _TURING, _ANY),
     _WheelBuild("cu126", "2.6", "2.14", _OLDEST, _BLACKWELL),
     _WheelBuild("cu128", "2.7", "2.11", _TURING, (13, 0)),
-    # This build also has code for Kepler (3.7), but the cuDNN 9 that it requires has none.
+    # The build also has code for Kepler (3.7), but the build requires cuDNN 9, which has none.
     _WheelBuild("cu118", "2.0", "2.7", _OLDEST, _BLACKWELL, has_arm=False),
 )
 """PyTorch's builds in order of preference. CUDA 13 dropped Maxwell, Pascal and Volta; Blackwell needs CUDA
@@ -55,13 +55,14 @@ NEWEST_WHEEL = _WHEELS[0].name
 
 
 def minimum_driver(cuda: str) -> str | None:
-    """Return the oldest driver for programs built with this CUDA; None if the table lacks this CUDA."""
+    """Return the oldest driver for programs built with this CUDA; None if the table does not contain this
+    CUDA."""
     major, _, _ = cuda.partition(".")
     return MINIMUM_DRIVERS.get(major) or MINIMUM_DRIVERS.get(".".join(cuda.split(".")[:2]))
 
 
 def driver_too_old(driver: str, cuda: str) -> bool:
-    """Return whether this driver is too old for this CUDA; False if unknown."""
+    """Return whether this driver is too old for this CUDA; False if that is unknown."""
     minimum, installed = minimum_driver(cuda), version_tuple(driver)
     return minimum is not None and bool(installed) and installed < version_tuple(minimum)
 
@@ -69,13 +70,14 @@ def driver_too_old(driver: str, cuda: str) -> bool:
 def torch_wheel(
     driver: str | None, capabilities: Collection[str], *, arm: bool = False, version: str | None = None
 ) -> str | None:
-    """Return PyTorch's name, such as ``cu126``, of a build for this driver and these GPUs; None if none fits.
+    """Return the name, such as ``cu126``, of a PyTorch build for this driver and these GPUs, or None.
 
-    If no build supports both the old and the new GPUs of a machine, the new ones decide. If several builds
-    fit, one that PyTorch ``version`` has is preferred.
+    If no build supports both the old and the new GPUs of a machine, return a build for the newest GPU. If
+    several builds fit, a build that PyTorch ``version`` has is preferred.
     """
     all_here = [version_tuple(capability) for capability in capabilities]
-    # A GPU older than PyTorch's builds support is probably just for the display, so newer GPUs decide.
+    # A GPU that no PyTorch build supports because it is too old probably only drives a display, so it is
+    # ignored if there are newer GPUs.
     here = [one for one in all_here if one >= _OLDEST] or all_here
     fitting = []
     for wheel in _WHEELS:
@@ -102,7 +104,7 @@ def wheel_has(wheel: str, version: str) -> bool:
 
 
 def wheel_specifier(wheel: str) -> str:
-    """Return the PyTorch versions that have the build as a pip specifier, such as ``>=2.9`` or
+    """Return a pip specifier for the PyTorch versions with this build, such as ``>=2.9`` or
     ``>=2.7,<2.12``."""
     one = next(one for one in _WHEELS if one.name == wheel)
     if one.last is None:

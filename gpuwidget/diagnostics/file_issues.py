@@ -1,4 +1,4 @@
-"""Issues of the installed files of PyTorch and its libraries: damage and wrong versions."""
+"""Issues of the installed files of PyTorch and its libraries: damaged files and wrong versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NVIDIA_PACKAGES = ("nvidia-", "triton", "pytorch-triton", "cuda-toolkit")
 def damaged_packages(results: ProbeResults, check: str) -> list[Issue]:
     """Return an issue for each package of a check whose files differ from those recorded at installation.
 
-    The issue is "broken" if a shared library is damaged or torch can't be imported, else a warning.
+    The issue is "broken" if a shared library is damaged or torch can't be imported, otherwise a warning.
     """
     found = []
     for package in results.damaged:
@@ -55,7 +55,7 @@ def file_issues(results: ProbeResults, check: str) -> list[Issue]:
 
 
 def _import_fails(results: ProbeResults) -> bool:
-    """Return whether torch can't be imported; a slow import does not count."""
+    """Return whether torch can't be imported. An import that is merely slow does not count."""
     return "import_error" in results.torch or results.torch_result.ending == "crashed"
 
 

@@ -51,8 +51,10 @@ class CheckedPackage:
 
 
 def main(path: Sequence[str]) -> None:
-    """Send a :class:`CheckedPackage` for each package, and groups of packages that own the same shared
-    libraries."""
+    """Send a :class:`CheckedPackage` for each package.
+
+    Also send the groups of packages that own the same shared libraries.
+    """
     lower_priority()
     begin_step("reading the packages' file lists")
     found = torch_distributions(path)
@@ -69,7 +71,7 @@ def main(path: Sequence[str]) -> None:
 
 
 def _recorded_sizes(one: metadata.Distribution) -> dict[str, int] | None:
-    """Return the recorded size of each file; None without a RECORD and for an editable installation."""
+    """Return the recorded size of each file; None without a RECORD or for an editable installation."""
     text, source = one.read_text("RECORD"), one.read_text("direct_url.json") or ""
     if text is None or '"editable": true' in source:
         return None
@@ -102,7 +104,8 @@ def _compare(
     if sizes is None:
         return CheckedPackage(name, one.version, None, (), 0)
     folder = str(one.locate_file(""))
-    # After recording file sizes, conda writes the environment's path into some files.
+    # conda writes the environment's path into some files after their sizes were recorded, so their sizes
+    # differ.
     exact = installer(one) != "conda"
     found = []
     for file, size in sizes.items():
@@ -117,7 +120,7 @@ def _compare(
 def _damaged_file(folder: str, file: str, recorded: int, allowed: Iterable[int] | None) -> DamagedFile | None:
     """Return how the file differs from its recorded size, or None if it does not.
 
-    ``allowed`` has the sizes that are right, or is None if any size except 0 is.
+    ``allowed`` contains the correct sizes. If it is None, any size except 0 is correct.
     """
     library = _is_library(file)
     try:

@@ -42,15 +42,14 @@ _PACKAGES = {
 
 
 def missing_library(results: ProbeResults) -> str | None:
-    """Return the shared library that made the import of torch fail, such as ``libcudnn.so.9``; None if none
-    did."""
+    """Return the shared library that made the import of torch fail, such as ``libcudnn.so.9``, or None."""
     error = results.torch.get("import_error")
     found = _LIBRARY_FILE.search(error) if isinstance(error, str) else None
     return None if found is None else found[0]
 
 
 def missing_library_fix(library: str, results: ProbeResults) -> Fix:
-    """Return the fix for a shared library that is missing or does not fit."""
+    """Return the fix for a shared library that is missing or incompatible."""
     if library.startswith("libcuda.so"):
         return messages.see_driver_check()
     shadow = results.on_library_path(library.partition(".")[0])
@@ -60,9 +59,10 @@ def missing_library_fix(library: str, results: ProbeResults) -> Fix:
 
 
 def reinstall_libraries(results: ProbeResults, library: str | None = None) -> Fix:
-    """Return the fix for libraries that do not fit: unset what overrides them, else reinstall a package.
+    """Return the fix for incompatible libraries: unset what overrides them, or else reinstall a package.
 
-    The reinstalled package is a damaged one, if any, else the package of ``library``, else torch.
+    The package to reinstall is a damaged package if there is one, otherwise the package of ``library``,
+    otherwise torch.
     """
     preload = results.variables.get("LD_PRELOAD")
     if preload:
@@ -88,7 +88,7 @@ def _required_package(library: str, results: ProbeResults) -> str | None:
 
 
 def reinstall(results: ProbeResults, name: str) -> Fix:
-    """Return how to reinstall one package, and nothing else, in the version that torch requires."""
+    """Return the fix that reinstalls only this package, in the version that torch requires."""
     requirement, index = _requirement(results, name), _index_options(results, name)
     by = _installer_of(results, name)
     if requirement is None:
@@ -115,7 +115,7 @@ def reinstall(results: ProbeResults, name: str) -> Fix:
 
 
 def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
-    """Return how to uninstall ``wrong``, which owns files of ``right``, so that ``right`` stays complete."""
+    """Return the fix that uninstalls ``wrong`` and reinstalls ``right``, which own the same files."""
     dependents = results.packages.required_by.get(wrong, ())
     if dependents:
         return messages.separate_environments(wrong, right, dependents)
@@ -124,13 +124,15 @@ def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
     remove = _uninstall_arguments(results, by, wrong)
     if install is None or remove is None or _installer_of(results, wrong) not in ("pip", by):
         return messages.replace_package_manually(wrong, requirement or right)
-    # The dry run fails offline, or if the index lacks the version; in that case nothing is uninstalled.
+    # The dry run fails if there is no network or if the index lacks the version. In these cases, nothing is
+    # uninstalled.
     command = _shell_commands(results, [*install, "--dry-run"], remove, install)
     return messages.replace_package(wrong, right, command)
 
 
 def remove_duplicate_torch(results: ProbeResults) -> Fix:
-    """Return how to uninstall the first of several torch packages, or how to repair two in one folder."""
+    """Return the fix for several copies of torch: uninstall the first, or reinstall if both are in one
+    folder."""
     first, second = results.packages.torch_copies[:2]
     by = _installer_of(results, "torch")
     remove = _uninstall_arguments(results, by, "torch")
@@ -152,7 +154,7 @@ def remove_duplicate_torch(results: ProbeResults) -> Fix:
 
 
 def conda_cuda_build(results: ProbeResults) -> Fix:
-    """Return how to replace conda's CPU build with its CUDA build of the same version."""
+    """Return the fix that replaces conda's CPU build of torch by its CUDA build of the same version."""
     version = _torch_version(results)
     package = f"pytorch-gpu={version.partition('+')[0]}" if version else "pytorch-gpu"
     words = ["conda", "install", "--prefix", _environment_prefix(results), package]
@@ -160,7 +162,7 @@ def conda_cuda_build(results: ProbeResults) -> Fix:
 
 
 def install_nvml_binding(results: ProbeResults) -> Fix:
-    """Return how to install nvidia-ml-py, replacing another package that contains the module pynvml."""
+    """Return the fix that installs nvidia-ml-py and uninstalls any other package with the module pynvml."""
     known = {one.name: one for one in results.packages.binding}
     ours, other = known.get("nvidia-ml-py"), known.get("pynvml")
     by = (ours or other or known.get("torch") or packages.InstalledPackage("", "", "pip")).by
@@ -180,7 +182,7 @@ def install_nvml_binding(results: ProbeResults) -> Fix:
 
 
 def reinstall_gpuwidget(results: ProbeResults) -> Fix:
-    """Return how to reinstall gpuwidget after another package has overwritten its files."""
+    """Return the fix that reinstalls gpuwidget after another package has overwritten its files."""
     other = results.packages.other
     manual = messages.reinstall_gpuwidget_manually(installation.documentation(), installation.README)
     try:
@@ -201,7 +203,7 @@ def reinstall_gpuwidget(results: ProbeResults) -> Fix:
 
 
 def install_required(results: ProbeResults, name: str) -> Fix:
-    """Return how to install a missing package that torch requires, including its dependencies."""
+    """Return the fix that installs a missing package that torch requires, including its dependencies."""
     requirement = f"{name}{results.packages.required.get(name, '')}"
     by = _installer_of(results, "torch")
     if by not in ("pip", "uv"):
@@ -211,7 +213,7 @@ def install_required(results: ProbeResults, name: str) -> Fix:
 
 
 def install_older_numpy(results: ProbeResults) -> Fix:
-    """Return how to install numpy 1, for extension modules that were built with it."""
+    """Return the fix that installs numpy 1, for extension modules that were built for numpy 1."""
     by = _installer_of(results, "numpy")
     if by not in ("pip", "uv"):
         return messages.install_older_numpy_with_installer(by)
@@ -226,10 +228,11 @@ def install_torch(
     always_index: bool = False,
     capabilities: Sequence[str] | None = None,
 ) -> Fix:
-    """Return how to install a PyTorch build that works here, or what to do first.
+    """Return the fix that installs a torch build for this driver and GPU, or the fix to apply before that.
 
-    The installed version is kept if it has such a build. The newest build needs no index address unless
-    another index may be configured (``always_index``).
+    If the installed version of torch has such a build, the version is kept. If torch is not installed and the
+    newest build works, the command has no index address, unless ``always_index`` is True or PyPI's build may
+    be a CPU build.
     """
     here = results.capabilities if capabilities is None else capabilities
     wheel = cuda_versions.torch_wheel(results.driver, here, arm=results.arm, version=_torch_version(results))
@@ -239,7 +242,7 @@ def install_torch(
             minimum = cuda_versions.minimum_driver(cuda_versions.wheel_cuda(newest))
             return messages.update_driver_first(results.driver, minimum)
         return messages.gpu_too_old()
-    # On these systems, PyPI has only the CPU build, or had only that for a long time.
+    # On these systems, PyPI's build is a CPU build, or was one for a long time.
     elsewhere = results.arm or results.machine.system == "win32"
     if (
         _torch_version(results) is None
@@ -257,9 +260,9 @@ def install_torch(
 def build_command(results: ProbeResults, wheel: str) -> str | None:
     """Return the command that installs this build; None if a tool other than pip or uv installed torch.
 
-    The installed version is kept if it has that build. pip then only changes torch, and libraries that are
-    missing or whose version is not the one that torch requires. If that build is installed already, the
-    command upgrades torch.
+    The command keeps the installed version of torch if that version has the build. pip then only changes
+    torch, and libraries that are missing or whose version is not the one that torch requires. If the build is
+    installed already, the command upgrades torch.
     """
     version, by = _torch_version(results), _installer_of(results, "torch")
     if by not in ("pip", "uv"):
@@ -288,7 +291,8 @@ def build_command(results: ProbeResults, wheel: str) -> str | None:
 def _reinstall_arguments(
     results: ProbeResults, by: str, requirement: str, index: Sequence[str]
 ) -> list[str] | None:
-    """Return the arguments that reinstall exactly this requirement; None for an unknown installer."""
+    """Return the arguments that reinstall only this requirement; None if the installer is neither pip nor
+    uv."""
     if by not in ("pip", "uv"):
         return None
     force = "--force-reinstall" if by == "pip" else "--reinstall"
@@ -327,7 +331,7 @@ def _shell_command(results: ProbeResults, words: Sequence[str]) -> str:
 
 
 def _shell_commands(results: ProbeResults, *lines: Sequence[str]) -> str:
-    """Return several commands as one, each of which runs only if the one before it succeeds."""
+    """Return the commands as one line, in which each command runs only if the previous one succeeds."""
     return " && ".join(_shell_command(results, words) for words in lines)
 
 
@@ -346,14 +350,16 @@ def _installer_of(results: ProbeResults, name: str) -> str:
 
 
 def _torch_version(results: ProbeResults) -> str | None:
-    """Return the version in torch's metadata, which pip compares; if there is none, the version in torch's
-    files."""
+    """Return torch's version from its metadata, which pip uses, or else from torch's files."""
     one = results.packages.installed.get("torch")
     return one.version if one is not None else results.torch_version
 
 
 def _requirement(results: ProbeResults, name: str) -> str | None:
-    """Return the package with the version that torch requires; None if no index has that build of torch."""
+    """Return the requirement that reinstalls the package in a version that torch accepts.
+
+    Return None if the package is torch and no index has the installed build.
+    """
     if name == "torch":
         one = results.packages.installed.get("torch")
         version = "" if one is None else one.version
@@ -368,7 +374,7 @@ def _requirement(results: ProbeResults, name: str) -> str | None:
 
 
 def _index_options(results: ProbeResults, name: str) -> list[str]:
-    """Return the options for the index that has this build of torch; none if pip's default index has it."""
+    """Return the options for an index that has this build of torch; empty if pip's default index has it."""
     version = _torch_version(results) if name == "torch" else None
     local = "" if version is None else version.partition("+")[2]
     nightly = "/nightly" if version is not None and ".dev" in version else ""

@@ -45,7 +45,10 @@ def main(_path: Sequence[str]) -> None:
 
 
 def _remaining_s(timeout_s: float, elapsed_s: float) -> float:
-    """Return the time left for the probes, given the time since the caller started; ignores clock changes."""
+    """Return the time left for the probes, given the time since the caller started.
+
+    An elapsed time that is impossible, because the clock was set, is ignored.
+    """
     return max(_MIN_TIMEOUT_S, timeout_s - elapsed_s) if 0.0 <= elapsed_s <= RUN_TIMEOUT_S else timeout_s
 
 
@@ -59,9 +62,9 @@ def run_in_subprocess(
 ) -> Diagnosis:
     """Run the checks for an environment, in at most 20 s. Raises DoctorError if they do not finish.
 
-    A notebook or a command can import modules from its working directory. The checks therefore get a path
-    that includes it, to find which files would be imported from it, but do not run those files. A server's
-    path has no working directory.
+    A notebook or a command can import modules from its working directory. The checks therefore use a path
+    that includes the working directory, to find which of its files would be imported, but they do not run
+    these files. For a server, the path does not include the working directory.
     """
     path = list(environment.path) if place != "server" else without_working_directory(environment.path)
     arguments = {
@@ -105,7 +108,7 @@ def parse_diagnosis(values: Any) -> Diagnosis:
 
 
 def _parse_check(values: Mapping[str, Any]) -> Check:
-    # Older versions did not write the fields that have defaults here.
+    # Diagnoses of older versions lack these fields.
     known = _select_fields(Check, {"command": None, "issues": (), **values})
     return Check(**{**known, "issues": tuple(map(_parse_issue, known["issues"]))})
 
@@ -126,7 +129,7 @@ def _select_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]
 
 
 async def run_in_thread(function: Callable[[], Diagnosis]) -> Diagnosis:
-    """Run the function in a thread, without blocking the event loop, and return or raise its result.
+    """Run the function in a thread without blocking the event loop, and return its result or raise its error.
 
     The thread is a daemon, so that a run in progress does not delay the end of the process.
     """

@@ -17,8 +17,8 @@ def build_check(
 ) -> Check:
     """Return the check with this id and title; it is ``ok`` without issues.
 
-    Of several issues, only the worst is shown with its fix, which usually solves the others too; the others
-    are in the evidence.
+    Only the worst issue is shown with its fix, which usually solves the other issues too. The sentences of
+    the other issues are in the evidence.
     """
     known = {name: value for name, value in (evidence or {}).items() if value}
     if not issues:
@@ -31,7 +31,7 @@ def build_check(
 
 
 def add_issues(check: Check, issues: Sequence[Issue]) -> Check:
-    """Return the check with more issues: the worst of all issues is shown, the others are in the evidence."""
+    """Return the check with more issues. The worst of all issues is shown, the others are in the evidence."""
     if not issues:
         return check
     findings = {finding_name(number) for number in range(len(check.issues))}

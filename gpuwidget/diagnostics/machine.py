@@ -56,7 +56,7 @@ class DeviceFile:
 
     path: str
     usable: bool
-    """Whether this user may read and write it."""
+    """Whether this user has permission to read and write it."""
     mode: str
     """The file's permissions as ``ls -l`` shows them, with owner and group as numbers."""
 
@@ -75,22 +75,28 @@ class MachineState:
     expected: tuple[str, ...]
     """Control files that are missing although a GPU's file exists."""
     module: str | None
-    """Version of the loaded kernel module, which in a container is the host's; None if none is loaded."""
+    """Version of the loaded kernel module; None if none is loaded. In a container, this is the host's
+    module."""
     shm: host_limits.SharedMemory | None
     mps: str | None
     """Folder with the pipes of a running MPS daemon; None if none runs."""
     nvcc: str | None
     """Path of CUDA's compiler, which torch does not need; None if it is not installed."""
     xids: tuple[tuple[str, int], ...] | None
-    """PCI address and number of each XID error in the kernel log; None if the log may not be read."""
+    """PCI address and number of each XID error in the kernel log; None without permission to read the log."""
     libraries: Mapping[str, tuple[str, ...]]
-    """CUDA libraries in LD_LIBRARY_PATH: their file names by folder, as spelled in the variable."""
+    """The CUDA libraries in the folders of LD_LIBRARY_PATH: file names by folder, as spelled in the
+    variable."""
     real_folders: Mapping[str, str] = field(default_factory=dict)
-    """Spelling in LD_LIBRARY_PATH by real path, for its folders and for the targets of links in them."""
+    """For the real path of each of these folders, and of each folder to which links in them lead: the
+    spelling of the folder in LD_LIBRARY_PATH."""
 
 
 def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> MachineState:
-    """Return the state of the machine under ``root`` (/ except in tests); ``names`` are library names."""
+    """Return the state of the machine under ``root`` (/ except in tests).
+
+    ``names`` are the names of the libraries to look for in LD_LIBRARY_PATH.
+    """
     devices = _device_files(root)
     present = {Path(one.path).name for one in devices}
     libraries = _cuda_libraries(variables.get("LD_LIBRARY_PATH", ""), names)
@@ -120,7 +126,7 @@ def _system(root: Path) -> str:
 
 
 def select_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of those ``VARIABLES`` that are set, truncated if long."""
+    """Return the variables of ``VARIABLES`` that are set. Long values are truncated."""
     return {name: variables[name][:_MAX_VALUE_LENGTH] for name in VARIABLES if name in variables}
 
 
@@ -172,7 +178,8 @@ def _mps_pipes(variables: Mapping[str, str], root: Path) -> str | None:
     place = root / folder.lstrip("/")
     if not (place / "control").exists():
         return None
-    # A daemon that has died leaves its files. In a container, the process id in its file is the host's.
+    # The files of a daemon remain after it has died. In a container, the process id in its file is an id of
+    # the host, so it can't be checked.
     number = _read_text(place / "nvidia-cuda-mps-control.pid").strip()
     gone = number.isdecimal() and _detect_container(variables, root) is None and not _is_running(int(number))
     return None if gone else folder
@@ -207,8 +214,11 @@ def _cuda_libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the folders by real path, since the kernel resolves links: all files of /usr/local/cuda/lib64
-    are links."""
+    """Return the folders of LD_LIBRARY_PATH, by their real path and by the real folders of their files.
+
+    The real folders of files are needed because the kernel reports resolved paths of mapped files: all files
+    of /usr/local/cuda/lib64 are links.
+    """
     found: dict[str, str] = {}
     for folder, names in libraries.items():
         real = [os.path.realpath(os.path.join(folder, name)) for name in names]
@@ -218,13 +228,13 @@ def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _stem(name: str) -> str:
-    """Return a library's name without part and suffixes, such as ``libcudnn`` for ``libcudnn_ops.so.9``."""
+    """Return a library's name without suffixes and cuDNN's parts: ``libcudnn`` for ``libcudnn_ops.so.9``."""
     stem = name.partition(".")[0]
     return stem.partition("_")[0] if stem.startswith("libcudnn") else stem
 
 
 def _logged_xids(root: Path) -> tuple[tuple[str, int], ...] | None:
-    """Return PCI address and number of each XID in the kernel log, oldest first; None if it may not be read.
+    """Return PCI address and number of each XID in the kernel log, oldest first; None without permission.
 
     Nothing else of the log is kept, since it contains the names of other users' programs.
     """

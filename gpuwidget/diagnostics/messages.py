@@ -1,6 +1,6 @@
-"""What all texts of the doctor share, and its summary. Each topic's texts are in a ``messages_*`` module.
+"""Helpers for the doctor's texts, and its summary. The texts of each topic are in a ``messages_*`` module.
 
-A check decides which issue there is, with which values. A function of a ``messages_*`` module returns the
+A check decides which issue there is, and with which values. A function of a ``messages_*`` module returns the
 issue or the fix with its id, its parameters and its English text, so that the texts of a topic can be
 rewritten or translated in one place. No code compares, searches or splits these texts.
 """
@@ -31,7 +31,7 @@ def pluralize(number: int, what: str) -> str:
 
 
 def broken_summary(first: Check, count: int) -> str:
-    """Return the summary if ``count`` checks are broken, ``first`` first."""
+    """Return the summary if ``count`` checks are broken. ``first`` is the first of them."""
     if count == 1:
         return f"Broken: {first.title}. {first.reason}"
     others = f"{pluralize(count - 1, 'other link')} {'is' if count == 2 else 'are'} broken too."
@@ -39,12 +39,13 @@ def broken_summary(first: Check, count: int) -> str:
 
 
 def unfinished_summary(step: str, check: Check | None) -> str:
-    """Return the summary if ``step`` did not finish; ``check`` is the one whose issue explains it, if any."""
+    """Return the summary if ``step`` did not finish. ``check`` is the check whose issue explains it, if
+    any."""
     return f"Incomplete: {step}." if check is None else f"Incomplete: {check.title}. {check.reason}"
 
 
 def doubtful_summary(first: Check, count: int) -> str:
-    """Return the summary if ``count`` checks have a warning or no result, and none is broken."""
+    """Return the summary if no check is broken and ``count`` checks have a warning or no result."""
     return f"Nothing is broken; {pluralize(count, 'link')} to look at: {first.title} first."
 
 

@@ -69,7 +69,7 @@ def throttled(gpu: int, reasons: Sequence[str], *, hot: bool) -> Issue:
 
 
 def xids_logged(logged: Sequence[tuple[str, int]]) -> Issue:
-    """Return the issue that the driver has logged errors, each with the GPU's address and the number."""
+    """Return the issue that the driver has logged errors, each given by the GPU's address and the XID."""
     return Issue(
         "xids-logged",
         "warning",
@@ -103,7 +103,7 @@ def persistence_off(gpus: int) -> Issue:
 
 
 def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int) -> Issue:
-    """Return the issue of a GPU that does not use all PCIe lanes, and of ``others`` more."""
+    """Return the issue of a GPU that does not use all its PCIe lanes, and of ``others`` further such GPUs."""
     more = f", and {others} more too" if others else ""
     return Issue(
         "pcie-narrow",
@@ -162,7 +162,7 @@ def shm_small(total: int, *, in_container: bool) -> Issue:
 
 
 def shm_full(free: int, total: int) -> Issue:
-    """Return the issue that few bytes of /dev/shm are free."""
+    """Return the issue that little of /dev/shm is free."""
     return Issue(
         "shm-full",
         "warning",
@@ -176,8 +176,10 @@ def shm_full(free: int, total: int) -> Issue:
 
 
 def files_overwritten(files: Sequence[str], other: str | None, fix: Fix) -> Issue:
-    """Return the issue that gpuwidget's files were overwritten, by version ``other`` of another package if it
-    is known."""
+    """Return the issue that gpuwidget's files were overwritten.
+
+    ``other`` is the version of the package that overwrote them, if it is known.
+    """
     by = f"the package {OTHER_DISTRIBUTION} {other}" if other else "something else"
     were = "was" if len(files) == 1 else "were"
     return Issue(
@@ -190,7 +192,7 @@ def files_overwritten(files: Sequence[str], other: str | None, fix: Fix) -> Issu
 
 
 def other_package(version: str, fix: Fix) -> Issue:
-    """Return the issue that another package with our import name is installed."""
+    """Return the issue that another package with gpuwidget's import name is installed."""
     return Issue(
         "gpuwidget-other-package",
         "warning",

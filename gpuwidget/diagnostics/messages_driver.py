@@ -50,7 +50,7 @@ def timeout(timeout_s: float, step: str) -> Issue:
 
 
 def no_result(step: str, how: str) -> Issue:
-    """Return the issue that NVML's probe ended without a result; ``how`` may be empty."""
+    """Return the issue that NVML's probe ended without a result. ``how`` is the error, or empty."""
     return Issue(
         "driver-no-result",
         "unknown",
@@ -66,13 +66,15 @@ def binding_missing(fix: Fix) -> Issue:
 
 
 def binding_foreign(fix: Fix) -> Issue:
-    """Return the issue that NVML's Python binding is a fork."""
+    """Return the issue that the module pynvml is a fork of NVML's Python binding."""
     return Issue("nvml-binding-foreign", "unknown", {}, nvml_messages.PYNVML_FOREIGN, fix)
 
 
 def version_mismatch(module: str | None) -> Issue:
-    """Return the issue that libraries and kernel module have different versions; ``module`` is the latter's,
-    if known."""
+    """Return the issue that the driver's libraries and its kernel module have different versions.
+
+    ``module`` is the version of the kernel module, if it is known.
+    """
     loaded = f" ({module} is still loaded)" if module else ""
     return Issue(
         "driver-version-mismatch",
@@ -88,7 +90,7 @@ def version_mismatch(module: str | None) -> Issue:
 
 
 def not_loaded(nvml_text: str) -> Issue:
-    """Return the issue that the driver is not loaded, which NVML reported with this text."""
+    """Return the issue that the driver is not loaded. ``nvml_text`` is NVML's text of the error."""
     return Issue(
         "driver-not-loaded",
         "broken",
@@ -101,7 +103,7 @@ def not_loaded(nvml_text: str) -> Issue:
 
 
 def start_failed(code: int, nvml_text: str) -> Issue:
-    """Return the issue that NVML did not start, with NVML's error number and text."""
+    """Return the issue that NVML can't be initialized, with NVML's error number and text."""
     error = nvml_messages.explain_start_error(code, nvml_text)
     return Issue(
         "driver-start-failed",
@@ -127,8 +129,10 @@ def update_driver(minimum: str | None) -> Fix:
 
 
 def install_build(cuda: str, command: str, last_torch: str | None) -> Fix:
-    """Return the fix that installs a build of torch for an older CUDA; see ``install_torch`` of
-    ``messages_packages``."""
+    """Return the fix that installs a build of torch for an older CUDA.
+
+    ``last_torch`` is described in ``install_torch`` of ``messages_packages``.
+    """
     return command_fix(
         "install-torch-for-driver",
         f"Install a PyTorch built with CUDA {cuda}:",
@@ -169,7 +173,7 @@ def container_without_compute(capabilities: str) -> Issue:
 
 
 def libcuda_missing(error: str) -> Issue:
-    """Return the issue that CUDA's driver library can't be loaded; ``error`` is the loader's."""
+    """Return the issue that CUDA's driver library can't be loaded, with the loader's error."""
     return Issue(
         "libcuda-missing",
         "broken",
@@ -191,7 +195,7 @@ def libcuda_stub(library: str) -> Issue:
 
 
 def libcuda_mismatch(library: str, code: int) -> Issue:
-    """Return the issue that CUDA's driver library does not fit the loaded driver."""
+    """Return the issue that CUDA's driver library is incompatible with the loaded driver."""
     return Issue(
         "libcuda-mismatch",
         "broken",
@@ -234,7 +238,7 @@ def wsl_without_gpu() -> Issue:
 
 
 def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
-    """Return the issue that this user may not use device files; ``mode`` is the first one's."""
+    """Return the issue that this user may not use the device files. ``mode`` is the mode of the first one."""
     return Issue(
         "device-files-forbidden",
         "broken",
@@ -250,25 +254,28 @@ def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
 
 
 def gpu_files_missing(fix: Fix) -> Issue:
-    """Return the issue that the control files exist, but no GPU's file."""
+    """Return the issue that the control files exist, but no device file of a GPU."""
     reason = "There are the driver's files, but none of a GPU (/dev/nvidia0)."
     return Issue("gpu-files-missing", "broken", {}, reason, fix)
 
 
 def control_files_missing(files: Sequence[str], fix: Fix) -> Issue:
-    """Return the issue that GPUs' files exist, but not all control files."""
+    """Return the issue that device files of GPUs exist, but not all control files."""
     reason = f"{' and '.join(files)} missing: CUDA does not start without."
     return Issue("control-files-missing", "broken", {"files": tuple(files)}, reason, fix)
 
 
 def device_files_invisible() -> Issue:
-    """Return the issue that this process sees no device files, although the driver works."""
+    """Return the issue that no device files are visible to this process, although the driver works."""
     reason = "No /dev/nvidia* is to be seen, though the driver answers."
     return Issue("device-files-invisible", "unknown", {}, reason, None)
 
 
 def container_without_device_files(driver: str | None, fix: Fix) -> Issue:
-    """Return the issue that the container has no device files; ``driver`` is the host's, if known."""
+    """Return the issue that the container has no device files.
+
+    ``driver`` is the version of the host's driver, if it is known.
+    """
     host = f" (the host's driver is {driver})" if driver else ""
     params = {"driver": driver}
     reason = f"This container has no /dev/nvidia*{host}."
@@ -293,7 +300,7 @@ def no_driver_and_no_device_files() -> Issue:
 
 
 def mig_files_forbidden(files: Sequence[str]) -> Issue:
-    """Return the issue that this user may not use the device files of MIG slices."""
+    """Return the issue that this user has no permission to use the device files of MIG slices."""
     return Issue(
         "mig-files-forbidden",
         "broken",
@@ -338,7 +345,7 @@ def start_container_with_gpus() -> Fix:
 
 
 def set_visible_devices(value: str) -> Fix:
-    """Return the fix if NVIDIA_VISIBLE_DEVICES hides the machine's GPUs from the container."""
+    """Return the fix for a container from which NVIDIA_VISIBLE_DEVICES hides the machine's GPUs."""
     return text_fix(
         "set-nvidia-visible-devices",
         f"NVIDIA_VISIBLE_DEVICES is {value!r} here: set it to all, or docker run --gpus all …",
@@ -347,7 +354,7 @@ def set_visible_devices(value: str) -> Fix:
 
 
 def request_kubernetes_gpu() -> Fix:
-    """Return the fix that requests a GPU for a pod of Kubernetes."""
+    """Return the fix that requests a GPU for a Kubernetes pod."""
     return text_fix(
         "request-kubernetes-gpu", "Ask for a GPU in the pod's resources: limits: nvidia.com/gpu: 1."
     )

@@ -31,7 +31,7 @@ def lost(gpu: LostGpu, *, others: bool) -> Issue:
 
 
 def none_found(fix: Fix | None) -> Issue:
-    """Return the issue that the driver shows no GPU; None for the fix outside a container."""
+    """Return the issue that the driver shows no GPU. Without ``fix``, the fix is to restart the machine."""
     reason = "The driver runs but shows no GPU."
     return Issue("no-gpu", "broken", {}, reason, fix or _restart_machine())
 
@@ -58,7 +58,7 @@ def unknown_without_driver() -> Issue:
 
 
 def compiled_at_first_use(gpu: str, capability: str) -> Issue:
-    """Return the issue that torch has only PTX for this GPU."""
+    """Return the issue that torch has only PTX for this GPU, which is compiled at its first use."""
     name = _with_capability(gpu, capability)
     return Issue(
         "gpu-code-compiled-at-first-use",
@@ -88,8 +88,10 @@ def install_older_torch(gpu: str) -> Fix:
 
 
 def install_older_torch_or_build(gpu: str, cuda: str, command: str, last_torch: str | None) -> Fix:
-    """Return the fix that installs an older torch or a build for an older CUDA; see ``install_torch`` of
-    ``messages_packages``."""
+    """Return the fix that installs an older torch or a build for an older CUDA.
+
+    ``last_torch`` is described in ``install_torch`` of ``messages_packages``.
+    """
     return command_fix(
         "install-older-torch-or-build",
         f"Install an older PyTorch, which still knows {gpu}, or a build with CUDA {cuda}:",
@@ -116,7 +118,8 @@ def in_exclusive_use() -> Issue:
 
 
 def uvm_fails() -> Issue:
-    """Return the issue that CUDA does not start for an unknown reason, often the module nvidia_uvm."""
+    """Return the issue that CUDA does not start for an unknown reason, often because of the module
+    nvidia_uvm."""
     return Issue(
         "cuda-unknown-error",
         "broken",
@@ -149,7 +152,7 @@ def cuda_start_failed(code: int, text: str | None) -> Issue:
 
 
 def unusable_by_torch(warning: str | None, fix: Fix) -> Issue:
-    """Return the issue that torch can't use CUDA, which starts; ``warning`` is the first line of torch's."""
+    """Return the issue that CUDA starts but torch can't use it, with the first line of torch's warning."""
     why = "" if warning is None else f": {warning}"
     reason = f"CUDA starts, but PyTorch can't use it{why}".rstrip(".") + "."
     return Issue("cuda-unusable-by-torch", "broken", {"warning": warning}, reason, fix)
@@ -193,7 +196,7 @@ def changed_after_start(value: str | None, *, reordered: bool) -> Issue:
 
 
 def hidden_by_empty_value() -> Issue:
-    """Return the issue that the variable is empty."""
+    """Return the issue that CUDA_VISIBLE_DEVICES is empty and therefore hides all GPUs."""
     reason = "CUDA_VISIBLE_DEVICES is set and empty: it hides every GPU."
     return Issue("visible-devices-empty", "broken", {}, reason, _set_visible_devices())
 
@@ -205,10 +208,10 @@ def nothing_to_compare() -> Issue:
 
 
 def entry_rejected(value: str, entry: str, why: Rejection, number: int, *, hides_all: bool) -> Issue:
-    """Return the issue that CUDA rejects an entry of the variable, and all entries after it.
+    """Return the issue that CUDA rejects an entry of the variable, and with it all entries after it.
 
-    ``number`` is the number of GPUs or slices that ``why`` is about; ``hides_all`` is whether CUDA then shows
-    no GPU.
+    ``number`` is the number of GPUs or slices in the text for ``why``. ``hides_all`` is whether CUDA then
+    shows no GPU.
     """
     end = "It hides every GPU." if hides_all else "CUDA passes over it and all that follows."
     return Issue(

@@ -12,18 +12,20 @@ Library = Literal["cudnn", "nccl"]
 
 _NAMES = {"cudnn": "cuDNN", "nccl": "NCCL"}
 NCCL_SWITCHES = {"NCCL_P2P_DISABLE": "GPUs' direct access", "NCCL_SHM_DISABLE": "shared memory"}
-"""Environment variables that make NCCL slower, and what NCCL then does without."""
+"""Environment variables that make NCCL slower, and the feature that each of them disables."""
 
 
 def missing(library: str, fix: Fix) -> Issue:
-    """Return the issue of a shared library that made the import of torch fail."""
+    """Return the issue of a missing or incompatible shared library that made the import of torch fail."""
     reason = f"{library}, which PyTorch needs, is not found or does not fit."
     return Issue("library-missing", "broken", {"library": library}, reason, fix)
 
 
 def overridden(file: str, folder: str, entry: str, fix: Fix) -> Issue:
-    """Return the issue that LD_LIBRARY_PATH overrides a library that comes with torch; ``entry`` is the
-    folder's spelling in the variable."""
+    """Return the issue that LD_LIBRARY_PATH overrides a library that comes with torch.
+
+    ``entry`` is the spelling of ``folder`` in the variable.
+    """
     where = "in LD_LIBRARY_PATH" if entry.rstrip("/") == folder else f"in LD_LIBRARY_PATH as {entry}"
     params = {"file": file, "folder": folder, "entry": entry}
     reason = f"{file} was loaded from {folder}, which is {where}."
@@ -31,7 +33,7 @@ def overridden(file: str, folder: str, entry: str, fix: Fix) -> Issue:
 
 
 def second_cudnn(folder: str, file: str, fix: Fix) -> Issue:
-    """Return the issue that LD_LIBRARY_PATH has a second cuDNN."""
+    """Return the issue that a folder in LD_LIBRARY_PATH contains a second cuDNN."""
     reason = f"{folder} in LD_LIBRARY_PATH has another cuDNN ({file}), whose parts may be mixed in."
     return Issue("second-cudnn", "warning", {"folder": folder, "file": file}, reason, fix)
 
@@ -59,7 +61,7 @@ def shared_files(packages: Sequence[str], required: str, fix: Fix) -> Issue:
 
 
 def cudnn_fails(error: str, fix: Fix) -> Issue:
-    """Return the issue that cuDNN fails; ``error`` is the first line of its error."""
+    """Return the issue that cuDNN fails. ``error`` is the first line of its error."""
     return Issue("cudnn-fails", "broken", {"error": error}, f"cuDNN fails: {error}", fix)
 
 

@@ -11,7 +11,8 @@ from gpuwidget.diagnostics.packages import OTHER_DISTRIBUTION, OUR_DISTRIBUTION
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
 
 TorchInstallation = Literal["missing", "without-cuda", "too-old"]
-"""Why a build of torch is installed: there is none, it has no CUDA, or it is too old for the GPU."""
+"""Why the fix installs a build of torch: none is installed, the installed one has no CUDA, or it is too old
+for the GPU."""
 
 _INSTALL_TORCH = {
     "missing": "Install it",
@@ -152,7 +153,7 @@ def replace_package_manually(wrong: str, requirement: str) -> Fix:
 
 
 def separate_environments(wrong: str, right: str, dependents: Sequence[str]) -> Fix:
-    """Return the fix if torch requires ``right``, and other packages require ``wrong``."""
+    """Return the fix for a package ``wrong`` that other packages require, while torch requires ``right``."""
     return text_fix(
         "separate-environments",
         f"PyTorch requires {right}, but {' and '.join(dependents)} {wrong}: give them separate environments.",
@@ -227,7 +228,7 @@ def reinstall_gpuwidget(command: str) -> Fix:
 
 
 def reinstall_gpuwidget_manually(documentation: str | None, readme: str) -> Fix:
-    """Return the fix that reinstalls gpuwidget as the documentation describes, or else the README."""
+    """Return the fix that reinstalls gpuwidget as described in the documentation, or else in the README."""
     where = f"as {documentation} says" if documentation else f"({readme})"
     return text_fix(
         "reinstall-gpuwidget-manually",
@@ -241,8 +242,10 @@ def reinstall_gpuwidget_manually(documentation: str | None, readme: str) -> Fix:
 
 
 def install_torch(why: TorchInstallation, command: str, last_torch: str | None) -> Fix:
-    """Return the fix that installs a build of torch; ``last_torch`` is the newest torch with that build, if
-    there are newer ones without it."""
+    """Return the fix that installs a build of torch.
+
+    ``last_torch`` is the newest torch version that has this build; None if new versions still have it.
+    """
     before = f"{_INSTALL_TORCH[why]}:"
     after = after_build_command(last_torch)
     return command_fix("install-torch", before, command, after, why=why, last_torch=last_torch)
@@ -259,17 +262,20 @@ def install_torch_with_installer(why: TorchInstallation, cuda: str) -> Fix:
 
 
 def after_build_command(last_torch: str | None) -> str:
-    """Return the text after a command that installs a build of torch; see :func:`install_torch`."""
+    """Return the text after a command that installs a build of torch.
+
+    ``last_torch`` is described in :func:`install_torch`.
+    """
     return "." if last_torch is None else f". PyTorch {last_torch} is the last with such a build."
 
 
 def install_conda_cuda_build(command: str) -> Fix:
-    """Return the fix that replaces conda's CPU build."""
+    """Return the fix that replaces conda's CPU build of torch."""
     return command_fix("install-conda-cuda-build", "Install conda's build with CUDA:", command)
 
 
 def update_driver_first(driver: str, minimum: str | None) -> Fix:
-    """Return the fix if no build of torch runs with the driver."""
+    """Return the fix for a driver that is too old for all builds of torch."""
     return text_fix(
         "update-driver-first",
         f"Update the driver to {minimum} or newer first: no build of PyTorch runs with {driver}.",
@@ -279,7 +285,7 @@ def update_driver_first(driver: str, minimum: str | None) -> Fix:
 
 
 def gpu_too_old() -> Fix:
-    """Return the fix if no build of torch has code for the GPU."""
+    """Return the fix for a GPU for which no build of torch has code."""
     return text_fix(
         "use-another-gpu",
         "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source.",
@@ -293,7 +299,8 @@ def remove_torch_copy(folder: str, command: str) -> Fix:
 
 
 def remove_torch_copy_with_installer(folder: str, installer: str) -> Fix:
-    """Return the fix that uninstalls one of several copies with an installer other than pip and uv."""
+    """Return the fix that uninstalls one of several copies of torch with an installer other than pip and
+    uv."""
     return text_fix(
         "remove-torch-copy-with-its-installer",
         f"Keep one of them: uninstall the one in {folder} with {installer}, which installed it.",

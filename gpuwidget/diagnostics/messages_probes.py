@@ -10,7 +10,7 @@ from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
 
 PYTHON_START = "starting Python"
-"""The displayed name of what a probe does before its first step."""
+"""The displayed name of the time before a probe's first step."""
 _CODE = re.compile(r"[\w.]+(\(\))?")
 """A step that is displayed as code, such as ``torch.cuda.is_available()``."""
 
@@ -35,7 +35,7 @@ def files_not_compared(step: str, result: ProbeResult) -> Issue:
 
 
 def failed(step: str, error: str, status: IssueStatus) -> Issue:
-    """Return the issue of a step that raised an error; ``error`` is its first line."""
+    """Return the issue of a step that raised an error. ``error`` is the first line of the error."""
     params = {"step": step, "error": error}
     return Issue("step-failed", status, params, f"{step} raises {error}", None)
 

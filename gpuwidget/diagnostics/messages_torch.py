@@ -51,14 +51,15 @@ def for_macos() -> Issue:
 
 
 def without_cuda(fix: Fix, *, amd: bool) -> Issue:
-    """Return the issue that this build of torch has no CUDA; ``amd`` is whether it is for AMD's GPUs."""
+    """Return the issue that this build of torch has no CUDA. ``amd`` is whether the build is for AMD's
+    GPUs."""
     what = "is for AMD's GPUs" if amd else "can't use a GPU"
     reason = f"This build of PyTorch {what}: it has no CUDA."
     return Issue("torch-without-cuda", "broken", {"amd": amd}, reason, fix)
 
 
 def numpy_fails(error: str, fix: Fix) -> Issue:
-    """Return the issue that numpy fails with this torch; ``error`` is the first line of its error."""
+    """Return the issue that numpy fails with this torch. ``error`` is the first line of numpy's error."""
     reason = f"numpy fails with this PyTorch: {error}."
     return Issue("numpy-fails", "warning", {"error": error}, reason, fix)
 
@@ -67,11 +68,11 @@ def numpy_fails(error: str, fix: Fix) -> Issue:
 
 
 class HidingFile(NamedTuple):
-    """A file or folder of the user that hides a module that torch uses."""
+    """A user's file or folder that hides a module that torch uses."""
 
     file: str
     name: str
-    """Name of the file, or of the folder that is a package."""
+    """Name of the file. If a folder hides the module, the name of the folder."""
     folder: str
     module: str
     standard: bool
@@ -97,7 +98,8 @@ def rename_file(file: str) -> Fix:
 
 
 def in_working_directory(file: str) -> Issue:
-    """Return the issue that torch is imported from the working directory, where it was not checked."""
+    """Return the issue that torch is imported from the working directory, whose files the doctor does not
+    run."""
     return Issue(
         "torch-in-working-directory",
         "unknown",
@@ -111,7 +113,7 @@ def in_working_directory(file: str) -> Issue:
 
 
 def hidden_torch(file: str | None) -> Issue:
-    """Return the issue that a file or folder hides the package torch; None if it is unknown which."""
+    """Return the issue that ``file`` hides the package torch; None if the file is unknown."""
     what = file or "a folder"
     reason = f"{what} is what 'import torch' finds in place of the package."
     return Issue("torch-hidden", "broken", {"file": file}, reason, rename_file(what))
@@ -143,7 +145,7 @@ def import_timeout(timeout_s: float) -> Issue:
 
 
 def import_killed() -> Issue:
-    """Return the issue that ``import torch`` was killed."""
+    """Return the issue that ``import torch`` was killed with SIGKILL, as happens if memory runs out."""
     return Issue(
         "torch-import-killed",
         "broken",
@@ -210,7 +212,7 @@ def older_torch() -> Fix:
 
 
 def raise_memory_limit() -> Fix:
-    """Return the fix if a library could not be mapped into memory."""
+    """Return the fix for a library that could not be mapped into memory."""
     return text_fix(
         "raise-memory-limit",
         "See whether memory is limited (ulimit -v), or the file system mounted with noexec.",

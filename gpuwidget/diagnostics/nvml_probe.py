@@ -10,6 +10,6 @@ from gpuwidget.sources.nvml_diagnostics import query_health
 
 
 def main(_path: Sequence[str]) -> None:
-    """Send all that NVML returns; before each call that may hang, send the call's name."""
+    """Send all values that NVML returns. Before each call that may hang, send the name of the call."""
     send(nvml=to_json(query_health(begin_step)))
     finish()

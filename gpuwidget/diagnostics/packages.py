@@ -23,7 +23,7 @@ from gpuwidget.model.installation import DISTRIBUTION
 
 OUR_DISTRIBUTION = DISTRIBUTION
 OTHER_DISTRIBUTION = "gpuwidget"
-"""An older package on PyPI with the same import name as gpuwidget."""
+"""The name of an unrelated package on PyPI that has the same import name as this project."""
 _CUDA_PACKAGES = re.compile(
     r"(nvidia-.*|cuda-toolkit|torch|torchvision|torchaudio|triton|pytorch|cudatoolkit|cudnn|nccl|cuda-cudart|"
     r"libcudnn|pytorch-triton)(-cu\d+)?",
@@ -46,7 +46,7 @@ class TorchFiles:
     """The files that ``import torch`` would find, and the content of torch's version file."""
 
     origin: str | None
-    """The file that ``import torch`` would run; None for a folder without one."""
+    """The file that ``import torch`` would run; None if torch is a folder without such a file."""
     folders: tuple[str, ...]
     version: str | None
     cuda: str | None
@@ -82,24 +82,25 @@ class InstalledPackages:
     conda: bool
     """Whether this is a conda environment."""
     isolated: bool
-    """Whether this is a virtual environment, in which pip uninstalls nothing outside of it."""
+    """Whether this is a virtual environment. In that case, pip does not uninstall packages outside it."""
     ours: str | None
     """Version of gpuwidget's distribution; None if gpuwidget was not installed as a distribution."""
     ours_by: str | None
     """The tool that installed gpuwidget."""
     other: str | None
-    """Version of the older package with gpuwidget's import name; None if it is not installed."""
+    """Version of the unrelated package with gpuwidget's import name; None if it is not installed."""
     changed: tuple[str, ...]
-    """gpuwidget's files that differ from the installed ones."""
+    """gpuwidget's files whose content is not that of the installation."""
     hiding: tuple[str, ...] = ()
-    """Files that hide a standard module, or a package that torch requires."""
+    """Files that hide a module of the standard library, or a package that torch requires."""
     required: Mapping[str, str] = field(default_factory=dict)
-    """Direct and indirect requirements of the installed torch: specifier (such as ``==9.10.2``) by name."""
+    """Specifiers, such as ``==9.10.2``, of the installed torch's direct and indirect requirements, by
+    package."""
     installed: Mapping[str, InstalledPackage] = field(default_factory=dict)
-    """Those of torch, numpy and torch's requirements that are installed, by name."""
+    """torch, numpy and torch's requirements, by name, without the packages that are not installed."""
     required_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For pynvml, and for each library that is installed for two CUDA versions: the packages other than torch
-    that require it."""
+    """The packages other than torch that require pynvml, and that require each library that is installed for
+    two CUDA versions."""
 
 
 def inspect(path: Sequence[str]) -> InstalledPackages:
@@ -143,7 +144,7 @@ def inspect(path: Sequence[str]) -> InstalledPackages:
 
 
 def torch_distributions(path: Sequence[str]) -> dict[str, metadata.Distribution]:
-    """Return those of torch, numpy, torch's requirements and NVIDIA's libraries that are installed."""
+    """Return the installed packages among torch, numpy, torch's requirements and NVIDIA's libraries."""
     first: dict[str, metadata.Distribution] = {}
     torch = _find_torch(path)
     for name, one in _distributions(path):
@@ -164,12 +165,12 @@ def installer(one: metadata.Distribution) -> str:
 
 
 def normalize_name(name: str) -> str:
-    """Return a package's name in the normalized form that package indexes compare."""
+    """Return a package's name in the normalized form that package indexes use."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _is_metadata_of(one: metadata.Distribution, torch: TorchFiles | None) -> bool:
-    """Return whether the metadata belong to the torch that would be imported, and not to another copy."""
+    """Return whether the metadata belongs to the torch that would be imported, and not to another copy."""
     folder = os.path.realpath(os.path.join(str(one.locate_file("")), "torch"))
     return torch is not None and folder in map(os.path.realpath, torch.folders)
 
@@ -220,7 +221,10 @@ def _requirements(one: metadata.Distribution, extras: Iterable[str] = ()) -> Ite
 
 
 def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[str, ...]]:
-    """Return which packages but torch require pynvml, or a library installed for two CUDA versions."""
+    """Return the packages other than torch that require certain packages, by the required package.
+
+    These are pynvml, and each library that is installed for two CUDA versions.
+    """
     stems: dict[str, list[str]] = {}
     for name in first:
         if name.startswith("nvidia-"):
@@ -239,7 +243,8 @@ def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[
 
 
 def _is_pip_leftover(one: metadata.Distribution) -> bool:
-    """Return whether pip renamed the package, as ``~orch``, in order to remove it, and then failed."""
+    """Return whether the package is left over from a failed uninstallation, for which pip renamed it
+    ``~orch``."""
     path = getattr(one, "_path", None)
     return path is not None and str(getattr(path, "name", "")).startswith("~")
 
@@ -287,7 +292,7 @@ def _read_version_file(path: Path) -> tuple[str | None, str | None]:
 
 
 def _shadowing_stdlib(path: Sequence[str]) -> Iterator[str]:
-    """Return files that precede the standard library on the path and have the name of a standard module."""
+    """Yield files that hide a module of the standard library because they precede it on the path."""
     own = os.path.realpath(os.path.dirname(os.__file__))
     places = [os.path.realpath(folder) for folder in path]
     for folder in path[: places.index(own)] if own in places else ():
@@ -304,7 +309,7 @@ def _shadowing_stdlib(path: Sequence[str]) -> Iterator[str]:
 
 
 def _shadowing_required(path: Sequence[str], required: Iterable[str]) -> Iterator[str]:
-    """Return files in the working directory that hide a package that torch requires."""
+    """Yield files in the working directory that hide a package that torch requires."""
     for name in ("numpy", *required):
         module = name.replace("-", "_")
         if _in_working_directory(module, path) and PathFinder.find_spec(
@@ -316,8 +321,7 @@ def _shadowing_required(path: Sequence[str], required: Iterable[str]) -> Iterato
 
 
 def _in_working_directory(module: str, path: Sequence[str]) -> bool:
-    """Return whether the import would find another file, or none, if the working directory were not on the
-    path."""
+    """Return whether the module would be imported from the working directory."""
     elsewhere = without_working_directory(path)
     if len(elsewhere) == len(path):
         return False

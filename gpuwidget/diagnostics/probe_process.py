@@ -6,7 +6,8 @@ therefore break the same imports as in the notebook, but not the probe itself. M
 after a marker; other output is ignored. Messages sent before a crash or a timeout are valid.
 
 The working directory is never on the path: a notebook server often starts in a folder that other people can
-write to, and a torch.py in that folder must not run. gpuwidget itself is loaded from its own folder.
+write to, and a torch.py in that folder must not run. The probe loads gpuwidget from the folder of the running
+gpuwidget.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class ProbeResult:
 
     @property
     def unfinished(self) -> str | None:
-        """The step that the probe did not finish; empty if it began none; None if it finished all steps."""
+        """The step that the probe did not finish; empty if it began no step; None if it finished all
+        steps."""
         step = str(self.values.get("step", ""))
         return None if step == _FINISHED else step
 
@@ -83,7 +85,7 @@ class ProbeEnvironment:
     def current(cls) -> ProbeEnvironment:
         """Return the interpreter, path and variables of this process."""
         variables = dict(os.environ)
-        # The loader read these variables when this process started; later changes have no effect on it.
+        # The dynamic loader read these variables when this process started, and ignores later changes.
         at_start = _variables_at_start()
         for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
             if at_start is not None:
@@ -175,10 +177,10 @@ class ProbeProcess:
         *,
         own_session: bool = False,
     ) -> None:
-        """Start the process, which runs ``main`` of ``module`` with the path, without the working directory.
+        """Start a process that runs ``main`` of ``module`` with the environment's path.
 
-        With ``own_session``, killing the process also kills its children, and all of them end with this
-        process.
+        The path does not contain the working directory. With ``own_session``, killing the process also kills
+        its children, and the process and its children end with this process.
         """
         self._own_session = own_session
         self._messages: list[bytes] = []
@@ -198,8 +200,8 @@ class ProbeProcess:
                 stdin=subprocess.PIPE if own_session else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Interrupting a cell interrupts the kernel's process group, so the probe must not belong to
-                # it.
+                # Interrupting a cell interrupts the kernel's process group, so the probe must not be in this
+                # group.
                 start_new_session=own_session,
             )
         except (OSError, ValueError) as error:
@@ -227,7 +229,7 @@ class ProbeProcess:
         self._messages += messages
         if messages:
             self._received_at = time.monotonic()
-        # Of a line that is not a message, only the first bytes are kept.
+        # If the line is not a message, only its first bytes are kept.
         self._line = last if last.startswith(_MARK) else last[: len(_MARK)]
 
     def _receive_stderr(self, part: bytes) -> None:
@@ -236,8 +238,8 @@ class ProbeProcess:
     def wait(self, deadline: float) -> ProbeResult:
         """Wait until the probe ends, and return what it sent; kill it at ``deadline`` (time.monotonic()).
 
-        A process that hangs in the driver can't be killed; the wait ends ``_KILL_TIMEOUT_S`` after the
-        deadline. If several processes have the same deadline, this extra time passes only once.
+        A process that hangs in the driver can't be killed, so the wait ends ``_KILL_TIMEOUT_S`` after the
+        deadline. If several processes have the same deadline, this extra time is spent only once.
         """
         if self._process is None:
             return ProbeResult("not started", self._start_error)
@@ -272,7 +274,8 @@ class ProbeProcess:
     def _wait(self, deadline: float) -> int | None:
         assert self._process is not None
         while (left := deadline - time.monotonic()) > 0:
-            # Wait in small steps, since Ctrl-C does not interrupt a wait with a timeout on some systems.
+            # Wait in small steps, since on some systems Ctrl-C does not interrupt a single wait with a long
+            # timeout.
             with suppress(subprocess.TimeoutExpired):
                 return self._process.wait(min(left, _POLL_S))
         return self._process.poll()

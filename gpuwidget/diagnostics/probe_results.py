@@ -53,7 +53,7 @@ class ProbeResults:
 
     @property
     def damaged(self) -> tuple[CheckedPackage, ...]:
-        """The packages with files that are missing, empty or of a size other than recorded."""
+        """The packages with files that are missing, empty or have the wrong size."""
         checked = (_parse_checked(one) for one in self.files_result.values.get("checked") or ())
         shared = {name for names in self.shared for name in names}
         required = self.packages.required
@@ -91,18 +91,18 @@ class ProbeResults:
 
     @property
     def capabilities(self) -> list[str]:
-        """Compute capabilities of the GPUs, such as "9.0", from NVML or else from CUDA."""
+        """Compute capabilities of the GPUs, such as "9.0", as reported by NVML, or else by CUDA."""
         known = [gpu.compute_capability for gpu in self.gpus if gpu.compute_capability is not None]
         return known or [one["capability"] for one in self.libcuda.get("cu_devices") or []]
 
     @property
     def arm(self) -> bool:
-        """Whether PyTorch's ARM builds apply here."""
+        """Whether this machine needs PyTorch's ARM builds."""
         return self.machine.architecture in ("aarch64", "arm64")
 
     @property
     def cuda_works(self) -> bool:
-        """Whether CUDA's driver library starts and lists a device, which proves that driver and device files
+        """Whether CUDA's driver library starts and lists a device. If so, the driver and its device files
         work."""
         return self.libcuda.get("cu_init") == 0 and bool(self.libcuda.get("cu_count"))
 
@@ -113,7 +113,7 @@ class ProbeResults:
         return machine.container is not None and not machine.devices and not self.gpus and not self.cuda_works
 
     def mapped(self, library: str) -> tuple[str, ...]:
-        """Return a library's files that are mapped into the torch or the CUDA probe."""
+        """Return the files of a library that the torch probe or the CUDA probe has mapped into memory."""
         mapped = dict.fromkeys((*(self.torch.get("mapped") or ()), *(self.libcuda.get("mapped") or ())))
         return tuple(path for path in mapped if _is_file_of(PurePosixPath(path).name, library))
 
@@ -127,7 +127,7 @@ class ProbeResults:
         return found
 
     def in_library_path(self, folder: str) -> str | None:
-        """Return the spelling of this folder in LD_LIBRARY_PATH; None if it is not in the variable."""
+        """Return how this folder is spelled in LD_LIBRARY_PATH; None if it is not in the variable."""
         if folder in self.machine.libraries:
             return folder
         return self.machine.real_folders.get(folder)
@@ -146,8 +146,10 @@ def _parse_checked(values: Mapping[str, Any]) -> CheckedPackage:
 
 
 def _is_file_of(name: str, library: str) -> bool:
-    """Return whether a file belongs to a library: libcudnn_ops.so.9 to libcudnn, but libcublasLt not to
-    libcublas."""
+    """Return whether a file belongs to a library.
+
+    For example, libcudnn_ops.so.9 belongs to libcudnn, but libcublasLt.so.12 does not belong to libcublas.
+    """
     rest = name.removeprefix(library)
     return rest != name and rest[:1] in (".", "_", "-")
 

@@ -29,13 +29,14 @@ from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis
 _TOOLKIT_LIBRARIES = tuple(
     name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu")
 )
-"""Libraries that must not be loaded from LD_LIBRARY_PATH. The driver's libraries are not among them, since
-some containers have them there."""
+"""Libraries that must not be loaded from LD_LIBRARY_PATH. These do not include torch's own libraries and
+libcuda, which some containers have there."""
 _PROBES = ("torch_probe", "cuda_probe", "nvml_probe", "files_probe")
 
 
 def run_checks(target: Target) -> Diagnosis:
-    """Run the checks. This takes as long as importing torch, but at most a second more than ``timeout_s``."""
+    """Run the checks. This takes as long as importing torch, but at most one second longer than the
+    timeout."""
     environment = target.environment
     deadline = time.monotonic() + target.timeout_s
     processes = [ProbeProcess(f"gpuwidget.diagnostics.{probe}", environment) for probe in _PROBES]
@@ -47,7 +48,7 @@ def run_checks(target: Target) -> Diagnosis:
         )
     finally:
         for process in processes:
-            process.kill(deadline)  # if this process is interrupted
+            process.kill(deadline)  # needed if this process is interrupted
     results = ProbeResults(
         place=target.place,
         version=target.version,

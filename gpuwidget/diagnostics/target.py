@@ -10,22 +10,22 @@ from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.model.diagnosis import EnvironmentKind
 
 PROBE_TIMEOUT_S = 15.0
-"""The timeout in seconds of all probes together. A first import of torch from a network disk may take longer;
-it is reported as unfinished, not as broken."""
+"""The timeout in seconds of all probes together. If a first import of torch from a network disk takes longer,
+the import is reported as unfinished, not as broken."""
 RUN_TIMEOUT_S = 19.0
 """The timeout in seconds of a whole run; killing the run afterwards takes up to a second more."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotebookState:
-    """State that only exists in the notebook's process."""
+    """State that exists only in the notebook's process."""
 
     torch: str | None = None
     """Version of the torch module that the notebook has imported; None if it has imported none."""
     cudnn_off: bool = False
     """Whether ``torch.backends.cudnn.enabled`` is False in the notebook."""
     devices: Sequence[str | None] | None = None
-    """UUIDs of the notebook's CUDA devices according to torch; None before CUDA is initialized."""
+    """UUIDs of the CUDA devices that torch uses in the notebook; None before CUDA is initialized."""
 
 
 @dataclass(frozen=True, slots=True)

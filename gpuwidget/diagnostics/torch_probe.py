@@ -56,7 +56,8 @@ _MAX_TEXT = 2000
 
 
 def main(path: Sequence[str]) -> None:
-    """Run the steps; each is announced before it begins, so that a hang or crash is attributed to it."""
+    """Run the steps. The name of each step is sent before it begins, so that a hang or crash is attributed to
+    it."""
     lower_priority()
     begin_step("import")
     # From here on, the path is the notebook's, with the user's files before the standard modules.
@@ -72,7 +73,8 @@ def _import() -> Any:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             torch = importlib.import_module("torch")
-    except BaseException as error:  # includes SystemExit, since a broken installation may raise anything
+    # BaseException includes SystemExit: a broken installation may raise anything.
+    except BaseException as error:
         send(
             import_error=error_text(error),
             import_error_type=type(error).__name__,
@@ -89,13 +91,13 @@ def _import() -> Any:
 
 
 def _blamed_package(error: BaseException) -> str | None:
-    """Return the top-level package whose code raised the error, or which was not found."""
+    """Return the top-level package whose code raised the error, or that could not be found."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return error.name.partition(".")[0]
     traceback, name = error.__traceback__, None
     while traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-        # importlib's own frames are skipped, since the blame belongs to the importing module.
+        # importlib's frames are skipped, since the module that called importlib is the cause.
         if not module.startswith(("importlib", "_frozen_importlib", __name__)):
             name = module.partition(".")[0]
         traceback = traceback.tb_next
@@ -126,7 +128,7 @@ def _query(torch: Any) -> None:
 
 
 def _use_numpy(torch: Any) -> str:
-    """Import numpy, pass an array to torch, and return numpy's version. Raises any of their errors."""
+    """Import numpy, pass an array to torch, and return numpy's version. Raises the errors of these steps."""
     numpy = importlib.import_module("numpy")
     torch.from_numpy(numpy.zeros(1))
     return str(numpy.__version__)
@@ -142,7 +144,7 @@ def _attribute_text(of: Any, name: str) -> str | None:
 
 
 def mapped_libraries() -> list[str]:
-    """Return the files of ``LIBRARIES`` that are mapped into this process, by their paths in the kernel."""
+    """Return the files of ``LIBRARIES`` that are mapped into this process, by their real paths."""
     found = set()
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:

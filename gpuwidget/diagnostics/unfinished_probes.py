@@ -1,4 +1,4 @@
-"""Issues of the probes themselves: steps that hung, crashed, raised or were not reached."""
+"""Issues of the probes themselves: steps that hung, crashed, raised an error or were not reached."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
 
 _MIN_SILENCE_S = 2.0
-"""Seconds. A step that was killed earlier after its last message had too little time, which proves nothing
-about it."""
+"""Seconds without a message after which a step that was killed counts as broken. A step that was killed
+sooner may just have had too little time, so its check is unknown."""
 _REQUIRED_STEPS = ("available", "count")
 """Steps of the torch probe that must succeed for torch to use a GPU."""
 _CUDA_STEPS = ("cudnn", "available", "count")
 """Steps of the torch probe that start CUDA."""
 _CHECKED_SEPARATELY = ("import", "cudnn", "numpy")
-"""Steps whose failure is explained in detail by the check of PyTorch or of cuDNN."""
+"""Steps whose errors are explained by the check of PyTorch or of cuDNN."""
 _Steps = Mapping[str, tuple[str, str]]
 
 
@@ -32,13 +32,13 @@ def unfinished_steps(results: ProbeResults) -> tuple[str, ...]:
 def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
     """Return the issues of unfinished and failed steps, by the id of their check.
 
-    Every step without a result has an issue, so that no check is ``ok`` unless it was actually made.
+    Every step without a result has an issue, so that a check is ``ok`` only if all its steps ran.
     """
     found: dict[str, list[Issue]] = {}
     for result, steps in _probes(results):
         for check, issue in _unfinished_issues(result, steps):
             if result is results.torch_result and result.unfinished in _CUDA_STEPS and _cuda_hangs(results):
-                # This is a consequence of the driver's problem, which the driver's check reports as broken.
+                # The step failed because of the driver, which the driver's check reports as broken.
                 issue = replace(issue, status="unknown", fix=messages.fix_driver_first())
             found.setdefault(check, []).append(issue)
     if results.files_result.unfinished is not None:
@@ -78,7 +78,7 @@ def _step_name(result: ProbeResult, steps: _Steps) -> str:
 
 
 def _unfinished_issues(result: ProbeResult, steps: _Steps) -> list[tuple[str, Issue]]:
-    """Return the issues of one probe: for the step at which it stopped, and for the steps after it."""
+    """Return the issues of one probe: of the step at which it stopped, and of the steps after it."""
     step = result.unfinished
     if step is None or not steps:
         return []

@@ -42,7 +42,7 @@ class RecentMemory:
         self._rows.append((sample.time, {reading.uuid: reading.memory_used for reading in sample.readings}))
 
     def memory(self, uuid: str, now: float) -> tuple[tuple[float, int | None], ...]:
-        """Return pairs of a reading's age in seconds at ``now`` and the bytes in use on one GPU, oldest first."""
+        """Return one GPU's readings, oldest first: their age in seconds at ``now``, and the bytes in use."""
         return tuple(
             (now - time, row.get(uuid)) for time, row in tuple(self._rows) if 0 <= now - time <= _RECENT_S
         )
