@@ -28,7 +28,7 @@ from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import FOREIGN_BINDING, NO_BINDING
 
 OLDER = "'torch>=2.0,<2.8'"
-"""pip requirement that matches the torch versions with a build for CUDA 11.8."""
+"""pip requirement for the torch versions that have a build for CUDA 11.8."""
 
 # -- the driver ------------------------------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ OLDER = "'torch>=2.0,<2.8'"
     ],
 )
 def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
-    """If the driver is too old for torch's CUDA, the fix suggests either a newer driver or a torch built for
+    """If the driver is too old for torch's CUDA, the fix suggests either a newer driver or a torch build for
     an older CUDA."""
     one = results(
         torch={
@@ -81,7 +81,7 @@ def test_without_a_matching_build_only_the_driver_is_named() -> None:
 
 def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
     """If the driver is too old for torch's CUDA, and that CUDA no longer supports the GPU, the fix is a torch
-    built for an older CUDA, not a newer driver."""
+    build for an older CUDA, not a newer driver."""
     there = nvml(h200(compute_capability="7.0"), driver="570.86")
     one = results(torch={"cuda": "13.2", "available": False}, nvml=there)
     assert told(check_of("driver", one)) == (
@@ -125,8 +125,8 @@ def test_a_driver_supports_all_minor_versions_of_its_cuda() -> None:
 
 
 def test_issues_that_cuda_works_with_are_warnings() -> None:
-    """If CUDA works, NVML failures and missing device files are only warnings. In that case, an old driver is
-    accepted too, because a forward-compatibility package may have replaced its libcuda."""
+    """If CUDA works, NVML failures and missing device files are only warnings. An old driver is accepted as
+    well, because a forward-compatibility package may have replaced its libcuda."""
     odd: dict[str, Any] = {
         "nvml": no_driver(999),
         "machine": {"devices": ()},
@@ -158,8 +158,8 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("code", [4, 12, 15, 17, 999, 77])
 def test_every_other_error_of_nvml_has_its_fix(code: int) -> None:
-    """If nvmlInit fails with another error code, the reason and the fix of the driver check together are the
-    message that gpuwidget also shows elsewhere for that code."""
+    """If nvmlInit fails with another error code, the driver check shows the same explanation and advice for
+    that code as the rest of gpuwidget."""
     one = check_of("driver", results(torch=NO_CUDA, nvml=no_driver(code, "odd")))
     assert one.status == "broken"
     assert f"{one.reason} {one.remedy}" == nvml_messages.start_error(code, "odd")
@@ -186,7 +186,7 @@ def test_a_missing_binding_is_not_a_broken_driver() -> None:
 
 def test_another_module_pynvml() -> None:
     """The command that uninstalls a fork of pynvml first makes sure, with a dry run, that nvidia-ml-py can be
-    installed. If another package requires the fork, the check offers no command."""
+    installed. If another package requires the fork, there is no command."""
     both = (InstalledPackage("nvidia-ml-py", "13.580.65", "pip"), InstalledPackage("pynvml", "11.4.1", "pip"))
     foreign = no_driver(FOREIGN_BINDING)
     again = f"{PIP} install --force-reinstall --no-deps nvidia-ml-py==13.580.65"
@@ -198,7 +198,7 @@ def test_another_module_pynvml() -> None:
 
 
 def test_a_driver_that_hangs() -> None:
-    """If nvmlInit hangs, the driver check reports that nvmlInit did not return in time. The other checks
+    """If nvmlInit hangs, the driver check reports that nvmlInit did not return in time, and the other checks
     still have results."""
     one = results(torch=NO_CUDA, nvml=None, nvml_result=ProbeResult("hung", "", {"step": "nvmlInit"}))
     assert told(check_of("driver", one))[:2] == (

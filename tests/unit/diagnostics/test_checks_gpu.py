@@ -44,7 +44,7 @@ def test_code_for_this_gpu(capability: str, archs: str, status: str) -> None:
 
 def test_a_gpu_that_torch_has_no_code_for() -> None:
     """If a GPU is too new for torch, the fix is a newer torch. If a GPU is too old for torch, the fix is an
-    older torch or one built for an older CUDA."""
+    older torch or a build for an older CUDA."""
     newest = build("cu128", "'torch>=2.7,<2.12'")
     newer = results(
         torch={"archs": ["sm_80", "sm_90"]},
@@ -90,8 +90,8 @@ def test_torch_that_cannot_use_a_working_cuda() -> None:
 
 @pytest.mark.parametrize("cu", [{"cu_init": 100, "cu_count": None}, {"cu_init": 0, "cu_count": 0}])
 def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
-    """If CUDA finds no GPU, the check that explains the cause is broken, and the GPU check is "ok". If no
-    check explains it, the GPU check is broken."""
+    """If CUDA finds no GPU, the check that explains the cause is broken and the GPU check is "ok". If no
+    check explains the cause, the GPU check is broken."""
     nothing = {**cu, "available": False}
     unexplained = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
     assert told(check_of("gpu", unexplained))[:2] == (
@@ -128,7 +128,7 @@ def test_cuda_visible_devices(value: str, status: str, found: str) -> None:
 
 
 def shown(*indices: int) -> dict[str, Any]:
-    """Return the values that the CUDA probe sends if CUDA finds the GPUs with these indices."""
+    """Return what the CUDA probe sends if CUDA finds the GPUs with these indices."""
     if not indices:
         return {"cu_init": 100, "cu_count": None, "available": False}
     cuda = [
@@ -169,8 +169,8 @@ def test_a_variable_that_was_set_after_cuda_was_started(
 
 
 def test_a_variable_that_was_set_in_time() -> None:
-    """If the GPUs that the notebook's CUDA uses match CUDA_VISIBLE_DEVICES, the check is "ok", even if one of
-    them has been lost since CUDA was started."""
+    """If CUDA_VISIBLE_DEVICES selects the GPUs that the notebook's CUDA uses, the check is "ok", even if one
+    of these GPUs has been lost since CUDA was started."""
     two = nvml(h200(0), h200(1))
     mine = NotebookState("2.13.0", devices=[UUIDS[1][4:]])
     value = {"CUDA_VISIBLE_DEVICES": "1"}
@@ -312,7 +312,7 @@ def test_errors_in_the_kernels_log() -> None:
 
 def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
     """If a GPU uses only some of its PCIe lanes, the PCIe check is a warning. A low PCIe generation is no
-    issue, because an idle GPU switches to one."""
+    issue, because idle GPUs use a lower generation."""
     assert told(check_of("pcie", results(nvml=nvml(h200(pcie_width=8)))))[:2] == (
         "warning",
         "GPU 0 has 8 of its 16 PCIe lanes: copies to and from it are slower.",

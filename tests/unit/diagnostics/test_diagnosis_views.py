@@ -1,4 +1,4 @@
-"""Tests of showing a diagnosis as text, HTML and JSON, of comparing it with an earlier one, and of `gpuwidget
+"""Tests of showing a diagnosis as text, HTML and JSON, of comparing two diagnoses, and of `gpuwidget
 doctor`."""
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def test_as_text() -> None:
 
 
 def test_text_after_a_command() -> None:
-    """As text, the command is on a line of its own, and the text after it on the next line, without the
-    punctuation between them; as HTML, they are one sentence."""
+    """In a diagnosis as text, a fix's command is on a separate line, and the text after it starts on the next
+    line, without punctuation. In HTML, the whole fix is one sentence."""
     doctor = diagnose(results(torch={"cu_init": 999, "cu_count": None, "available": False}))
     lines = diagnosis_view.text(doctor, 90).splitlines()
     first = next(number for number, line in enumerate(lines) if "To do:" in line)
@@ -76,8 +76,8 @@ def test_text_after_a_command() -> None:
 
 
 def test_hostile_text_is_shown_as_text() -> None:
-    """In the text and the HTML of a diagnosis, escape sequences and HTML tags from paths, variables and GPU
-    names are removed or escaped."""
+    """If paths, variables or GPU names contain escape sequences or HTML tags, these are removed or escaped in
+    the text and the HTML of a diagnosis."""
     hostile = diagnose(
         results(
             python=HOSTILE,
@@ -193,8 +193,8 @@ def test_a_different_time_is_no_change() -> None:
 
 
 def test_another_wording_is_no_change() -> None:
-    """An issue that an earlier version of gpuwidget worded differently is no change; another issue, or one
-    with other values, is."""
+    """If an earlier version of gpuwidget worded the same issue differently, this is no change. Another issue
+    is a change, and so is the same issue with other values."""
 
     def with_issues(*texts: tuple[str, int]) -> Diagnosis:
         found = [Issue("gpu-lost", "warning", {"gpu": gpu}, text, None) for text, gpu in texts]
@@ -207,7 +207,7 @@ def test_another_wording_is_no_change() -> None:
 
 
 def test_a_diagnosis_of_an_older_version() -> None:
-    """A diagnosis without the field `issues`, from an older version, can be read; its issues are unknown."""
+    """A diagnosis of an older version, which has no field `issues`, can be read. Its issues are unknown."""
     values = json.loads(json.dumps(to_json(ILL)))
     for check in values["links"]:
         del check["issues"]
@@ -227,7 +227,7 @@ def test_a_check_that_only_one_of_them_has() -> None:
 
 @pytest.fixture
 def examined(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
-    """Make `gpuwidget doctor` use the first diagnosis of a list instead of running checks; return the
+    """Make `gpuwidget doctor` return the first diagnosis of a list instead of running checks; return the
     list."""
     found = [WELL]
 
@@ -351,8 +351,8 @@ def test_a_diagnosis_without_its_evidence(
 
 
 def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
-    """`gpuwidget.doctor()` reports on torch without importing torch, pynvml, bqplot or IPython into the
-    calling process."""
+    """`gpuwidget.doctor()` returns a diagnosis of torch without importing torch, pynvml, bqplot or IPython
+    into the calling process."""
     fake_torch(tmp_path, WORKING)
     code = (
         "import gpuwidget, json, sys\n"

@@ -90,8 +90,8 @@ def machine(environment: Installation, tmp_path: Path, library: Path) -> Iterato
 
 
 def on_the_index(wheels: Path) -> None:
-    """Create wheels of cuDNN and NCCL for CUDA 12 and 13, and a wheel of a torch that requires those for CUDA
-    13. The CUDA 12 and CUDA 13 wheels of a library contain files with the same names."""
+    """Create wheels of cuDNN and NCCL for CUDA 12 and 13, and a wheel of a torch version that requires the
+    wheels for CUDA 13. The two wheels of a library contain files with the same names."""
     for requirement, file in ((CU13, CUDNN_FILE), (CU12, CUDNN_FILE), (NCCL13, NCCL_FILE)):
         name, version = requirement.split("==")
         make_wheel(wheels, name, version, {file: content(name)})
@@ -228,8 +228,8 @@ def numpy_wheel(wheels: Path, version: str) -> None:
 
 @pytest.mark.parametrize("imports", ["", "import numpy"])
 def test_a_broken_numpy(machine: FakeMachine, imports: str) -> None:
-    """If numpy is broken, the doctor's command reinstalls only numpy. This applies if `import torch` fails,
-    and also if only the conversion of arrays fails."""
+    """If numpy is broken, the doctor's command reinstalls only numpy, whether `import torch` fails or only
+    the conversion of arrays fails."""
     wheels = machine.environment.wheels
     on_the_index(wheels)
     numpy_wheel(wheels, "2.1.0")
@@ -293,8 +293,8 @@ def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> Non
 
 
 def test_two_torches_one_of_which_pip_does_not_uninstall(machine: FakeMachine, tmp_path: Path) -> None:
-    """If one of two torches is outside the virtual environment, the doctor offers no command, because pip
-    can't uninstall that torch."""
+    """If one of two copies of torch is outside the virtual environment, the doctor offers no command, because
+    pip can't uninstall that copy."""
     on_the_index(machine.environment.wheels)
     other = str(tmp_path / "other")
     machine.environment.pip("install", "--target", other, "torch")
@@ -340,8 +340,8 @@ def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: FakeMachine) 
 
 
 def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
-    """If the driver is too old, the doctor's command installs the same torch version built for an older CUDA.
-    The command of the next diagnosis then replaces the cuDNN of the old build."""
+    """If the driver is too old, the doctor's command installs the build of the same torch version for an
+    older CUDA. The command of the next diagnosis then replaces the cuDNN of the old build."""
     on_the_index(machine.environment.wheels)
     make_wheel(
         machine.environment.wheels,
@@ -430,7 +430,7 @@ CHANGES_THE_MACHINE = {
     "_CREATE_SLICE": "sudo nvidia-smi mig: needs a GPU with MIG",
     "_allow_sharing(gpus[0])": "sudo nvidia-smi -c: needs a GPU",
 }
-"""Maps each command that a message module contains to the reason why no test runs it."""
+"""Maps each command in a message module to the reason why no test runs the command."""
 DIAGNOSTICS = Path(gpuwidget.diagnostics.__file__ or "").parent
 
 
@@ -450,7 +450,7 @@ def test_every_command_is_executed_or_has_a_reason() -> None:
 
 
 def test_every_other_command_has_its_reason() -> None:
-    """Every command that a message module contains is listed in CHANGES_THE_MACHINE; the others come from
+    """Every command in a message module is listed in CHANGES_THE_MACHINE. All other commands are built in
     fixes.py."""
     found = {
         ast.unparse(node.args[2])

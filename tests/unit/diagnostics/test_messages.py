@@ -35,7 +35,7 @@ def functions_with_ids() -> Iterator[tuple[str, str]]:
 
 
 def test_each_id_belongs_to_one_message() -> None:
-    """Each id of an issue or a fix is used once, by one function, so that it stands for one text."""
+    """No two issues or fixes have the same id, so that an id always identifies the same text."""
     found = list(functions_with_ids())
     ids = [one for one, _ in found]
     assert sorted(ids) == sorted(set(ids))
@@ -43,12 +43,13 @@ def test_each_id_belongs_to_one_message() -> None:
 
 
 def test_issues_and_fixes_are_phrased_in_the_message_modules_only() -> None:
-    """Only message modules make issues and fixes; no other module of the doctor contains their texts."""
+    """Issues and fixes are created only in the message modules, so that these modules contain all their
+    texts."""
     for file in FOLDER.glob("*.py"):
         if not file.stem.startswith("messages"):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and ast.unparse(node.func) in WITH_ID:
-                    # isolated_run parses them from JSON.
+                    # isolated_run creates issues and fixes from JSON, without texts.
                     assert (node.args, file.stem) == ([], "isolated_run")
 
 
@@ -95,7 +96,7 @@ TOO_OLD = results(
 def test_ids_and_parameters(
     which: str, of: ProbeResults, issue: tuple[str, Any], fix: tuple[str, Any]
 ) -> None:
-    """The worst issue of a check and its fix have an id, and their texts' values as parameters."""
+    """Each issue and each fix has a fixed id, and its parameters are the values that its text contains."""
     worst = check_of(which, of).issues[0]
     assert worst.fix is not None
     assert (worst.id, worst.params) == issue
@@ -104,7 +105,8 @@ def test_ids_and_parameters(
 
 
 def test_a_fix_with_text_after_its_command() -> None:
-    """A fix has the texts before and after its command; together they are the check's remedy."""
+    """A fix has a text before its command and a text after it. The check's remedy is the two texts with the
+    command between them."""
     check = check_of("driver", TOO_OLD)
     fix = check.issues[0].fix
     assert fix is not None
@@ -121,8 +123,8 @@ def issue(id_: str, status: Any) -> Issue:
 
 
 def test_all_issues_are_listed_worst_first() -> None:
-    """A check lists all its issues, the worst first; the sentences of the others are in its evidence, also
-    if issues are added."""
+    """A check lists all its issues, the worst first, and its evidence contains the sentences of the others.
+    The same is true if issues are added to the check."""
     doubtful, small, large = issue("doubtful", "unknown"), issue("small", "warning"), issue("large", "broken")
     check = build_check(("gpu", "GPU"), "1", [doubtful, small], {"name": "H200"})
     assert (check.status, check.reason, check.issues) == ("warning", "This is small.", (small, doubtful))

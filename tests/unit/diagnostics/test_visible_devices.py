@@ -145,8 +145,8 @@ def test_the_build_for_arm(driver: str, capabilities: list[str], wheel: str | No
 
 
 def test_the_last_pytorch_of_a_build() -> None:
-    """`wheel_last_torch()` returns the last torch version that has the given build, or None if new torch
-    versions still have it."""
+    """`wheel_last_torch()` returns the last torch version that has the given build, such as cu126, or None if
+    new torch versions still have the build."""
     last = {wheel: cuda_versions.wheel_last_torch(wheel) for wheel in ("cu130", "cu126", "cu128", "cu118")}
     assert last == {"cu130": None, "cu126": "2.14", "cu128": "2.11", "cu118": "2.7"}
 

@@ -45,7 +45,7 @@ def test_it_samples_while_a_cell_runs() -> None:
 
 
 def test_the_last_two_minutes_end_now() -> None:
-    """The newest value is at the chart's right edge.
+    """The newest value is at the right edge of the dashboard's chart.
 
     Each sample is drawn once, and unknown values are gaps.
     """

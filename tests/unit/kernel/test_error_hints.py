@@ -19,7 +19,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_two_dtypes_are_not_two_devices(torch: Any) -> None:
-    """An error about an input with another dtype on the same device gets no hint about devices."""
+    """If two tensors on the same device have different dtypes, torch's error gets no hint about devices."""
     for types in (
         "(torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor)",
         "(CUDAHalfType) and weight type (CUDAFloatType)",

@@ -96,7 +96,7 @@ def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) ->
 def test_cupy_pool_is_listed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """CuPy's memory pool is listed as a separate holder.
 
-    Its size is read with the pool's device as the current one.
+    While gpuwidget reads the size of a pool, CuPy's current device is the device of the pool.
     """
     entered: list[int] = []
 

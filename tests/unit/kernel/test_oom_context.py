@@ -94,7 +94,7 @@ def test_other_holders(small_gpu: LimitedGpu, driver_memory: dict[str, NonTorchM
 
 
 def test_without_a_driver(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver, the context lists the other processes in torch's message.
+    """Without a driver, the context contains the other processes that torch's message lists.
 
     It also contains the reason why the driver's values are missing.
     """

@@ -14,7 +14,7 @@ from gpuwidget.kernel.shell.user_code import CHANGED, UserCode
 
 
 def test_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file of a cell is shown as In[N] and a user's module as a short path.
+    """The file of a cell is shown as In[N], and a user's module as a short path.
 
     A library's file has no name.
     """
@@ -72,7 +72,8 @@ def test_the_source_of_wrapped_functions(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def imported(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Write a module to ``path``, import it and return the path. The file is newer than this process."""
+    """Write a module to ``path``, import it and return the path. The file is newer than this process, which
+    is already running."""
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None

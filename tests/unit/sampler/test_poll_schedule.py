@@ -51,12 +51,12 @@ def test_slow_polls_are_made_less_often(clock: FakeClock, took: float, expected:
 
 
 def test_samples_stay_less_than_a_second_apart(clock: FakeClock) -> None:
-    """When the next poll is scheduled, the sampler assumes that it will take as long as the slowest poll so
-    far. Samples are therefore less than a second apart."""
+    """When the sampler schedules the next poll, it assumes that the poll will take as long as the slowest
+    poll so far. Samples are therefore less than a second apart."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, 0.5) == 0.9
-    assert gap(loop, clock, 0.2) == 0.6  # if the next poll takes 0.5 s, it ends 0.9 s after this one
+    assert gap(loop, clock, 0.2) == 0.6  # If the next poll takes 0.5 s, it ends 0.9 s after this poll.
     assert gap(loop, clock, 0.5) == 0.9
 
 
@@ -87,7 +87,8 @@ def test_no_polls_of_memory_while_other_code_holds_the_gil(clock: FakeClock, lat
 def test_many_gpus_are_read_less_often_while_other_code_holds_the_gil(
     clock: FakeClock, gpus: int, expected: float
 ) -> None:
-    """Each poll keeps a cell of pure Python from running, the longer the more GPUs there are."""
+    """While a cell holds the GIL, the sampler polls many GPUs less often than a few, because each poll
+    interrupts the cell, and the time of the interruption grows with the number of GPUs."""
     loop = FastPollLoop(*subscribed(clock, gpus), clock)
     loop.restart()
     gap(loop, clock, 0.0)
@@ -102,8 +103,9 @@ def test_many_gpus_are_read_less_often_while_other_code_holds_the_gil(
 def test_costly_counters_have_longer_windows_from_the_start(
     clock: FakeClock, took: float, since: float, expected: float
 ) -> None:
-    """Counter windows last 0.5 s in the first five seconds, and 1 s later. If reading the counters of all
-    GPUs takes more than 20 ms, because the cell holds the GIL, windows last 1 s from the start."""
+    """The hardware counters are read every 0.5 s in the first five seconds, and every second after that. If
+    reading the counters of all GPUs takes more than 20 ms, because the cell holds the GIL, they are read
+    every second from the start."""
     source, subscriptions = subscribed(clock, 2)
     source.source.read_activity = lambda gpu: clock.advance(took)  # type: ignore[method-assign]
     loop = SlowPollLoop(source, subscriptions, clock)
@@ -126,5 +128,5 @@ def test_the_watchdog_wakes_up_when_a_call_may_hang() -> None:
     fast.call, slow.call = ("GPU-0", 9.75), (OPENING, 9.0)
     assert threads.next_hang(10.0) == 10.75
     assert (fast.is_hung(10.74), fast.is_hung(10.75)) == (False, True)
-    assert threads.next_hang(10.75) == 11.75  # a call that starts at 10.75 would then count as hung
+    assert threads.next_hang(10.75) == 11.75  # a call that starts at 10.75 counts as hung from 11.75 on
     assert (slow.is_hung(18.9), slow.is_hung(19.0)) == (False, True)

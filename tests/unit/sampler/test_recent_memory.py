@@ -14,8 +14,8 @@ def sample(time: float, **memory: int | None) -> Any:
 
 
 def test_the_last_minute() -> None:
-    """`memory()` returns the bytes in use on one GPU and the age of each reading in seconds, oldest first.
-    Readings older than a minute are omitted."""
+    """`memory()` returns, for one GPU and the oldest reading first, the age of each reading in seconds and
+    the bytes in use. Readings older than a minute are omitted."""
     recent = RecentMemory()
     for time, size in ((5.0, 1), (50.0, 2), (100.0, None), (101.0, 4)):
         recent.add(sample(time, a=size, b=7))
@@ -34,7 +34,7 @@ def test_the_stored_memory_stays_small() -> None:
 
 
 def test_a_clock_that_was_set_back() -> None:
-    """After the clock was set back, readings whose time is in the future are not returned."""
+    """If the clock is set back, readings whose time is now in the future are not returned."""
     recent = RecentMemory()
     recent.add(sample(500.0, a=1))
     assert recent.memory("a", 100.0) == ()

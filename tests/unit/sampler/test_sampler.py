@@ -167,7 +167,7 @@ def test_windows_are_read_only_of_requested_gpus(
 
 
 def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """`read_now()` returns values that are read after it was called, not the latest sample."""
+    """`read_now()` returns values that are read after the call, not the latest sample."""
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
         source.memory[1] = 5_000_000
@@ -177,7 +177,7 @@ def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, c
 
 
 def test_read_now_without_a_subscriber_is_none(sampler: Sampler) -> None:
-    """Without any subscription, `read_now()` returns None at once, because no thread is polling."""
+    """If there is no subscription, `read_now()` returns None at once, because no thread is polling."""
     assert sampler.read_now(1.0) is None
 
 
@@ -221,8 +221,8 @@ def test_a_found_but_still_lost_gpu_keeps_its_time(
 
 
 def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """The readings of a lost GPU still contain its last XID, even if the driver reported the XID only after
-    the loss."""
+    """The readings of a lost GPU contain its last XID, even if the driver reported the XID only after the
+    loss."""
     taken: list[Sample] = []
     first, second = source.gpus
     with sampler.subscribe(taken.append):
@@ -244,8 +244,8 @@ def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, cloc
 
 
 def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """Until the XIDs of a GPU have been read for the first time, its XID is None and the reason is "not read
-    yet". Otherwise None would mean that there was no XID."""
+    """Until the XIDs of a GPU have been read for the first time, its XID is None with the reason "not read
+    yet". None without a reason means that there was no XID."""
     taken: list[Sample] = []
     go_on = threading.Event()
     read_slow = source.read_slow
@@ -268,8 +268,8 @@ def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clo
 def test_a_driver_that_goes_away_is_opened_again(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """While the driver is being reloaded, samples contain this reason. Once the driver is back, the sampler
-    reopens the source by itself."""
+    """While the driver is being reloaded, samples contain the reason why there are no values. Once the driver
+    is back, the sampler reopens the source by itself."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -284,8 +284,8 @@ def test_a_driver_that_goes_away_is_opened_again(
 
 
 def test_a_hung_call_is_abandoned(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """While a call to one GPU hangs, the other GPUs are still read. The readings of the silent GPU contain
-    the time since when it has not answered."""
+    """If a call to one GPU hangs, the other GPUs are still read. The readings of the GPU that does not answer
+    contain the time since when it has not answered."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
@@ -389,8 +389,8 @@ def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, c
 def test_only_the_first_waits_for_a_driver_that_hangs(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
-    """If opening the source has been hanging for longer than the timeout when `wait_until_open()` is called,
-    it returns False at once."""
+    """If opening the source has already taken longer than the timeout when `wait_until_open()` is called, the
+    call returns False at once."""
     source.hang_in_open = threading.Event()
     with sampler.subscribe():
         clock.until(lambda: source.calls["open"] == 1)
@@ -418,7 +418,7 @@ def test_processes_are_read_when_the_memory_changed(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_starts_its_own(source: FakeSource) -> None:
-    """After a fork, the child process has none of the parent's sampler threads, and can start its own."""
+    """A forked child process has none of its parent's sampler threads, and can start its own threads."""
     sampler = Sampler(source)
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):

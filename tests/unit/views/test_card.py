@@ -254,9 +254,8 @@ def test_warnings_of_several_gpus_are_one_line_each() -> None:
 
 
 def test_gpu_work_after_the_code() -> None:
-    """If the GPU was still working when the code had ended, the first line shows for how long, next to the
-    duration of the code.
-    """
+    """If the GPU was still working when the code ended, the first line shows for how long it worked after the
+    code, next to the duration of the code."""
     late = reports.report(gpu(0), duration=0.02, cell=reports.cell(0.02, gpu_tail_s=1.4))
     assert text(late).startswith("20 ms + 1.4 s on the GPU · ")
 
@@ -327,9 +326,8 @@ def test_the_html_is_static(make: Callable[[], Report]) -> None:
 
 @EVERY
 def test_the_card_is_readable_without_svg_and_styles(make: Callable[[], Report]) -> None:
-    """In a notebook that is not trusted, front ends remove SVG and styles. The card's words are still
-    complete.
-    """
+    """In a notebook that is not trusted, front ends remove SVG and styles. The card still shows all its
+    text."""
     page = Page(html(make()))
     assert page.inside_svg == ""
     stripped = re.sub(r"<svg.*?</svg>", "", html(make()), flags=re.S)
@@ -405,9 +403,8 @@ def test_every_card_is_small(make: Callable[[], Report]) -> None:
 
 
 def test_memory_left_behind_is_listed_by_holder() -> None:
-    """The details have a line for each holder of memory that the run left behind, with all names of the
-    holder, and a line about the fragmentation of torch's cache.
-    """
+    """The details have a line for each holder of memory that the run did not free, with all names of the
+    holder, and a line about the fragmentation of torch's cache."""
     html = card.bundle(reports.left_behind())["text/html"]
     lines = [line for line in Page(html).text.splitlines() if "behind" in line or "Frag" in line]
     assert lines == [
@@ -514,9 +511,8 @@ def busy_gpu(index: int) -> GpuReport:
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_full_card_keeps_what_matters_most(count: int) -> None:
-    """If not everything fits on the card, details per GPU are omitted first. Notes, the evidence of advice,
-    and the lines of code that the user requested are kept.
-    """
+    """If not everything fits on the card, details of single GPUs are omitted first. Notes, the evidence of
+    advice, and the lines of code that the user requested are kept."""
     report = fullest(*map(busy_gpu, range(count)))
     bundle = card.bundle(report)
     assert size(bundle) <= LIMIT
@@ -552,7 +548,7 @@ def test_omitted_fields_are_null_with_a_reason() -> None:
 def test_gpus_that_differ_have_separate_lines() -> None:
     """In the details, GPUs with different values have separate lines.
 
-    If the card has to be smaller, one line contains the range of the values instead.
+    If the card has to be smaller, these lines are replaced by one line with the range of the values.
     """
     other = gpu(1, sm_occupancy=Level(23.0, 40.0), device_memory=Span(gib(1), gib(2), gib(2)))
     full = Page(html(reports.report(gpu(0), other, points=20))).text.splitlines()
@@ -595,7 +591,8 @@ def test_sixteen_gpus_with_reasons() -> None:
 
 
 def test_a_reason_has_its_id_once() -> None:
-    """A reduced card has a reason's text and id for the first GPU; the others refer to it without an id."""
+    """If GPUs of a reduced card lack a value for the same reason, the text and the id of the reason are
+    stored only with the first GPU. The other GPUs refer to it."""
     unsupported = {"power_w": MessageId("not-supported", {})}
     lacking = [bare_gpu(index, missing_ids=unsupported) for index in range(2)]
     level = REDUCED
@@ -624,9 +621,8 @@ def test_more_gpus_than_a_card_can_hold(shown: bool) -> None:
 
 
 def test_resampling_keeps_the_peak() -> None:
-    """If the timeline is reduced to fewer points, the highest memory value is kept, and the times are still
-    in order.
-    """
+    """If the timeline is reduced to fewer points, it still contains the highest memory value, and its times
+    are in order."""
     report = reports.starved()
     assert report.timeline is not None
     series = report.timeline.gpus[0]
@@ -747,8 +743,7 @@ def test_many_reports_display_as_a_table() -> None:
 
 def test_memory_of_child_processes() -> None:
     """If child processes held memory, the card shows the memory of this process and its children together
-    instead of torch's memory.
-    """
+    instead of torch's memory."""
     made = reports.report(gpu(0, children=WORKERS))
     first, second, *_ = text(made).splitlines()
     assert "+3.2 GiB, peak 15.6 GiB" in first
@@ -771,9 +766,8 @@ def of_children(index: int = 0, peak: float = 3.7, **changes: Any) -> GpuReport:
 
 
 def test_memory_that_only_children_held() -> None:
-    """If only child processes held memory, the first line states this, and the second line names their
-    program.
-    """
+    """If only child processes held memory, the first line of the card states this, and the second line names
+    their program."""
     made = reports.report(of_children())
     first, second, *_ = text(made).splitlines()
     assert ", peak 3.7 GiB in child processes · " in first
@@ -787,10 +781,10 @@ def test_memory_that_only_children_held() -> None:
 
 
 def test_memory_that_children_and_the_notebook_held() -> None:
-    """If this notebook and its child processes held memory, the part of the child processes is shown next to
-    the total.
+    """If this notebook and its child processes held memory, the card shows the children's memory and the
+    total.
 
-    With several GPUs, this is the part on the GPU where the child processes held most.
+    With several GPUs, only the GPU on which the child processes held most is counted for them.
     """
     whole = Span(reports.gib(1), reports.gib(1), reports.gib(5))
     first, second, *_ = text(reports.report(of_children(process_memory=whole))).splitlines()
@@ -866,7 +860,7 @@ def test_the_json_contains_the_reports_advice() -> None:
 
 
 def test_sixteen_gpus_keep_the_first_advice() -> None:
-    """On the card of 16 GPUs, all GPUs and the first piece of advice are kept."""
+    """The card of 16 GPUs has a row for each GPU, and the first piece of advice."""
     report = replace(reports.sixteen(), advice=reports.advised().advice)
     bundle = card.bundle(report)
     assert size(bundle) <= LIMIT

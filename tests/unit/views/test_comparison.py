@@ -45,7 +45,7 @@ def rows(made: Comparison) -> dict[str, tuple[str, str, str]]:
 
 
 def timed(warm_up_s: float | None) -> CodeTime:
-    """Return the time details of a run with a warm-up of this many seconds, or with none."""
+    """Return the time details of a run with a warm-up of this many seconds, or without one."""
     return CodeTime((), 100, 0.1, None, None, None, warm_up_s)
 
 
@@ -141,8 +141,7 @@ def test_doubtful_values_have_a_note(made: Report, said: str) -> None:
 
 def test_rates_of_the_steady_part() -> None:
     """If both runs were checked for a warm-up, utilization and power are compared without the warm-up, and a
-    note explains this.
-    """
+    note explains this."""
     slow_start = replace(BEFORE, time=timed(7.0))
     assert slow_start.timeline is not None
     (course,) = slow_start.timeline.gpus
@@ -211,9 +210,8 @@ def test_ratios(first: float | None, second: float | None, said: str) -> None:
 
 
 def test_parts_of_the_time_are_listed_below_it() -> None:
-    """Warm-up and steady part are listed below the time of the code, as parts of it. Time in which the GPU
-    worked after the code is not part of them.
-    """
+    """Warm-up and steady part are listed below the time of the code, as parts of it. The time for which the
+    GPU worked after the code is not listed as a part."""
     tail = cell(14.0, execution_count=5, gpu_tail_s=2.0)
     made = compare(replace(BEFORE, cell=tail, time=timed(7.0)), replace(AFTER, time=timed(None)))
     assert [row.name for row in made.rows][:4] == [
@@ -223,10 +221,9 @@ def test_parts_of_the_time_are_listed_below_it() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_memory_of_child_processes_counts_whichever_run_had_them(first: bool) -> None:
-    """If one of the runs had child processes, the memory of this process and its children is compared instead
-    of torch's memory.
+    """If a run had child processes, the memory of the process and its children is compared, not torch's.
 
-    If the memory of the process is unknown for one run, the memory of the whole GPU is compared.
+    If this memory is unknown for one of the runs, the memory of the whole GPU is compared.
     """
     parent = replace(BEFORE, gpus=(gpu(0, children=("python worker.py",)),))
     pair = (parent, AFTER) if first else (AFTER, parent)
@@ -237,9 +234,8 @@ def test_memory_of_child_processes_counts_whichever_run_had_them(first: bool) ->
 
 
 def test_a_change_over_several_gpus_is_their_sum() -> None:
-    """If a run used several GPUs, the name of a row tells whether it is the sum over all GPUs or the highest
-    value of one GPU.
-    """
+    """If a run used several GPUs, the name of a row contains whether the value is the sum over all GPUs or
+    the highest value of one GPU."""
     found = rows(compare(BEFORE, report(gpu(0), gpu(1), cell=cell(7.0, execution_count=6))))
     assert found["torch memory, change, sum of all GPUs"] == ("+2.9 GiB", "+5.8 GiB", "")
     assert found["torch memory, peak, highest of one GPU"] == ("14.6 GiB", "14.6 GiB", "1.00x")
