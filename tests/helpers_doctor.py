@@ -170,7 +170,7 @@ def results(
     **values: Any,
 ) -> ProbeResults:
     """Return the probe results of a healthy machine, with the given values replaced."""
-    told = dict(torch or {})
+    found = dict(torch or {})
     of_cuda = {*CUDA, "cu_devices", "libcuda_error"} - {"step"}
     whole = ProbeResults(
         place="kernel",
@@ -180,10 +180,10 @@ def results(
         machine=replace(MACHINE, **(machine or {})),
         packages=replace(PACKAGES, **(packages or {})),
         torch_result=ProbeResult(
-            ending, how, {**TORCH, **{name: told[name] for name in told if name not in of_cuda}}
+            ending, how, {**TORCH, **{name: found[name] for name in found if name not in of_cuda}}
         ),
         cuda_result=ProbeResult(
-            "ended", "", {**CUDA, **{name: told[name] for name in told if name in of_cuda}}
+            "ended", "", {**CUDA, **{name: found[name] for name in found if name in of_cuda}}
         ),
         nvml_result=ProbeResult("ended", "", {"step": "end"}),
         files_result=ProbeResult("ended", "", {"step": "end"}),
@@ -280,6 +280,6 @@ NO_GPUS: dict[str, Any] = {
 """Changes for a machine without a driver and therefore without a GPU."""
 
 
-def told(one: Check) -> tuple[str, str | None, str | None]:
+def outcome(one: Check) -> tuple[str, str | None, str | None]:
     """Return a check's status, reason and fix."""
     return one.status, one.reason, one.remedy

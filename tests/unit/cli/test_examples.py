@@ -14,7 +14,7 @@ from gpuwidget.cli.examples import notebooks
 from gpuwidget.cli.main import main
 
 
-def test_they_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notebooks_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``gpuwidget examples DIR`` creates the folder, copies the notebooks into it and prints their paths."""
     folder = tmp_path / "new" / "examples"
     assert main(["examples", str(folder)]) == 0
@@ -24,7 +24,7 @@ def test_they_are_copied_into_a_new_folder(tmp_path: Path, capsys: pytest.Captur
     assert "quickstart.ipynb" in [copy.name for copy in copies]
 
 
-def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_notebooks_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If the folder already contains a notebook with the name of an example, no notebook is copied. The error
     names the existing notebook, which may contain the user's changes."""
     mine = tmp_path / "quickstart.ipynb"
@@ -100,7 +100,7 @@ def test_wrong_use(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_installation_without_them(
+def test_an_installation_without_notebooks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If gpuwidget was installed without its notebooks, the command reports that the installation has

@@ -55,7 +55,7 @@ def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def look(source: FakeSource, *arguments: str) -> int:
+def run_command(source: FakeSource, *arguments: str) -> int:
     """Run ``gpuwidget`` with these arguments in this process, with ``source`` as its GPUs; return the exit
     status."""
     return main(arguments, Sampler(source, FakeClock()))
@@ -66,7 +66,7 @@ def test_the_command_prints_all_gpus_and_their_processes(capsys: pytest.CaptureF
     source = FakeSource(gpus=2)
     source.processes[1] = (Process(42, "compute", 5 * 1024**3, "anna", "python train.py", "--lr 1"),)
     source.memory[1] = 6 * 1024**3
-    assert look(source) == 0
+    assert run_command(source) == 0
     assert capsys.readouterr().out.splitlines() == [
         "2023-11-14 22:13:20 · driver 580.00 · CUDA 13.0",
         "",
@@ -84,7 +84,7 @@ def test_a_lost_gpu_does_not_hide_the_others(capsys: pytest.CaptureFixture[str])
     """If one GPU is lost, `gpuwidget` still prints the others and exits with 0."""
     source = FakeSource(gpus=2)
     source.failing[0] = GpuLostError("fell off the bus")
-    assert look(source) == 0
+    assert run_command(source) == 0
     assert capsys.readouterr().out.splitlines()[2:5] == [
         "GPU  Name         Util %     Memory GiB    Power W  °C   MHz",
         "  0  NVIDIA H200  lost since 22:13:20",
@@ -99,7 +99,7 @@ def test_without_a_gpu_it_prints_the_reason_and_fails(
     """If there is no GPU, `gpuwidget` and `gpuwidget --json` print the reason and exit with 1."""
     source = FakeSource(gpus=0, kind="none")
     source.reason = "No NVIDIA driver was found."
-    assert look(source, *arguments) == 1
+    assert run_command(source, *arguments) == 1
     shown = capsys.readouterr()
     if arguments:
         assert json.loads(shown.out)["origin"]["reason"] == "No NVIDIA driver was found."
@@ -115,7 +115,7 @@ def test_json_is_the_sample_with_finite_numbers_only(capsys: pytest.CaptureFixtu
     source.utilization[0] = float("nan")
     source.power[0] = None
     source.missing = {"power_w": "not supported by this GPU"}
-    assert look(source, "--json") == 0
+    assert run_command(source, "--json") == 0
     (line,) = capsys.readouterr().out.splitlines()
     sample = json.loads(line, parse_constant=pytest.fail)
     assert list(sample) == ["schema", "time", "origin", "gpus", "readings"]
@@ -150,7 +150,7 @@ def test_a_usage_error_is_one_clear_line(
 def test_options_of_the_table_are_rejected_by_record(capsys: pytest.CaptureFixture[str]) -> None:
     """`gpuwidget -i 5 record FILE` is a usage error: `-i` before `record` is an option of the table and would
     not set the interval of the recording."""
-    assert look(FakeSource(), "-i", "5", "record", "x") == 2
+    assert run_command(FakeSource(), "-i", "5", "record", "x") == 2
     expected = "gpuwidget: record takes no --json, and its --interval after the word record.\n"
     assert capsys.readouterr().err == expected
 

@@ -14,8 +14,8 @@ from helpers_doctor import (
     check_of,
     h200,
     nvml,
+    outcome,
     results,
-    told,
 )
 
 from gpuwidget.diagnostics.run_checks import diagnose
@@ -47,7 +47,7 @@ def test_a_healthy_machine_has_no_issues() -> None:
     assert {(one.reason, one.remedy) for one in doctor.links} == {(None, None)}
 
 
-def test_no_toolkit_is_no_fault() -> None:
+def test_a_missing_toolkit_is_no_issue() -> None:
     """If nvcc is not installed, the CUDA check states that none is needed, because PyTorch contains its own
     CUDA libraries."""
     assert check_of("cuda", results()).evidence["CUDA toolkit (nvcc)"] == "none, and none is needed"
@@ -60,13 +60,13 @@ def test_small_shared_memory() -> None:
     with a fix."""
     small = {"shm": SharedMemory(64 * 1024**2, 64 * 1024**2)}
     docker = check_of("shm", results(machine={**small, "container": "/.dockerenv"}))
-    assert told(docker) == (
+    assert outcome(docker) == (
         "warning",
         "/dev/shm has 64 MiB: workers of a DataLoader die with a bus error when it is full.",
         "Start the container with more: docker run --shm-size=8g … (Kubernetes: an "
         "emptyDir with medium Memory).",
     )
-    assert told(check_of("shm", results(machine=small)))[2] == (
+    assert outcome(check_of("shm", results(machine=small)))[2] == (
         "Make it larger: sudo mount -o remount,size=50% /dev/shm."
     )
     full = check_of("shm", results(machine={"shm": SharedMemory(8 * GIB, 0)}))
@@ -74,25 +74,25 @@ def test_small_shared_memory() -> None:
     assert check_of("shm", results(machine={"shm": None})).status == "skipped"
 
 
-def test_another_packages_files_over_ours() -> None:
+def test_files_that_another_package_overwrote() -> None:
     """If the unrelated package gpuwidget from PyPI is installed, the package check names it and counts the
     files of this project that it overwrote."""
-    anew = (
+    reinstall_text = (
         "Uninstall gpuwidget if it is there, then install jupyterlab-gpuwidget again "
         '(see "Install it" in gpuwidget\'s README).'
     )
     over = results(packages={"other": "0.0.3", "changed": ("gpuwidget/__init__.py",)})
-    assert told(check_of("package", over)) == (
+    assert outcome(check_of("package", over)) == (
         "warning",
         "1 file of gpuwidget's was overwritten by the package gpuwidget 0.0.3.",
-        anew,
+        reinstall_text,
     )
     beside = results(packages={"other": "0.0.3"})
-    assert told(check_of("package", beside))[1:] == (
+    assert outcome(check_of("package", beside))[1:] == (
         "The package gpuwidget 0.0.3, somebody else's, is installed beside "
         "jupyterlab-gpuwidget: both have the import "
         "name gpuwidget.",
-        anew,
+        reinstall_text,
     )
 
 
@@ -121,7 +121,7 @@ def test_how_the_administrator_has_gpuwidget_installed() -> None:
 def test_a_recording_is_not_this_machine() -> None:
     """If GPUWIDGET_SOURCE selects a recording, the package check warns that charts do not show this machine's
     GPUs. The doctor checks this machine's GPUs nevertheless."""
-    assert told(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
+    assert outcome(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
         "warning",
         "GPUWIDGET_SOURCE is 'replay': charts do not show this machine's GPUs. The doctor looked at those.",
         "Unset GPUWIDGET_SOURCE to see this machine's GPUs.",

@@ -18,8 +18,8 @@ from helpers_doctor import (
     h200,
     no_driver,
     nvml,
+    outcome,
     results,
-    told,
 )
 
 from gpuwidget.diagnostics.packages import InstalledPackage
@@ -52,7 +52,7 @@ def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, ol
         nvml=nvml(h200(), driver=driver, cuda_driver="12.8"),
     )
     assert check_of("gpu", one).status == "ok"
-    assert told(check_of("driver", one)) == (
+    assert outcome(check_of("driver", one)) == (
         "broken",
         f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer.",
         f"Update the driver to {least} or newer, or install a PyTorch built with CUDA {older}",
@@ -65,16 +65,16 @@ def test_without_a_matching_build_only_the_driver_is_named() -> None:
     for driver, capability in (("440.33", "8.0"), ("515.65.01", "12.0")):
         there = nvml(h200(compute_capability=capability), driver=driver)
         too_old = results(torch={"cuda": "12.8", "available": False}, nvml=there)
-        assert told(check_of("driver", too_old))[2] == "Update the driver to 525 or newer."
-        assert told(check_of("torch", results(torch={"cuda": None}, nvml=there)))[2] == (
+        assert outcome(check_of("driver", too_old))[2] == "Update the driver to 525 or newer."
+        assert outcome(check_of("torch", results(torch={"cuda": None}, nvml=there)))[2] == (
             f"Update the driver to 580 or newer first: no build of PyTorch runs with {driver}."
         )
     old = results(torch={"cuda": None}, nvml=nvml(h200(compute_capability="7.0"), driver="440.33"))
-    assert told(check_of("torch", old))[2] == (
+    assert outcome(check_of("torch", old))[2] == (
         "Update the driver to 525 or newer first: no build of PyTorch runs with 440.33."
     )
     ancient = results(torch={"cuda": None}, nvml=nvml(h200(compute_capability="3.7")))
-    assert told(check_of("torch", ancient))[2] == (
+    assert outcome(check_of("torch", ancient))[2] == (
         "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
     )
 
@@ -84,7 +84,7 @@ def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
     build for an older CUDA, not a newer driver."""
     there = nvml(h200(compute_capability="7.0"), driver="570.86")
     one = results(torch={"cuda": "13.2", "available": False}, nvml=there)
-    assert told(check_of("driver", one)) == (
+    assert outcome(check_of("driver", one)) == (
         "broken",
         "Driver 570.86 is too old for a PyTorch built with CUDA 13.2, which needs 580 or newer.",
         f"Install a PyTorch built with CUDA 12.6: {build('cu126')}. PyTorch 2.14 {LAST}",
@@ -95,7 +95,7 @@ def test_arm_has_other_builds() -> None:
     """On ARM, the doctor offers no torch build for a GPU older than Ampere, because PyTorch's ARM builds do
     not support such GPUs."""
     there, arm = nvml(h200(compute_capability="7.5"), driver="580.95.05"), {"architecture": "aarch64"}
-    assert told(check_of("torch", results(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
+    assert outcome(check_of("torch", results(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
         "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
     )
 
@@ -105,14 +105,16 @@ def test_systems_whose_default_build_is_for_the_cpu(machine: dict[str, Any]) -> 
     """On ARM and Windows, the install command for torch always contains PyTorch's index URL, because the
     torch build on PyPI is for the CPU."""
     one = results(machine=machine, **NOT_INSTALLED)
-    assert told(check_of("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
+    assert (
+        outcome(check_of("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
+    )
 
 
 def test_the_installed_build_works_here() -> None:
     """If the driver is too old for the newest torch build, the install command contains the index URL of a
     build that the driver supports."""
     there = nvml(h200(), driver="535.183.01")
-    assert told(check_of("torch", results(nvml=there, **NOT_INSTALLED)))[2] == (
+    assert outcome(check_of("torch", results(nvml=there, **NOT_INSTALLED)))[2] == (
         f"Install it: {build('cu126', 'torch')}. PyTorch 2.14 {LAST}"
     )
 
@@ -121,7 +123,7 @@ def test_a_driver_supports_all_minor_versions_of_its_cuda() -> None:
     """The driver check accepts driver 525 for a torch built with CUDA 12.9, although nvidia-smi shows 12.0 as
     the driver's newest CUDA."""
     one = results(torch={"cuda": "12.9"}, nvml=nvml(h200(), driver="525.60.13", cuda_driver="12.0"))
-    assert told(check_of("driver", one)) == ("ok", None, None)
+    assert outcome(check_of("driver", one)) == ("ok", None, None)
 
 
 def test_issues_that_cuda_works_with_are_warnings() -> None:
@@ -148,7 +150,7 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
     kernel module that is still loaded."""
     broken = no_driver(18)
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
-    assert told(check_of("driver", one)) == (
+    assert outcome(check_of("driver", one)) == (
         "broken",
         "The driver's libraries were updated while the old kernel module runs (570.86.15 is still loaded).",
         "Restart the machine, or reload the driver's modules; a container must be started anew after that.",
@@ -169,7 +171,7 @@ def test_a_driver_that_is_not_loaded() -> None:
     """If the driver is not loaded, the fix is the command that loads it, and the text after the command
     offers a reboot."""
     one = check_of("driver", results(torch=NO_CUDA, nvml=no_driver(9)))
-    assert told(one) == (
+    assert outcome(one) == (
         "broken",
         "The NVIDIA driver is installed but not loaded.",
         "Load it: sudo modprobe nvidia, or reboot; nvidia-smi shows whether it worked.",
@@ -201,7 +203,7 @@ def test_a_driver_that_hangs() -> None:
     """If nvmlInit hangs, the driver check reports that nvmlInit did not return in time, and the other checks
     still have results."""
     one = results(torch=NO_CUDA, nvml=None, nvml_result=ProbeResult("hung", "", {"step": "nvmlInit"}))
-    assert told(check_of("driver", one))[:2] == (
+    assert outcome(check_of("driver", one))[:2] == (
         "broken",
         "The driver did not answer within 15 s: nvmlInit did not return.",
     )
@@ -226,12 +228,12 @@ def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> Non
     """If a container has no device files although the host has a driver, the fix is to start the container
     with access to the GPUs."""
     one = results(machine={"container": "/.dockerenv", "devices": ()}, variables=variables, **NO_GPUS)
-    assert told(check_of("driver", one)) == (
+    assert outcome(check_of("driver", one)) == (
         "broken",
         "This container was started without the machine's GPUs.",
         remedy,
     )
-    assert told(check_of("device_files", one)) == (
+    assert outcome(check_of("device_files", one)) == (
         "broken",
         "This container has no /dev/nvidia* (the host's driver is 580.95.05).",
         remedy,
@@ -269,7 +271,7 @@ def test_cuda_that_does_not_start(code: int, which: str, reason: str) -> None:
     one = results(
         torch={"cu_init": code, "cu_text": "CUDA_ERROR: words", "cu_count": None, "available": False}
     )
-    assert told(check_of(which, one))[:2] == ("broken", reason)
+    assert outcome(check_of(which, one))[:2] == ("broken", reason)
 
 
 def test_a_container_with_the_tools_but_without_cuda() -> None:
@@ -280,7 +282,7 @@ def test_a_container_with_the_tools_but_without_cuda() -> None:
         machine={"container": "/.dockerenv"},
         variables={"NVIDIA_DRIVER_CAPABILITIES": "utility"},
     )
-    assert told(check_of("driver", one)) == (
+    assert outcome(check_of("driver", one)) == (
         "broken",
         "CUDA's driver library is not in this container: its capabilities are 'utility'.",
         "Start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
@@ -305,20 +307,22 @@ def test_device_files_that_are_missing() -> None:
     """The device file check distinguishes four cases: control files missing, GPU files missing, no device
     files although the driver is loaded, and no device files and no driver."""
     uvm = results(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
-    assert told(check_of("device_files", uvm)) == (
+    assert outcome(check_of("device_files", uvm)) == (
         "broken",
         "/dev/nvidia-uvm missing: CUDA does not start without.",
         "Make them: sudo nvidia-modprobe -c 0 -u.",
     )
     no_gpu = results(torch=NO_CUDA, machine={"devices": devices("nvidiactl", "nvidia-uvm")})
-    assert told(check_of("device_files", no_gpu))[1] == (
+    assert outcome(check_of("device_files", no_gpu))[1] == (
         "There are the driver's files, but none of a GPU (/dev/nvidia0)."
     )
     broken = no_driver(9)
     loaded = results(torch=NO_CUDA, machine={"devices": ()}, nvml=broken)
-    assert told(check_of("device_files", loaded))[1] == "The driver is loaded, but there is no /dev/nvidia*."
+    assert (
+        outcome(check_of("device_files", loaded))[1] == "The driver is loaded, but there is no /dev/nvidia*."
+    )
     absent = results(torch=NO_CUDA, machine={"devices": (), "module": None}, nvml=broken)
-    assert told(check_of("device_files", absent)) == (
+    assert outcome(check_of("device_files", absent)) == (
         "broken",
         "There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU.",
         "See whether lspci lists an NVIDIA GPU, and install its driver.",

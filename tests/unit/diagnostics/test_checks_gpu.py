@@ -12,8 +12,8 @@ from helpers_doctor import (
     check_of,
     h200,
     nvml,
+    outcome,
     results,
-    told,
 )
 
 from gpuwidget.diagnostics.run_checks import diagnose
@@ -50,19 +50,19 @@ def test_a_gpu_that_torch_has_no_code_for() -> None:
         torch={"archs": ["sm_80", "sm_90"]},
         nvml=nvml(h200(compute_capability="12.0", name="NVIDIA RTX 5090"), driver="570.86"),
     )
-    assert told(check_of("gpu", newer)) == (
+    assert outcome(check_of("gpu", newer)) == (
         "broken",
         "This PyTorch has no code for NVIDIA RTX 5090 (compute capability 12.0): it was "
         "built for sm_80 sm_90.",
         f"Install a newer PyTorch: {newest}. PyTorch 2.11 {LAST}",
     )
     older = results(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="6.1", name="NVIDIA P4")))
-    assert told(check_of("gpu", older))[2] == (
+    assert outcome(check_of("gpu", older))[2] == (
         "Install an older PyTorch, which still knows NVIDIA P4, or a build with CUDA 12.6: "
         f"{build('cu126')}. PyTorch 2.14 {LAST}"
     )
     kepler = results(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="3.7", name="NVIDIA K80")))
-    assert told(check_of("gpu", kepler))[2] == "Install an older PyTorch, which still knows NVIDIA K80."
+    assert outcome(check_of("gpu", kepler))[2] == "Install an older PyTorch, which still knows NVIDIA K80."
 
 
 def test_a_lost_gpu_among_others() -> None:
@@ -70,19 +70,19 @@ def test_a_lost_gpu_among_others() -> None:
     lost."""
     lost = (LostGpu(1, 15, "GPU is lost"),)
     found = check_of("gpu", results(nvml=nvml(h200(), lost=lost)))
-    assert told(found) == (
+    assert outcome(found) == (
         "warning",
         "GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",
         "Look into the kernel log (dmesg).",
     )
     only = results(nvml=nvml(lost=(LostGpu(0, 1, "odd"),)))
-    assert told(check_of("gpu", only))[:2] == ("broken", "GPU 0 can't be opened (odd).")
+    assert outcome(check_of("gpu", only))[:2] == ("broken", "GPU 0 can't be opened (odd).")
 
 
 def test_torch_that_cannot_use_a_working_cuda() -> None:
     """If CUDA starts but torch can't use it, the GPU check is "broken" and shows torch's warning."""
     one = results(torch={"available": False, "warnings": ["CUDA initialization: Unexpected error."]})
-    assert told(check_of("gpu", one))[:2] == (
+    assert outcome(check_of("gpu", one))[:2] == (
         "broken",
         "CUDA starts, but PyTorch can't use it: CUDA initialization: Unexpected error.",
     )
@@ -94,7 +94,7 @@ def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
     check explains the cause, the GPU check is broken."""
     nothing = {**cu, "available": False}
     unexplained = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
-    assert told(check_of("gpu", unexplained))[:2] == (
+    assert outcome(check_of("gpu", unexplained))[:2] == (
         "broken",
         "The driver lists GPUs, but CUDA finds none that it may use.",
     )
@@ -159,7 +159,7 @@ def test_a_variable_that_was_set_after_cuda_was_started(
         nvml=nvml(h200(0), h200(1)),
         notebook=NotebookState("2.13.0", devices=[UUIDS[index][4:] for index in mine]),
     )
-    assert told(check_of("visible", one)) == (
+    assert outcome(check_of("visible", one)) == (
         "warning",
         f"{what} after CUDA was started: it has no effect in this notebook until a restart.",
         "Restart the kernel, and set it before anything uses CUDA.",
@@ -175,7 +175,7 @@ def test_a_variable_that_was_set_in_time() -> None:
     mine = NotebookState("2.13.0", devices=[UUIDS[1][4:]])
     value = {"CUDA_VISIBLE_DEVICES": "1"}
     one = results(torch=shown(1), variables=value, nvml=two, notebook=mine)
-    assert told(check_of("visible", one)) == ("ok", None, None)
+    assert outcome(check_of("visible", one)) == ("ok", None, None)
     unsaid = results(torch=shown(1), variables=value, nvml=two, notebook=NotebookState("2.0", devices=[None]))
     assert check_of("visible", unsaid).status == "ok"
     both = NotebookState("2.13.0", devices=[UUIDS[0][4:], UUIDS[1][4:]])
@@ -187,7 +187,7 @@ def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
     """The warning names the invalid entry of CUDA_VISIBLE_DEVICES, and explains that CUDA ignores it and all
     later entries."""
     one = results(variables={"CUDA_VISIBLE_DEVICES": "0,7,1"}, nvml=nvml(h200(0), h200(1)))
-    assert told(check_of("visible", one)) == (
+    assert outcome(check_of("visible", one)) == (
         "warning",
         "CUDA_VISIBLE_DEVICES is '0,7,1', of which '7' is no GPU here: there are 2 GPUs, "
         "numbered from 0. CUDA "
@@ -201,26 +201,26 @@ def test_mig_without_a_slice() -> None:
     """If the only GPU is in MIG mode and has no slice, the sharing check is "broken". If there is another
     GPU, the check is a warning."""
     empty = h200(0, mig=True, mig_pending=True)
-    assert told(check_of("sharing", results(nvml=nvml(empty)))) == (
+    assert outcome(check_of("sharing", results(nvml=nvml(empty)))) == (
         "broken",
         "MIG is on without a slice on GPU 0: CUDA can't use it.",
         "Cut it: sudo nvidia-smi mig -cgi 0 -C (profiles: nvidia-smi mig -lgip), or switch MIG off (-mig 0).",
     )
     assert check_of("sharing", results(nvml=nvml(empty, h200(1)))).status == "warning"
     cut = h200(0, mig=True, mig_pending=True, slices=("MIG-a", "MIG-b"))
-    assert told(check_of("sharing", results(nvml=nvml(cut)))) == ("ok", None, None)
+    assert outcome(check_of("sharing", results(nvml=nvml(cut)))) == ("ok", None, None)
     assert check_of("sharing", results(nvml=nvml(cut))).found == "MIG: 2 slices"
 
 
 def test_compute_modes_and_mps() -> None:
     """If a GPU's compute mode is "prohibited", the sharing check is "broken". If the mode is "exclusive
     process", the check is a warning, or "ok" if MPS is running."""
-    assert told(check_of("sharing", results(nvml=nvml(h200(compute_mode="prohibited")))))[:2] == (
+    assert outcome(check_of("sharing", results(nvml=nvml(h200(compute_mode="prohibited")))))[:2] == (
         "broken",
         "The compute mode of GPU 0 is 'prohibited': CUDA can't use it.",
     )
     alone = nvml(h200(compute_mode="exclusive process"))
-    assert told(check_of("sharing", results(nvml=alone)))[:2] == (
+    assert outcome(check_of("sharing", results(nvml=alone)))[:2] == (
         "warning",
         "GPU 0 takes one process at a time (compute mode 'exclusive process').",
     )
@@ -268,14 +268,14 @@ def test_compute_modes_and_mps() -> None:
 )
 def test_issues_of_a_gpus_condition(trouble: dict[str, Any], status: str, reason: str) -> None:
     """The health check reports memory errors, thermal throttling and disabled persistence mode."""
-    assert told(check_of("health", results(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
+    assert outcome(check_of("health", results(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
 
 
 def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
     """If one of several GPUs has broken memory, the health check is a warning that names the GPU. If all GPUs
     have broken memory, the check is "broken"."""
     one = results(nvml=nvml(h200(0), h200(1, remap_failed=True)))
-    assert told(check_of("health", one)) == (
+    assert outcome(check_of("health", one)) == (
         "warning",
         "GPU 1 has broken memory that it could not replace (row remapping failed).",
         "Have the GPU replaced, and do not use it until then.",
@@ -313,7 +313,7 @@ def test_errors_in_the_kernels_log() -> None:
 def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
     """If a GPU uses only some of its PCIe lanes, the PCIe check is a warning. A low PCIe generation is no
     issue, because idle GPUs use a lower generation."""
-    assert told(check_of("pcie", results(nvml=nvml(h200(pcie_width=8)))))[:2] == (
+    assert outcome(check_of("pcie", results(nvml=nvml(h200(pcie_width=8)))))[:2] == (
         "warning",
         "GPU 0 has 8 of its 16 PCIe lanes: copies to and from it are slower.",
     )
@@ -321,7 +321,7 @@ def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
     assert check_of("pcie", results(nvml=nvml(h200(pcie_width=None)))).status == "skipped"
 
 
-def test_the_matrix_of_gpus() -> None:
+def test_peer_access_between_gpus() -> None:
     """The peer check lists which GPUs can access each other's memory. It is a warning if only some pairs can,
     and "ok" if no pair can, as with consumer GPUs."""
     pair = (h200(0), h200(1))
@@ -336,7 +336,7 @@ def test_the_matrix_of_gpus() -> None:
         for other in range(3)
         if one != other
     )
-    assert told(check_of("peers", results(nvml=nvml(*three, peers=some)))) == (
+    assert outcome(check_of("peers", results(nvml=nvml(*three, peers=some)))) == (
         "warning",
         "Some GPUs can't read each other's memory: 0 and 2, 1 and 2; copies go through the host.",
         "Put GPUs that work together where they reach each other: nvidia-smi topo -m.",

@@ -17,8 +17,8 @@ from helpers_doctor import (
     h200,
     no_import,
     nvml,
+    outcome,
     results,
-    told,
 )
 
 from gpuwidget.diagnostics.packages import InstalledPackage, TorchCopy, TorchFiles
@@ -27,14 +27,14 @@ from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.diagnostics.target import NotebookState
 
 
-def anew(package: str) -> str:
+def reinstall_text(package: str) -> str:
     """Return the text of the fix that reinstalls ``package``."""
     name = package.partition("==")[0]
     command = f"{PIP} install --force-reinstall --no-deps {package}."
     return f"Install {name} again, in the version that belongs here: {command}"
 
 
-ANEW = anew("torch==2.13.0")
+ANEW = reinstall_text("torch==2.13.0")
 
 # -- PyTorch ---------------------------------------------------------------------------------------------
 
@@ -42,13 +42,13 @@ ANEW = anew("torch==2.13.0")
 def test_torch_that_is_not_installed() -> None:
     """If torch is not installed in the environment of a notebook or a shell, the PyTorch check is "broken"
     and offers the command that installs torch. On a server, the check is skipped."""
-    assert told(check_of("torch", results(**NOT_INSTALLED))) == (
+    assert outcome(check_of("torch", results(**NOT_INSTALLED))) == (
         "broken",
         "PyTorch is not installed in this environment.",
         f"Install it: {PIP} install torch.",
     )
     server = results(place="server", **NOT_INSTALLED)
-    assert told(check_of("torch", server)) == ("skipped", None, None)
+    assert outcome(check_of("torch", server)) == ("skipped", None, None)
     assert check_of("cuda", server).status == check_of("cudnn", server).status == "skipped"
 
 
@@ -69,7 +69,7 @@ def test_the_cpu_build(driver: str, capability: str, command: str, last: str) ->
         nvml=nvml(h200(compute_capability=capability), driver=driver),
     )
     assert check_of("torch", one).found == "2.13.0+cpu, built for the CPU only"
-    assert told(check_of("torch", one)) == (
+    assert outcome(check_of("torch", one)) == (
         "broken",
         "This build of PyTorch can't use a GPU: it has no CUDA.",
         f"Install a build with CUDA: {command}.{last}",
@@ -80,9 +80,9 @@ def test_builds_for_something_else() -> None:
     """A torch built for AMD and a torch for macOS are each reported with a specific reason, and conda's CPU
     build with a specific fix."""
     amd = results(torch={"cuda": None, "hip": "6.2"})
-    assert told(check_of("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
+    assert outcome(check_of("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
     apple = results(torch={"cuda": None}, machine={"system": "darwin"})
-    assert told(check_of("torch", apple))[1:] == (
+    assert outcome(check_of("torch", apple))[1:] == (
         "PyTorch for macOS has no CUDA.",
         "Use a machine with an NVIDIA GPU and Linux.",
     )
@@ -91,7 +91,7 @@ def test_builds_for_something_else() -> None:
         torch={"cuda": None},
         packages={"cuda": (InstalledPackage("pytorch", "2.9.0", "conda"),), "installed": built},
     )
-    assert told(check_of("torch", conda))[2] == (
+    assert outcome(check_of("torch", conda))[2] == (
         "Install conda's build with CUDA: conda install --prefix /env pytorch-gpu=2.9.0."
     )
 
@@ -106,7 +106,7 @@ def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, .
     one = results(
         torch={"imported": True, "version": None}, packages={"torch": TorchFiles(origin, folders, None, None)}
     )
-    assert told(check_of("torch", one)) == (
+    assert outcome(check_of("torch", one)) == (
         "broken",
         f"{what} is what 'import torch' finds in place of the package.",
         f"Give {what} another name, and start the kernel anew.",
@@ -132,14 +132,14 @@ def test_an_import_that_lacks_a_library(library: str, which: str, package: str) 
     one = results(
         torch=no_import(error), packages={"required": {**required, **cublas}, "installed": installed}
     )
-    remedy = anew(package).replace("Install 'nvidia-cublas again", "Install nvidia-cublas again")
+    remedy = reinstall_text(package).replace("Install 'nvidia-cublas again", "Install nvidia-cublas again")
     assert check_of("torch", one).found == "2.13.0, which can't be imported"
-    assert told(check_of("torch", one)) == (
+    assert outcome(check_of("torch", one)) == (
         "broken",
         f"'import torch' raises ImportError: {error}.",
         remedy,
     )
-    assert told(check_of(which, one)) == (
+    assert outcome(check_of(which, one)) == (
         "broken",
         f"{library}, which PyTorch needs, is not found or does not fit.",
         remedy,
@@ -158,15 +158,15 @@ def test_an_import_that_fails_by_the_library_path() -> None:
         "built with, and start "
         "the kernel's server anew."
     )
-    assert told(check_of("torch", one))[2] == remedy
-    assert told(check_of("cuda", one))[2] == remedy
+    assert outcome(check_of("torch", one))[2] == remedy
+    assert outcome(check_of("cuda", one))[2] == remedy
 
 
 def test_other_failures_of_the_import() -> None:
     """For each other cause of a failing `import torch` (old glibc, crash, timeout, LD_PRELOAD, missing
     module), the PyTorch check has a specific reason or fix."""
     old = results(torch=no_import("/lib/libc.so.6: version `GLIBC_2.28' not found"))
-    assert told(check_of("torch", old))[2] == (
+    assert outcome(check_of("torch", old))[2] == (
         "This system is older than that build of PyTorch: install an older PyTorch."
     )
     nothing = {**no_import(""), "import_error": None}
@@ -174,13 +174,13 @@ def test_other_failures_of_the_import() -> None:
     without = replace(
         results(), torch_result=replace(results().torch_result, ending="crashed", how="SIGSEGV", values={})
     )
-    assert told(check_of("torch", without)) == ("broken", "'import torch' crashes Python (SIGSEGV).", ANEW)
+    assert outcome(check_of("torch", without)) == ("broken", "'import torch' crashes Python (SIGSEGV).", ANEW)
     hung = replace(
         results(), torch_result=replace(results().torch_result, ending="hung", values={"step": "import"})
     )
-    assert told(check_of("torch", hung))[:2] == ("unknown", "'import torch' did not finish within 15 s.")
+    assert outcome(check_of("torch", hung))[:2] == ("unknown", "'import torch' did not finish within 15 s.")
     preloaded = results(torch=no_import("no\nmore", "OSError"), variables={"LD_PRELOAD": "/x/lib.so"})
-    assert told(check_of("torch", preloaded)) == (
+    assert outcome(check_of("torch", preloaded)) == (
         "broken",
         "'import torch' raises OSError: no.",
         "Unset LD_PRELOAD (/x/lib.so) and try again: it puts a library before all others.",
@@ -189,20 +189,20 @@ def test_other_failures_of_the_import() -> None:
         torch=no_import("No module named 'sympy'", "ModuleNotFoundError"),
         machine={"libraries": {"/usr/local/cuda/lib64": ("libcudart.so.12",)}},
     )
-    assert told(check_of("torch", of_python))[2] == ANEW
+    assert outcome(check_of("torch", of_python))[2] == ANEW
 
 
 def test_an_import_that_ends_python_silently() -> None:
     """If `import torch` ends Python without an exception or a crash, the PyTorch check reports that Python
     ended silently."""
     silent = replace(results(), torch_result=ProbeResult("ended", "", {"step": "import"}))
-    assert told(check_of("torch", silent))[1] == "'import torch' ends Python without a word."
+    assert outcome(check_of("torch", silent))[1] == "'import torch' ends Python without a word."
 
 
 def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
     """If another torch version was installed after the notebook imported torch, the fix is to restart the
     kernel."""
-    assert told(check_of("torch", results(notebook=NotebookState("2.9.0")))) == (
+    assert outcome(check_of("torch", results(notebook=NotebookState("2.9.0")))) == (
         "warning",
         "This notebook has PyTorch 2.9.0 loaded, while 2.13.0 is installed by now.",
         "Restart the kernel.",
@@ -214,7 +214,7 @@ def test_two_torches_on_the_path() -> None:
     """If there are two copies of torch on the path, the PyTorch check lists both, and its fix uninstalls the
     first copy."""
     copies = (TorchCopy("2.9.0", "/home/anna/.local/lib"), TorchCopy("2.13.0", SITE))
-    assert told(check_of("torch", results(packages={"torch_copies": copies}))) == (
+    assert outcome(check_of("torch", results(packages={"torch_copies": copies}))) == (
         "warning",
         f"PyTorch is installed 2 times: 2.9.0 in /home/anna/.local/lib, 2.13.0 in {SITE}. "
         "The first one is used.",
@@ -225,7 +225,7 @@ def test_two_torches_on_the_path() -> None:
 def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
     """A second cuDNN in LD_LIBRARY_PATH is a warning even before any of its libraries has been loaded."""
     one = results(machine={"libraries": {"/opt/cudnn8": ("libcudnn.so.8", "libcudnn_ops_infer.so.8")}})
-    assert told(check_of("cudnn", one))[:2] == (
+    assert outcome(check_of("cudnn", one))[:2] == (
         "warning",
         "/opt/cudnn8 in LD_LIBRARY_PATH has another cuDNN (libcudnn.so.8), whose parts may be mixed in.",
     )
@@ -235,12 +235,12 @@ def test_memory_that_is_too_little_for_the_import() -> None:
     """If `import torch` is killed or can't map a library into memory, the fix is to check the memory limit or
     to give the environment more memory."""
     killed = replace(results(), torch_result=ProbeResult("crashed", "SIGKILL", {"step": "import"}))
-    assert told(check_of("torch", killed))[1:] == (
+    assert outcome(check_of("torch", killed))[1:] == (
         "'import torch' was killed (SIGKILL), as happens where memory runs out.",
         "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
     )
     limited = results(torch=no_import("libtorch_cuda.so: failed to map segment from shared object"))
-    assert told(check_of("torch", limited))[2] == (
+    assert outcome(check_of("torch", limited))[2] == (
         "See whether memory is limited (ulimit -v), or the file system mounted with noexec."
     )
 
@@ -254,7 +254,7 @@ def test_memory_that_is_too_little_for_the_import() -> None:
 )
 def test_cudnn_switched_off(one: ProbeResults) -> None:
     """If the environment or the notebook disables cuDNN, the cuDNN check is a warning."""
-    assert told(check_of("cudnn", one)) == (
+    assert outcome(check_of("cudnn", one)) == (
         "warning",
         "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow.",
         "Switch it on: torch.backends.cudnn.enabled = True.",
@@ -268,7 +268,7 @@ def test_cudnn_of_another_version_than_the_build() -> None:
         "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found (8, 9, 7).\nMore"
     )
     one = check_of("cudnn", results(torch={"cudnn": None, "cudnn_error": error}))
-    assert told(one)[:2] == ("broken", f"cuDNN fails: {error.splitlines()[0]}")
+    assert outcome(one)[:2] == ("broken", f"cuDNN fails: {error.splitlines()[0]}")
 
 
 def test_cudnn_from_two_folders_at_once() -> None:
@@ -299,7 +299,7 @@ def test_copies_by_pip_and_by_conda() -> None:
         InstalledPackage("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
         InstalledPackage("nvidia-cudnn-frontend", "1.14", "pip"),
     )
-    assert told(check_of("cudnn", results(packages={"cuda": cuda}))) == (
+    assert outcome(check_of("cudnn", results(packages={"cuda": cuda}))) == (
         "warning",
         "cuDNN is installed 2 times: nvidia-cudnn-cu13 9.10.2.21 (pip), cudnn 9.3.0 (conda).",
         "This PyTorch uses nvidia-cudnn-cu13. Uninstall the other copy if nothing else needs it.",
@@ -313,7 +313,7 @@ def test_a_library_that_shadows_torchs_own() -> None:
     one = results(
         torch={"mapped": [f"{folder}/libcudart.so.13"]}, machine={"libraries": {folder: ("libcudart.so.13",)}}
     )
-    assert told(check_of("cuda", one))[:2] == (
+    assert outcome(check_of("cuda", one))[:2] == (
         "warning",
         f"libcudart.so.13 was loaded from {folder}, which is in LD_LIBRARY_PATH.",
     )
@@ -358,7 +358,7 @@ def test_nccl() -> None:
     """The NCCL check is skipped if torch has no NCCL. It is a warning if NCCL_P2P_DISABLE is 1, because NCCL
     is slower then."""
     assert check_of("nccl", results(torch={"nccl": None})).status == "skipped"
-    assert told(check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
+    assert outcome(check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
         "warning",
         "NCCL_P2P_DISABLE is set: NCCL does without GPUs' direct access, and is slower.",
     )

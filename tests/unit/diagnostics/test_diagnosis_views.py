@@ -226,7 +226,7 @@ def test_a_check_that_only_one_of_them_has() -> None:
 
 
 @pytest.fixture
-def examined(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
+def diagnoses(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
     """Make `gpuwidget doctor` return the first diagnosis of a list instead of running checks; return the
     list."""
     found = [WELL]
@@ -246,33 +246,33 @@ def run(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[i
     return status, shown.out, shown.err
 
 
-def test_exit_status(examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status(diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str]) -> None:
     """`gpuwidget doctor` exits with 1 if a check is broken or a probe did not finish, and otherwise with 0,
     even if there are warnings."""
     assert run([], capsys)[:2] == (0, f"{diagnosis_view.text(WELL, 110)}\n")
-    examined[0] = diagnose(results(nvml=nvml(h200(pcie_width=8))))
+    diagnoses[0] = diagnose(results(nvml=nvml(h200(pcie_width=8))))
     assert run([], capsys)[0] == 0
-    examined[0] = diagnose(results(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
-    assert examined[0].status == "warning"
+    diagnoses[0] = diagnose(results(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
+    assert diagnoses[0].status == "warning"
     assert run([], capsys)[0] == 1
-    examined[0] = ILL
+    diagnoses[0] = ILL
     status, out, err = run(["--json"], capsys)
     assert (status, err) == (1, "")
     assert isolated_run.parse_diagnosis(json.loads(out)) == ILL
 
 
 def test_diff_compares_with_a_file(
-    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """`gpuwidget doctor --diff FILE` shows, as text or JSON, what has changed since the diagnosis in FILE.
     The exit status depends only on the new diagnosis."""
     file = tmp_path / "yesterday.json"
     file.write_text(run(["--json"], capsys)[1])
     assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
-    examined[0] = diagnose(results(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
-    assert examined[0].status == "warning"
+    diagnoses[0] = diagnose(results(ending="hung", torch=dict.fromkeys(TORCH) | {"step": "import"}))
+    assert diagnoses[0].status == "warning"
     assert run([], capsys)[0] == 1
-    examined[0] = ILL
+    diagnoses[0] = ILL
     status, out, _ = run(["--json", "--diff", str(file)], capsys)
     changed = json.loads(out)["changes"]
     assert status == 1
@@ -287,13 +287,13 @@ def test_diff_compares_with_a_file(
     ("text", "why"), [("no JSON", "It is no JSON."), ("{}", "It is no diagnosis of gpuwidget's.")]
 )
 def test_a_file_without_a_diagnosis_is_an_error(
-    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
+    diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
 ) -> None:
     """If FILE contains no diagnosis, `gpuwidget doctor --diff FILE` exits with 2 before it runs any check,
     and explains how to create such a file."""
     file = tmp_path / "x"
     file.write_text(text)
-    examined.clear()
+    diagnoses.clear()
     make = "Make one with: gpuwidget doctor --json >FILE."
     expected = f"gpuwidget: {str(file)!r} can't be compared with: {why} {make}\n"
     assert run(["--diff", str(file)], capsys) == (2, "", expected)
@@ -301,7 +301,7 @@ def test_a_file_without_a_diagnosis_is_an_error(
 
 
 def test_options_of_other_commands_are_not_ignored(
-    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str]
+    diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`gpuwidget -i 5 doctor` is a usage error, because the doctor has no interval. `gpuwidget --json doctor`
     works."""
@@ -312,7 +312,7 @@ def test_options_of_other_commands_are_not_ignored(
 
 
 def test_an_invalid_source_does_not_stop_the_doctor(
-    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With an invalid GPUWIDGET_SOURCE, `gpuwidget doctor` still runs."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
@@ -320,14 +320,14 @@ def test_an_invalid_source_does_not_stop_the_doctor(
 
 
 def test_a_file_written_by_another_shell(
-    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The output of `gpuwidget doctor --json` is pure ASCII. --diff accepts a file that begins with a byte
     order mark, which some shells add."""
-    examined[0] = diagnose(results(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
+    diagnoses[0] = diagnose(results(variables={"CUDA_VISIBLE_DEVICES": "\N{SNOWMAN}"}))
     out = run(["--json"], capsys)[1]
     assert out.isascii()
-    assert doctor_command.DiagnosisDisplay(examined[0]).to_json().isascii()
+    assert doctor_command.DiagnosisDisplay(diagnoses[0]).to_json().isascii()
     file = tmp_path / "yesterday.json"
     file.write_text(out, encoding="utf-8-sig")
     assert run(["--diff", str(file)], capsys)[1].endswith("\nNothing has changed since then.\n")
@@ -335,7 +335,7 @@ def test_a_file_written_by_another_shell(
 
 @pytest.mark.parametrize("part", ["variables", "evidence"])
 def test_a_diagnosis_without_its_evidence(
-    examined: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
+    diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, part: str
 ) -> None:
     """If a required field of the diagnosis in FILE is null, `gpuwidget doctor --diff FILE` reports a usage
     error and does not crash."""

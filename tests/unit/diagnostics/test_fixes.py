@@ -51,14 +51,14 @@ class FakeMachine:
     variables: dict[str, str]
     extra: list[str]
 
-    def examine(self) -> Diagnosis:
+    def run_doctor(self) -> Diagnosis:
         path = self.environment.path
         variables = {**self.standin.environment(), "PATH": "/usr/bin:/bin", **self.variables}
         seen = ProbeEnvironment(self.environment.python, [*path[:-1], *self.extra, path[-1]], variables)
         return run_checks(Target("shell", "0.1.0", seen, root=self.root, timeout_s=60.0))
 
     def check(self, which: str) -> Check:
-        return next(one for one in self.examine().links if one.id == which)
+        return next(one for one in self.run_doctor().links if one.id == which)
 
     def follow(self, which: str, expected: str) -> None:
         """Run the command that the check offers; assert that the check is "ok" afterwards and that every
@@ -105,12 +105,12 @@ def on_the_index(wheels: Path) -> None:
     )
 
 
-def again(requirement: str) -> str:
+def reinstall_command(requirement: str) -> str:
     return f"pip install --force-reinstall --no-deps {requirement}"
 
 
-def instead(wrong: str, right: str) -> str:
-    return f"{again(right)} --dry-run && pip uninstall -y {wrong} && {again(right)}"
+def replace_command(wrong: str, right: str) -> str:
+    return f"{reinstall_command(right)} --dry-run && pip uninstall -y {wrong} && {reinstall_command(right)}"
 
 
 @pytest.mark.parametrize("order", [("cu12", "cu13"), ("cu13", "cu12")])
@@ -128,8 +128,8 @@ def test_two_packages_with_the_same_files(
     pip("install", "torch")
     pip("install", wrong)
     if order == ("cu12", "cu13"):
-        pip(*again(right).split()[1:])
-    machine.follow(which, instead(wrong, right))
+        pip(*reinstall_command(right).split()[1:])
+    machine.follow(which, replace_command(wrong, right))
 
 
 def test_packages_that_require_different_libraries(machine: FakeMachine) -> None:
@@ -156,7 +156,7 @@ def test_other_libraries_with_the_same_files(machine: FakeMachine) -> None:
         make_wheel(wheels, name, version, {SPARSE_FILE: content(name)})
     torch_wheel(wheels, "2.13.0+cu130", "13.0", (CU13, right))
     machine.environment.pip("install", "torch", "nvidia-cusparselt-cu12")
-    machine.follow("cuda", instead("nvidia-cusparselt-cu12", right))
+    machine.follow("cuda", replace_command("nvidia-cusparselt-cu12", right))
 
 
 @pytest.mark.parametrize("left", [None, b"", b"half"])
@@ -172,7 +172,7 @@ def test_a_library_that_is_missing_empty_or_cut_off(machine: FakeMachine, left: 
     texts = (one.reason or "", *one.evidence.values())
     assert f"{CUDNN_FILE} of nvidia-cudnn-cu13 9.10.2.21 {problem}." in texts
     assert machine.check("torch").command == one.command
-    machine.follow("cudnn", again(CU13))
+    machine.follow("cudnn", reinstall_command(CU13))
 
 
 def test_a_library_that_no_import_needs(machine: FakeMachine) -> None:
@@ -184,7 +184,7 @@ def test_a_library_that_no_import_needs(machine: FakeMachine) -> None:
     (machine.environment.site / NCCL_FILE).write_bytes(b"half")
     assert machine.check("torch").status == "ok"
     assert machine.check("nccl").status == "broken"
-    machine.follow("nccl", again(NCCL13))
+    machine.follow("nccl", reinstall_command(NCCL13))
 
 
 def test_a_damaged_torch(machine: FakeMachine) -> None:
@@ -200,7 +200,7 @@ def test_a_damaged_torch(machine: FakeMachine) -> None:
         "torch/_tensor.py of torch 2.13.0+cu130 has 4 of 18 bytes.",
     )
     index = "--index-url https://download.pytorch.org/whl/cu130"
-    machine.follow("torch", f"{again('torch==2.13.0+cu130')} {index}")
+    machine.follow("torch", f"{reinstall_command('torch==2.13.0+cu130')} {index}")
 
 
 @pytest.mark.parametrize("installed", [None, "9.8.0.87"])
@@ -215,7 +215,7 @@ def test_a_library_of_another_version(machine: FakeMachine, installed: str | Non
         machine.environment.pip("uninstall", "-y", "nvidia-cudnn-cu13")
     else:
         machine.environment.pip("install", "--no-deps", f"nvidia-cudnn-cu13=={installed}")
-    machine.follow("cudnn", again(CU13))
+    machine.follow("cudnn", reinstall_command(CU13))
 
 
 NUMPY = b"import os\n__version__ = '%s'\nfrom numpy import core\ndef zeros(n):\n    return [0.0] * n\n"
@@ -245,7 +245,7 @@ def test_a_broken_numpy(machine: FakeMachine, imports: str) -> None:
         "multiarray failed to import" in result for result in (one.reason or "", *one.evidence.values())
     )
     assert (one.status == "broken") == (imports != "")
-    machine.follow("torch", again("numpy==2.1.0"))
+    machine.follow("torch", reinstall_command("numpy==2.1.0"))
 
 
 def test_a_numpy_that_is_too_new(machine: FakeMachine) -> None:
@@ -278,7 +278,7 @@ def test_a_package_that_torch_requires_is_missing(machine: FakeMachine, left: st
         machine.follow("torch", "pip install 'sympy>=1.13.3'")
     else:
         shutil.rmtree(machine.environment.site / "sympy")
-        machine.follow("torch", again("sympy==1.14"))
+        machine.follow("torch", reinstall_command("sympy==1.14"))
 
 
 def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
     assert before.command == f"{machine.environment.python} -m pip install torch==2.13.0+cu126 {INDEX}/cu126"
     machine.environment.shell(before.command)
     assert machine.check("driver").status == "ok"
-    machine.follow("cudnn", instead("nvidia-cudnn-cu13", CU12))
+    machine.follow("cudnn", replace_command("nvidia-cudnn-cu13", CU12))
 
 
 def test_an_environment_without_torch(machine: FakeMachine) -> None:
@@ -371,7 +371,7 @@ def test_an_environment_without_torch(machine: FakeMachine) -> None:
     machine.follow("torch", "pip install torch")
 
 
-def test_another_package_over_ours(machine: FakeMachine) -> None:
+def test_reinstalling_after_another_package_overwrote_files(machine: FakeMachine) -> None:
     """If PyPI's unrelated package gpuwidget overwrote files of this project, the doctor's command uninstalls
     that package and installs the requirement in GPUWIDGET_INSTALL_REQUIREMENT."""
     wheels = machine.environment.wheels
@@ -381,7 +381,7 @@ def test_another_package_over_ours(machine: FakeMachine) -> None:
     machine.variables["GPUWIDGET_INSTALL_REQUIREMENT"] = str(ours)
     machine.environment.pip("install", "torch", "jupyterlab-gpuwidget")
     machine.environment.pip("install", "gpuwidget")
-    machine.follow("package", instead("gpuwidget", str(ours)))
+    machine.follow("package", replace_command("gpuwidget", str(ours)))
 
 
 def test_a_module_pynvml_that_is_not_nvidias(machine: FakeMachine) -> None:
@@ -394,7 +394,7 @@ def test_a_module_pynvml_that_is_not_nvidias(machine: FakeMachine) -> None:
     make_wheel(wheels, "pynvml", "11.4.1", {"pynvml.py": b"fork = 1\n"})
     machine.environment.pip("install", "torch", "nvidia-ml-py")
     machine.environment.pip("install", "pynvml")
-    machine.follow("driver", instead("pynvml", "nvidia-ml-py==13.580.65"))
+    machine.follow("driver", replace_command("pynvml", "nvidia-ml-py==13.580.65"))
 
 
 # -- completeness ----------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ EXECUTED: dict[str, Callable[..., None]] = {
     "remove_duplicate_torch": test_two_torches_in_one_folder,
     "install_nvml_binding": test_a_module_pynvml_that_is_not_nvidias,
     "install_older_numpy": test_a_numpy_that_is_too_new,
-    "reinstall_gpuwidget": test_another_package_over_ours,
+    "reinstall_gpuwidget": test_reinstalling_after_another_package_overwrote_files,
     "reinstall": test_a_library_that_is_missing_empty_or_cut_off,
     "replace_package": test_two_packages_with_the_same_files,
     "install_required": test_a_package_that_torch_requires_is_missing,

@@ -28,7 +28,7 @@ def files(root: Path, **texts: str) -> Path:
     return root
 
 
-def look(root: Path, **variables: str) -> machine.MachineState:
+def inspect_machine(root: Path, **variables: str) -> machine.MachineState:
     """Return the state of the machine with this root directory and these environment variables."""
     return machine.inspect(variables, root, LIBRARIES)
 
@@ -39,7 +39,7 @@ def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     names = ("nvidia10", "nvidia2", "nvidiactl", "nvidia-caps/nvidia-cap1", "nvidia-modeset", "sda")
     for name in names:
         files(tmp_path, **{f"dev/{name}": ""})
-    found = look(tmp_path)
+    found = inspect_machine(tmp_path)
     assert [one.path for one in found.devices] == [
         "/dev/nvidia2",
         "/dev/nvidia10",
@@ -48,7 +48,7 @@ def test_device_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     ]
     assert found.expected == ("/dev/nvidia-uvm",)
     assert {one.usable for one in found.devices} == {True}
-    assert look(files(tmp_path / "other", dev__sda="")).expected == ()
+    assert inspect_machine(files(tmp_path / "other", dev__sda="")).expected == ()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_signs_of_a_container(
     tmp_path: Path, texts: dict[str, str], variables: dict[str, str], container: str | None
 ) -> None:
     """Docker, Podman and Kubernetes containers are detected by typical files or environment variables."""
-    assert look(files(tmp_path, **texts), **variables).container == container
+    assert inspect_machine(files(tmp_path, **texts), **variables).container == container
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,17 @@ def test_signs_of_a_container(
 )
 def test_the_kernel_module_of_either_flavour(tmp_path: Path, text: str) -> None:
     """The driver's version is read for both the proprietary and the open kernel module."""
-    assert look(files(tmp_path, proc__driver__nvidia__version=text)).module == "580.95.05"
-    assert look(files(tmp_path / "none")).module is None
+    assert inspect_machine(files(tmp_path, proc__driver__nvidia__version=text)).module == "580.95.05"
+    assert inspect_machine(files(tmp_path / "none")).module is None
 
 
 def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
     """The MPS daemon is detected by its pipe, and WSL by the release name of its kernel."""
     files(tmp_path, tmp__nvidia_mps__control="", proc__sys__kernel__osrelease="6.6-microsoft-standard-WSL2\n")
     (tmp_path / "tmp/nvidia_mps").rename(tmp_path / "tmp/nvidia-mps")
-    found = look(tmp_path)
+    found = inspect_machine(tmp_path)
     assert (found.mps, found.system) == ("/tmp/nvidia-mps", "wsl")
-    assert look(tmp_path, CUDA_MPS_PIPE_DIRECTORY="/elsewhere").mps is None
+    assert inspect_machine(tmp_path, CUDA_MPS_PIPE_DIRECTORY="/elsewhere").mps is None
 
 
 def test_leftovers_of_a_dead_mps_daemon(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_leftovers_of_a_dead_mps_daemon(tmp_path: Path) -> None:
     for where, number, runs in (("dead", ended.pid, False), ("alive", os.getpid(), True)):
         place = tmp_path / where / "tmp/nvidia-mps"
         files(place, **{"control": "", "nvidia-cuda-mps-control.pid": f"{number}\n"})
-        assert (look(tmp_path / where).mps is not None) is runs
+        assert (inspect_machine(tmp_path / where).mps is not None) is runs
     files(tmp_path / "dead", **{".dockerenv": ""})
-    assert look(tmp_path / "dead").mps == "/tmp/nvidia-mps"
+    assert inspect_machine(tmp_path / "dead").mps == "/tmp/nvidia-mps"
 
 
 def test_libraries_in_the_library_path(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
         files(tmp_path / "cuda", **{name: ""})
     files(tmp_path / "other", **{"libz.so.1": ""})
     path = f"{tmp_path}/other::{tmp_path}/cuda:/nowhere"
-    assert look(tmp_path, LD_LIBRARY_PATH=path).libraries == {
+    assert inspect_machine(tmp_path, LD_LIBRARY_PATH=path).libraries == {
         f"{tmp_path}/cuda": ("libcublasLt.so.12", "libcudnn_ops.so.9")
     }
 
@@ -128,7 +128,7 @@ def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
     (root / "cuda/lib64").symlink_to("lib")
     (root / "cuda/lib/libcudnn.so.9").symlink_to(root / "elsewhere/libcudnn.so.9.10")
     spelt = f"{root}/cuda/lib64/"
-    found = look(root, LD_LIBRARY_PATH=f"{spelt}:{root}/cuda-13.0/lib")
+    found = inspect_machine(root, LD_LIBRARY_PATH=f"{spelt}:{root}/cuda-13.0/lib")
     assert found.real_folders == {f"{root}/cuda-13.0/lib": spelt, f"{root}/elsewhere": spelt}
 
 
@@ -213,7 +213,7 @@ def test_an_invalid_version_file(tmp_path: Path, text: str) -> None:
     assert (found.version, found.cuda) == (None, None)
 
 
-def test_another_package_over_our_files(tmp_path: Path) -> None:
+def test_changed_files_of_gpuwidget(tmp_path: Path) -> None:
     """Files of gpuwidget that are missing or differ from pip's RECORD are listed as changed."""
     first, second = "gpuwidget/__init__.py", "gpuwidget/cli.py"
     install(tmp_path, "jupyterlab-gpuwidget", "0.1.0", {first: "ours", second: "ours"})

@@ -15,7 +15,7 @@ from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment, without_working_directory
 from gpuwidget.model.diagnosis import Check, EnvironmentKind
 
-Examine = Callable[..., Check]
+RunTorchCheck = Callable[..., Check]
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def examine(tmp_path: Path, folder: Path) -> Examine:
+def run_torch_check(tmp_path: Path, folder: Path) -> RunTorchCheck:
     """Return a function that runs the PyTorch check. On the module search path, the working directory comes
     before a folder with a working torch."""
     fake_torch(tmp_path / "site", WORKING)
@@ -51,28 +51,32 @@ def leaves_a_mark(folder: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("first", ["", ".", "the folder's own name"])
 @pytest.mark.parametrize("name", ["torch", "psutil", "pynvml", "packaging", "gpuwidget", "numpy"])
-def test_no_file_of_the_working_directory_runs(examine: Examine, folder: Path, name: str, first: str) -> None:
+def test_no_file_of_the_working_directory_runs(
+    run_torch_check: RunTorchCheck, folder: Path, name: str, first: str
+) -> None:
     """A probe runs no file from the working directory, whether the working directory is on the path as "", as
     "." or by its full name."""
     mark = leaves_a_mark(folder, name)
-    examine(first=str(folder) if first.startswith("the") else first)
+    run_torch_check(first=str(folder) if first.startswith("the") else first)
     assert not mark.exists()
 
 
 @pytest.mark.parametrize("name", ["sitecustomize", "usercustomize", "os"])
-def test_nothing_runs_as_python_starts(examine: Examine, folder: Path, name: str) -> None:
+def test_no_file_runs_when_python_starts(run_torch_check: RunTorchCheck, folder: Path, name: str) -> None:
     """A probe's interpreter runs no file from the working directory when it starts, even if PYTHONPATH
     contains that directory or an empty entry."""
     mark = leaves_a_mark(folder, name)
-    examine(PYTHONPATH=os.pathsep.join(("", str(folder), "/elsewhere")))
+    run_torch_check(PYTHONPATH=os.pathsep.join(("", str(folder), "/elsewhere")))
     assert not mark.exists()
 
 
-def test_a_torch_py_beside_the_notebook_is_found_without_running_it(examine: Examine, folder: Path) -> None:
+def test_a_torch_py_beside_the_notebook_is_found_without_running_it(
+    run_torch_check: RunTorchCheck, folder: Path
+) -> None:
     """If the working directory contains a torch.py, which the notebook would import instead of torch, the
     PyTorch check is "broken". The file is not run."""
     mark = leaves_a_mark(folder, "torch")
-    one = examine()
+    one = run_torch_check()
     assert (one.status, one.reason, one.remedy) == (
         "broken",
         f"{folder}/torch.py is what 'import torch' finds in place of the package.",
@@ -81,18 +85,23 @@ def test_a_torch_py_beside_the_notebook_is_found_without_running_it(examine: Exa
     assert not mark.exists()
 
 
-def test_a_torch_in_the_servers_folder_is_not_the_servers(examine: Examine, folder: Path) -> None:
+def test_a_server_ignores_torch_in_its_working_directory(
+    run_torch_check: RunTorchCheck, folder: Path
+) -> None:
     """On a server, a torch.py in the working directory is no issue, because the server imports nothing from
     the working directory."""
     leaves_a_mark(folder, "torch")
-    assert (examine("server").status, examine("server").found) == ("ok", "2.10.0, built for CUDA 12.8")
+    assert (run_torch_check("server").status, run_torch_check("server").found) == (
+        "ok",
+        "2.10.0, built for CUDA 12.8",
+    )
 
 
-def test_a_checkout_of_torch_is_not_imported(examine: Examine, folder: Path) -> None:
+def test_a_checkout_of_torch_is_not_imported(run_torch_check: RunTorchCheck, folder: Path) -> None:
     """If the working directory contains a whole torch package, the PyTorch check is "unknown" and explains
     that this torch was not checked."""
     fake_torch(folder, WORKING)
-    one = examine()
+    one = run_torch_check()
     assert (one.status, one.reason) == (
         "unknown",
         f"'import torch' finds {folder}/torch/__init__.py, in the working directory. The doctor runs no file "
@@ -105,12 +114,12 @@ def test_a_checkout_of_torch_is_not_imported(examine: Examine, folder: Path) -> 
     [("calendar", "Python's own module calendar"), ("numpy", "the package numpy, which PyTorch uses")],
 )
 def test_a_file_that_hides_a_module_that_torch_needs(
-    examine: Examine, folder: Path, name: str, what: str
+    run_torch_check: RunTorchCheck, folder: Path, name: str, what: str
 ) -> None:
     """If a file in the working directory hides a module that torch needs, the warning names the file and the
     module."""
     mark = leaves_a_mark(folder, name)
-    one = examine()
+    one = run_torch_check()
     assert (one.status, one.reason) == ("warning", f"{name}.py in {folder} hides {what}.")
     assert not mark.exists()
 

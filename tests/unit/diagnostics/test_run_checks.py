@@ -50,7 +50,7 @@ class FakeEnvironment:
     def environment(self) -> ProbeEnvironment:
         return ProbeEnvironment(sys.executable, self.path, self.variables)
 
-    def examine(self, timeout_s: float = PROBE_TIMEOUT_S) -> Diagnosis:
+    def run_doctor(self, timeout_s: float = PROBE_TIMEOUT_S) -> Diagnosis:
         return run_checks(Target("shell", "0.1.0", self.environment, root=self.root, timeout_s=timeout_s))
 
 
@@ -72,7 +72,7 @@ def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -
     broken."""
     build_libcuda(fake.standin.folder)
     fake.torch(WORKING)
-    found = links(fake.examine())
+    found = links(fake.run_doctor())
     assert {which: check.found for which, check in found.items() if which != "shm"} == {
         "torch": "2.10.0, built for CUDA 12.8",
         "cuda": "12.8",
@@ -97,7 +97,7 @@ def test_a_torch_without_cudnn(fake: FakeEnvironment) -> None:
     """If `import torch` fails because cuDNN is missing, the cuDNN check names the missing library, and the
     later checks still run."""
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
-    found = links(fake.examine())
+    found = links(fake.run_doctor())
     assert found["torch"].found == "2.10.0, which can't be imported"
     assert found["torch"].reason == f"'import torch' raises ImportError: {LIBCUDNN}."
     assert found["cudnn"].reason == "libcudnn.so.9, which PyTorch needs, is not found or does not fit."
@@ -113,7 +113,7 @@ def test_libcuda_in_the_library_path_is_no_issue(fake: FakeEnvironment) -> None:
     provide the driver that way."""
     build_libcuda(fake.standin.folder)
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
-    remedy = links(fake.examine())["torch"].remedy
+    remedy = links(fake.run_doctor())["torch"].remedy
     assert remedy is not None
     assert "LD_LIBRARY_PATH" not in remedy
 
@@ -121,7 +121,7 @@ def test_libcuda_in_the_library_path_is_no_issue(fake: FakeEnvironment) -> None:
 def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
     """A segmentation fault in `import torch` ends only the probe process, and the diagnosis reports it."""
     fake.torch("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    found = links(fake.examine())
+    found = links(fake.run_doctor())
     assert found["torch"].reason == "'import torch' crashes Python (SIGSEGV)."
     assert found["gpu"].found == "2 \N{MULTIPLICATION SIGN} NVIDIA H200"
 
@@ -129,7 +129,7 @@ def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
 def test_a_torch_that_hangs(fake: FakeEnvironment) -> None:
     """If `import torch` hangs, the diagnosis still contains the driver's version after the timeout."""
     fake.torch("import time; time.sleep(600)")
-    found = links(fake.examine(timeout_s=3.0))
+    found = links(fake.run_doctor(timeout_s=3.0))
     assert found["torch"].reason == "'import torch' did not finish within 3 s."
     assert found["driver"].found == "580.95.05, for CUDA up to 13.0"
 
@@ -138,7 +138,7 @@ def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
     """If NVML hangs, the driver check reports that nvmlInit did not return, and torch is still checked."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=hang")
-    found = links(fake.examine(timeout_s=4.0))
+    found = links(fake.run_doctor(timeout_s=4.0))
     assert found["driver"].reason == "The driver did not answer within 4 s: nvmlInit did not return."
     assert found["torch"].status == "ok"
 
@@ -153,7 +153,7 @@ def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> N
     version.write_text(
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Fri Jan 17\nGCC version: 12\n"
     )
-    found = links(fake.examine())
+    found = links(fake.run_doctor())
     assert found["driver"].reason == (
         "The driver's libraries were updated while the old kernel module runs (570.86.15 is still loaded)."
     )
@@ -164,7 +164,7 @@ def test_cuda_that_does_not_start(fake: FakeEnvironment) -> None:
     build_libcuda(fake.standin.folder)
     fake.torch(WORKING)
     fake.variables["FAKE_CUINIT"] = "719"
-    assert links(fake.examine())["gpu"].reason == (
+    assert links(fake.run_doctor())["gpu"].reason == (
         "CUDA does not start: CUDA_ERROR_OF_A_TEST: what a test says (719)."
     )
 
@@ -196,7 +196,7 @@ def test_a_users_file_that_breaks_the_import(fake: FakeEnvironment) -> None:
     (user / "calendar.py").write_text("mine = True\n")
     fake.torch("from calendar import monthrange")
     fake.path.insert(0, str(user))
-    found = links(fake.examine())["torch"]
+    found = links(fake.run_doctor())["torch"]
     assert found.status == "broken"
     assert found.reason is not None
     assert found.reason.endswith(f" calendar.py in {user} hides Python's own module calendar.")
@@ -207,7 +207,7 @@ def test_permissions_of_device_files(fake: FakeEnvironment) -> None:
     """A device file that the user has no permission to use is reported with its mode and owner. Nothing is
     reported for root, which can use every device file."""
     (fake.root / "dev/nvidia1").chmod(0)
-    found = links(fake.examine(timeout_s=20.0))["device_files"]
+    found = links(fake.run_doctor(timeout_s=20.0))["device_files"]
     expected = (
         None
         if os.geteuid() == 0
@@ -329,7 +329,7 @@ def test_a_probe_has_low_priority(fake: FakeEnvironment) -> None:
         "text = open('/proc/self/oom_score_adj').read().strip()\n"
         "raise ImportError(f'{text} {os.nice(0) >= 10} {resource.getrlimit(resource.RLIMIT_CORE)}')"
     )
-    assert links(fake.examine())["torch"].reason == "'import torch' raises ImportError: 1000 True (0, 0)."
+    assert links(fake.run_doctor())["torch"].reason == "'import torch' raises ImportError: 1000 True (0, 0)."
 
 
 def test_how_a_probe_ended(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ STEPS = [
 NAMES = {step: name for steps in (torch_probe.STEPS, cuda_probe.STEPS) for step, (_, name) in steps.items()}
 
 
-def told_until(probe: str, step: str) -> dict[str, Any]:
+def values_until(probe: str, step: str) -> dict[str, Any]:
     """Return the values that a probe has sent by the time it stops in ``step``."""
     steps, values = (torch_probe.STEPS, TORCH) if probe == "torch_result" else (cuda_probe.STEPS, CUDA)
     if probe not in ("torch_result", "cuda_result"):
@@ -44,7 +44,7 @@ def told_until(probe: str, step: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in unknown} | {"step": step}
 
 
-def everything_said(doctor: Diagnosis) -> str:
+def all_texts(doctor: Diagnosis) -> str:
     """Return all reasons, fixes and evidence of a diagnosis as one text."""
     return "\n".join(
         text for one in doctor.links for text in (one.reason or "", one.remedy or "", *one.evidence.values())
@@ -56,7 +56,7 @@ def everything_said(doctor: Diagnosis) -> str:
 def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending: Ending) -> None:
     """If a probe stops in a step, the diagnosis names the step, and its status is not "ok"."""
     how = {"crashed": "SIGSEGV", "not started": "No such file"}.get(ending, "")
-    values = {} if ending == "not started" else told_until(probe, step)
+    values = {} if ending == "not started" else values_until(probe, step)
     changes: dict[str, Any] = {probe: ProbeResult(ending, how, values, 9.0 if ending == "hung" else 0.0)}
     if probe == "nvml_result":
         changes["nvml"] = None
@@ -68,7 +68,7 @@ def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending:
         assert doctor.unfinished == ("starting Python",)
     else:
         assert doctor.unfinished == (NAMES.get(step, step),)
-        assert NAMES.get(step, step).lower() in everything_said(doctor).lower()
+        assert NAMES.get(step, step).lower() in all_texts(doctor).lower()
 
 
 @pytest.mark.parametrize("probe", ["nvml_result", "files_result"])
@@ -106,7 +106,7 @@ def test_every_step_that_raises_is_named(step: str) -> None:
 def test_steps_that_were_not_reached_are_unknown() -> None:
     """If a step hangs, the checks that depend on later steps are "unknown", and their reason names the step
     that hung."""
-    values = {**told_until("torch_result", "distributed")}
+    values = {**values_until("torch_result", "distributed")}
     one = replace(results(), torch_result=ProbeResult("hung", "", values, 9.0))
     assert check_of("nccl", one).reason == "torch.distributed.is_available() did not return within 9 s."
     assert (check_of("cudnn", one).status, check_of("cudnn", one).found) == ("unknown", "not checked")
@@ -120,7 +120,7 @@ def test_steps_that_were_not_reached_are_unknown() -> None:
 def test_an_import_that_takes_long_is_not_called_broken() -> None:
     """If `import torch` times out, no check is "broken", because a slow network disk can be the cause. The
     summary calls the PyTorch check incomplete."""
-    values = told_until("torch_result", "import")
+    values = values_until("torch_result", "import")
     one = replace(results(), torch_result=ProbeResult("hung", "", values, 15.0))
     doctor = diagnose(one)
     assert {check.status for check in doctor.links} <= {"ok", "unknown", "skipped"}
@@ -132,7 +132,7 @@ def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
     """If a step begins shortly before the time is up, because earlier steps were slow, the step's check is
     "unknown", not "broken"."""
     one = replace(
-        results(), torch_result=ProbeResult("hung", "", told_until("torch_result", "available"), 0.4)
+        results(), torch_result=ProbeResult("hung", "", values_until("torch_result", "available"), 0.4)
     )
     assert (check_of("gpu", one).status, check_of("gpu", one).reason) == (
         "unknown",

@@ -53,7 +53,7 @@ TWICE = "it stands there twice, and then CUDA shows none at all"
         ),
     ],
 )
-def test_from_the_left_up_to_the_first_that_is_none(
+def test_entries_up_to_the_first_invalid_one(
     value: str, named: tuple[str, ...], rejected: tuple[str, Rejection, int] | None, why: str | None
 ) -> None:
     """CUDA_VISIBLE_DEVICES is parsed from left to right up to the first invalid entry. That entry is returned

@@ -27,7 +27,7 @@ from gpuwidget.pytorch.allocator import DeviceBlocks
 torch: Any = pytest.importorskip("torch")
 
 
-def test_every_way_to_keep_a_tensor(gpu: StandInGpu) -> None:
+def test_tensors_in_all_kinds_of_objects(gpu: StandInGpu) -> None:
     """A search finds tensors in containers, attributes, slots, closures, generators, errors and classes."""
 
     class Slots:
@@ -327,7 +327,7 @@ def count_tensors() -> int:
     return sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
 
 
-def test_items_end_a_search() -> None:
+def test_the_number_of_items_limits_a_search() -> None:
     """A search ends when it has read more than 20 container items for each object that it is allowed to
     visit."""
     limits = Limits(10, None)
@@ -337,7 +337,7 @@ def test_items_end_a_search() -> None:
     assert limits.exceeded() is True
 
 
-def test_time_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_limits_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time limit is CPU time of the searching thread, so other load on the machine does not end a search
     early."""
     now = [3.0]

@@ -126,7 +126,7 @@ def test_chains_of_any_length() -> None:
 
 
 @pytest.mark.parametrize("steps", [4, 0])
-def test_the_same_as_a_plain_search(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+def test_both_algorithms_agree_with_a_simple_search(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """In random graphs, both algorithms of ``reachable`` find the same as a simple search from each
     object."""
     monkeypatch.setattr(reachability, "_STEPS_PER_OBJECT", steps)

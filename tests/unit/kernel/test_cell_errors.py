@@ -76,7 +76,7 @@ def test_stopped() -> None:
 
 
 @pytest.mark.parametrize("result", [None, Slotted()])
-def test_where_the_result_is_not_found(result: Any) -> None:
+def test_a_result_that_cannot_be_observed(result: Any) -> None:
     """If no cell runs, or the cell's result is missing or cannot be observed, no error is reported.
 
     No exception is raised either.

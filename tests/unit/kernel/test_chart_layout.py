@@ -11,7 +11,7 @@ from gpuwidget.kernel.live.chart_layout import ChartLayout, downsample
 from gpuwidget.model.report import Mark
 
 
-def test_few_gpus_stand_in_rows() -> None:
+def test_few_gpus_are_shown_in_rows() -> None:
     """Up to four GPUs have one row each; five or more GPUs are tiles in four columns."""
     assert [ChartLayout.for_gpus(gpus).tiles for gpus in (0, 1, 4, 5, 16)] == [
         False,
@@ -44,7 +44,7 @@ def test_three_lines_per_gpu() -> None:
     assert y[2][1:].tolist() == [26.0, 58.0, 90.0, 90.0]
 
 
-def test_unknown_is_a_gap() -> None:
+def test_unknown_values_are_gaps() -> None:
     """An unknown value is a gap in its line, not 0.
 
     Only the last point, which is invisible, always has a value.
@@ -86,7 +86,7 @@ def test_many_gpus_stay_small() -> None:
     assert (x.nbytes + y.nbytes) == 2 * 4 * 3 * 56 * 42
 
 
-def test_marks_stand_in_every_panel() -> None:
+def test_marks_are_drawn_in_every_panel() -> None:
     """In every GPU's panel, a mark is a full-height stroke, and text that the cell printed is a short
     stroke."""
     marks = (Mark(1.0, "epoch 1", "mark"), Mark(2.0, "loss 0.5", "printed"))

@@ -91,7 +91,9 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
     )
 
 
-def test_before_cuda_is_up(torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choices_before_cuda_is_initialized(
+    torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The GPU of each device is known before CUDA is initialized, with CUDA_VISIBLE_DEVICES taken into
     account."""
     assert of(monitor.device_choices(NOW)) == [("cpu", None), ("cuda:0", 0), ("cuda:1", 1)]
@@ -145,7 +147,9 @@ def test_torch_is_not_installed(monitor: GpuMonitor, monkeypatch: pytest.MonkeyP
             check_device(device, choices)
 
 
-def test_names_before_cuda_is_up(torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_before_cuda_is_initialized(
+    torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before CUDA is initialized, each GPU has the same device name on cards as in the list of device
     choices."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")

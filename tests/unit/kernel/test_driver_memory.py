@@ -73,7 +73,7 @@ def of_all(size: int) -> dict[str, UsedMemory]:
     return {ONE.uuid: UsedMemory("GPU 0", size, own=False)}
 
 
-def test_in_words() -> None:
+def test_the_text_for_freed_memory() -> None:
     """The text contains the freed memory: the driver's value for this process, or else torch's count."""
     assert (
         describe_freed(own(5 * GIB), own(2 * GIB), GIB)

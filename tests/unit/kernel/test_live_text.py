@@ -52,7 +52,7 @@ def test_tiles_have_the_same_readings() -> None:
     assert "0 H200 cuda:0 97 % 56.0 of 140.0 GiB 612 W 42.0 GiB here 51 °C 1 H200" in text(progress(5))
 
 
-def test_unknown_has_its_reason() -> None:
+def test_an_unknown_value_has_its_reason_as_tooltip() -> None:
     """An unknown value is shown as n/a, with the reason as its tooltip, and never as 0."""
     missing = {"utilization": "not available for a MIG slice", "temperature_c": "not supported by this GPU"}
     html = readings(
@@ -84,7 +84,7 @@ def test_recording_is_labelled() -> None:
     assert "recorded on four H200s" in visible(run_header(replace(progress(), origin=REPLAY)))
 
 
-def test_not_attributed_says_so() -> None:
+def test_unattributed_gpus_have_a_note() -> None:
     """If it is unknown which GPUs this notebook uses, all GPUs are shown, with a note that explains why."""
     assert NOT_ATTRIBUTED in visible(run_header(replace(progress(4), attributed=False)))
 

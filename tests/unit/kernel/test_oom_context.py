@@ -46,7 +46,7 @@ def failure(small_gpu: LimitedGpu, size: int, cell: FailedCell | None = None) ->
     raise AssertionError("the allocation succeeded")
 
 
-def test_figures_are_exact_where_counters_agree(small_gpu: LimitedGpu) -> None:
+def test_exact_counters_replace_rounded_sizes(small_gpu: LimitedGpu) -> None:
     """If torch's exact counters agree with the rounded sizes in the error's message, the context has the
     counters."""
     kept = small_gpu.empty(10_000_001)

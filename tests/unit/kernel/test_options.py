@@ -143,7 +143,7 @@ def test_which_cells_are_watched(cell: str, options: str | None) -> None:
         ("x = 1\n", "x = 1\n"),
     ],
 )
-def test_the_cell_without_its_line(cell: str, rest: str) -> None:
+def test_the_watch_line_becomes_a_comment(cell: str, rest: str) -> None:
     """The %%gpuwatch line becomes a comment, so that the cell keeps its line numbers and indentation.
 
     If a cell magic follows, the %%gpuwatch line is removed instead, and the cell magic becomes the first

@@ -174,7 +174,7 @@ def test_waiting_until_memory_is_free(bench: Bench) -> None:
     assert bench.line.closed > 0
 
 
-def test_waiting_in_vain(bench: Bench) -> None:
+def test_memory_that_is_not_free_in_time(bench: Bench) -> None:
     """If the memory does not become free in time, the cell is skipped.
 
     The message contains the last reading of the free memory.
@@ -319,7 +319,7 @@ def chosen(bench: Bench, options: str = "") -> tuple[list[int], str]:
         ("--device cuda:1 --gpu 0", None, None, None, ([1], "--device cuda:1")),
     ],
 )
-def test_which_gpu(
+def test_how_the_gpu_is_chosen(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
     options: str,

@@ -273,7 +273,7 @@ class Onlooker:
 
 
 @pytest.mark.parametrize(("phase", "expected"), [("starved", [("input-pipeline", True)]), ("DDP bf16", [])])
-def test_while_a_run_goes_on_its_lines_are_evidence_too(
+def test_live_advice_uses_the_line_profile(
     tmp_path: Path, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
     """If the line profile shows that the code waits for its data loader, the live advice about it is certain.

@@ -127,7 +127,7 @@ def test_a_healthy_run_gets_no_advice() -> None:
     assert rules(evidence(busy(0), busy(1), context=context, time=time_of(steps))) == []
 
 
-def test_a_run_of_a_few_seconds_is_not_judged() -> None:
+def test_a_run_of_a_few_seconds_gets_no_advice() -> None:
     """There is no advice about a run of less than three seconds: it has too few of the driver's sampling
     windows."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
@@ -150,7 +150,7 @@ def test_gpu_figures_cover_the_gpu_drain() -> None:
     assert (RunEvidence.of(long).duration_s, RunEvidence.of(long).gpu_s) == (4.0, 64.0)
 
 
-def test_lines_of_short_code_are_not_judged() -> None:
+def test_lines_of_short_code_get_no_advice() -> None:
     """If the code ran for less than three seconds, there is no advice about its lines.
 
     The length of the GPU drain after the code does not matter.
@@ -302,7 +302,7 @@ def test_an_unused_gpu_does_not_wait_for_data() -> None:
     assert rules(evidence(half_idle(), time=unknown, context=strangers, attributed=False)) == []
 
 
-def test_a_function_that_may_be_a_datasets_is_not_sure() -> None:
+def test_advice_from_getitem_alone_is_uncertain() -> None:
     """If no loader is known, advice based on ``__getitem__`` is uncertain, because any class may define
     it."""
     seen = line("train()", 61.0, 4.0, "sleep", "In[2]:9 Images.__getitem__")
@@ -375,7 +375,7 @@ def test_loader_settings_are_bounded_by_the_host(loader: Loader, context: RunCon
     assert only(given).fix == fix
 
 
-def test_of_two_loaders_the_one_that_the_line_names() -> None:
+def test_the_fix_applies_to_the_loader_in_the_line() -> None:
     """If there are two loaders, the fix applies to the loader that the line names.
 
     If the line names neither loader, the fix suggests no settings.

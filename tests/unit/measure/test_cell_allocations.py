@@ -39,7 +39,7 @@ class Notebook:
         return self.blocks.origin(0, tensor.data_ptr())
 
 
-def test_each_cell_has_its_own(gpu: StandInGpu) -> None:
+def test_new_blocks_belong_to_the_latest_cell(gpu: StandInGpu) -> None:
     """Blocks at new addresses are recorded as allocated by the cell that has just run."""
     notebook, early = Notebook(), gpu.empty(1)
     notebook.after(BEFORE_LOAD)
@@ -52,7 +52,7 @@ def test_each_cell_has_its_own(gpu: StandInGpu) -> None:
     assert [notebook.blocks.has(cell) for cell in (3, 4, 5)] == [True, True, False]
 
 
-def test_nothing_is_asked_where_nothing_was_allocated(gpu: StandInGpu) -> None:
+def test_unchanged_counters_take_no_snapshot(gpu: StandInGpu) -> None:
     """If torch's two allocation counters have not changed since the last update, the recorded blocks are
     current."""
     notebook = Notebook()
@@ -77,7 +77,7 @@ def test_survivors_beside_temporaries(gpu: StandInGpu) -> None:
     assert notebook.origin(notebook.variables["model"]) == 1
 
 
-def test_an_address_used_again(gpu: StandInGpu) -> None:
+def test_a_reused_address(gpu: StandInGpu) -> None:
     """A tensor of the same size at a reused address is recorded as allocated by the later cell."""
     notebook = Notebook()
     notebook.variables["x"] = gpu.empty(100)
@@ -106,7 +106,7 @@ def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
     assert notebook.origin(x) == 2
 
 
-def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
+def test_another_size_at_a_reused_address(gpu: StandInGpu) -> None:
     """A block of another size at a reused address counts as new, even if no storage was tracked."""
     notebook = Notebook()
     x = gpu.empty(100)
@@ -117,7 +117,7 @@ def test_another_size_at_an_address_used_again(gpu: StandInGpu) -> None:
     assert notebook.origin(x) == 2
 
 
-def test_what_nobody_saw_is_known_while_all_is_accounted_for(gpu: StandInGpu) -> None:
+def test_a_block_without_variable_has_its_cell_while_addresses_are_new(gpu: StandInGpu) -> None:
     """The cell of a block that no variable holds is known only while later allocations have new addresses."""
     notebook = Notebook()
     hidden = gpu.empty(100)

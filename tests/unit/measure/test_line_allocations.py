@@ -68,7 +68,7 @@ def short(lines: LineAllocations) -> list[tuple[str | None, int | None, str, int
     return [(x.file, x.line, x.device, x.allocated, x.held, x.at_peak) for x in lines.lines]
 
 
-def test_a_line_and_all_it_says() -> None:
+def test_the_contents_of_a_line() -> None:
     """Each line is reported with its file, number, function and source.
 
     It is also reported with the line of the cell that called it.
@@ -132,14 +132,14 @@ def test_blocks_from_before_make_room() -> None:
     ]
 
 
-def test_never_above_the_start() -> None:
+def test_a_peak_at_the_start_belongs_to_no_line() -> None:
     """If the most memory was in use at the start of the run, every line held 0 bytes at the peak."""
     assert short(read([*free(77, 4000, 1.0), alloc(1, 3000, 2.0, cell(1))])) == [
         ("In[5]", 1, "cuda:0", 3000, 3000, 0)
     ]
 
 
-def test_an_address_that_comes_again() -> None:
+def test_each_allocation_at_a_reused_address_counts_for_its_line() -> None:
     """If the allocator reuses an address, each allocation counts for the line that caused it."""
     trace = [
         alloc(1, 100, 1.0, cell(1)),
@@ -210,7 +210,7 @@ def test_a_run_within_a_longer_recording() -> None:
     assert short(read(trace, since_us=10.0, until_us=20.0)) == [("In[5]", 2, "cuda:0", 20, 20, 20)]
 
 
-def test_all_is_seen() -> None:
+def test_lines_that_add_up_to_the_counter_miss_nothing() -> None:
     """If the allocations of the lines add up to torch's counter, no memory is reported as missing."""
     lines = read([alloc(1, 100, 1.0, cell(1))], requests={0: RunRequests(100, 100, 100)})
     assert (lines.missing, lines.peak_unknown) == ({}, ())

@@ -63,7 +63,7 @@ def test_a_model_and_its_optimizer(gpu: StandInGpu) -> None:
     assert [holder.type for holder in holders] == ["Sequential", "AdamW"]
 
 
-def test_the_rest_is_unknown(gpu: StandInGpu) -> None:
+def test_memory_that_no_name_reaches_is_one_holder(gpu: StandInGpu) -> None:
     """Memory that no name leads to is listed as one holder of kind "unknown", so that the sum is complete."""
     x = gpu.empty(1000)
     hidden = gpu.empty(5000)

@@ -145,7 +145,9 @@ def test_an_interrupt_in_the_hook_shows_no_frame_of_gpuwidget(monkeypatch: pytes
         with pytest.raises(KeyboardInterrupt) as raised:
             print_while_handling_an_error()
         printed_lines.unsubscribe(interrupt)
-        frames = [frame for frame in traceback.walk_tb(raised.value.__traceback__) if is_gpuwidgets(frame[0])]
+        frames = [
+            frame for frame in traceback.walk_tb(raised.value.__traceback__) if is_gpuwidget_frame(frame[0])
+        ]
         assert [frame.f_locals["__tracebackhide__"] for frame, _ in frames] == [True]
         assert isinstance(raised.value.__context__, ValueError)
         assert not raised.value.__suppress_context__
@@ -162,5 +164,5 @@ def interrupt(_line: str) -> None:
     raise KeyboardInterrupt
 
 
-def is_gpuwidgets(frame: FrameType) -> bool:
+def is_gpuwidget_frame(frame: FrameType) -> bool:
     return str(frame.f_globals["__name__"]).startswith("gpuwidget")

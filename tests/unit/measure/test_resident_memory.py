@@ -29,13 +29,13 @@ def test_start_end_and_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     assert over_a_run(monkeypatch, [5, 6, 7, 8], [20, 20]) == Span(5, 8, 8)
 
 
-def test_a_peak_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peak_between_two_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the process's high-water mark rose during the run, the new mark is the peak, even if no sample is as
     high."""
     assert over_a_run(monkeypatch, [5, 9, 7, 6], [20, 30]) == Span(5, 6, 30)
 
 
-def test_where_the_system_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreported_resident_memory_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the system does not report resident memory, the start, end and peak are None.
 
     If the system reports it for some samples, the peak is the highest of these samples.

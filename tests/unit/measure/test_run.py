@@ -261,7 +261,7 @@ def _window(since: float, sm: float) -> Activity:
     return Activity(since=since, until=since + 0.5, sm=sm, **dict.fromkeys((*names, *links)))
 
 
-def test_where_process_ids_do_not_match_all_gpus_are_shown(
+def test_all_gpus_are_shown_if_process_ids_do_not_match(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a container's process ids differ from the host's, memory is not attributed to this process.
@@ -375,7 +375,7 @@ def test_the_gpu_drain_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPa
     assert len(report.timeline.t) > 30
 
 
-def test_a_long_interval_shows_nothing_of_the_time_before(bench: Bench) -> None:
+def test_readings_from_before_the_run_do_not_count(bench: Bench) -> None:
     """If the sampling interval is long, a reading from before the run does not count for the run."""
     bench.source.utilization[0], bench.source.power[0] = 100.0, 700.0
     bench.pass_time(0.4, step=0.2)

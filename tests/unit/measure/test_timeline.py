@@ -94,7 +94,7 @@ def test_a_gpu_that_appears_late() -> None:
     assert (t, [gpu.utilization for gpu in found]) == ((0.5, 1.0), [(1.0, 2.0), (None, 3.0)])
 
 
-def test_a_gap_is_none() -> None:
+def test_a_gap_contains_none() -> None:
     """If samples are missing for longer than the limit, a None is inserted in the middle of the gap."""
     series = RunTimeSeries(1.0)
     series.add_gpus(1)

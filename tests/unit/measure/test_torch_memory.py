@@ -60,7 +60,7 @@ def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-def test_what_could_be_given_back(snapshots: list[int]) -> None:
+def test_returnable_memory(snapshots: list[int]) -> None:
     """A segment that is completely free is returnable. A free block in a segment with a tensor is not."""
     accounts = {0: account(alloc_retries=3)}
     assert returnable(accounts) == {0: 30 * MIB}
@@ -92,6 +92,6 @@ def test_a_list_that_disagrees_with_the_counters_is_not_used(
     assert returnable({0: account(peak=130 * MIB)}) == {0: None}
 
 
-def test_an_emptied_cache_has_nothing_to_give_back(snapshots: list[int]) -> None:
+def test_an_empty_cache_has_no_returnable_memory(snapshots: list[int]) -> None:
     """If torch no longer has any memory reserved, the returnable memory is 0, not unknown."""
     assert returnable({1: account(allocated=0, reserved=0)}) == {1: 0}
