@@ -76,7 +76,7 @@ def _xid_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _unique(logged: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the entries without duplicates; of equal entries, the newest is kept."""
+    """Return the entries without duplicates, in the order of each entry's last occurrence."""
     return list(reversed(dict.fromkeys(reversed(logged))))
 
 
@@ -167,7 +167,7 @@ def check_shared_memory(results: ProbeResults) -> Check:
 
 
 def check_package(results: ProbeResults) -> Check:
-    """Check that gpuwidget's files are those of its installation, and that it shows this machine's GPUs."""
+    """Check that gpuwidget's files are unchanged since installation and that it shows this machine's GPUs."""
     installed = results.packages
     evidence = {
         "distribution": f"{packages.OUR_DISTRIBUTION} {installed.ours}"

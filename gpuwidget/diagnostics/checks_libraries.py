@@ -85,7 +85,7 @@ def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[
 
 
 def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue if LD_LIBRARY_PATH has a second cuDNN, whose parts the first one might load later."""
+    """Return an issue if LD_LIBRARY_PATH has a second cuDNN: the first one might later load parts of it."""
     if not results.package("nvidia-cudnn"):
         return []
     for folder, name in results.on_library_path("libcudnn").items():
@@ -188,8 +188,8 @@ def _mixed_issues(results: ProbeResults, library: messages.Library) -> list[Issu
 
 
 def _installed_copies(results: ProbeResults, library: str) -> list[str]:
-    """Return the packages that contain the library: pip's, one per CUDA version, and at most one of
-    conda's."""
+    """Return the packages that contain the library: one of pip's per CUDA version, and one of conda's at
+    most."""
     pip = re.compile(rf"nvidia-{library}(-cu\d+)?")
     condas = [one for one in results.packages.cuda if one.name in (library, f"lib{library}")]
     found = [one for one in results.packages.cuda if pip.fullmatch(one.name)] + condas[:1]

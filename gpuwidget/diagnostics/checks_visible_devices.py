@@ -63,7 +63,7 @@ def hides_all(results: ProbeResults) -> bool:
 
 
 def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
-    """Return an issue if the variable changed after CUDA started in the notebook, where this has no
+    """Return an issue if the variable changed after CUDA started in the notebook: the change has no
     effect."""
     in_notebook, now = results.notebook.devices, _currently_visible(results)
     if (
@@ -81,7 +81,7 @@ def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
 
 
 def _currently_visible(results: ProbeResults) -> list[str] | None:
-    """Return the UUIDs of the GPUs that a new process would see; None if unknown."""
+    """Return the UUIDs of the GPUs that CUDA would list in a new process; None if unknown."""
     code, devices = results.libcuda.get("cu_init"), results.libcuda.get("cu_devices")
     if code == 0 and devices is not None:
         return [one["uuid"] for one in devices]
@@ -119,13 +119,13 @@ def _visible_count(parsed: VisibleDevices | None, results: ProbeResults) -> str:
 
 
 class RejectedEntry(NamedTuple):
-    """The first entry that CUDA rejects. CUDA also ignores the entries after it."""
+    """The first entry that CUDA rejects. CUDA also ignores the entries after it, or all if it is a
+    duplicate."""
 
     entry: str
     why: messages.Rejection
     number: int
-    """The number of GPUs or slices that match the entry. If the entry is out of range, the number of all
-    GPUs."""
+    """The number of GPUs or slices that match the entry; if the entry is out of range, of all GPUs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ class _WheelBuild(NamedTuple):
     last: str | None
     """The newest PyTorch version with this build; None if new versions still have it."""
     min_capability: tuple[int, ...]
-    """The oldest compute capability that the build has code for."""
+    """The lowest compute capability that the build has code for."""
     max_capability: tuple[int, ...]
-    """The oldest compute capability that is too new for the build."""
+    """The lowest compute capability for which the build is too old."""
     has_arm: bool = True
 
 
@@ -45,7 +45,7 @@ _WHEELS = (
     _WheelBuild("cu130", "2.9", None, _TURING, _ANY),
     _WheelBuild("cu126", "2.6", "2.14", _OLDEST, _BLACKWELL),
     _WheelBuild("cu128", "2.7", "2.11", _TURING, (13, 0)),
-    # The build also has code for Kepler (3.7), but the build requires cuDNN 9, which has none.
+    # The build also has code for Kepler (3.7), but it requires cuDNN 9, which has no code for Kepler.
     _WheelBuild("cu118", "2.0", "2.7", _OLDEST, _BLACKWELL, has_arm=False),
 )
 """PyTorch's builds in order of preference. CUDA 13 dropped Maxwell, Pascal and Volta; Blackwell needs CUDA

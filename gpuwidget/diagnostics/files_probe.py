@@ -104,8 +104,8 @@ def _compare(
     if sizes is None:
         return CheckedPackage(name, one.version, None, (), 0)
     folder = str(one.locate_file(""))
-    # conda writes the environment's path into some files after their sizes were recorded, so their sizes
-    # differ.
+    # conda changes the sizes of some files after recording them, by writing the environment's path into the
+    # files.
     exact = installer(one) != "conda"
     found = []
     for file, size in sizes.items():
@@ -118,7 +118,7 @@ def _compare(
 
 
 def _damaged_file(folder: str, file: str, recorded: int, allowed: Iterable[int] | None) -> DamagedFile | None:
-    """Return how the file differs from its recorded size, or None if it does not.
+    """Return how the file differs from its entry in RECORD, or None if it does not.
 
     ``allowed`` contains the correct sizes. If it is None, any size except 0 is correct.
     """

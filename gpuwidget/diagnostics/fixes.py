@@ -228,11 +228,12 @@ def install_torch(
     always_index: bool = False,
     capabilities: Sequence[str] | None = None,
 ) -> Fix:
-    """Return the fix that installs a torch build for this driver and GPU, or the fix to apply before that.
+    """Return the fix that installs a torch build for this driver and GPU.
 
-    If the installed version of torch has such a build, the version is kept. If torch is not installed and the
-    newest build works, the command has no index address, unless ``always_index`` is True or PyPI's build may
-    be a CPU build.
+    If there is no such build, the fix is a newer driver, another GPU or a build from source. If the installed
+    version of torch has such a build, the version is kept. If torch is not installed and the newest build
+    works, the command has no index address, unless ``always_index`` is True or PyPI's build may be a CPU
+    build.
     """
     here = results.capabilities if capabilities is None else capabilities
     wheel = cuda_versions.torch_wheel(results.driver, here, arm=results.arm, version=_torch_version(results))

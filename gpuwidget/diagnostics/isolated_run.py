@@ -47,7 +47,7 @@ def main(_path: Sequence[str]) -> None:
 def _remaining_s(timeout_s: float, elapsed_s: float) -> float:
     """Return the time left for the probes, given the time since the caller started.
 
-    An elapsed time that is impossible, because the clock was set, is ignored.
+    If the elapsed time is impossible, because the clock was set, it is ignored.
     """
     return max(_MIN_TIMEOUT_S, timeout_s - elapsed_s) if 0.0 <= elapsed_s <= RUN_TIMEOUT_S else timeout_s
 

@@ -88,8 +88,8 @@ class MachineState:
     """The CUDA libraries in the folders of LD_LIBRARY_PATH: file names by folder, as spelled in the
     variable."""
     real_folders: Mapping[str, str] = field(default_factory=dict)
-    """For the real path of each of these folders, and of each folder to which links in them lead: the
-    spelling of the folder in LD_LIBRARY_PATH."""
+    """Maps real paths to spellings of folders in LD_LIBRARY_PATH: the real path of each folder in
+    ``libraries``, and the real path of each folder to which links in it lead."""
 
 
 def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> MachineState:
@@ -216,8 +216,8 @@ def _cuda_libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ..
 def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return the folders of LD_LIBRARY_PATH, by their real path and by the real folders of their files.
 
-    The real folders of files are needed because the kernel reports resolved paths of mapped files: all files
-    of /usr/local/cuda/lib64 are links.
+    The operating system's kernel lists mapped files by their real paths, and all files of
+    /usr/local/cuda/lib64 are links.
     """
     found: dict[str, str] = {}
     for folder, names in libraries.items():

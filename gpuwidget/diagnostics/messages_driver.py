@@ -162,7 +162,7 @@ def update_driver_or_install_build(
 
 
 def container_without_compute(capabilities: str) -> Issue:
-    """Return the issue that the container was started without the driver's compute part."""
+    """Return the issue that the container was started without the driver capability ``compute``."""
     return Issue(
         "container-without-compute",
         "broken",

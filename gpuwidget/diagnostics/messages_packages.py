@@ -153,7 +153,7 @@ def replace_package_manually(wrong: str, requirement: str) -> Fix:
 
 
 def separate_environments(wrong: str, right: str, dependents: Sequence[str]) -> Fix:
-    """Return the fix for a package ``wrong`` that other packages require, while torch requires ``right``."""
+    """Return the fix if torch requires ``right`` but other packages require ``wrong``."""
     return text_fix(
         "separate-environments",
         f"PyTorch requires {right}, but {' and '.join(dependents)} {wrong}: give them separate environments.",

@@ -10,7 +10,7 @@ from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
 
 PYTHON_START = "starting Python"
-"""The displayed name of the time before a probe's first step."""
+"""The name that is displayed if a probe ends before its first step."""
 _CODE = re.compile(r"[\w.]+(\(\))?")
 """A step that is displayed as code, such as ``torch.cuda.is_available()``."""
 
@@ -22,7 +22,7 @@ def unfinished(step: str, result: ProbeResult, status: IssueStatus, fix: Fix) ->
 
 
 def not_reached(steps: Sequence[str], unfinished_step: str, result: ProbeResult) -> Issue:
-    """Return the issue of steps that come after a step that hung or crashed."""
+    """Return the issue of steps that were not reached because an earlier step hung or crashed."""
     params = {**_params(unfinished_step, result), "steps": tuple(steps)}
     reason = f"Not checked, since {unfinished_step} {_ending(result)}: {', '.join(steps)}."
     return Issue("steps-not-reached", "unknown", params, reason, None)

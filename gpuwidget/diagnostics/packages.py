@@ -53,7 +53,7 @@ class TorchFiles:
     real: str | None = None
     """``origin`` with symbolic links resolved."""
     in_working_directory: bool = False
-    """Whether torch is found only in the working directory, in which case it is not imported."""
+    """Whether torch is found only in the working directory. If so, the doctor does not import it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class InstalledPackages:
     other: str | None
     """Version of the unrelated package with gpuwidget's import name; None if it is not installed."""
     changed: tuple[str, ...]
-    """gpuwidget's files whose content is not that of the installation."""
+    """gpuwidget's files whose content has changed since installation."""
     hiding: tuple[str, ...] = ()
     """Files that hide a module of the standard library, or a package that torch requires."""
     required: Mapping[str, str] = field(default_factory=dict)
@@ -99,8 +99,8 @@ class InstalledPackages:
     installed: Mapping[str, InstalledPackage] = field(default_factory=dict)
     """torch, numpy and torch's requirements, by name, without the packages that are not installed."""
     required_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The packages other than torch that require pynvml, and that require each library that is installed for
-    two CUDA versions."""
+    """The packages other than torch that require a package, by the required package: pynvml, and each library
+    that is installed for two CUDA versions."""
 
 
 def inspect(path: Sequence[str]) -> InstalledPackages:
@@ -221,9 +221,9 @@ def _requirements(one: metadata.Distribution, extras: Iterable[str] = ()) -> Ite
 
 
 def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[str, ...]]:
-    """Return the packages other than torch that require certain packages, by the required package.
+    """Return the packages other than torch that require a package, by the required package.
 
-    These are pynvml, and each library that is installed for two CUDA versions.
+    The required packages are pynvml, and each library that is installed for two CUDA versions.
     """
     stems: dict[str, list[str]] = {}
     for name in first:

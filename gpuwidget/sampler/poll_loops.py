@@ -24,7 +24,7 @@ _DELAYED_MEMORY_INTERVAL_S = 0.5
 """Shortest time from any poll to a memory-only poll while other code holds the GIL, because each poll
 interrupts that code. With the default interval, there are then no memory-only polls."""
 _DELAYED_INTERVAL_PER_GPU_S = 0.05
-"""Seconds per GPU from one full poll to the next while other code holds the GIL. Four GPUs are still read
+"""Interval between full polls while other code holds the GIL, in seconds per GPU. Four GPUs are still read
 five times per second, eight GPUs 2.5 times."""
 _SAME_MOMENT_S = 0.001
 _NO_GPU_INTERVAL_S = 1.0
@@ -67,7 +67,7 @@ class FastPoll:
     started: float
     """When the poll started, in monotonic seconds."""
     full: bool
-    """Whether the poll reads other values than memory, too."""
+    """Whether this is a full poll, which reads more than memory."""
     requested: bool
     """Whether a caller waits for the poll."""
     states: list[GpuState]

@@ -20,7 +20,7 @@ from gpuwidget.sources import Source, UtilizationWindow, open_source
 _WATCHDOG_MAX_LATE_S = 0.25
 """If the watchdog wakes up this many seconds late, it waits for its next check to decide which calls hang."""
 _SLOW_CHECK_INTERVAL_S = 0.25
-"""The longest time, in seconds, after which the slow thread checks whether subscriptions have changed."""
+"""The slow thread checks at least this often, in seconds, whether subscriptions have changed."""
 _MAX_WARM_UP_SAMPLES = 10
 _LINGER_S = 30.0
 _RECENT_S = 60.0

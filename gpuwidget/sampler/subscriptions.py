@@ -19,7 +19,7 @@ OnSample = Callable[[Sample], None]
 
 
 class Subscription:
-    """One subscription to samples. :meth:`close` ends it, as does leaving it as a context manager."""
+    """One subscription to samples. :meth:`close` ends it, and so does the end of a ``with`` block."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ _lock = threading.Lock()
 _earlier_runs: OrderedDict[tuple[str, str, str], deque[EarlierRun]] = OrderedDict()
 """Memory at the start and end of earlier runs, by the cell's source, GPU UUID and kind of memory.
 
-The entry that was used last is the last one.
+The entries are ordered by their last use, the latest last.
 """
 
 
@@ -43,8 +43,8 @@ class RunContextBuilder:
         self._cpu_at_start = time.process_time()
 
     def __call__(self, report: Report) -> RunContext:
-        """Return the context. If the run was too short for most advice, collect only parts that cost no
-        time."""
+        """Return the context. For a run too short for most advice, omit the parts that take time to
+        collect."""
         earlier = _or_default(lambda: self._remember(report), None)
         if measured_s(report.cell) < MIN_RUN_S:
             return RunContext(cell=self._cell, earlier_runs=earlier)

@@ -298,7 +298,7 @@ class CellWatcher:
             watch.needs_memory = options.need is not None
             check(options)
         except OptionError:
-            # The cell's body does not run: other code has replaced it and shows the error.
+            # The cell's body does not run: the magic has replaced it and shows the error.
             return
         wait_note = None
         if watch.needs_memory and self._compiles(info):

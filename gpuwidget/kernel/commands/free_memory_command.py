@@ -120,7 +120,8 @@ def _search(shell: Any) -> HolderSearch | str:
 
 
 def _freeable(search: HolderSearch) -> dict[int, int]:
-    """Return the bytes that only IPython's references hold, by root number, the largest first."""
+    """Return the bytes that only IPython's references hold, by index in ``search.roots``, the largest
+    first."""
     sums: dict[int, int] = {}
     for index, blocks in search.blocks.items():
         for owner, size in zip(search.found.owners[index], blocks.sizes, strict=True):

@@ -103,7 +103,7 @@ class ChartLayout:
         return _flatten(x), _flatten(y)
 
     def mark_lines(self, marks: Sequence[Mark], end: float) -> Lines:
-        """Return two lines that draw strokes in every panel: tall ones for marks, short ones for printed
+        """Return two lines that consist of strokes in every panel: tall for marks, short for printed
         lines."""
         most = max(10, _MAX_VALUES // (6 * max(1, self.panels)))
         x: list[float] = []
@@ -128,8 +128,7 @@ _EMPTY: Lines = (np.zeros(1, np.float32), np.zeros((2, 1), np.float32))
 
 
 def downsample(series: Sequence[Sequence[float | None]], points: int) -> Values:
-    """Return each series downsampled by block mean to at most ``points`` values, as a row; None becomes
-    NaN."""
+    """Return one row per series, with at most ``points`` block means of its values. None becomes NaN."""
     values = np.array(series, dtype=float)
     step = -(-values.shape[1] // points)
     if step <= 1:
@@ -142,8 +141,8 @@ def downsample(series: Sequence[Sequence[float | None]], points: int) -> Values:
 
 
 def _area_times(t: Values, gaps: NDArray[np.bool_]) -> Values:
-    """Return the times of the areas' outlines, shifted so that an outline next to a gap is vertical, not
-    sloped."""
+    """Return the times of the areas' outlines, shifted next to gaps so that the outlines are vertical
+    there."""
     if not gaps.any():
         return t
     vertical = np.repeat(t[None], len(gaps), axis=0)

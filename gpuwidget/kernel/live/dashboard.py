@@ -116,7 +116,7 @@ class Dashboard:
     def __init__(self, shell: Any, sampler: Sampler) -> None:
         self._shell = shell
         self._sampler = sampler
-        # The extension has a tracker, too, but the dashboard must also work without %load_ext.
+        # The extension's tracker is not used, because the dashboard must also work without %load_ext.
         self._running = RunningCells(shell)
         self._activity = UserActivity(self._running)
         self._samples = RecentSamples()

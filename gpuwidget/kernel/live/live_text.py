@@ -56,8 +56,8 @@ def dashboard_header(progress: Progress) -> str:
 def readings(progress: Progress, layout: ChartLayout, now: float, *, overview: bool = False) -> str:
     """Return the header, the current readings of each GPU next to its plot, and the advice for a run.
 
-    ``now`` (epoch seconds) is the end of the time for which a GPU has not answered. If ``overview`` is True,
-    return the readings of the dashboard, which has another header and no advice.
+    ``now`` is the current time in epoch seconds. If ``overview`` is True, return the readings of the
+    dashboard, which has another header and no advice.
     """
     block = _tile if layout.tiles else _row
     grid = _grid(block(gpu, now) for gpu in progress.gpus)

@@ -57,7 +57,7 @@ def test_entries_up_to_the_first_invalid_one(
     value: str, named: tuple[str, ...], rejected: tuple[str, Rejection, int] | None, why: str | None
 ) -> None:
     """CUDA_VISIBLE_DEVICES is parsed from left to right up to the first invalid entry. That entry is returned
-    with the reason why it is invalid."""
+    with the reason why it is invalid. If an entry is repeated, no GPU is visible."""
     entry = None if rejected is None else RejectedEntry(*rejected)
     assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, entry)
     if entry is not None:
