@@ -49,7 +49,7 @@ def test_issues_and_fixes_are_phrased_in_the_message_modules_only() -> None:
         if not file.stem.startswith("messages"):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and ast.unparse(node.func) in WITH_ID:
-                    # isolated_run creates issues and fixes from JSON, without texts.
+                    # isolated_run only creates them from JSON.
                     assert (node.args, file.stem) == ([], "isolated_run")
 
 

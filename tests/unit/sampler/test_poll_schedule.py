@@ -88,7 +88,7 @@ def test_many_gpus_are_read_less_often_while_other_code_holds_the_gil(
     clock: FakeClock, gpus: int, expected: float
 ) -> None:
     """While a cell holds the GIL, the sampler polls many GPUs less often than a few, because each poll
-    interrupts the cell, and the time of the interruption grows with the number of GPUs."""
+    interrupts the cell, and the interruption is longer with more GPUs."""
     loop = FastPollLoop(*subscribed(clock, gpus), clock)
     loop.restart()
     gap(loop, clock, 0.0)

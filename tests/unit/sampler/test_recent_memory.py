@@ -14,8 +14,8 @@ def sample(time: float, **memory: int | None) -> Any:
 
 
 def test_the_last_minute() -> None:
-    """`memory()` returns, for one GPU and the oldest reading first, the age of each reading in seconds and
-    the bytes in use. Readings older than a minute are omitted."""
+    """`memory()` returns one GPU's readings, oldest first: the age of each reading in seconds, and the bytes
+    in use. Readings older than a minute are omitted."""
     recent = RecentMemory()
     for time, size in ((5.0, 1), (50.0, 2), (100.0, None), (101.0, 4)):
         recent.add(sample(time, a=size, b=7))

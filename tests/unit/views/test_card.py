@@ -781,10 +781,9 @@ def test_memory_that_only_children_held() -> None:
 
 
 def test_memory_that_children_and_the_notebook_held() -> None:
-    """If this notebook and its child processes held memory, the card shows the children's memory and the
-    total.
+    """If this notebook and its child processes held memory, the card shows the children's part and the total.
 
-    With several GPUs, only the GPU on which the child processes held most is counted for them.
+    With several GPUs, the children's part is shown for the GPU on which it was largest.
     """
     whole = Span(reports.gib(1), reports.gib(1), reports.gib(5))
     first, second, *_ = text(reports.report(of_children(process_memory=whole))).splitlines()

@@ -234,8 +234,8 @@ def test_memory_of_child_processes_counts_whichever_run_had_them(first: bool) ->
 
 
 def test_a_change_over_several_gpus_is_their_sum() -> None:
-    """If a run used several GPUs, the name of a row contains whether the value is the sum over all GPUs or
-    the highest value of one GPU."""
+    """If a run used several GPUs, the name of a row shows whether its value is the sum over all GPUs or the
+    highest value of one GPU."""
     found = rows(compare(BEFORE, report(gpu(0), gpu(1), cell=cell(7.0, execution_count=6))))
     assert found["torch memory, change, sum of all GPUs"] == ("+2.9 GiB", "+5.8 GiB", "")
     assert found["torch memory, peak, highest of one GPU"] == ("14.6 GiB", "14.6 GiB", "1.00x")
