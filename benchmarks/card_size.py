@@ -43,7 +43,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
         bundle = json.loads(worker.stdout.read())
         worker.wait()
     yield _figure(f"card of a {seconds} s run on {_GPUS} GPUs", bundle)
-    report = _fullest_of_tests()
+    report = _largest_test_report()
     yield _figure(f"card of the tests' fullest report of {_GPUS} GPUs", card.bundle(report))
     yield Figure(
         benchmark="card",
@@ -74,7 +74,7 @@ def _vary(standin: Any, worker: subprocess.Popen[str]) -> None:
 
 
 def _figure(what: str, bundle: Mapping[str, Any]) -> Figure:
-    sizes = {kind: len(_dumped(content)) for kind, content in bundle.items()}
+    sizes = {kind: len(_encoded(content)) for kind, content in bundle.items()}
     report = bundle["application/vnd.gpuwidget.report+json"]
     timeline = report.get("timeline") or {"t": [], "gpus": []}
     return Figure(
@@ -82,7 +82,7 @@ def _figure(what: str, bundle: Mapping[str, Any]) -> Figure:
         what=what,
         unit="B",
         bar=_SIZE_BAR,
-        values=[len(_dumped(bundle))],
+        values=[len(_encoded(bundle))],
         details={
             **sizes,
             "GPUs on the timeline": len(timeline["gpus"]),
@@ -92,7 +92,7 @@ def _figure(what: str, bundle: Mapping[str, Any]) -> Figure:
     )
 
 
-def _dumped(value: Any) -> bytes:
+def _encoded(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -111,7 +111,7 @@ def _milliseconds(report: Any) -> float:
     return (time.perf_counter() - began) * 1e3
 
 
-def _fullest_of_tests() -> Any:
+def _largest_test_report() -> Any:
     """Return the largest report that the tests can make: 240 points, and every metric of every GPU."""
     sys.path.insert(0, str(ROOT / "tests"))
     try:

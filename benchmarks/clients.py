@@ -53,14 +53,14 @@ def messages(server: Server, path: str, patience_s: float = 20.0) -> list[dict[s
 
     async def read() -> list[dict[str, Any]]:
         stream = await _connect(server.address, path, server.token)
-        told: list[dict[str, Any]] = []
+        received: list[dict[str, Any]] = []
         now = asyncio.get_running_loop().time
         until = now() + patience_s
         with suppress(asyncio.TimeoutError):
             while (message := await asyncio.wait_for(stream.read_message(), until - now())) is not None:
-                told.append(json.loads(message))
+                received.append(json.loads(message))
         stream.close()
-        return told
+        return received
 
     return asyncio.run(read())
 

@@ -32,8 +32,8 @@ _SETTLE_S = 2.0
 _CHARTS = ("gpu_utilization", "gpu_usage", "gpu_resource", "pci_stats", "nvlink_throughput")
 _PERIOD_MS = 100
 """Milliseconds between updates; the default of jupyterlab-nvdashboard's setting "Frequency of Updates"."""
-_TOLD = json.dumps({"updateFrequency": _PERIOD_MS, "isPaused": False})
-_ONCE_EACH_UPDATE = "nvmlDeviceGetMaxPcieLinkWidth"
+_CLIENT_SETTINGS = json.dumps({"updateFrequency": _PERIOD_MS, "isPaused": False})
+_CALL_PER_UPDATE = "nvmlDeviceGetMaxPcieLinkWidth"
 """An NVML call that jupyterlab-nvdashboard makes once per update, only in the handler of its PCIe chart."""
 _TABS = (
     "gpu-memory-widget",
@@ -49,14 +49,14 @@ _OPEN = """
 for (const id of argument) { await app.commands.execute('gpu-dashboard-widget:open', {id, title: id}); }
 app.shell.collapseLeft();
 """
-_BESIDE = """
+_SPLIT_TABS = """
 const tabs = argument.map(id => [...app.shell.widgets('main')].find(widget => widget.id === id));
 tabs.forEach((tab, n) => {
     if (n === 1) { app.shell.add(tab, 'main', {mode: 'split-right', ref: argument[0]}); }
     if (n > 1) { app.shell.add(tab, 'main', {mode: 'split-bottom', ref: argument[n - 2]}); }
 });
 """
-_DRAWN = """
+_COUNT_DRAWN = """
 () => [...document.querySelectorAll('.lm-DockPanel-widget:not(.lm-mod-hidden)')]
     .filter(widget => widget.querySelector('svg.recharts-surface')).length
 """
@@ -96,30 +96,30 @@ def _requests(settings: Settings, peer: peers.Peer, folder: Path) -> Figure:
     variables = peers.environment(standin.environment())
     with server(folder, "jupyterlab_nvdashboard", variables, python=peer.python) as running:
 
-        def alone() -> float:
+        def without_client() -> float:
             time.sleep(_SETTLE_S)
             return p95(running.status_times(window_s))
 
-        def beside() -> float:
-            with clients(running, [f"/nvdashboard/{chart}" for chart in _CHARTS], _TOLD):
+        def with_client() -> float:
+            with clients(running, [f"/nvdashboard/{chart}" for chart in _CHARTS], _CLIENT_SETTINGS):
                 time.sleep(_SETTLE_S)
                 standin.calls()
                 began = time.perf_counter()
                 times = running.status_times(window_s)
-                updates.append(standin.calls()[_ONCE_EACH_UPDATE] / (time.perf_counter() - began))
+                updates.append(standin.calls()[_CALL_PER_UPDATE] / (time.perf_counter() - began))
                 counts.append(len(times))
                 return p95(times)
 
-        pairs = alternating(rounds, alone, beside)
+        pairs = alternating(rounds, without_client, with_client)
     return Figure(
         benchmark=_NAME,
         what="p95 of GET /api/status beside 1 client of nvdashboard's five charts, minus that without",
         unit="ms",
-        values=[there - before for before, there in pairs],
+        values=[loaded - idle for idle, loaded in pairs],
         details={
             **peer.versions,
-            "p95 without, ms": [before for before, _ in pairs],
-            "p95 with, ms": [there for _, there in pairs],
+            "p95 without, ms": [idle for idle, _ in pairs],
+            "p95 with, ms": [loaded for _, loaded in pairs],
             "requests with": counts,
             f"updates a second of a chart, of {1000 / _PERIOD_MS:g} asked for": updates,
         },
@@ -135,30 +135,30 @@ def _page(settings: Settings, peer: peers.Peer, folder: Path, path: str) -> Iter
     with pages.notebook(path, folder / "lab", ["pass", "pass"], variables, python=peer.python) as notebook:
         page = pages.Page(notebook, standin, values)
 
-        def seen(what: str) -> Figure:
+        def main_thread_figure(what: str) -> Figure:
             standin.calls()
             began = time.perf_counter()
             busy = [page.window() for _ in range(windows)]
-            rate = standin.calls()[_ONCE_EACH_UPDATE] / (time.perf_counter() - began)
+            rate = standin.calls()[_CALL_PER_UPDATE] / (time.perf_counter() - began)
             details = {
                 **peer.versions,
                 "updates a second of a chart": rate,
-                "tabs in view with a chart drawn": notebook.page.evaluate(_DRAWN),
+                "tabs in view with a chart drawn": notebook.page.evaluate(_COUNT_DRAWN),
             }
             return Figure(_NAME, f"main thread a second, {what}", "ms", values=busy, details=details)
 
-        yield seen("nvdashboard installed, no tab of it open")
+        yield main_thread_figure("nvdashboard installed, no tab of it open")
         notebook.script(_SHOW)
         notebook.page.wait_for_selector(".gpu-dashboard-container")
         notebook.script(_OPEN, _TABS)
         notebook.page.wait_for_timeout(5000)
-        yield seen("nvdashboard's six tabs as they open, one in view")
-        notebook.script(_BESIDE, _TABS)
+        yield main_thread_figure("nvdashboard's six tabs as they open, one in view")
+        notebook.script(_SPLIT_TABS, _TABS)
         notebook.page.wait_for_timeout(5000)
-        yield seen("nvdashboard's six tabs in view")
+        yield main_thread_figure("nvdashboard's six tabs in view")
         values.latency = "none"
         notebook.page.wait_for_timeout(5000)
-        yield seen("nvdashboard's six tabs in view, calls that take no time")
+        yield main_thread_figure("nvdashboard's six tabs in view, calls that take no time")
 
 
 class _Values:
@@ -166,14 +166,14 @@ class _Values:
 
     def __init__(self) -> None:
         self.latency = "h200"
-        self._carried = [0] * _GPUS
+        self._nvlink_bytes = [0] * _GPUS
 
     def __call__(self) -> list[str]:
         lines = [*changing(_GPUS), f"latency={self.latency}"]
         for gpu in range(_GPUS):
-            self._carried[gpu] += random.randint(0, 2_000_000)
+            self._nvlink_bytes[gpu] += random.randint(0, 2_000_000)
             lines += [
-                f"gpu.{gpu}.nvlink={self._carried[gpu]}",
+                f"gpu.{gpu}.nvlink={self._nvlink_bytes[gpu]}",
                 f"gpu.{gpu}.pcie_tx={random.randint(0, 40_000_000)}",
                 f"gpu.{gpu}.pcie_rx={random.randint(0, 40_000_000)}",
             ]

@@ -21,7 +21,7 @@ _ROWS = (
 
 def measure(settings: Settings) -> Iterator[Figure]:
     """Compare the microseconds of a factory call and of an addition. The light mode needs a CUDA device."""
-    found = _ask(str(settings.pick(40, 4)), str(settings.pick(20_000, 2_000)))
+    found = _run_program(str(settings.pick(40, 4)), str(settings.pick(20_000, 2_000)))
     for comparison, words, bar in _ROWS:
         for call in ("empty", "add"):
             pairs = found.get("runs", {}).get(comparison, {}).get(call)
@@ -42,7 +42,7 @@ def _details(pairs: list[tuple[float, float]], found: dict[str, Any]) -> dict[st
     return {"µs a call": [before, after], "device": found["device"]}
 
 
-def _ask(*arguments: str) -> dict[str, Any]:
+def _run_program(*arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.device_loops", *arguments]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     answer = json.loads(done.stdout.splitlines()[-1])

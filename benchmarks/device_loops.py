@@ -25,28 +25,28 @@ def main() -> None:
     pairs, calls = int(sys.argv[1]), int(sys.argv[2])
     with_cuda = torch.cuda.is_available()
     device = "cuda:0" if with_cuda else "cpu"
-    one = torch.ones(1, device=device)
+    tensor = torch.ones(1, device=device)
 
-    def none() -> None:
+    def no_device() -> None:
         gpuwidget.set_device(None)
         torch.set_default_device(None)
 
-    def torchs_own() -> None:
-        none()
+    def default_device() -> None:
+        no_device()
         torch.set_default_device(device)
 
     def full() -> None:
-        none()
+        no_device()
         gpuwidget.set_device(device)
 
     def light() -> None:
-        none()
+        no_device()
         gpuwidget.set_device(device, new_tensors=False)
 
-    comparisons = {"full": (torchs_own, full), "cost": (none, torchs_own)}
+    comparisons = {"full": (default_device, full), "cost": (no_device, default_device)}
     if with_cuda:
-        comparisons["light"] = (none, light)
-    kinds: dict[str, Call] = {"empty": partial(torch.empty, 1), "add": lambda: one + one}
+        comparisons["light"] = (no_device, light)
+    kinds: dict[str, Call] = {"empty": partial(torch.empty, 1), "add": lambda: tensor + tensor}
 
     def timed(setting: Callable[[], None], call: Call) -> float:
         """Apply ``setting``, then return the mean time of ``call`` in microseconds."""
@@ -70,7 +70,7 @@ def main() -> None:
         }
         for name, (before, after) in comparisons.items()
     }
-    none()
+    no_device()
     print(json.dumps({"device": device, "runs": runs}))
 
 

@@ -42,10 +42,10 @@ def _launch_bound(load: str, seconds: float, settings: Settings) -> Figure:
     if "not_measured" in found:
         return Figure("idle", what, "%", bar=_ACTIVITY_BAR, not_measured=found["not_measured"])
     runs = found["runs"]
-    told = [[line["gpu_busy"] for line in run["said"] if line["gpu_busy"] is not None] for run in runs]
+    reported = [[line["gpu_busy"] for line in run["profile"] if line["gpu_busy"] is not None] for run in runs]
     values = [
         max(abs(busy - run["counters"]) for busy in lines)
-        for lines, run in zip(told, runs, strict=True)
+        for lines, run in zip(reported, runs, strict=True)
         if lines
     ]
     return Figure(
@@ -54,12 +54,12 @@ def _launch_bound(load: str, seconds: float, settings: Settings) -> Figure:
         "%",
         bar=_ACTIVITY_BAR,
         values=values,
-        conditions={"never shown as idle": not any(busy == 0 for lines in told for busy in lines)},
+        conditions={"never shown as idle": not any(busy == 0 for lines in reported for busy in lines)},
         details={
             "runs": len(runs),
             "counters": [run["counters"] for run in runs],
             "utilization": [run["utilization"] for run in runs],
-            "said": str(runs[0]["said"]),
+            "profile": str(runs[0]["profile"]),
             "reason": runs[0]["reason"],
         },
         not_measured=None if values else f"no line showed an activity: {runs[0]['reason']}",
@@ -76,22 +76,22 @@ def _measure(kind: str, period: float, settings: Settings) -> Iterator[Figure]:
         )
         return
     runs = found["runs"]
-    errors = [profile_errors(run["said"], run["truth"]) for run in runs]
+    errors = [profile_errors(run["profile"], run["truth"]) for run in runs]
     must = period >= _MIN_PERIOD_S
     details = {
         "looks": runs[0]["looks"],
         "reason": runs[0]["reason"],
-        "said": str(runs[0]["said"]),
+        "profile": str(runs[0]["profile"]),
         "true": str(runs[0]["truth"]),
     }
-    told = {"every line told": not any(error.untold for error in errors)} if must else {}
+    reported = {"every line told": not any(error.unreported for error in errors)} if must else {}
     yield Figure(
         benchmark="idle",
         what=f"{what}: worst error of a share, points",
         unit="%",
         bar=_SHARE_BAR,
         values=[error.share for error in errors],
-        conditions=told,
+        conditions=reported,
         details=details,
     )
     yield Figure(
@@ -100,7 +100,7 @@ def _measure(kind: str, period: float, settings: Settings) -> Iterator[Figure]:
         unit="%",
         bar=_ACTIVITY_BAR,
         values=[error.activity for error in errors],
-        conditions=told,
+        conditions=reported,
     )
 
 
@@ -109,28 +109,28 @@ class Errors(NamedTuple):
 
     share: float
     activity: float
-    untold: int
+    unreported: int
     """Number of lines without figures."""
 
 
-def profile_errors(said: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
-    """Return the largest errors of the profile ``said``, given the true shares and activities by line.
+def profile_errors(profile: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
+    """Return the largest errors of the profile ``profile``, given the true shares and activities by line.
 
     An entry that merges several lines is compared with their sum. Missing figures do not count as errors.
     """
     share = activity = 0.0
-    told: set[str] = set()
-    for one in said:
-        last = one["until"] or one["line"]
-        lines = [str(line) for line in range(one["line"], last + 1) if str(line) in truth]
+    reported: set[str] = set()
+    for entry in profile:
+        last = entry["until"] or entry["line"]
+        lines = [str(line) for line in range(entry["line"], last + 1) if str(line) in truth]
         if not lines:
             continue
         whole = sum(truth[line][0] for line in lines)
-        share = max(share, abs(one["share"] - whole))
-        if one["until"] is None and one["gpu_busy"] is not None:
-            told.update(lines)
-        if one["gpu_busy"] is not None and whole >= _MIN_SHARE:
+        share = max(share, abs(entry["share"] - whole))
+        if entry["until"] is None and entry["gpu_busy"] is not None:
+            reported.update(lines)
+        if entry["gpu_busy"] is not None and whole >= _MIN_SHARE:
             busy = sum(truth[line][0] * truth[line][1] for line in lines) / whole
-            activity = max(activity, abs(one["gpu_busy"] - busy))
-    missing = [line for line, (part, _) in truth.items() if part >= _MIN_SHARE and line not in told]
+            activity = max(activity, abs(entry["gpu_busy"] - busy))
+    missing = [line for line, (part, _) in truth.items() if part >= _MIN_SHARE and line not in reported]
     return Errors(share, activity, len(missing))

@@ -38,10 +38,10 @@ class Pattern:
     """The functions that the cell's lines call. Each call logs how long it took and how long the GPU
     worked."""
 
-    def __init__(self, period_s: float, cycles_a_second: float, rounds_a_second: float) -> None:
+    def __init__(self, period_s: float, cycles_per_second: float, rounds_per_second: float) -> None:
         self._period = period_s
-        self._cycles = cycles_a_second * period_s
-        self._rounds = rounds_a_second * period_s
+        self._cycles = cycles_per_second * period_s
+        self._rounds = rounds_per_second * period_s
         self.lines: list[tuple[int, float, float]] = []
         """For each call: the line of the cell that made it, and its start and end on the host's clock."""
         self.events: list[tuple[Any, Any]] = []
@@ -151,14 +151,14 @@ def profile_figures(report: Report) -> dict[str, Any]:
     time = report.time
     assert time is not None
     return {
-        "said": [_said(line) for line in time.lines if line.line is not None],
+        "profile": [_profile_entry(line) for line in time.lines if line.line is not None],
         "looks": time.samples,
         "resolution_s": time.resolution_s,
         "reason": time.reason,
     }
 
 
-def _said(line: LineTime) -> dict[str, Any]:
+def _profile_entry(line: LineTime) -> dict[str, Any]:
     return {"line": line.line, "until": line.until, "share": line.share, "gpu_busy": line.gpu_busy}
 
 

@@ -58,12 +58,12 @@ def measure(settings: Settings) -> Iterator[Figure]:
     times = settings.pick(30, 3)
     where = "a stand-in GPU" if without_a_gpu() is not None else "a real GPU"
     what = f"from an out-of-memory error to its card, {where}"
-    for words, load, bar in (
+    for description, load, bar in (
         (f"{what}: 4,500 tensors, 2,000 variables, 30,000 objects", True, _BAR_MS),
         (f"the same without gpuwidget: IPython's traceback, {where}", False, None),
     ):
         values = _errors(times, load=load)
-        yield Figure(benchmark="oom", what=words, unit="ms", bar=bar, values=values)
+        yield Figure(benchmark="oom", what=description, unit="ms", bar=bar, values=values)
 
 
 def _errors(times: int, *, load: bool) -> Sequence[float]:

@@ -203,8 +203,8 @@ class Page:
         return float(sum(size for kind, size in zip(types, sizes, strict=True) if kind != code))
 
     def _metrics(self) -> dict[str, float]:
-        told = self._session.send("Performance.getMetrics")["metrics"]
-        return {metric["name"]: metric["value"] for metric in told}
+        metrics = self._session.send("Performance.getMetrics")["metrics"]
+        return {metric["name"]: metric["value"] for metric in metrics}
 
 
 def _browser_helpers() -> Any:

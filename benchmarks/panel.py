@@ -23,7 +23,7 @@ from tools import chromium
 _GPUS = (8, 16)
 _MAIN_THREAD_BAR_MS = 20.0
 _HEAP_BAR_KIB = 200.0
-_QUESTION_BAR_MS = 200.0
+_REQUEST_BAR_MS = 200.0
 _PAINT_BAR_MS = 300.0
 _SIZE_BAR_KIB = 120.0
 _SAMPLES = 100_000
@@ -74,7 +74,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
                 page = pages.Page(notebook, standin, partial(changing, gpus))
                 yield from _figures(settings, notebook, page, gpus)
                 if gpus == _GPUS[0]:
-                    yield _questions(settings, notebook)
+                    yield _request_times(settings, notebook)
                 notebook.close()
                 if gpus == _GPUS[0]:
                     yield _flooded(settings, open_notebook, standin, gpus)
@@ -139,7 +139,7 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> 
         yield Figure("panel", what, "KiB", values=[grown / 1024])
 
 
-def _questions(settings: Settings, notebook: Any) -> Figure:
+def _request_times(settings: Settings, notebook: Any) -> Figure:
     notebook.run(0)
     notebook.wait_until_done()
     notebook.page.wait_for_selector(".jp-gpuwidget-device-watch:enabled")
@@ -148,7 +148,7 @@ def _questions(settings: Settings, notebook: Any) -> Figure:
     asked = notebook.script(_ASK, settings.pick(20, 3))
     notebook.script("await panel.sessionContext.session.kernel.interrupt();")
     what = "a question to a kernel busy in pure Python"
-    return Figure("panel", what, "ms", bar=_QUESTION_BAR_MS, values=asked)
+    return Figure("panel", what, "ms", bar=_REQUEST_BAR_MS, values=asked)
 
 
 def _size() -> Figure:

@@ -46,8 +46,8 @@ def find(*packages: str) -> Peer | None:
 
 def missing(*packages: str) -> str:
     """Return why a peer is not measured, for the case that :func:`find` returned None."""
-    there = "names none" if _VARIABLE in os.environ else "may name one"
-    return f"it takes a Python with {' and '.join(packages)}: {_VARIABLE} {there}"
+    setting = "names none" if _VARIABLE in os.environ else "may name one"
+    return f"it takes a Python with {' and '.join(packages)}: {_VARIABLE} {setting}"
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -34,9 +34,9 @@ def measure(settings: Settings) -> Iterator[Figure]:
     windows = settings.pick(_WINDOWS, 1)
     with TemporaryDirectory() as folder:
         for spun, how in ((False, "slow calls wait"), (True, "slow calls spin, an upper bound")):
-            found = _ask(windows, machine(Path(folder), _GPUS, spun=spun).environment())
+            found = _run_program(windows, machine(Path(folder), _GPUS, spun=spun).environment())
             yield _figure(f"CPU of a core for {_GPUS} GPUs at 5 Hz, {how}", found, bar=_BAR)
-    found = _ask(windows, {})
+    found = _run_program(windows, {})
     what = "CPU of a core for this machine's real GPUs at 5 Hz"
     if not found["gpus"]:
         reason = "no NVIDIA driver with a GPU answers here"
@@ -59,7 +59,7 @@ def _figure(what: str, found: Mapping[str, Any], bar: float | None) -> Figure:
     return Figure(benchmark="sampling", what=what, unit="%", bar=bar, values=[mean], details=details)
 
 
-def _ask(windows: int, variables: Mapping[str, str]) -> dict[str, Any]:
+def _run_program(windows: int, variables: Mapping[str, str]) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.sampling", str(windows)],
         env=environment(variables),

@@ -85,7 +85,7 @@ def overhead_ratio(ends: Sequence[float], disturbed: Sequence[tuple[float, float
     for began, ended in disturbed:
         first, last = bisect_right(ends, began), bisect_left(ends, ended)
         hit.update(range(max(1, first), min(last, len(ends) - 1) + 1))
-    alone = [ends[step] - ends[step - 1] for step in range(1, len(ends)) if step not in hit]
-    if not alone:
+    undisturbed = [ends[step] - ends[step - 1] for step in range(1, len(ends)) if step not in hit]
+    if not undisturbed:
         return None
-    return (ends[-1] - ends[0]) / (sum(alone) / len(alone) * (len(ends) - 1))
+    return (ends[-1] - ends[0]) / (sum(undisturbed) / len(undisturbed) * (len(ends) - 1))

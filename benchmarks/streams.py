@@ -21,9 +21,9 @@ from benchmarks.statistics import p95
 _GPUS = 8
 _COUNTS = (1, 20, 100)
 _NOTEBOOKS = 50
-_TELL_S = 10.0
+_REPORT_TIMEOUT_S = 10.0
 _BAR_MS = 3.0
-_SAME = 1.05
+_CALLS_BAR = 1.05
 """Highest acceptable ratio between the numbers of NVML calls in two windows. It exceeds 1 because one window
 may contain one more full poll than the other."""
 _SETTLE_S = 2.0
@@ -41,7 +41,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
         standin = machine(Path(folder), _GPUS)
         with server(Path(folder), "gpuwidget", environment(standin.environment())) as running:
             standin.scenario(*_held_by(running.start_notebooks(_NOTEBOOKS)))
-            told = _kernels_received(running)
+            received = _kernels_received(running)
             for number in range(rounds):
                 # Alternate the order of the client counts, so that drift does not favour one of them.
                 for count in (0, *_COUNTS) if number % 2 == 0 else (*reversed(_COUNTS), 0):
@@ -51,24 +51,24 @@ def measure(settings: Settings) -> Iterator[Figure]:
                         began = time.perf_counter()
                         times[count].append(p95(running.status_times(window_s)))
                         calls[count].append(sum(standin.calls().values()) / (time.perf_counter() - began))
-    alone = times[0]
+    baseline = times[0]
     for count in _COUNTS:
-        beside = "1 stream client" if count == 1 else f"{count} stream clients"
+        clients_text = "1 stream client" if count == 1 else f"{count} stream clients"
         yield Figure(
             benchmark="streams",
-            what=f"p95 of GET /api/status beside {beside}, minus that without; {_NOTEBOOKS} kernels",
+            what=f"p95 of GET /api/status beside {clients_text}, minus that without; {_NOTEBOOKS} kernels",
             unit="ms",
             bar=_BAR_MS,
-            values=[there - before for there, before in zip(times[count], alone, strict=True)],
-            conditions={"each kernel's memory is told": told == _NOTEBOOKS},
-            details={"p95 without, ms": alone, "p95 with, ms": times[count]},
+            values=[loaded - idle for loaded, idle in zip(times[count], baseline, strict=True)],
+            conditions={"each kernel's memory is told": received == _NOTEBOOKS},
+            details={"p95 without, ms": baseline, "p95 with, ms": times[count]},
         )
     yield Figure(
         benchmark="streams",
         what=f"NVML calls a second with {_COUNTS[-1]} clients over those with one",
         unit="ratio",
-        bar=_SAME,
-        values=[most / one for most, one in zip(calls[_COUNTS[-1]], calls[1], strict=True)],
+        bar=_CALLS_BAR,
+        values=[most / single for most, single in zip(calls[_COUNTS[-1]], calls[1], strict=True)],
         conditions={"no call without a client": not any(calls[0])},
         details={f"calls a second, {count} clients": calls[count] for count in calls},
     )
@@ -76,7 +76,9 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 def _kernels_received(running: Server) -> int:
     """Return the number of kernels for which a client receives the memory usage."""
-    usages = [message for message in messages(running, _PATH, _TELL_S) if message["type"] == "usage"]
+    usages = [
+        message for message in messages(running, _PATH, _REPORT_TIMEOUT_S) if message["type"] == "usage"
+    ]
     held = [holding for gpu in usages[-1]["gpus"] for holding in gpu["holdings"]] if usages else []
     return len({each["kernel"] for each in held if each["kernel"] is not None and each["memory"] is not None})
 

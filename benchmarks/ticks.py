@@ -28,8 +28,8 @@ from gpuwidget.sampler import Sampler
 from gpuwidget.sources import Inventory, UtilizationWindow
 
 _GPUS = 8
-_LOOKS = 20
-_WARM_UP_LOOKS = 2
+_READINGS = 20
+_WARM_UP_READINGS = 2
 _FLAT_KIB = 1024
 _EPOCH = 1_700_000_000.0
 
@@ -45,13 +45,13 @@ def measure(settings: Settings) -> Iterator[Figure]:
         check=True,
     )
     resident = json.loads(done.stdout)
-    settled = resident[_WARM_UP_LOOKS]
+    settled = resident[_WARM_UP_READINGS]
     yield Figure(
         benchmark="ticks",
         what=f"resident memory grown over {ticks:,} ticks of {_GPUS} GPUs, after the first tenth",
         unit="KiB",
         bar=_FLAT_KIB,
-        values=[max(resident[_WARM_UP_LOOKS:]) - settled],
+        values=[max(resident[_WARM_UP_READINGS:]) - settled],
         details={"KiB after each twentieth": resident},
     )
 
@@ -135,12 +135,12 @@ def _tick(wanted: int) -> list[int]:
     def on_sample(sample: Sample) -> None:
         nonlocal count
         # This runs on the sampler's thread, so no tick occurs during the measurement.
-        if count % (wanted // _LOOKS) == 0 and len(resident) <= _LOOKS:
+        if count % (wanted // _READINGS) == 0 and len(resident) <= _READINGS:
             run.progress()
             gc.collect()
             resident.append(_resident_kib())
         count += 1
-        if len(resident) > _LOOKS:
+        if len(resident) > _READINGS:
             done.set()
 
     run.start()

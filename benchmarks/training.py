@@ -20,7 +20,7 @@ from benchmarks.statistics import alternating, ratios
 class _Loop:
     benchmark: str
     kind: str
-    words: str
+    description: str
     bar: float
     seconds: float
     pairs: int
@@ -47,13 +47,13 @@ def measure_launch(settings: Settings) -> Iterator[Figure]:
 
 def measure_lines(settings: Settings) -> Iterator[Figure]:
     """Measure both loops with ``--lines``, compared with plain loops."""
-    for one, bar in ((_HEAVY, 1.01), (_LAUNCH, 1.15)):
-        found = _loops(one, settings, "--lines")
+    for loop, bar in ((_HEAVY, 1.01), (_LAUNCH, 1.15)):
+        found = _loops(loop, settings, "--lines")
         for place, where in ((1, "inside"), (0, "start and report included")):
             runs = found.get("runs", ())
             yield Figure(
                 benchmark="lines",
-                what=f"{one.words}, with --lines, {where}",
+                what=f"{loop.description}, with --lines, {where}",
                 unit="ratio",
                 bar=bar if where == "inside" else None,
                 values=ratios([(plain[place], watched[place]) for plain, watched in runs]),
@@ -62,74 +62,74 @@ def measure_lines(settings: Settings) -> Iterator[Figure]:
             )
 
 
-def _in_a_process(one: _Loop, settings: Settings) -> Iterator[Figure]:
-    found = _loops(one, settings)
-    what = f"{one.words}, watched with where its time went"
+def _in_a_process(loop: _Loop, settings: Settings) -> Iterator[Figure]:
+    found = _loops(loop, settings)
+    what = f"{loop.description}, watched with where its time went"
     if "not_measured" in found:
         reason = found["not_measured"]
-        yield Figure(benchmark=one.benchmark, what=what, unit="ratio", bar=one.bar, not_measured=reason)
+        yield Figure(benchmark=loop.benchmark, what=what, unit="ratio", bar=loop.bar, not_measured=reason)
         return
     for place, where in enumerate(("start and report included", "inside")):
         yield Figure(
-            benchmark=one.benchmark,
+            benchmark=loop.benchmark,
             what=f"{what}, {where}",
             unit="ratio",
-            bar=one.bar,
+            bar=loop.bar,
             values=ratios([(plain[place], watched[place]) for plain, watched in found["runs"]]),
             details={name: found[name] for name in ("steps", "step_ms", "seen")},
         )
 
 
-def _by_steps(one: _Loop, settings: Settings) -> Iterator[Figure]:
-    found = _loops(one, settings, "--steps")
+def _by_steps(loop: _Loop, settings: Settings) -> Iterator[Figure]:
+    found = _loops(loop, settings, "--steps")
     yield Figure(
-        benchmark=one.benchmark,
-        what=f"{one.words}, by its steps beside looks and samples over those beside none",
+        benchmark=loop.benchmark,
+        what=f"{loop.description}, by its steps beside looks and samples over those beside none",
         unit="ratio",
-        bar=one.bar,
+        bar=loop.bar,
         values=found.get("ratios", ()),
         details={name: found[name] for name in ("steps", "looks_and_samples") if name in found},
         not_measured=found.get("not_measured"),
     )
 
 
-def _loops(one: _Loop, settings: Settings, *options: str) -> dict[str, Any]:
-    numbers = str(settings.pick(one.pairs, 4)), str(settings.pick(one.seconds, 0.5))
-    return run_program("benchmarks.training_loops", one.kind, *numbers, *options)
+def _loops(loop: _Loop, settings: Settings, *options: str) -> dict[str, Any]:
+    numbers = str(settings.pick(loop.pairs, 4)), str(settings.pick(loop.seconds, 0.5))
+    return run_program("benchmarks.training_loops", loop.kind, *numbers, *options)
 
 
-def _in_a_kernel(one: _Loop, settings: Settings) -> Iterator[Figure]:
-    seconds = settings.pick(one.kernel_seconds, 0.5)
-    what = f"{one.words} of {seconds:g} s, in a %%gpuwatch cell with live chart, request to reply"
+def _in_a_kernel(loop: _Loop, settings: Settings) -> Iterator[Figure]:
+    seconds = settings.pick(loop.kernel_seconds, 0.5)
+    what = f"{loop.description} of {seconds:g} s, in a %%gpuwatch cell with live chart, request to reply"
     reason = without_a_gpu()
     if reason is not None:
-        yield Figure(benchmark=one.benchmark, what=what, unit="ratio", bar=one.bar, not_measured=reason)
+        yield Figure(benchmark=loop.benchmark, what=what, unit="ratio", bar=loop.bar, not_measured=reason)
         return
     require_live_chart()
     with Kernel(environment()) as kernel:
         kernel.run("from benchmarks import training_loops as _loops")
-        kernel.run(f"_step = _loops.{one.kind}(); _steps = _loops.steps_for(_step, {seconds})")
+        kernel.run(f"_step = _loops.{loop.kind}(); _steps = _loops.steps_for(_step, {seconds})")
         kernel.run("%load_ext gpuwidget")
         kernel.run("pass", rest_s=3.0)
         cell = "_ = _loops.loop(_step, _steps)"
         kernel.run(f"%%gpuwatch\n{cell}")
         runs = alternating(
-            settings.pick(one.kernel_pairs, 2),
+            settings.pick(loop.kernel_pairs, 2),
             partial(kernel.run, cell),
             partial(kernel.run, f"%%gpuwatch\n{cell}"),
         )
     yield Figure(
-        benchmark=one.benchmark,
+        benchmark=loop.benchmark,
         what=what,
         unit="ratio",
-        bar=one.bar,
+        bar=loop.bar,
         values=ratios([(plain.seconds, watched.seconds) for plain, watched in runs]),
     )
 
 
 def without_a_gpu() -> str | None:
     """Return why nothing can be measured on a real GPU, or None if measuring is possible."""
-    return _ask("-c", _PROBE).get("not_measured")
+    return _run_program("-c", _PROBE).get("not_measured")
 
 
 _PROBE = """\
@@ -145,10 +145,10 @@ print(json.dumps({} if reason is None else {"not_measured": reason}))
 
 def run_program(module: str, *arguments: str) -> dict[str, Any]:
     """Run a benchmark's program and return its output, or the reason why no GPU can be used."""
-    return _ask("-c", _PROBE) or _ask("-m", module, *arguments)
+    return _run_program("-c", _PROBE) or _run_program("-m", module, *arguments)
 
 
-def _ask(*arguments: str) -> dict[str, Any]:
+def _run_program(*arguments: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, *arguments], env=environment(), stdout=subprocess.PIPE, text=True, check=True
     )

@@ -164,7 +164,7 @@ def results(
     *,
     torch: Mapping[str, Any] | None = None,
     ending: Ending = "ended",
-    how: str = "",
+    detail: str = "",
     machine: Mapping[str, Any] | None = None,
     packages: Mapping[str, Any] | None = None,
     **values: Any,
@@ -180,7 +180,7 @@ def results(
         machine=replace(MACHINE, **(machine or {})),
         packages=replace(PACKAGES, **(packages or {})),
         torch_result=ProbeResult(
-            ending, how, {**TORCH, **{name: found[name] for name in found if name not in of_cuda}}
+            ending, detail, {**TORCH, **{name: found[name] for name in found if name not in of_cuda}}
         ),
         cuda_result=ProbeResult(
             "ended", "", {**CUDA, **{name: found[name] for name in found if name in of_cuda}}

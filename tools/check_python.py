@@ -22,7 +22,7 @@ def has_compiler():
     return done.returncode == 0
 
 
-def trouble(target="test"):
+def missing_requirement(target="test"):
     """Return a sentence about what ``make target`` lacks, or None if nothing is missing."""
     if sys.version_info[:2] < OLDEST:
         return (
@@ -56,4 +56,4 @@ def trouble(target="test"):
 
 
 if __name__ == "__main__":
-    sys.exit(trouble(*sys.argv[1:]))
+    sys.exit(missing_requirement(*sys.argv[1:]))

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-from tools.programs import answers, succeeds
+from tools.programs import can_run, succeeds
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PACKAGES = ("chromium", "fonts-dejavu-core")
@@ -28,11 +28,11 @@ _PRINT_PATH = (
 
 def find() -> str | None:
     """Return the path of a Chromium or Chrome that can run, preferably the system's; None without one."""
-    system = (path for name in NAMES if (path := shutil.which(name)) and answers(path))
-    return next(system, None) or (path if answers(path := playwrights_path()) else None)
+    system = (path for name in NAMES if (path := shutil.which(name)) and can_run(path))
+    return next(system, None) or (path if can_run(path := playwright_path()) else None)
 
 
-def playwrights_path() -> str:
+def playwright_path() -> str:
     """Return the path at which Playwright would install its Chromium."""
     # Run this in a subprocess, because Playwright's synchronous interface does not start inside an event
     # loop.

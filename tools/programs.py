@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 
-def answers(path: str) -> bool:
+def can_run(path: str) -> bool:
     """Return whether the program at ``path`` runs and prints its version.
 
     On Ubuntu without the Chromium snap, the program is a script that only prints what to install.

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.programs import answers, succeeds
+from tools.programs import can_run, succeeds
 
 PACKAGE = "prometheus"
 PROGRAMS = ("prometheus", "promtool")
@@ -31,7 +31,7 @@ def find() -> dict[str, str] | None:
     places = (None, str(UNPACKED / "usr" / "bin"))
     for place in places:
         found = {
-            name: path for name in PROGRAMS if (path := shutil.which(name, path=place)) and answers(path)
+            name: path for name in PROGRAMS if (path := shutil.which(name, path=place)) and can_run(path)
         }
         if len(found) == len(PROGRAMS):
             return found

@@ -31,7 +31,7 @@ DOMAIN = "jupyterlab_gpuwidget"
 LOCALE = ROOT / "gpuwidget" / "locale"
 TEMPLATE = LOCALE / f"{DOMAIN}.pot"
 SCHEMA = ROOT / "labextension" / "schema" / "panel.json"
-TOLD_ELSEWHERE = {
+TRANSLATED_ELSEWHERE = {
     "diagnostics/diagnosticsMessages.ts: title",
     "diagnostics/environmentView.ts: title",
     "settingsSchema.ts: where",
@@ -49,7 +49,7 @@ def catalogue() -> Catalog:
     """Return a catalogue of all translatable strings.
 
     Raises ValueError if TypeScript code translates a text that is not a literal, except at
-    ``TOLD_ELSEWHERE``.
+    ``TRANSLATED_ELSEWHERE``.
     """
     made = Catalog(
         domain=DOMAIN,
@@ -60,7 +60,7 @@ def catalogue() -> Catalog:
         place = found["path"].removeprefix("labextension/src/")
         texts = found["texts"]
         if None in texts:
-            if f"{place}: {found['argument']}" not in TOLD_ELSEWHERE:
+            if f"{place}: {found['argument']}" not in TRANSLATED_ELSEWHERE:
                 raise ValueError(f"{found['path']}:{found['line']}: {found['argument']} is no text.")
             continue
         context = texts.pop(0) if found["method"] in ("_p", "_np") else None
@@ -138,12 +138,12 @@ def compiled(language: Catalog) -> str:
         if isinstance(message.id, tuple):
             # JupyterLab treats a list with one form as a string without a plural. Chinese has one form, so
             # pad the list.
-            one, forms = message.id[0], [*(message.string or ())]
+            text, forms = message.id[0], [*(message.string or ())]
             padding = [""] * (2 - len(forms))
         else:
-            one, forms, padding = str(message.id), [str(message.string or "")], []
-        if one and all(forms) and not message.fuzzy:
-            strings[one if message.context is None else f"{message.context}\x04{one}"] = forms + padding
+            text, forms, padding = str(message.id), [str(message.string or "")], []
+        if text and all(forms) and not message.fuzzy:
+            strings[text if message.context is None else f"{message.context}\x04{text}"] = forms + padding
     return json.dumps(strings, ensure_ascii=False, indent=1) + "\n"
 
 
@@ -176,9 +176,9 @@ def _in_schema(schema: dict[str, Any], context: str) -> list[tuple[str, str]]:
     for key, value in schema.items():
         if isinstance(value, str) and key in _SCHEMA_TEXTS:
             found.append((value, "settings" if key.startswith("jupyter") else context))
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict):
-                found += _in_schema(one, "settings")
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                found += _in_schema(item, "settings")
     return found
 
 

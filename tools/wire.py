@@ -30,10 +30,10 @@ HEADER = """\
 """
 
 CONSTANTS: Mapping[str, tuple[object, str]] = {
-    "STREAM_SCHEMA": (wire.SCHEMA, "Version of the stream's shape that this labextension was made for."),
-    "KERNEL_SCHEMA": (kernel_state.SCHEMA, "Version of the kernel's answers that it was made for."),
-    "KERNEL_REQUEST": (kernel_requests.REQUEST, "Message type of a question to a kernel."),
-    "KERNEL_REPLY": (kernel_requests.REPLY, "Message type of a kernel's answer."),
+    "STREAM_SCHEMA": (wire.SCHEMA, "Version of the stream's messages that this labextension reads."),
+    "KERNEL_SCHEMA": (kernel_state.SCHEMA, "Version of the kernel's replies that this labextension reads."),
+    "KERNEL_REQUEST": (kernel_requests.REQUEST, "Message type of a request to a kernel."),
+    "KERNEL_REPLY": (kernel_requests.REPLY, "Message type of a kernel's reply."),
     "XIDS_OF_PROGRAMS": (
         list(xids.APPLICATION_XIDS),
         "Errors of the driver (XID) that a user's own program may cause: the GPU is healthy.",
@@ -43,7 +43,7 @@ ENUMS: Mapping[str, tuple[str, Sequence[str], str]] = {
     "THROTTLE_REASONS": (
         "ThrottleReason",
         throttle_reasons.ALL_NAMES,
-        "Reasons why a clock is throttled, the worst first. A newer driver may have others.",
+        "Reasons why a clock is throttled, the worst first. A newer driver may report others.",
     ),
 }
 """The protocol's lists of values, by name. For each list: the name of its union type, the values and a
@@ -57,18 +57,18 @@ SUBSETS: Mapping[str, tuple[str, Sequence[str], str]] = {
     "EXPECTED_THROTTLE_REASONS": (
         "ThrottleReason",
         throttle_reasons.EXPECTED,
-        "Throttle reasons that were set on purpose or mean an idle GPU.",
+        "Throttle reasons that are set deliberately, or that mean that the GPU is idle.",
     ),
 }
 """Lists that contain only some of the values of a union type, in the format of ``ENUMS``."""
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
     "StreamMessage": (
         (wire.InitialMessage, wire.SampleMessage, wire.SampleChanges, wire.MemoryOwnership),
-        "What comes over the stream.",
+        "Messages of the stream.",
     ),
     "ReceivedMessage": (
         (wire.InitialMessage, wire.SampleMessage, wire.MemoryOwnership),
-        "The same where changes have been applied: every sample is whole.",
+        "Messages of the stream after changes were applied, so that every sample is whole.",
     ),
     "KernelRequest": (
         (
@@ -79,11 +79,11 @@ UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
             kernel_requests.SwitchRequest,
             kernel_requests.DoctorRequest,
         ),
-        "The content of a question to a kernel.",
+        "Content of a request to a kernel.",
     ),
     "KernelReply": (
         (kernel_requests.OkReply, kernel_requests.ErrorReply, kernel_requests.DoctorReply),
-        "The content of a kernel's answer.",
+        "Content of a kernel's reply.",
     ),
 }
 ROOTS: Sequence[type] = (
@@ -93,7 +93,7 @@ ROOTS: Sequence[type] = (
     wire.ActivityRequest,
     wire.RateRequest,
     kernel_state.KernelState,
-    *(one for members, _ in UNIONS.values() for one in members),
+    *(member for members, _ in UNIONS.values() for member in members),
 )
 """Dataclasses of the messages that are sent. The dataclasses of their fields need not be listed."""
 
@@ -113,25 +113,27 @@ _WIDTH = 110
 def typescript() -> str:
     """Return the text of the generated file."""
     parts = [HEADER]
-    for name, (value, words) in CONSTANTS.items():
-        parts.append(f"{_comment(words, '')}export const {name} = {_literal(value)};\n")
-    for name, (type_name, values, words) in ENUMS.items():
+    for name, (value, comment) in CONSTANTS.items():
+        parts.append(f"{_comment(comment, '')}export const {name} = {_literal(value)};\n")
+    for name, (type_name, values, comment) in ENUMS.items():
         parts.append(
-            f"{_comment(words, '')}export const {name} = {_list(values)} as const;\n"
+            f"{_comment(comment, '')}export const {name} = {_list(values)} as const;\n"
             f"export type {type_name} = (typeof {name})[number];\n"
         )
-    for name, (type_name, values, words) in SUBSETS.items():
-        parts.append(f"{_comment(words, '')}export const {name}: readonly {type_name}[] = {_list(values)};\n")
-    parts += [_interface(one) for one in _reached(ROOTS)]
-    for name, (members, words) in UNIONS.items():
-        names = [one.__name__ for one in members]
+    for name, (type_name, values, comment) in SUBSETS.items():
+        parts.append(
+            f"{_comment(comment, '')}export const {name}: readonly {type_name}[] = {_list(values)};\n"
+        )
+    parts += [_interface(message_type) for message_type in _reached(ROOTS)]
+    for name, (members, comment) in UNIONS.items():
+        names = [member.__name__ for member in members]
         line = f"export type {name} = {' | '.join(names)};"
         if len(line) > _WIDTH:
             below = f"  {' | '.join(names)};"
             line = f"export type {name} =\n" + (
                 below if len(below) <= _WIDTH else "  | " + "\n  | ".join(names) + ";"
             )
-        parts.append(f"{_comment(words, '')}{line}\n")
+        parts.append(f"{_comment(comment, '')}{line}\n")
     return "\n".join(parts)
 
 
@@ -141,7 +143,7 @@ def main(arguments: Sequence[str]) -> int:
     if "--check" in arguments:
         if FILE.is_file() and FILE.read_text(encoding="utf-8") == text:
             return 0
-        print(f"{FILE.name} is not what the dataclasses say: run python -m tools.wire.", file=sys.stderr)
+        print(f"{FILE.name} does not match the dataclasses: run python -m tools.wire.", file=sys.stderr)
         return 1
     FILE.parent.mkdir(parents=True, exist_ok=True)
     FILE.write_text(text, encoding="utf-8")
@@ -153,13 +155,13 @@ def _reached(roots: Sequence[type]) -> list[type]:
     contains."""
     found: dict[type, None] = {}
 
-    def visit(one: Any) -> None:
-        if is_dataclass(one):
-            for hint in get_type_hints(one).values():
+    def visit(annotation: Any) -> None:
+        if is_dataclass(annotation):
+            for hint in get_type_hints(annotation).values():
                 visit(hint)
-            assert isinstance(one, type)
-            found.setdefault(one)
-        for argument in () if get_origin(one) is Literal else get_args(one):
+            assert isinstance(annotation, type)
+            found.setdefault(annotation)
+        for argument in () if get_origin(annotation) is Literal else get_args(annotation):
             visit(argument)
 
     for root in roots:
@@ -167,11 +169,14 @@ def _reached(roots: Sequence[type]) -> list[type]:
     return list(found)
 
 
-def _interface(one: type) -> str:
-    hints, words = get_type_hints(one), _field_docstrings(one)
-    lines = [_comment(inspect.cleandoc(one.__doc__ or ""), ""), f"export interface {one.__name__} {{\n"]
-    for field in fields(one):
-        lines.append(_comment(words.get(field.name, ""), "  "))
+def _interface(message_type: type) -> str:
+    hints, docstrings = get_type_hints(message_type), _field_docstrings(message_type)
+    lines = [
+        _comment(inspect.cleandoc(message_type.__doc__ or ""), ""),
+        f"export interface {message_type.__name__} {{\n",
+    ]
+    for field in fields(message_type):
+        lines.append(_comment(docstrings.get(field.name, ""), "  "))
         lines.append(f"  readonly {field.name}: {_type(hints[field.name])};\n")
     return "".join(lines) + "}\n"
 
@@ -192,7 +197,7 @@ def _type(hint: Any) -> str:
         return f"readonly ({item})[]" if " " in item else f"readonly {item}[]"
     if origin is Mapping and arguments[0] is str:
         return f"Readonly<Record<string, {_type(arguments[1])}>>"
-    raise TypeError(f"{hint!r} has no counterpart in TypeScript here: teach tools/wire.py one.")
+    raise TypeError(f"{hint!r} has no TypeScript type: add one to tools/wire.py.")
 
 
 def _literal(value: object) -> str:
@@ -204,9 +209,9 @@ def _list(values: Sequence[str]) -> str:
     return "[\n  " + ",\n  ".join(map(_literal, values)) + "\n]"
 
 
-def _field_docstrings(one: type) -> dict[str, str]:
+def _field_docstrings(message_type: type) -> dict[str, str]:
     """Return the docstring below each field, by field name, from the source; Python does not store them."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(message_type))).body
     assert isinstance(tree, ast.ClassDef)
     return dict(_documented(tree.body))
 
@@ -222,13 +227,13 @@ def _documented(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
             yield statement.target.id, inspect.cleandoc(str(after.value.value))
 
 
-def _comment(words: str, indent: str) -> str:
-    if not words:
+def _comment(text: str, indent: str) -> str:
+    if not text:
         return ""
     # Editors render comments as Markdown, so convert Python's markup to Markdown.
-    text = re.sub(r":class:`(?:[\w.]+\.)?(\w+)`", r"`\1`", words).replace("``", "`").replace("*/", "* /")
-    text = re.sub(r"\b(None|True|False)\b", lambda found: _WORDS[found[0]], text)
-    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+    cleaned = re.sub(r":class:`(?:[\w.]+\.)?(\w+)`", r"`\1`", text).replace("``", "`").replace("*/", "* /")
+    cleaned = re.sub(r"\b(None|True|False)\b", lambda found: _WORDS[found[0]], cleaned)
+    paragraphs = [" ".join(paragraph.split()) for paragraph in cleaned.split("\n\n")]
     if len(paragraphs) == 1 and len(indent + paragraphs[0]) + len("/**  */") <= _WIDTH:
         return f"{indent}/** {paragraphs[0]} */\n"
     lines: list[str] = []

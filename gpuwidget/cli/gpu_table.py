@@ -85,15 +85,15 @@ def _unreachable(reading: Reading) -> bool:
 
 
 def _gpu_row(gpu: Gpu, reading: Reading, now: float, tz: tzinfo | None) -> tuple[str, ...]:
-    who = (_gpu_number(gpu), _name(gpu))
+    first_cells = (_gpu_number(gpu), _name(gpu))
     if reading.lost_since is not None:
-        return (*who, f"lost since {_moment(reading.lost_since, now, tz)}")
+        return (*first_cells, f"lost since {_moment(reading.lost_since, now, tz)}")
     if reading.silent_since is not None:
-        return (*who, f"no answer for {duration(now - reading.silent_since)}")
+        return (*first_cells, f"no answer for {duration(now - reading.silent_since)}")
     if reading.answered is None:
-        return (*who, "no answer yet")
+        return (*first_cells, "no answer yet")
     return (
-        *who,
+        *first_cells,
         *(_figure(metric, gpu, reading) for metric in METRICS if metric.table_title is not None),
         UNKNOWN if reading.throttle is None else ", ".join(map(printable, reading.throttle)),
     )

@@ -168,14 +168,14 @@ def _doctor(options: argparse.Namespace) -> int:
     # Imported here, because printing the GPUs does not need the diagnostics.
     from gpuwidget.cli.doctor import run
 
-    text, well = run(
+    text, ok = run(
         __version__,
         as_json=options.json or options.doctor_json,
         earlier=options.diff,
         width=shutil.get_terminal_size((110, 24)).columns,
     )
     print(text, flush=True)
-    return 0 if well else _FAILED
+    return 0 if ok else _FAILED
 
 
 def _print_line(line: str) -> None:

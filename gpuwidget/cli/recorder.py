@@ -140,9 +140,11 @@ class RecordingWriter:
             return {"lost": True}
         throttle = reading.throttle
         tick: dict[str, Any] = {
-            **{one.key: _recorded(getattr(reading, key), one) for key, one in TICK_METRICS},
+            **{metric.key: _recorded(getattr(reading, key), metric) for key, metric in TICK_METRICS},
             THROTTLE: None if throttle is None else reason_mask(throttle),
-            "procs": None if reading.processes is None else [_process(one) for one in reading.processes],
+            "procs": None
+            if reading.processes is None
+            else [_process(process) for process in reading.processes],
         }
         # Values that are read rarely are written only when they have changed.
         activity, energy = reading.activity, reading.energy_j
@@ -194,7 +196,7 @@ def _process(process: Process) -> list[Any]:
 
 
 def _gpm(activity: Activity) -> dict[str, float | None]:
-    return {one.key: _recorded(getattr(activity, key), one) for key, one in GPM_METRICS}
+    return {metric.key: _recorded(getattr(activity, key), metric) for key, metric in GPM_METRICS}
 
 
 def _recorded(value: float | None, recorded: Recorded) -> float | None:

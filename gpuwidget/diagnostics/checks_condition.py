@@ -81,10 +81,10 @@ def _unique(logged: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _persistence_issues(results: ProbeResults) -> list[Issue]:
-    off = [gpu for gpu in results.gpus if gpu.persistence is False]
-    if not off or results.machine.system != "linux":
+    without_persistence = [gpu for gpu in results.gpus if gpu.persistence is False]
+    if not without_persistence or results.machine.system != "linux":
         return []
-    return [messages.persistence_off(len(off))]
+    return [messages.persistence_off(len(without_persistence))]
 
 
 def _memory_summary(gpu: GpuHealth) -> str:
@@ -126,16 +126,18 @@ def check_peers(results: ProbeResults) -> Check:
     if not peers:
         return skipped_check(PEERS, "one GPU" if len(results.gpus) == 1 else "no GPU to be seen")
     evidence: dict[str, str | None] = {}
-    for one in sorted({peer.one for peer in peers}):
-        row = [peer for peer in peers if peer.one == one]
-        evidence[f"GPU {one}"] = " ".join(f"{peer.other}:{_path_name(peer)}" for peer in row)
+    for gpu in sorted({peer.gpu for peer in peers}):
+        row = [peer for peer in peers if peer.gpu == gpu]
+        evidence[f"GPU {gpu}"] = " ".join(f"{peer.other}:{_path_name(peer)}" for peer in row)
     if not any(peer.nvlink or peer.reads is not None for peer in peers):
         return build_check(PEERS, "not told", [messages.peers_unknown()], evidence)
     found = ", ".join(sorted({_path_name(peer) for peer in peers}))
-    cut = [(peer.one, peer.other) for peer in peers if peer.reads is False and peer.nvlink is not True]
-    if cut and len(cut) < len(peers):
-        return build_check(PEERS, found, [messages.peers_without_access(cut)], evidence)
-    if cut:
+    without_access = [
+        (peer.gpu, peer.other) for peer in peers if peer.reads is False and peer.nvlink is not True
+    ]
+    if without_access and len(without_access) < len(peers):
+        return build_check(PEERS, found, [messages.peers_without_access(without_access)], evidence)
+    if without_access:
         # This is not an issue, since most consumer GPUs lack direct access.
         return build_check(PEERS, "through the host: these GPUs have no direct access", [], evidence)
     return build_check(PEERS, found, [], evidence)

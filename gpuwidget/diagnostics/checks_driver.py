@@ -35,7 +35,9 @@ def check_driver(results: ProbeResults) -> Check:
         "kernel module": machine.module,
         "libcuda": ", ".join(results.mapped("libcuda")) or results.libcuda.get("libcuda_error"),
         "container": machine.container,
-        "Python binding": ", ".join(f"{one.name} {one.version}" for one in results.packages.binding),
+        "Python binding": ", ".join(
+            f"{package.name} {package.version}" for package in results.packages.binding
+        ),
     }
     if machine.system == "darwin":
         return build_check(DRIVER, "none", [messages.for_macos()], evidence)
@@ -54,7 +56,7 @@ def _downgrade_if_cuda_works(results: ProbeResults, issues: list[Issue]) -> list
     """Return the issues. If CUDA works, they are at most warnings, since only readings may be missing."""
     if not results.cuda_works:
         return issues
-    return [replace(one, status="warning") if one.status == "broken" else one for one in issues]
+    return [replace(issue, status="warning") if issue.status == "broken" else issue for issue in issues]
 
 
 def _nvml_issues(results: ProbeResults) -> list[Issue]:
@@ -65,7 +67,7 @@ def _nvml_issues(results: ProbeResults) -> list[Issue]:
     if nvml is None and result.ending == "hung":
         return [messages.timeout(results.timeout_s, _unfinished_step(result))]
     if nvml is None:
-        return [messages.no_result(_unfinished_step(result), result.how)]
+        return [messages.no_result(_unfinished_step(result), result.detail)]
     match nvml.error:
         case None:
             return []
@@ -159,24 +161,24 @@ def check_device_files(results: ProbeResults) -> Check:
     """Check the files under /dev through which programs access the driver."""
     machine = results.machine
     files = machine.devices
-    evidence = {one.path: one.mode for one in files}
+    evidence = {file.path: file.mode for file in files}
     if machine.system not in ("linux", "wsl"):
         return skipped_check(
             FILES, "this system has others" if machine.system == "jetson" else "this system has none"
         )
     if machine.system == "wsl":
-        if any(one.path == "/dev/dxg" for one in files):
+        if any(file.path == "/dev/dxg" for file in files):
             return build_check(FILES, "/dev/dxg (WSL)", [], evidence)
         return build_check(FILES, "none", [messages.wsl_without_gpu()], evidence)
-    gpus = [one.path for one in files if re.fullmatch(r"/dev/nvidia\d+", one.path)]
+    gpus = [file.path for file in files if re.fullmatch(r"/dev/nvidia\d+", file.path)]
     if not gpus and not files:
         return build_check(
             FILES, "none", _downgrade_if_cuda_works(results, [_missing_files_issue(results)]), evidence
         )
     issues = []
-    forbidden = [one for one in files if not one.usable and not one.path.startswith("/dev/nvidia-caps/")]
+    forbidden = [file for file in files if not file.usable and not file.path.startswith("/dev/nvidia-caps/")]
     if forbidden:
-        issues.append(messages.device_files_forbidden([one.path for one in forbidden], forbidden[0].mode))
+        issues.append(messages.device_files_forbidden([file.path for file in forbidden], forbidden[0].mode))
     if not gpus:
         issues.append(messages.gpu_files_missing(_device_files_fix(results)))
     if machine.expected:
@@ -211,9 +213,9 @@ def _missing_files_issue(results: ProbeResults) -> Issue:
 def _mig_file_issues(results: ProbeResults) -> list[Issue]:
     """Return the issues of the device files of MIG slices, which are in /dev/nvidia-caps."""
     forbidden = [
-        one.path
-        for one in results.machine.devices
-        if one.path.startswith("/dev/nvidia-caps/") and not one.usable
+        file.path
+        for file in results.machine.devices
+        if file.path.startswith("/dev/nvidia-caps/") and not file.usable
     ]
     # One of these files manages the slices and is for root only, so a file that can't be used is no issue in
     # itself.
@@ -221,6 +223,6 @@ def _mig_file_issues(results: ProbeResults) -> list[Issue]:
         return []
     if forbidden:
         return [messages.mig_files_forbidden(forbidden)]
-    if not any(one.path.startswith("/dev/nvidia-caps/") for one in results.machine.devices):
+    if not any(file.path.startswith("/dev/nvidia-caps/") for file in results.machine.devices):
         return [messages.mig_files_missing()]
     return []

@@ -48,7 +48,7 @@ def check_gpu(results: ProbeResults) -> Check:
         return build_check(GPU, "none", [issue], evidence)
     devices = results.libcuda.get("cu_devices")
     if devices:
-        return build_check(GPU, ", ".join(one["name"] for one in devices), issues, evidence)
+        return build_check(GPU, ", ".join(device["name"] for device in devices), issues, evidence)
     return build_check(GPU, "not to be seen", [messages.unknown_without_driver()], evidence)
 
 
@@ -66,7 +66,7 @@ def _capabilities(results: ProbeResults) -> list[tuple[str, str]]:
     """Return each GPU model with its compute capability, as reported by NVML, or else by CUDA."""
     known = [(gpu.name, gpu.compute_capability) for gpu in results.gpus if gpu.compute_capability is not None]
     devices = results.libcuda.get("cu_devices") or []
-    return list(dict.fromkeys(known or [(one["name"], one["capability"]) for one in devices]))
+    return list(dict.fromkeys(known or [(device["name"], device["capability"]) for device in devices]))
 
 
 def _architecture_issues(gpu: str, capability: str, archs: list[str], results: ProbeResults) -> list[Issue]:
@@ -75,10 +75,10 @@ def _architecture_issues(gpu: str, capability: str, archs: list[str], results: P
     if not archs:
         return []
     target = version_tuple(capability)
-    compiled = [arch for one in archs if (arch := _parse_arch(one, "sm")) is not None]
+    compiled = [arch for name in archs if (arch := _parse_arch(name, "sm")) is not None]
     if any(arch[0] == target[0] and arch <= target for arch in compiled):
         return []
-    if any(arch <= target for one in archs if (arch := _parse_arch(one, "compute")) is not None):
+    if any(arch <= target for name in archs if (arch := _parse_arch(name, "compute")) is not None):
         return [messages.compiled_at_first_use(gpu, capability)]
     if not compiled or target >= min(compiled):
         fix = install_torch(results, "too-old", capabilities=[capability], always_index=True)

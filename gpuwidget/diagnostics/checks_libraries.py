@@ -191,9 +191,9 @@ def _installed_copies(results: ProbeResults, library: str) -> list[str]:
     """Return the packages that contain the library: one of pip's per CUDA version, and one of conda's at
     most."""
     pip = re.compile(rf"nvidia-{library}(-cu\d+)?")
-    condas = [one for one in results.packages.cuda if one.name in (library, f"lib{library}")]
-    found = [one for one in results.packages.cuda if pip.fullmatch(one.name)] + condas[:1]
-    return [f"{one.name} {one.version} ({one.by})" for one in found]
+    from_conda = [package for package in results.packages.cuda if package.name in (library, f"lib{library}")]
+    found = [package for package in results.packages.cuda if pip.fullmatch(package.name)] + from_conda[:1]
+    return [f"{package.name} {package.version} ({package.by})" for package in found]
 
 
 def _duplicate_issues(results: ProbeResults, library: messages.Library) -> list[Issue]:
@@ -207,14 +207,14 @@ def _duplicate_issues(results: ProbeResults, library: messages.Library) -> list[
 
 def _keep_one_fix(results: ProbeResults, library: messages.Library) -> Fix:
     """Return the fix that keeps only the package of the library that torch requires."""
-    own = re.compile(rf"nvidia-{library}(-cu\d+)?")
-    by_pip = [one.name for one in results.packages.cuda if own.fullmatch(one.name)]
-    right = [one for one in by_pip if one in results.packages.required]
-    wrong = [one for one in by_pip if one not in right]
-    if len(right) == 1 and wrong:
-        return replace_package(results, wrong[0], right[0])
-    if len(right) == 1:
-        return messages.keep_required_copy(right[0])
+    pattern = re.compile(rf"nvidia-{library}(-cu\d+)?")
+    by_pip = [package.name for package in results.packages.cuda if pattern.fullmatch(package.name)]
+    required = [name for name in by_pip if name in results.packages.required]
+    not_required = [name for name in by_pip if name not in required]
+    if len(required) == 1 and not_required:
+        return replace_package(results, not_required[0], required[0])
+    if len(required) == 1:
+        return messages.keep_required_copy(required[0])
     return messages.keep_original_copy(library)
 
 
@@ -223,10 +223,10 @@ def _shared_file_issues(results: ProbeResults) -> list[Issue]:
     folder."""
     found = []
     for names in results.shared:
-        right = [one for one in names if one in results.packages.required]
-        wrong = [one for one in names if one not in right]
+        required = [name for name in names if name in results.packages.required]
+        not_required = [name for name in names if name not in required]
         checked_separately = names[0].startswith(("nvidia-cudnn", "nvidia-nccl"))
-        if len(right) == 1 and wrong and not checked_separately:
-            fix = replace_package(results, wrong[0], right[0])
-            found.append(messages.shared_files(names, right[0], fix))
+        if len(required) == 1 and not_required and not checked_separately:
+            fix = replace_package(results, not_required[0], required[0])
+            found.append(messages.shared_files(names, required[0], fix))
     return found

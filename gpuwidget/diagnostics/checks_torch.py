@@ -51,7 +51,7 @@ def check_torch(results: ProbeResults) -> Check:
     if hidden is not None:
         return build_check(TORCH, "hidden by something else of that name", [hidden], evidence)
     if result.ending == "not started":
-        return build_check(TORCH, version, [messages.python_not_started(result.how)], evidence)
+        return build_check(TORCH, version, [messages.python_not_started(result.detail)], evidence)
     if not torch.get("imported"):
         issues = [_import_issue(results), *file_issues(results, "torch"), *_shadowing_issues(results)]
         found = "whose import did not finish" if result.ending == "hung" else "which can't be imported"
@@ -96,7 +96,7 @@ def _numpy_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _numpy_fix(error: str, results: ProbeResults) -> Fix:
-    numpy_2 = (one := results.packages.installed.get("numpy")) is not None and not one.version.startswith(
+    numpy_2 = (numpy := results.packages.installed.get("numpy")) is not None and not numpy.version.startswith(
         "1."
     )
     return (
@@ -140,10 +140,10 @@ def _import_issue(results: ProbeResults) -> Issue:
     if result.ending == "hung":
         # The status is not "broken", since a first import from a slow or network disk can take this long.
         return messages.import_timeout(results.timeout_s)
-    if result.ending == "crashed" and result.how == "SIGKILL":
+    if result.ending == "crashed" and result.detail == "SIGKILL":
         return messages.import_killed()
     if result.ending == "crashed" and "import_error" not in torch:
-        return messages.import_crashed(result.how, reinstall_libraries(results))
+        return messages.import_crashed(result.detail, reinstall_libraries(results))
     if "import_error" not in torch:
         return messages.import_ended(reinstall_libraries(results))
     error, kind = str(torch["import_error"]), str(torch.get("import_error_type", ""))
@@ -164,7 +164,7 @@ def _package_issue(kind: str, error: str, results: ProbeResults) -> Issue:
     """Return the issue of a failed import: its package is damaged or missing, or raised the error."""
     name = normalize_name(str(results.torch.get("import_error_package") or "torch"))
     damaged = results.damaged
-    if damaged and name not in {one.name for one in damaged}:
+    if damaged and name not in {package.name for package in damaged}:
         return messages.import_error_by_damage(kind, error, damaged[0], reinstall(results, damaged[0].name))
     if name == "numpy":
         return messages.import_error_in_package(kind, error, name, _numpy_fix(error, results))

@@ -84,15 +84,15 @@ def _currently_visible(results: ProbeResults) -> list[str] | None:
     """Return the UUIDs of the GPUs that CUDA would list in a new process; None if unknown."""
     code, devices = results.libcuda.get("cu_init"), results.libcuda.get("cu_devices")
     if code == 0 and devices is not None:
-        return [one["uuid"] for one in devices]
+        return [device["uuid"] for device in devices]
     return [] if code == _NO_DEVICE or hides_all(results) else None
 
 
 def _same_devices(in_notebook: Sequence[str | None], now: Sequence[str]) -> bool:
     """Return whether both lists have the same GPUs in the same order. An unknown UUID matches any UUID."""
     return len(in_notebook) == len(now) and all(
-        one is None or _uuid_digits(one) == _uuid_digits(other)
-        for one, other in zip(in_notebook, now, strict=True)
+        old is None or _uuid_digits(old) == _uuid_digits(other)
+        for old, other in zip(in_notebook, now, strict=True)
     )
 
 

@@ -75,47 +75,49 @@ def torch_wheel(
     If no build supports both the old and the new GPUs of a machine, return a build for the newest GPU. If
     several builds fit, a build that PyTorch ``version`` has is preferred.
     """
-    all_here = [version_tuple(capability) for capability in capabilities]
+    versions = [version_tuple(capability) for capability in capabilities]
     # A GPU that no PyTorch build supports because it is too old probably only drives a display, so it is
     # ignored if there are newer GPUs.
-    here = [one for one in all_here if one >= _OLDEST] or all_here
-    fitting = []
+    deciding = [capability for capability in versions if capability >= _OLDEST] or versions
+    suitable = []
     for wheel in _WHEELS:
         if (arm and not wheel.has_arm) or (
             driver is not None and driver_too_old(driver, wheel_cuda(wheel.name))
         ):
             continue
         min_capability = max(wheel.min_capability, _AMPERE) if arm else wheel.min_capability
-        if all(min_capability <= one < wheel.max_capability for one in here):
-            fitting.append(wheel.name)
-    if fitting:
-        return next((one for one in fitting if version is not None and wheel_has(one, version)), fitting[0])
-    newest = max(here, default=None)
-    if newest is None or all(one == newest for one in here):
+        if all(min_capability <= capability < wheel.max_capability for capability in deciding):
+            suitable.append(wheel.name)
+    if suitable:
+        return next(
+            (wheel for wheel in suitable if version is not None and wheel_has(wheel, version)), suitable[0]
+        )
+    newest = max(deciding, default=None)
+    if newest is None or all(capability == newest for capability in deciding):
         return None
     return torch_wheel(driver, [f"{newest[0]}.{newest[1]}"], arm=arm, version=version)
 
 
 def wheel_has(wheel: str, version: str) -> bool:
     """Return whether this PyTorch version has the build ``wheel``."""
-    one = next(one for one in _WHEELS if one.name == wheel)
+    build = next(build for build in _WHEELS if build.name == wheel)
     minor = version_tuple(version)[:2]
-    return version_tuple(one.first) <= minor and (one.last is None or minor <= version_tuple(one.last))
+    return version_tuple(build.first) <= minor and (build.last is None or minor <= version_tuple(build.last))
 
 
 def wheel_specifier(wheel: str) -> str:
     """Return a pip specifier for the PyTorch versions with this build, such as ``>=2.9`` or
     ``>=2.7,<2.12``."""
-    one = next(one for one in _WHEELS if one.name == wheel)
-    if one.last is None:
-        return f">={one.first}"
-    major, minor = version_tuple(one.last)[:2]
-    return f">={one.first},<{major}.{minor + 1}"
+    build = next(build for build in _WHEELS if build.name == wheel)
+    if build.last is None:
+        return f">={build.first}"
+    major, minor = version_tuple(build.last)[:2]
+    return f">={build.first},<{major}.{minor + 1}"
 
 
 def wheel_last_torch(wheel: str) -> str | None:
     """Return the newest PyTorch version with the build; None if new versions still have it."""
-    return next(one.last for one in _WHEELS if one.name == wheel)
+    return next(build.last for build in _WHEELS if build.name == wheel)
 
 
 def wheel_cuda(wheel: str) -> str:

@@ -58,21 +58,21 @@ def main(path: Sequence[str]) -> None:
     lower_priority()
     begin_step("reading the packages' file lists")
     found = torch_distributions(path)
-    lists = {name: _recorded_sizes(one) for name, one in found.items()}
+    lists = {name: _recorded_sizes(distribution) for name, distribution in found.items()}
     owners = _owners(lists)
     send(shared=sorted({names for file, names in owners.items() if len(names) > 1 and _is_library(file)}))
     checked: list[Any] = []
-    for name, one in found.items():
+    for name, distribution in found.items():
         begin_step(f"checking the files of {name}")
         others = [lists[other] or {} for other in found if other != name]
-        checked.append(to_json(_compare(name, one, lists[name], others)))
+        checked.append(to_json(_compare(name, distribution, lists[name], others)))
         send(checked=checked)
     finish()
 
 
-def _recorded_sizes(one: metadata.Distribution) -> dict[str, int] | None:
+def _recorded_sizes(distribution: metadata.Distribution) -> dict[str, int] | None:
     """Return the recorded size of each file; None without a RECORD or for an editable installation."""
-    text, source = one.read_text("RECORD"), one.read_text("direct_url.json") or ""
+    text, source = distribution.read_text("RECORD"), distribution.read_text("direct_url.json") or ""
     if text is None or '"editable": true' in source:
         return None
     found = {}
@@ -97,16 +97,16 @@ def _owners(lists: Mapping[str, Mapping[str, int] | None]) -> dict[str, tuple[st
 
 def _compare(
     name: str,
-    one: metadata.Distribution,
+    distribution: metadata.Distribution,
     sizes: Mapping[str, int] | None,
     others: Sequence[Mapping[str, int]],
 ) -> CheckedPackage:
     if sizes is None:
-        return CheckedPackage(name, one.version, None, (), 0)
-    folder = str(one.locate_file(""))
+        return CheckedPackage(name, distribution.version, None, (), 0)
+    folder = str(distribution.locate_file(""))
     # conda changes the sizes of some files after recording them, by writing the environment's path into the
     # files.
-    exact = installer(one) != "conda"
+    exact = installer(distribution) != "conda"
     found = []
     for file, size in sizes.items():
         allowed = {size, *(other[file] for other in others if file in other)} if exact else None
@@ -114,7 +114,7 @@ def _compare(
         if damaged is not None:
             found.append(damaged)
     found.sort(key=lambda damaged: not damaged.library)
-    return CheckedPackage(name, one.version, len(sizes), tuple(found[:_MAX_FILES]), len(found))
+    return CheckedPackage(name, distribution.version, len(sizes), tuple(found[:_MAX_FILES]), len(found))
 
 
 def _damaged_file(folder: str, file: str, recorded: int, allowed: Iterable[int] | None) -> DamagedFile | None:

@@ -81,7 +81,7 @@ def _required_package(library: str, results: ProbeResults) -> str | None:
     if name is None:
         return None
     pattern = re.compile(rf"nvidia-{name}(-cu\d+)?")
-    return next((one for one in results.packages.required if pattern.fullmatch(one)), None)
+    return next((name for name in results.packages.required if pattern.fullmatch(name)), None)
 
 
 # -- commands --------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def conda_cuda_build(results: ProbeResults) -> Fix:
 
 def install_nvml_binding(results: ProbeResults) -> Fix:
     """Return the fix that installs nvidia-ml-py and uninstalls any other package with the module pynvml."""
-    known = {one.name: one for one in results.packages.binding}
+    known = {package.name: package for package in results.packages.binding}
     ours, other = known.get("nvidia-ml-py"), known.get("pynvml")
     by = (ours or other or known.get("torch") or packages.InstalledPackage("", "", "pip")).by
     requirement = f"nvidia-ml-py=={ours.version}" if ours is not None else "nvidia-ml-py"
@@ -345,15 +345,15 @@ def _installer_of(results: ProbeResults, name: str) -> str:
     """Return the installer of the package, or of torch if the package is not installed."""
     if name == "torch" and packages.is_conda_torch(results.packages):
         return "conda"
-    known = {one.name: one for one in results.packages.cuda} | dict(results.packages.installed)
-    one = known.get(name) or known.get("torch")
-    return "pip" if one is None else one.by
+    known = {package.name: package for package in results.packages.cuda} | dict(results.packages.installed)
+    package = known.get(name) or known.get("torch")
+    return "pip" if package is None else package.by
 
 
 def _torch_version(results: ProbeResults) -> str | None:
     """Return torch's version from its metadata, which pip uses, or else from torch's files."""
-    one = results.packages.installed.get("torch")
-    return one.version if one is not None else results.torch_version
+    torch = results.packages.installed.get("torch")
+    return torch.version if torch is not None else results.torch_version
 
 
 def _requirement(results: ProbeResults, name: str) -> str | None:
@@ -362,15 +362,15 @@ def _requirement(results: ProbeResults, name: str) -> str | None:
     Return None if the package is torch and no index has the installed build.
     """
     if name == "torch":
-        one = results.packages.installed.get("torch")
-        version = "" if one is None else one.version
+        package = results.packages.installed.get("torch")
+        version = "" if package is None else package.version
         local = version.partition("+")[2]
         if not version or (local and not re.fullmatch(r"cu\d+|cpu|xpu|rocm[\d.]+", local)):
             return None
         return f"torch=={version}"
-    specifier, one = results.packages.required.get(name, ""), results.packages.installed.get(name)
-    if one is not None and "==" not in specifier and packages.satisfies(one.version, specifier):
-        return f"{name}=={one.version}"
+    specifier, package = results.packages.required.get(name, ""), results.packages.installed.get(name)
+    if package is not None and "==" not in specifier and packages.satisfies(package.version, specifier):
+        return f"{name}=={package.version}"
     return f"{name}{specifier}"
 
 

@@ -84,7 +84,7 @@ def run_in_subprocess(
     if result.ending == "hung":
         why = f"it came to no end within {RUN_TIMEOUT_S:.0f} s"
     else:
-        why = result.how or "it said nothing"
+        why = result.detail or "it said nothing"
     raise DoctorError(
         f"The doctor could not look at this environment ({why}). "
         "In a terminal, 'gpuwidget doctor' may say more."
@@ -98,7 +98,8 @@ def parse_diagnosis(values: Any) -> Diagnosis:
             raise DoctorError(f"It is a diagnosis of another version (schema {values['schema']!r}).")
         links = tuple(map(_parse_check, values["links"]))
         if not all(
-            isinstance(one, dict) for one in (values["variables"], *(check.evidence for check in links))
+            isinstance(mapping, dict)
+            for mapping in (values["variables"], *(check.evidence for check in links))
         ):
             raise TypeError
         known = _select_fields(Diagnosis, {"unfinished": (), **values})

@@ -10,7 +10,7 @@ _WORST_FIRST = ("broken", "warning", "unknown")
 
 
 def build_check(
-    which: tuple[str, str],
+    id_and_title: tuple[str, str],
     found: str,
     issues: Sequence[Issue] = (),
     evidence: Mapping[str, str | None] | None = None,
@@ -22,12 +22,12 @@ def build_check(
     """
     known = {name: value for name, value in (evidence or {}).items() if value}
     if not issues:
-        return Check(*which, "ok", found, None, None, None, known, ())
-    ordered = tuple(sorted(issues, key=lambda one: _WORST_FIRST.index(one.status)))
-    known |= {finding_name(number): one.reason for number, one in enumerate(ordered) if number > 0}
+        return Check(*id_and_title, "ok", found, None, None, None, known, ())
+    ordered = tuple(sorted(issues, key=lambda issue: _WORST_FIRST.index(issue.status)))
+    known |= {finding_name(number): issue.reason for number, issue in enumerate(ordered) if number > 0}
     worst = ordered[0]
     remedy, command = (None, None) if worst.fix is None else (worst.fix.text, worst.fix.command)
-    return Check(*which, worst.status, found, worst.reason, remedy, command, known, ordered)
+    return Check(*id_and_title, worst.status, found, worst.reason, remedy, command, known, ordered)
 
 
 def add_issues(check: Check, issues: Sequence[Issue]) -> Check:
@@ -46,8 +46,8 @@ def finding_name(number: int) -> str:
 
 
 def skipped_check(
-    which: tuple[str, str], found: str, evidence: Mapping[str, str | None] | None = None
+    id_and_title: tuple[str, str], found: str, evidence: Mapping[str, str | None] | None = None
 ) -> Check:
     """Return a check that does not apply here, which is not a problem."""
     known = {name: value for name, value in (evidence or {}).items() if value}
-    return Check(*which, "skipped", found, None, None, None, known, ())
+    return Check(*id_and_title, "skipped", found, None, None, None, known, ())

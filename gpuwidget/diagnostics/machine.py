@@ -98,7 +98,7 @@ def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> M
     ``names`` are the names of the libraries to look for in LD_LIBRARY_PATH.
     """
     devices = _device_files(root)
-    present = {Path(one.path).name for one in devices}
+    present = {Path(device.path).name for device in devices}
     libraries = _cuda_libraries(variables.get("LD_LIBRARY_PATH", ""), names)
     has_gpu = any(_GPU_FILE.fullmatch(name) for name in present)
     return MachineState(
@@ -181,8 +181,10 @@ def _mps_pipes(variables: Mapping[str, str], root: Path) -> str | None:
     # The files of a daemon remain after it has died. In a container, the process id in its file is an id of
     # the host, so it can't be checked.
     number = _read_text(place / "nvidia-cuda-mps-control.pid").strip()
-    gone = number.isdecimal() and _detect_container(variables, root) is None and not _is_running(int(number))
-    return None if gone else folder
+    has_ended = (
+        number.isdecimal() and _detect_container(variables, root) is None and not _is_running(int(number))
+    )
+    return None if has_ended else folder
 
 
 def _is_running(pid: int) -> bool:
@@ -222,8 +224,8 @@ def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder, names in libraries.items():
         real = [os.path.realpath(os.path.join(folder, name)) for name in names]
-        for one in (os.path.realpath(folder), *map(os.path.dirname, real)):
-            found.setdefault(one, folder)  # the first folder in the variable is searched first
+        for candidate in (os.path.realpath(folder), *map(os.path.dirname, real)):
+            found.setdefault(candidate, folder)  # the first folder in the variable is searched first
     return found
 
 

@@ -125,12 +125,12 @@ def peers_unknown() -> Issue:
 
 def peers_without_access(pairs: Sequence[tuple[int, int]]) -> Issue:
     """Return the issue of pairs of GPUs that can't read each other's memory, while others can."""
-    once = [(one, other) for one, other in pairs if one < other] or pairs
-    names = ", ".join(f"{one} and {other}" for one, other in once)
+    unique_pairs = [(first, other) for first, other in pairs if first < other] or pairs
+    names = ", ".join(f"{first} and {other}" for first, other in unique_pairs)
     return Issue(
         "peers-without-access",
         "warning",
-        {"pairs": tuple(f"{one}-{other}" for one, other in pairs)},
+        {"pairs": tuple(f"{first}-{other}" for first, other in pairs)},
         f"Some GPUs can't read each other's memory: {names}; copies go through the host.",
         command_fix(
             "choose-connected-gpus",

@@ -49,13 +49,13 @@ def timeout(timeout_s: float, step: str) -> Issue:
     )
 
 
-def no_result(step: str, how: str) -> Issue:
-    """Return the issue that NVML's probe ended without a result. ``how`` is the error, or empty."""
+def no_result(step: str, detail: str) -> Issue:
+    """Return the issue that NVML's probe ended without a result. ``detail`` is the error, or empty."""
     return Issue(
         "driver-no-result",
         "unknown",
-        {"step": step, "error": how},
-        f"The driver could not be asked ({step}: {how or 'no answer'}).",
+        {"step": step, "error": detail},
+        f"The driver could not be asked ({step}: {detail or 'no answer'}).",
         _see_nvidia_smi(),
     )
 

@@ -41,7 +41,7 @@ def failed(step: str, error: str, status: IssueStatus) -> Issue:
 
 
 def _params(step: str, result: ProbeResult) -> dict[str, str | float]:
-    return {"step": step, "ending": result.ending, "how": result.how, "silent_s": result.silent_s}
+    return {"step": step, "ending": result.ending, "how": result.detail, "silent_s": result.silent_s}
 
 
 def _ending(result: ProbeResult) -> str:
@@ -50,9 +50,9 @@ def _ending(result: ProbeResult) -> str:
             seconds = int(result.silent_s)
             return f"did not return within {seconds} s" if seconds else "had not returned when time was up"
         case "crashed":
-            return f"crashed Python ({result.how})"
+            return f"crashed Python ({result.detail})"
         case "not started":
-            return f"failed ({result.how})"
+            return f"failed ({result.detail})"
         case _:
             return "ended Python without an error"
 

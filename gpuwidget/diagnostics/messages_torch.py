@@ -122,10 +122,10 @@ def hidden_torch(file: str | None) -> Issue:
 # -- the import ------------------------------------------------------------------------------------------
 
 
-def python_not_started(how: str) -> Issue:
+def python_not_started(detail: str) -> Issue:
     """Return the issue that the probe's Python did not start."""
-    reason = f"Python could not be started to look at it ({how})."
-    return Issue("python-not-started", "unknown", {"error": how}, reason, None)
+    reason = f"Python could not be started to look at it ({detail})."
+    return Issue("python-not-started", "unknown", {"error": detail}, reason, None)
 
 
 def import_timeout(timeout_s: float) -> Issue:
@@ -158,10 +158,10 @@ def import_killed() -> Issue:
     )
 
 
-def import_crashed(how: str, fix: Fix) -> Issue:
-    """Return the issue that ``import torch`` crashes Python; ``how`` is the signal or exit status."""
-    reason = f"'import torch' crashes Python ({how})."
-    return Issue("torch-import-crashed", "broken", {"signal": how}, reason, fix)
+def import_crashed(detail: str, fix: Fix) -> Issue:
+    """Return the issue that ``import torch`` crashes Python; ``detail`` is the signal or exit status."""
+    reason = f"'import torch' crashes Python ({detail})."
+    return Issue("torch-import-crashed", "broken", {"signal": detail}, reason, fix)
 
 
 def import_ended(fix: Fix) -> Issue:
@@ -193,8 +193,8 @@ def import_error_by_damage(kind: str, error: str, package: CheckedPackage, fix: 
 def import_error_in_package(kind: str, error: str, package: str, fix: Fix) -> Issue:
     """Return the issue that ``import torch`` raises an error in the code of another package."""
     params = {"type": kind, "error": error, "package": package}
-    whose = "numpy's error" if package == "numpy" else f"an error of {package}"
-    reason = f"{_raised(kind, error)} That is {whose}."
+    origin = "numpy's error" if package == "numpy" else f"an error of {package}"
+    reason = f"{_raised(kind, error)} That is {origin}."
     return Issue("torch-import-error-in-package", "broken", params, reason, fix)
 
 

@@ -109,26 +109,30 @@ def inspect(path: Sequence[str]) -> InstalledPackages:
     first: dict[str, metadata.Distribution] = {}
     copies: dict[tuple[str, str], TorchCopy] = {}
     torch = _find_torch(path)
-    for name, one in _distributions(path):
+    for name, distribution in _distributions(path):
         if name == "torch":
-            folder = str(one.locate_file(""))
+            folder = str(distribution.locate_file(""))
             if os.path.isfile(os.path.join(folder, "torch", "__init__.py")):
                 # In many environments, lib64 is a link to lib, and both are on the path.
-                copies.setdefault((os.path.realpath(folder), one.version), TorchCopy(one.version, folder))
+                copies.setdefault(
+                    (os.path.realpath(folder), distribution.version), TorchCopy(distribution.version, folder)
+                )
         # Only the first package of a name on the path is imported.
-        if name not in found and (name != "torch" or _is_metadata_of(one, torch)):
-            first[name] = one
+        if name not in found and (name != "torch" or _is_metadata_of(distribution, torch)):
+            first[name] = distribution
         if name not in found:
-            found[name] = InstalledPackage(name, one.version, installer(one))
+            found[name] = InstalledPackage(name, distribution.version, installer(distribution))
     conda = _conda_packages()
     relevant = [
-        one for name, one in found.items() if _CUDA_PACKAGES.fullmatch(name) and name not in _NVML_BINDINGS
+        package
+        for name, package in found.items()
+        if _CUDA_PACKAGES.fullmatch(name) and name not in _NVML_BINDINGS
     ]
     required = _required(first)
     return InstalledPackages(
         torch=torch,
         torch_copies=tuple(copies.values()),
-        cuda=tuple(sorted({*relevant, *conda}, key=lambda one: (one.name, one.by))),
+        cuda=tuple(sorted({*relevant, *conda}, key=lambda package: (package.name, package.by))),
         binding=tuple(found[name] for name in _NVML_BINDINGS if name in found),
         conda=(Path(sys.prefix) / "conda-meta").is_dir(),
         isolated=sys.prefix != sys.base_prefix,
@@ -147,21 +151,21 @@ def torch_distributions(path: Sequence[str]) -> dict[str, metadata.Distribution]
     """Return the installed packages among torch, numpy, torch's requirements and NVIDIA's libraries."""
     first: dict[str, metadata.Distribution] = {}
     torch = _find_torch(path)
-    for name, one in _distributions(path):
-        if name != "torch" or _is_metadata_of(one, torch):
-            first.setdefault(name, one)
+    for name, distribution in _distributions(path):
+        if name != "torch" or _is_metadata_of(distribution, torch):
+            first.setdefault(name, distribution)
     wanted = {"torch", "numpy", *_required(first)} if "torch" in first else set()
     return {
-        name: one
-        for name, one in first.items()
+        name: distribution
+        for name, distribution in first.items()
         if name in wanted or (name.startswith("nvidia-") and name not in _NVML_BINDINGS)
     }
 
 
-def installer(one: metadata.Distribution) -> str:
+def installer(distribution: metadata.Distribution) -> str:
     """Return the tool that installed the package, according to its INSTALLER file: ``pip``, ``conda``,
     ``uv``…"""
-    return (one.read_text("INSTALLER") or "pip").strip() or "pip"
+    return (distribution.read_text("INSTALLER") or "pip").strip() or "pip"
 
 
 def normalize_name(name: str) -> str:
@@ -169,9 +173,9 @@ def normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _is_metadata_of(one: metadata.Distribution, torch: TorchFiles | None) -> bool:
+def _is_metadata_of(distribution: metadata.Distribution, torch: TorchFiles | None) -> bool:
     """Return whether the metadata belongs to the torch that would be imported, and not to another copy."""
-    folder = os.path.realpath(os.path.join(str(one.locate_file("")), "torch"))
+    folder = os.path.realpath(os.path.join(str(distribution.locate_file("")), "torch"))
     return torch is not None and folder in map(os.path.realpath, torch.folders)
 
 
@@ -184,10 +188,10 @@ def satisfies(version: str, specifier: str) -> bool:
 
 
 def _distributions(path: Sequence[str]) -> Iterator[tuple[str, metadata.Distribution]]:
-    for one in metadata.distributions(path=list(path)):
-        name = normalize_name(str(one.metadata["Name"] or ""))
-        if name and not _is_pip_leftover(one):
-            yield name, one
+    for distribution in metadata.distributions(path=list(path)):
+        name = normalize_name(str(distribution.metadata["Name"] or ""))
+        if name and not _is_pip_leftover(distribution):
+            yield name, distribution
 
 
 def _required(first: Mapping[str, metadata.Distribution]) -> dict[str, str]:
@@ -197,8 +201,8 @@ def _required(first: Mapping[str, metadata.Distribution]) -> dict[str, str]:
     queue: list[tuple[str, frozenset[str]]] = [("torch", frozenset())]
     seen = set(queue)
     for name, extras in queue:
-        one = first.get(name)
-        for requirement in _requirements(one, extras) if one is not None else ():
+        distribution = first.get(name)
+        for requirement in _requirements(distribution, extras) if distribution is not None else ():
             required = normalize_name(requirement.name)
             found[required] = found.get(required) or str(requirement.specifier)
             step = (required, frozenset(requirement.extras))
@@ -208,9 +212,9 @@ def _required(first: Mapping[str, metadata.Distribution]) -> dict[str, str]:
     return found
 
 
-def _requirements(one: metadata.Distribution, extras: Iterable[str] = ()) -> Iterator[Requirement]:
+def _requirements(distribution: metadata.Distribution, extras: Iterable[str] = ()) -> Iterator[Requirement]:
     """Return the package's requirements that apply to this system, with these extras."""
-    for text in one.requires or ():
+    for text in distribution.requires or ():
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
@@ -233,19 +237,19 @@ def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[
         {"pynvml"} & set(first)
     )
     found: dict[str, tuple[str, ...]] = {}
-    for dependent, one in first.items() if doubled else ():
+    for dependent, distribution in first.items() if doubled else ():
         if dependent != "torch":
-            for requirement in _requirements(one):
+            for requirement in _requirements(distribution):
                 name = normalize_name(requirement.name)
                 if name in doubled:
                     found[name] = (*found.get(name, ()), dependent)
     return found
 
 
-def _is_pip_leftover(one: metadata.Distribution) -> bool:
+def _is_pip_leftover(distribution: metadata.Distribution) -> bool:
     """Return whether the package is left over from a failed uninstallation, for which pip renamed it
     ``~orch``."""
-    path = getattr(one, "_path", None)
+    path = getattr(distribution, "_path", None)
     return path is not None and str(getattr(path, "name", "")).startswith("~")
 
 
@@ -327,7 +331,8 @@ def _in_working_directory(module: str, path: Sequence[str]) -> bool:
         return False
     specs = [PathFinder.find_spec(module, list(folders)) for folders in (path, elsewhere)]
     files = [
-        None if one is None else (one.origin, tuple(one.submodule_search_locations or ())) for one in specs
+        None if spec is None else (spec.origin, tuple(spec.submodule_search_locations or ()))
+        for spec in specs
     ]
     return files[0] is not None and files[0] != files[1]
 
@@ -357,4 +362,4 @@ def _changed_files(ours: metadata.Distribution) -> list[str]:
 
 def is_conda_torch(packages: InstalledPackages) -> bool:
     """Return whether conda installed torch."""
-    return any(one.by == "conda" and one.name in ("torch", "pytorch") for one in packages.cuda)
+    return any(package.by == "conda" and package.name in ("torch", "pytorch") for package in packages.cuda)

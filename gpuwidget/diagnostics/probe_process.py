@@ -58,7 +58,7 @@ class ProbeResult:
     """The values that a probe sent, and how the probe ended."""
 
     ending: Ending
-    how: str
+    detail: str
     """If the probe crashed: signal or exit status, and the last line of stderr. If it did not start: the
     reason. Otherwise empty."""
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -261,10 +261,10 @@ class ProbeProcess:
             return ProbeResult("hung", "", values, max(0.0, deadline - self._received_at))
         if status == 0:
             return ProbeResult("ended", "", values)
-        how = _signal_name(-status) if status < 0 else f"exit status {status}"
+        detail = _signal_name(-status) if status < 0 else f"exit status {status}"
         # For other signals, the last line on stderr is unrelated to the crash.
         words = self._last_stderr_line() if status > 0 or status == -signal.SIGABRT else ""
-        return ProbeResult("crashed", f"{how}: {words}" if words else how, values)
+        return ProbeResult("crashed", f"{detail}: {words}" if words else detail, values)
 
     def kill(self, until: float | None = None) -> None:
         """Kill the probe if it still runs, and wait until ``until`` (time.monotonic()) for it to end."""

@@ -54,11 +54,15 @@ class ProbeResults:
     @property
     def damaged(self) -> tuple[CheckedPackage, ...]:
         """The packages with files that are missing, empty or have the wrong size."""
-        checked = (_parse_checked(one) for one in self.files_result.values.get("checked") or ())
+        checked = (_parse_checked(values) for values in self.files_result.values.get("checked") or ())
         shared = {name for names in self.shared for name in names}
         required = self.packages.required
         # If two packages own the same files, only the one that torch requires is reported.
-        return tuple(one for one in checked if one.count and (one.name not in shared or one.name in required))
+        return tuple(
+            package
+            for package in checked
+            if package.count and (package.name not in shared or package.name in required)
+        )
 
     @property
     def shared(self) -> tuple[tuple[str, ...], ...]:
@@ -93,7 +97,7 @@ class ProbeResults:
     def capabilities(self) -> list[str]:
         """Compute capabilities of the GPUs, such as "9.0", as reported by NVML, or else by CUDA."""
         known = [gpu.compute_capability for gpu in self.gpus if gpu.compute_capability is not None]
-        return known or [one["capability"] for one in self.libcuda.get("cu_devices") or []]
+        return known or [device["capability"] for device in self.libcuda.get("cu_devices") or []]
 
     @property
     def arm(self) -> bool:
@@ -135,14 +139,14 @@ class ProbeResults:
     def package(self, *prefixes: str) -> list[str]:
         """Return the installed packages with these name prefixes, each with its version and installer."""
         return [
-            f"{one.name} {one.version} ({one.by})"
-            for one in self.packages.cuda
-            if one.name.startswith(prefixes)
+            f"{package.name} {package.version} ({package.by})"
+            for package in self.packages.cuda
+            if package.name.startswith(prefixes)
         ]
 
 
 def _parse_checked(values: Mapping[str, Any]) -> CheckedPackage:
-    return CheckedPackage(**{**values, "damaged": tuple(DamagedFile(**one) for one in values["damaged"])})
+    return CheckedPackage(**{**values, "damaged": tuple(DamagedFile(**file) for file in values["damaged"])})
 
 
 def _is_file_of(name: str, library: str) -> bool:

@@ -135,11 +135,11 @@ def _use_numpy(torch: Any) -> str:
 
 
 def _warning_messages(warned: list[warnings.WarningMessage]) -> list[str]:
-    return [str(one.message)[:_MAX_TEXT] for one in warned][:5]
+    return [str(warning.message)[:_MAX_TEXT] for warning in warned][:5]
 
 
-def _attribute_text(of: Any, name: str) -> str | None:
-    value = getattr(of, name, None)
+def _attribute_text(owner: Any, name: str) -> str | None:
+    value = getattr(owner, name, None)
     return None if value is None else str(value)
 
 

@@ -90,7 +90,7 @@ def _unfinished_issues(result: ProbeResult, steps: _Steps) -> list[tuple[str, Is
         found.append((check, issue))
     reached = order.index(step) + 1 if step in steps else 0
     left: dict[str, list[str]] = {}
-    for check, name in (steps[one] for one in order[reached:]):
+    for check, name in (steps[step] for step in order[reached:]):
         left.setdefault(check, []).append(name)
     found += (
         (check, messages.not_reached(names, _step_name(result, steps), result))

@@ -373,7 +373,7 @@ class HeapWalk:
         """Return whether a tensor's attributes include other tensors, as the attributes of DTensor do."""
         for part in parts:
             values = dict.values(part) if type(part) is dict else (part,)
-            if any(self._kind_of(one) is _TENSOR for one in values):
+            if any(self._kind_of(value) is _TENSOR for value in values):
                 return True
         return False
 

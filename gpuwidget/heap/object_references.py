@@ -135,13 +135,17 @@ def container_items(value: Any) -> Sequence[object]:
 def function_references(function: Any) -> Sequence[object]:
     """Return the objects that a function refers to, such as its closure, but not its module's variables."""
     module_variables = id(function.__globals__)
-    return [one for one in get_referents(function) if id(one) != module_variables]
+    return [referent for referent in get_referents(function) if id(referent) != module_variables]
 
 
 def frame_references(frame: Any) -> Sequence[object]:
     """Return the objects that a frame refers to, such as local variables, but not its caller and globals."""
     module_variables = id(frame.f_globals)
-    return [one for one in get_referents(frame) if id(one) != module_variables and type(one) is not FrameType]
+    return [
+        referent
+        for referent in get_referents(frame)
+        if id(referent) != module_variables and type(referent) is not FrameType
+    ]
 
 
 # -- attributes ------------------------------------------------------------------------------------------

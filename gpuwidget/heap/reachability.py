@@ -35,7 +35,7 @@ def names_of_owners(
     Both dicts are keyed by the owner's number. Each list begins with the owner's own name or number.
     """
     owning = list(
-        dict.fromkeys(one for found in owners.by_device.values() for one in found if one is not None)
+        dict.fromkeys(owner for found in owners.by_device.values() for owner in found if owner is not None)
     )
     bit_of = {owner: 1 << position for position, owner in enumerate(owning)}
     edges: dict[int, dict[int, tuple[int, int]]] = {owner: {} for owner in owning}

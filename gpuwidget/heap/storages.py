@@ -119,7 +119,7 @@ class AutogradGraph:
             for name in names:
                 yield from _saved_data(node, name)
             if issubclass(node_type, self._python_function):
-                yield from (one for one in get_referents(node) if one is not node_type)
+                yield from (referent for referent in get_referents(node) if referent is not node_type)
             pending += [previous for previous, _ in node.next_functions]
 
 
@@ -136,7 +136,7 @@ def _saved_attribute_names(node_type: type) -> tuple[str, ...]:
 def _saved_data(node: Any, name: str) -> Iterator[object]:
     try:
         found = getattr(node, name)
-        for one in found if isinstance(found, (list, tuple)) else (found,):
-            yield one.data
+        for saved in found if isinstance(found, (list, tuple)) else (found,):
+            yield saved.data
     except (RuntimeError, AttributeError):  # freed by backward(), or nothing was saved in this attribute
         return

@@ -120,7 +120,7 @@ def _two_types(
 ) -> Hint | None:
     # torch writes types as "torch.cuda.FloatTensor" or "CUDAFloatType". If both types are on the same device,
     # only their dtypes differ, which is a different error.
-    first, second = ("cuda" in one.lower() for one in match.groups())
+    first, second = ("cuda" in device.lower() for device in match.groups())
     return None if first == second else _several_devices(trace, user_ns)
 
 

@@ -193,18 +193,18 @@ class Extension:
 
         ``%gpu doctor`` shows why torch does not use the GPU, link by link.
         """
-        words = line.split()
+        arguments = line.split()
         try:
-            if not words:
+            if not arguments:
                 from gpuwidget.kernel.live import dashboard
 
                 dashboard.show(self._shell)
-            elif words in (["watch", "on"], ["watch", "off"]):
-                self._watcher.every_cell = words[1] == "on"
-            elif words[0] == "device" and (len(words) <= 2 or words[2:] == ["--light"]):
-                self._device(*words[1:])
-            elif (command := find_command(words[0])) is not None:
-                command(self._shell, words[1:])
+            elif arguments in (["watch", "on"], ["watch", "off"]):
+                self._watcher.every_cell = arguments[1] == "on"
+            elif arguments[0] == "device" and (len(arguments) <= 2 or arguments[2:] == ["--light"]):
+                self._device(*arguments[1:])
+            elif (command := find_command(arguments[0])) is not None:
+                command(self._shell, arguments[1:])
             else:
                 raise UsageError(f"{'%gpu ' + line!r} is not known. {_GPU_USAGE}")
         except GpuWidgetError as error:

@@ -73,8 +73,8 @@ def cuda_order(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[str
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if len(whole) < len(gpus) and not _only_mig_slices(visible):
         return None  # CUDA uses only one slice of a GPU in MIG mode, and which one is unknown
-    by_bus = environment.get("CUDA_DEVICE_ORDER", "") == "PCI_BUS_ID"
-    if not by_bus and len({gpu.name for gpu in whole}) > 1:
+    by_pci_bus = environment.get("CUDA_DEVICE_ORDER", "") == "PCI_BUS_ID"
+    if not by_pci_bus and len({gpu.name for gpu in whole}) > 1:
         return None
     ordered = [gpu.uuid for gpu in whole]
     if visible is None:

@@ -89,13 +89,13 @@ def _came_back(gpu: GpuReport) -> Message:
 
 def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
     """Return notes about child processes that held memory, one per group of GPUs with the same programs."""
-    alike: dict[tuple[tuple[str, ...], bool], list[tuple[GpuReport, Mapping[int, str]]]] = {}
+    groups: dict[tuple[tuple[str, ...], bool], list[tuple[GpuReport, Mapping[int, str]]]] = {}
     for gpu, totals in found:
         if totals.children:
             key = (tuple(sorted(set(totals.children.values()))), totals.has_context)
-            alike.setdefault(key, []).append((gpu, totals.children))
+            groups.setdefault(key, []).append((gpu, totals.children))
     notes = []
-    for (_, has_context), group in alike.items():
+    for (_, has_context), group in groups.items():
         children = {pid: program for _, by_pid in group for pid, program in by_pid.items()}
         number = f"{len(children)} child process{'es' if len(children) > 1 else ''}"
         listed = programs(children.values())

@@ -65,14 +65,14 @@ class RoundedBytes:
 
     def exact(self, value: int | None) -> int:
         """Return ``value`` if it lies in the range, else the figure in the message."""
-        return self._agreeing(value, self.middle)
+        return self._value_in_range(value, self.middle)
 
     def at_least(self, value: int | None) -> int:
         """Return ``value`` if it lies in the range, else the lower end of the range."""
-        return self._agreeing(value, self.low)
+        return self._value_in_range(value, self.low)
 
-    def _agreeing(self, value: int | None, otherwise: int) -> int:
-        return value if value is not None and self.low <= value <= self.high else otherwise
+    def _value_in_range(self, value: int | None, default: int) -> int:
+        return value if value is not None and self.low <= value <= self.high else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +172,18 @@ class OomFacts:
         """Bytes that torch could still have reserved when the error occurred."""
         if self.free is None:
             return None
-        under = self._under_the_limit
-        return self.free if under is None else min(self.free, under)
+        below_limit = self._below_limit
+        return self.free if below_limit is None else min(self.free, below_limit)
 
     @property
-    def grown(self) -> int | None:
+    def cell_growth(self) -> int | None:
         """Bytes that the failing cell had allocated in addition to :attr:`at_start`."""
         if self.allocated is None or self.at_start is None:
             return None
         return max(0, self.allocated - self.at_start)
 
     @property
-    def _under_the_limit(self) -> int | None:
+    def _below_limit(self) -> int | None:
         if self.limit is None or self.reserved is None:
             return None
         return max(0, self.limit - self.reserved)
@@ -204,9 +204,9 @@ class OomFacts:
         if self.free is None:
             return False
         own += released - since
-        under = self._under_the_limit
+        below_limit = self._below_limit
         free = self.free + own + others
-        return (free if under is None else min(free, under + own)) >= self.needed
+        return (free if below_limit is None else min(free, below_limit + own)) >= self.needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ def fixes(facts: OomFacts) -> list[Fix]:
     if facts.needed is None or contradicts_itself(facts):
         return []
     found = [
-        _again(facts),
+        _retry(facts),
         _limit(facts),
         _notebook(facts),
         _pool(facts),
@@ -299,19 +299,19 @@ def contradicts_itself(facts: OomFacts) -> bool:
     return facts.needed is not None and facts.available is not None and facts.available >= facts.needed
 
 
-def _again(facts: OomFacts) -> Fix | None:
+def _retry(facts: OomFacts) -> Fix | None:
     """Suggest running the cell again if enough older memory has been freed since the error."""
     if facts.at_start is None or facts.older_now is None:
         return None
-    gone = facts.at_start - facts.older_now
-    if gone <= 0 or not facts.would_fit(own=gone):
+    freed = facts.at_start - facts.older_now
+    if freed <= 0 or not facts.would_fit(own=freed):
         return None
     return Fix(
         "again",
-        f"Run it again: {units.memory(gone)} from before this cell, such as an earlier error's frames, were "
+        f"Run it again: {units.memory(freed)} from before this cell, such as an earlier error's frames, were "
         "let go of since, which is enough.",
         None,
-        gone,
+        freed,
     )
 
 
@@ -349,16 +349,16 @@ def _notebook(facts: OomFacts) -> Fix | None:
 def _variables(facts: OomFacts) -> Fix | None:
     """Suggest deleting as few of the largest variables as possible, and none that the failing code reads."""
     own = _notebooks(facts)
-    spare = sorted(
+    candidates = sorted(
         (held for held in facts.held if held.holder.kind == "variable" and held.before and held.variables),
         key=lambda held: -held.holder.bytes,
     )[:_MAX_VARIABLES]
-    for also in ((), own) if own else ((),):
-        for count in range(1, len(spare) + 1):
-            chosen = spare[:count]
-            blocks = _blocks([*chosen, *also])
+    for notebook_holders in ((), own) if own else ((),):
+        for count in range(1, len(candidates) + 1):
+            chosen = candidates[:count]
+            blocks = _blocks([*chosen, *notebook_holders])
             if facts.would_fit(blocks):
-                return _without(facts, chosen, blocks, with_notebook=bool(also))
+                return _without(facts, chosen, blocks, with_notebook=bool(notebook_holders))
     return None
 
 
@@ -367,31 +367,31 @@ def _without(
 ) -> Fix:
     names = dict.fromkeys(name for held in chosen for name in held.variables or ())
     sizes = _listed(f"{held.holder.names[0]} ({units.memory(held.holder.bytes)})" for held in chosen)
-    also = ", and of what the notebook itself keeps" if with_notebook else ""
-    it = "it" if len(chosen) == 1 else "them"
+    notebook_text = ", and of what the notebook itself keeps" if with_notebook else ""
+    pronoun = "it" if len(chosen) == 1 else "them"
     return Fix(
         "delete",
-        f"Let go of {sizes}{also}, if you need no more of {it}: the code that failed was not seen to read "
-        f"{it}.",
+        f"Let go of {sizes}{notebook_text}, if you need no more of {pronoun}: the code that failed was "
+        f"not seen to read {pronoun}.",
         f"%gpu free {' '.join(names)} --yes",
         _bytes(facts, blocks),
     )
 
 
 def _batch(facts: OomFacts) -> Fix | None:
-    grown, room, needed = facts.grown, facts.available, facts.needed
-    if grown is None or room is None or needed is None or grown + room <= 0:
+    cell_growth, room, needed = facts.cell_growth, facts.available, facts.needed
+    if cell_growth is None or room is None or needed is None or cell_growth + room <= 0:
         return None
-    there = grown + room
-    parts = math.ceil((grown + needed) / there)
+    room_for_cell = cell_growth + room
+    parts = math.ceil((cell_growth + needed) / room_for_cell)
     if not 1 < parts <= _MAX_PARTS:
         return None
     return Fix(
         "batch",
         f"Make the batch {parts} times smaller, or go through it in {parts} parts (gradient accumulation): "
-        f"the cell had {units.memory(grown)} above its start and asked for {units.memory(facts.requested)} "
-        f"more, where {units.memory(there)} were to be had. That is enough as far as the cell came, if what "
-        "it needs grows with the batch.",
+        f"the cell had {units.memory(cell_growth)} above its start and asked for "
+        f"{units.memory(facts.requested)} more, where {units.memory(room_for_cell)} were to be had. That is "
+        "enough as far as the cell came, if what it needs grows with the batch.",
         None,
         None,
     )
@@ -400,7 +400,7 @@ def _batch(facts: OomFacts) -> Fix | None:
 def _expandable(facts: OomFacts) -> Fix | None:
     if facts.fragmented is None or facts.needed is None or facts.expandable:
         return None
-    if min(facts.fragmented, _joinable(facts.segments)) < facts.needed:
+    if min(facts.fragmented, _joinable_bytes(facts.segments)) < facts.needed:
         return None
     return Fix(
         "expandable",
@@ -412,7 +412,7 @@ def _expandable(facts: OomFacts) -> Fix | None:
     )
 
 
-def _joinable(segments: Sequence[Segment]) -> int:
+def _joinable_bytes(segments: Sequence[Segment]) -> int:
     """Return how many free bytes expandable segments could join into one range.
 
     These are the whole free pages of segments that are partly in use, less one page for the edges of each
@@ -420,9 +420,9 @@ def _joinable(segments: Sequence[Segment]) -> int:
     """
     total = 0
     for segment in segments:
-        pieces = segment.free_ranges()
-        if segment.shared and sum(size for _, size in pieces) < segment.size:
-            total += sum(max(0, size // LARGE_PAGE - 1) * LARGE_PAGE for _, size in pieces)
+        ranges = segment.free_ranges()
+        if segment.shared and sum(size for _, size in ranges) < segment.size:
+            total += sum(max(0, size // LARGE_PAGE - 1) * LARGE_PAGE for _, size in ranges)
     return total
 
 
@@ -440,7 +440,7 @@ def _pool(facts: OomFacts) -> Fix | None:
 
 def _processes(facts: OomFacts) -> list[Fix]:
     """Suggest shutting down a process: the smallest one that frees enough memory, and the largest one."""
-    able = sorted(
+    sufficient = sorted(
         (other for other in facts.others if other.is_process and facts.would_fit(others=other.bytes)),
         key=lambda other: other.bytes,
     )
@@ -451,7 +451,7 @@ def _processes(facts: OomFacts) -> list[Fix]:
             None,
             other.bytes,
         )
-        for other in dict.fromkeys((*able[:1], *able[-1:]))
+        for other in dict.fromkeys((*sufficient[:1], *sufficient[-1:]))
     ]
 
 
@@ -463,7 +463,7 @@ def _notebooks(facts: OomFacts) -> list[OomHolder]:
 
 
 def _blocks(held: Iterable[OomHolder]) -> frozenset[int]:
-    return frozenset().union(*(one.before for one in held))
+    return frozenset().union(*(holder.before for holder in held))
 
 
 def _bytes(facts: OomFacts, blocks: frozenset[int]) -> int:

@@ -41,7 +41,7 @@ class Attribution:
         self._family = processes.own_process_tree()
         self._recorded = origin.recorded
         self._pids_match = not self._recorded and processes.in_host_pid_namespace()
-        self._judged: dict[str, tuple[tuple[Process, ...] | None, ProcessMemory]] = {}
+        self._cached: dict[str, tuple[tuple[Process, ...] | None, ProcessMemory]] = {}
 
     @property
     def possible(self) -> bool:
@@ -52,15 +52,15 @@ class Attribution:
 
     def holding(self, gpu: Gpu, reading: Reading) -> ProcessMemory:
         """Return the memory of this process and its children on ``gpu`` according to ``reading``."""
-        before = self._judged.get(gpu.uuid)
+        before = self._cached.get(gpu.uuid)
         if before is not None and before[0] is reading.processes and reading.processes is not None:
             return before[1]
-        holding = self._judge(reading)
-        self._judged[gpu.uuid] = (reading.processes, holding)
+        holding = self._process_memory(reading)
+        self._cached[gpu.uuid] = (reading.processes, holding)
         return holding
 
     @property
-    def wants_proof(self) -> bool:
+    def needs_proof(self) -> bool:
         """Whether :meth:`confirm` may still prove that the driver's process ids are valid here."""
         return not self._pids_match and not self._recorded
 
@@ -72,9 +72,9 @@ class Attribution:
         """
         if any(process.pid == self._family.pid for process in reading.processes or ()):
             self._pids_match = True
-            self._judged.clear()
+            self._cached.clear()
 
-    def _judge(self, reading: Reading) -> ProcessMemory:
+    def _process_memory(self, reading: Reading) -> ProcessMemory:
         if self._recorded:
             return ProcessMemory(None, False, reasons.RECORDED_PROCESSES)
         if reading.processes is None:

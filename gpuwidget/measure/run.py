@@ -192,7 +192,9 @@ class Run:
         )
 
     def _time_so_far(self) -> CodeTime | None:
-        collector = next((one for one in self._collectors if isinstance(one, TimeCollector)), None)
+        collector = next(
+            (collector for collector in self._collectors if isinstance(collector, TimeCollector)), None
+        )
         return collector.snapshot() if collector is not None else None
 
     # -- its end -------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ class RunGpus:
             self._by_uuid[gpu.uuid].begin_late(t)
             self._first_seen[gpu.uuid] = t
         self._time_series.add_gpus(len(new))
-        if self._attribution.wants_proof:
+        if self._attribution.needs_proof:
             in_use = self._uuids_with_context()
             for gpu, reading in self._pairs(sample):
                 if gpu.uuid in in_use:

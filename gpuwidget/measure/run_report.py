@@ -170,7 +170,7 @@ def _environment(origin: Origin | None) -> SoftwareVersions:
 
 def _idle_energy(run_gpus: RunGpus, t: float) -> float | None:
     idle = [totals.energy_idle(t) for totals in run_gpus.shown()]
-    return sum(one for one in idle if one is not None) if idle and None not in idle else None
+    return sum(energy for energy in idle if energy is not None) if idle and None not in idle else None
 
 
 def _timeline(run_gpus: RunGpus, marks: TimelineMarks, shown: set[str]) -> Timeline:

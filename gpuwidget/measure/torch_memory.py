@@ -49,7 +49,8 @@ def _changed(peaks: DevicePeaks) -> bool:
     if before is None:
         return after.reserved > 0
     then, now = (
-        (one.allocated, one.reserved, one.inactive_split, one.alloc_retries) for one in (before, after)
+        (counters.allocated, counters.reserved, counters.inactive_split, counters.alloc_retries)
+        for counters in (before, after)
     )
     return then != now or peaks.allocated_peak > before.allocated
 

@@ -53,7 +53,7 @@ def documentation() -> str | None:
     except metadata.PackageNotFoundError:
         return None
     known = {
-        label.strip().lower(): url.strip() for label, _, url in (str(one).partition(",") for one in urls)
+        label.strip().lower(): url.strip() for label, _, url in (str(entry).partition(",") for entry in urls)
     }
     return next((known[label] for label in ("documentation", "homepage") if label in known), None)
 

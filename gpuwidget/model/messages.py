@@ -40,9 +40,9 @@ def message(id_: str, text: str, **params: Any) -> Message:
 
 def texts(messages: Mapping[str, Message]) -> dict[str, str]:
     """Return the text of each message, with the same keys."""
-    return {name: one.text for name, one in messages.items()}
+    return {name: message.text for name, message in messages.items()}
 
 
 def message_ids(messages: Mapping[str, Message]) -> dict[str, MessageId]:
     """Return the id and parameters of each message, with the same keys."""
-    return {name: one.message_id for name, one in messages.items()}
+    return {name: message.message_id for name, message in messages.items()}

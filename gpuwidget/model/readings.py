@@ -24,11 +24,11 @@ class Activity:
     until: float
     """End of the window, epoch seconds."""
     graphics: float | None
-    """Time any graphics or compute engine was active, percent, NVML_GPM_METRIC_GRAPHICS_UTIL."""
+    """Time in which any graphics or compute engine was active, percent, NVML_GPM_METRIC_GRAPHICS_UTIL."""
     sm: float | None
-    """Share of the multiprocessors with work in them, percent, NVML_GPM_METRIC_SM_UTIL."""
+    """Multiprocessors with work, percent, NVML_GPM_METRIC_SM_UTIL."""
     sm_occupancy: float | None
-    """Warps resident over warps possible, percent, NVML_GPM_METRIC_SM_OCCUPANCY."""
+    """Resident warps, percent of the maximum, NVML_GPM_METRIC_SM_OCCUPANCY."""
     tensor: float | None
     """Tensor-core pipes in use, percent, NVML_GPM_METRIC_ANY_TENSOR_UTIL."""
     dram: float | None
@@ -40,50 +40,52 @@ class Activity:
     fp16: float | None
     """Half-precision pipes in use, percent, NVML_GPM_METRIC_FP16_UTIL."""
     pcie_tx: float | None
-    """Bytes a second sent by the GPU over PCIe, NVML_GPM_METRIC_PCIE_TX_PER_SEC."""
+    """Bytes per second sent by the GPU over PCIe, NVML_GPM_METRIC_PCIE_TX_PER_SEC."""
     pcie_rx: float | None
-    """Bytes a second received by the GPU over PCIe, NVML_GPM_METRIC_PCIE_RX_PER_SEC."""
+    """Bytes per second received by the GPU over PCIe, NVML_GPM_METRIC_PCIE_RX_PER_SEC."""
     nvlink_tx: float | None
-    """Bytes a second sent over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC."""
+    """Bytes per second sent over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC."""
     nvlink_rx: float | None
-    """Bytes a second received over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC."""
+    """Bytes per second received over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC."""
 
 
 @dataclass(frozen=True, slots=True)
 class FastReadings:
-    """The cheap calls of one GPU, made several times a second."""
+    """Readings of one GPU from cheap calls, made several times per second."""
 
     utilization: float | None
     """Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
     (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see ``activity``."""
     memory_utilization: float | None
-    """Percent of that window in which device memory was read or written, nvmlDeviceGetUtilizationRates memory
-    (nvidia-smi: utilization.memory)."""
+    """Percent of the driver's last window in which device memory was read or written,
+    nvmlDeviceGetUtilizationRates memory (nvidia-smi: utilization.memory)."""
     memory_used: int | None
-    """Bytes in use without what the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
+    """Bytes in use, without those that the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
     memory.used)."""
     power_w: float | None
-    """Watts now, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
+    """Power draw, watts, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
     missing: Mapping[str, Message]
     """The reason for each field that is None, by field name."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusReadings:
-    """Cheap calls for values that change slowly or are seldom shown, made every two seconds."""
+    """Readings of one GPU from cheap calls for values that change slowly or are rarely shown, made every two
+    seconds."""
 
     power_limit_w: float | None
-    """Watts the GPU may draw, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
+    """Power limit, watts, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
     temperature_c: float | None
-    """Degrees Celsius of the core, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
+    """Temperature of the core, degrees Celsius, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
     memory_temperature_c: float | None
-    """Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory)."""
+    """Temperature of the memory, degrees Celsius, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi:
+    temperature.memory)."""
     sm_clock_mhz: float | None
     """Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
     memory_clock_mhz: float | None
     """Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
     pstate: int | None
-    """Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
+    """Performance state, from 0 (fastest) to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
     fan_speed: float | None
     """Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
     fan.speed)."""
@@ -94,7 +96,7 @@ class StatusReadings:
     """Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
     (nvidia-smi: utilization.decoder)."""
     throttle: tuple[str, ...] | None
-    """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
+    """Reasons why the clock is throttled; empty if it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""
     missing: Mapping[str, Message]
     """The reason for each field that is None, by field name."""
@@ -102,22 +104,23 @@ class StatusReadings:
 
 @dataclass(frozen=True, slots=True)
 class SlowReadings:
-    """Calls that take milliseconds, made once a minute on the slow thread."""
+    """Readings of one GPU from calls that take milliseconds, made once a minute on the slow thread."""
 
     energy_j: float | None
     """Joules since the driver was loaded, read once a minute, nvmlDeviceGetTotalEnergyConsumption."""
     utilization_window: float | None
-    """Seconds of the window that ``utilization`` is averaged over (200 ms on H200), nvmlDeviceGetSamples
-    NVML_GPU_UTILIZATION_SAMPLES."""
+    """Length of the window over which ``utilization`` is averaged, seconds (0.2 on H200),
+    nvmlDeviceGetSamples NVML_GPU_UTILIZATION_SAMPLES."""
     ecc_uncorrected: int | None
     """Uncorrected memory errors since the driver was loaded, read once a minute, nvmlDeviceGetTotalEccErrors
     uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total)."""
     xid: int | None
     """Number of the newest error that the driver reported since this source was opened (XID,
-    nvmlEventTypeXidCriticalError), read once a minute, kept for a lost GPU. None where there was none, or
-    where it is unknown: then with its reason in ``missing``."""
+    nvmlEventTypeXidCriticalError), read once a minute, kept for a lost GPU. None if there was none or if it
+    is unknown; in the second case ``missing`` has the reason."""
     xid_time: float | None
-    """When that error was read, up to a minute after it was reported, epoch seconds; None without one."""
+    """When that error was read, up to a minute after it was reported, epoch seconds; None if there is no such
+    error."""
     missing: Mapping[str, Message]
     """The reason for each field that is None, by field name."""
 
@@ -128,37 +131,39 @@ class Reading:
 
     uuid: str
     answered: float | None
-    """When a call to the GPU last succeeded, epoch seconds; None before the first."""
+    """When a call to the GPU last succeeded, epoch seconds; None before the first success."""
     silent_since: float | None
     """Since when a call to it has not returned, epoch seconds; None while it answers."""
     lost_since: float | None
-    """Since when the driver reports it lost (off the bus, needs a reset), epoch seconds, or None."""
+    """When the driver first reported the GPU as lost (off the bus or in need of a reset), epoch seconds; None
+    if the GPU is not lost."""
     measured: float | None
-    """When ``utilization``, ``memory_utilization`` and ``power_w`` were read, epoch seconds; a sample between
-    two such reads may have a new ``memory_used`` only. None before the first."""
+    """When ``utilization``, ``memory_utilization`` and ``power_w`` were read, epoch seconds; between two such
+    reads, a sample may have a new ``memory_used`` only. None before the first read."""
     utilization: float | None
     """Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
     (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see ``activity``."""
     memory_utilization: float | None
-    """Percent of that window in which device memory was read or written, nvmlDeviceGetUtilizationRates memory
-    (nvidia-smi: utilization.memory)."""
+    """Percent of the driver's last window in which device memory was read or written,
+    nvmlDeviceGetUtilizationRates memory (nvidia-smi: utilization.memory)."""
     memory_used: int | None
-    """Bytes in use without what the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
+    """Bytes in use, without those that the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
     memory.used)."""
     power_w: float | None
-    """Watts now, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
+    """Power draw, watts, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
     power_limit_w: float | None
-    """Watts the GPU may draw, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
+    """Power limit, watts, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
     temperature_c: float | None
-    """Degrees Celsius of the core, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
+    """Temperature of the core, degrees Celsius, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
     memory_temperature_c: float | None
-    """Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory)."""
+    """Temperature of the memory, degrees Celsius, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi:
+    temperature.memory)."""
     sm_clock_mhz: float | None
     """Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
     memory_clock_mhz: float | None
     """Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
     pstate: int | None
-    """Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
+    """Performance state, from 0 (fastest) to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
     fan_speed: float | None
     """Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
     fan.speed)."""
@@ -169,26 +174,27 @@ class Reading:
     """Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
     (nvidia-smi: utilization.decoder)."""
     throttle: tuple[str, ...] | None
-    """Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
+    """Reasons why the clock is throttled; empty if it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""
     energy_j: float | None
     """Joules since the driver was loaded, read once a minute, nvmlDeviceGetTotalEnergyConsumption."""
     utilization_window: float | None
-    """Seconds of the window that ``utilization`` is averaged over (200 ms on H200), nvmlDeviceGetSamples
-    NVML_GPU_UTILIZATION_SAMPLES."""
+    """Length of the window over which ``utilization`` is averaged, seconds (0.2 on H200),
+    nvmlDeviceGetSamples NVML_GPU_UTILIZATION_SAMPLES."""
     ecc_uncorrected: int | None
     """Uncorrected memory errors since the driver was loaded, read once a minute, nvmlDeviceGetTotalEccErrors
     uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total)."""
     xid: int | None
     """Number of the newest error that the driver reported since this source was opened (XID,
-    nvmlEventTypeXidCriticalError), read once a minute, kept for a lost GPU. None where there was none, or
-    where it is unknown: then with its reason in ``missing``."""
+    nvmlEventTypeXidCriticalError), read once a minute, kept for a lost GPU. None if there was none or if it
+    is unknown; in the second case ``missing`` has the reason."""
     xid_time: float | None
-    """When that error was read, up to a minute after it was reported, epoch seconds; None without one."""
+    """When that error was read, up to a minute after it was reported, epoch seconds; None if there is no such
+    error."""
     activity: Activity | None
-    """The newest window of the hardware counters, None without GPM or while no view shows it."""
+    """The newest window of the hardware counters, or None without GPM or while no view shows it."""
     processes: tuple[Process, ...] | None
-    """Processes with a context on it, None where the driver does not list them."""
+    """Processes that have a context on the GPU; None if the driver does not list them."""
     missing: Mapping[str, str]
     """The reason for each field that is None, by field name."""
     missing_ids: Mapping[str, MessageId]

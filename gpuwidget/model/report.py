@@ -348,11 +348,14 @@ class CodeTime:
 
     def with_reasons(self, *reasons: Message) -> CodeTime:
         """Return a copy whose :attr:`reason` also contains the sentences ``reasons``."""
-        sentences = [*([self.reason] if self.reason is not None else []), *(one.text for one in reasons)]
+        sentences = [
+            *([self.reason] if self.reason is not None else []),
+            *(message.text for message in reasons),
+        ]
         return replace(
             self,
             reason=" ".join(sentences) or None,
-            reason_ids=(*self.reason_ids, *(one.message_id for one in reasons)),
+            reason_ids=(*self.reason_ids, *(message.message_id for message in reasons)),
         )
 
 

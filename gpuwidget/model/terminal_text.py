@@ -40,7 +40,10 @@ def printable(text: str) -> str:
     """
     if text.isprintable():  # This is true for nearly all texts.
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def printable_lines(text: str) -> str:
@@ -73,11 +76,11 @@ def truncate(text: str, width: int) -> str:
     if display_width(text) <= width:
         return text
     kept, taken = "", 0
-    for one in text:
-        taken += _character_width(one)
+    for character in text:
+        taken += _character_width(character)
         if taken > width - 1:
             break
-        kept += one
+        kept += character
     return kept.rstrip() + _CUT
 
 

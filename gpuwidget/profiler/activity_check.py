@@ -77,7 +77,7 @@ def _compare(
     duration = report.cell.duration_s
     hidden: float | None = 0.0 if windows else None
     for device, means in windows.items():
-        gpu = next((one for one in report.gpus if one.torch_device == f"cuda:{device}"), None)
+        gpu = next((gpu for gpu in report.gpus if gpu.torch_device == f"cuda:{device}"), None)
         edges = 0.0
         if gpu is not None and (means is None or means.seconds < _MIN_COMPARED * counts.known_s):
             means = _whole_run(gpu, report, counts, device, alone=len(windows) == 1)
@@ -122,11 +122,11 @@ def _whole_run(
 def _without_uncertain_lines(time: CodeTime, hidden: float) -> CodeTime:
     """Remove activities that are too uncertain if queries missed work in ``hidden`` percent of the run."""
 
-    def activity(one: LineTime | FrameTime) -> float | None:
-        if one.gpu_busy is None:
+    def activity(row: LineTime | FrameTime) -> float | None:
+        if row.gpu_busy is None:
             return None
-        could_hide = min(100 - one.gpu_busy, 100 * hidden / max(one.share, 1e-9))
-        return one.gpu_busy if could_hide <= AGREE_WITHIN else None
+        could_hide = min(100 - row.gpu_busy, 100 * hidden / max(row.share, 1e-9))
+        return row.gpu_busy if could_hide <= AGREE_WITHIN else None
 
     lines = tuple(
         replace(

@@ -17,13 +17,13 @@ from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource, MagicBody
 from gpuwidget.model.report import WAITING_FOR_CHILD
 from gpuwidget.model.user_files import MAGIC_FILES, is_user_file
 from gpuwidget.profiler import preemption
-from gpuwidget.profiler.code_names import MODULE_NAMES, frame_name, function_name, known_name
+from gpuwidget.profiler.code_names import MODULE_NAMES, fixed_name, frame_name, function_name
 
 _MAX_CODES = 4096
 _MAX_DEPTH = 2000
 _WRAPPER, _LIBRARY, _NAMED_CALL, _USER, _CELL, _RUNNER, _LINE_MAGIC, _WAITING = range(8)
 """The kinds of frames. ``_WRAPPER``: a function that only forwards a call. ``_NAMED_CALL``: a library
-function or compiled code for which ``code_names.known_name`` returns a name. ``_RUNNER``: library code from a
+function or compiled code for which ``code_names.fixed_name`` returns a name. ``_RUNNER``: library code from a
 file that was on the stack when the cell began. ``_LINE_MAGIC``: the code that a magic compiles from its
 argument, as in ``%time f(x)``; its time is attributed to the line of the magic. ``_WAITING``: a call that
 waits for a child process. Frames that it calls never count as the user's, whatever files they come from."""
@@ -219,7 +219,7 @@ class CodeLocator:
 
     def _kind_outside(self, code: CodeType) -> int:
         """Return the kind of code that is not part of the cell."""
-        file, name = code.co_filename, known_name(code)
+        file, name = code.co_filename, fixed_name(code)
         if self._is_cell(file):
             return _USER
         if file in MAGIC_FILES and code.co_name in ("<module>", "inner"):

@@ -25,7 +25,7 @@ _WAIT_FUNCTIONS: Mapping[str, Sequence[str]] = {
     f"{os.path.basename(os.path.dirname(os.__file__))}/subprocess.py": ("communicate", "wait"),
 }
 """Names of functions that wait for a child process, keyed by the last parts of their file's path."""
-_KNOWN_NAMES = {
+_FIXED_NAMES = {
     **{(file, name): WAITING_FOR_CHILD for file, names in _WAIT_FUNCTIONS.items() for name in names},
     ("torch/utils/data/dataloader.py", "_next_data"): "DataLoader._next_data",
     ("torch/utils/data/dataloader.py", "_get_iterator"): "DataLoader.__iter__",
@@ -37,7 +37,7 @@ _KNOWN_NAMES = {
 there."""
 
 
-def known_name(code: CodeType) -> str | None:
+def fixed_name(code: CodeType) -> str | None:
     """Return the fixed name of compiled code or of a known library function, or None for other code.
 
     The profiler prefers a fixed name to the name of the library function that the user called.
@@ -46,7 +46,7 @@ def known_name(code: CodeType) -> str | None:
         return _COMPILED
     parts = code.co_filename.replace(os.sep, "/").rsplit("/", 4)
     for count in range(1, len(parts)):
-        found = _KNOWN_NAMES.get(("/".join(parts[-count:]), code.co_name))
+        found = _FIXED_NAMES.get(("/".join(parts[-count:]), code.co_name))
         if found is not None:
             return found
     return None
@@ -54,9 +54,9 @@ def known_name(code: CodeType) -> str | None:
 
 def function_name(code: CodeType, module: str) -> str | None:
     """Return a function's name with its class or module, or None for a lambda, comprehension or the like."""
-    known = known_name(code)
-    if known is not None:
-        return known
+    fixed = fixed_name(code)
+    if fixed is not None:
+        return fixed
     name = _qualified_name(code)
     if name.startswith("<"):
         return None

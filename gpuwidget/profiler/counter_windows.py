@@ -111,9 +111,9 @@ class SamplerWindows:
         """
         return {
             index: [
-                WindowMean(one.since, one.until, one.graphics)
-                for one in self._sampler.activities(gpu.uuid)
-                if one.graphics is not None
+                WindowMean(window.since, window.until, window.graphics)
+                for window in self._sampler.activities(gpu.uuid)
+                if window.graphics is not None
             ]
             for index, gpu in self._gpus_by_device(cuda_state.devices_with_context()).items()
         }

@@ -112,8 +112,8 @@ def line_profile(
     ``not_queried`` is the reason why the GPU's streams were not queried, or None if they were.
     """
     counted = counts.counted()
-    total = sum(one.counts.seconds for one in counted)
-    samples = sum(one.counts.samples for one in counted)
+    total = sum(location.counts.seconds for location in counted)
+    samples = sum(location.counts.samples for location in counted)
     reasons: list[Message] = []
     lines: tuple[LineTime, ...] = ()
     contended = total > 0 and 100 * counts.delayed_s / counts.total_s >= _CONTENDED
@@ -122,8 +122,10 @@ def line_profile(
     else:
         merged = _merged_lines(counts, total, counted, locator, source)
         groups: dict[int | None, _LineGroup] = {}
-        for one in counted:
-            groups.setdefault(merged.get(one.line, one.line), _LineGroup()).add_location(one, locator)
+        for location in counted:
+            groups.setdefault(merged.get(location.line, location.line), _LineGroup()).add_location(
+                location, locator
+            )
         for line, representative in merged.items():
             if representative in groups and line is not None:
                 groups[representative].lines.add(line)
@@ -131,7 +133,7 @@ def line_profile(
         lines = tuple(
             _line_time(group, total, source) for group in ordered if group.share(total) >= _MIN_SHARE
         )
-        gil_blocked = 100 * sum(one.counts.gil_blocked for one in counted) / total
+        gil_blocked = 100 * sum(location.counts.gil_blocked for location in counted) / total
         if gil_blocked >= _MIN_GIL_BLOCKED:
             reasons.append(messages.gil_blocked(gil_blocked))
         elif merged:
@@ -199,17 +201,19 @@ def _gil_blocked(
     """Yield pairs of lines, and the seconds in which an operation on either line may have held the GIL."""
     last, seconds = counts.gil_blocked_at_end
     if last is not None and seconds:
-        file = next((locator.cell_file(one.location) for one in counted if one.location.cell), None)
+        file = next(
+            (locator.cell_file(location.location) for location in counted if location.location.cell), None
+        )
         end = last
         while file is not None and end < _MAX_SOURCE_LINES and source(file, end + 1):
             end += 1
         if end > last:
             yield frozenset((last, end)), seconds
-    for one in counted:
-        preempted = one.counts.preempted
-        others = (locator.candidate_lines(one.location) if preempted else frozenset()) - {one.line}
+    for location in counted:
+        preempted = location.counts.preempted
+        others = (locator.candidate_lines(location.location) if preempted else frozenset()) - {location.line}
         for line in others:
-            yield frozenset((one.line, line)), preempted / len(others)
+            yield frozenset((location.line, line)), preempted / len(others)
 
 
 def _line_time(group: _LineGroup, total: float, source: SourceLine) -> LineTime:

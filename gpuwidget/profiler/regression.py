@@ -74,7 +74,7 @@ def _least_squares(
     columns: Sequence[Sequence[float]], means: Sequence[float]
 ) -> list[tuple[float, float]] | None:
     """Return each column's activity and its standard error, or None if the columns are linearly dependent."""
-    inverse = _inverse([[_product(one, other) for other in columns] for one in columns])
+    inverse = _inverse([[_product(column, other) for other in columns] for column in columns])
     if inverse is None:
         return None
     right = [_product(column, means) for column in columns]
@@ -85,8 +85,8 @@ def _least_squares(
     return [(value, (variance * max(0.0, inverse[i][i])) ** 0.5) for i, value in enumerate(activity)]
 
 
-def _product(one: Sequence[float], other: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(one, other, strict=True))
+def _product(first: Sequence[float], other: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(first, other, strict=True))
 
 
 def _inverse(matrix: Sequence[Sequence[float]]) -> list[list[float]] | None:

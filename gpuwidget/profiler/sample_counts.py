@@ -27,7 +27,7 @@ _RAN = 0.5
 _BUSY_MACHINE = 0.1
 """Fraction of the time in samples that were late although the thread did not run. Above this, the machine is
 so busy that a long delay does not prove that the thread was preempted."""
-_DOUBT_IF_BUSY = 0.5
+_ELSEWHERE_IF_BUSY = 0.5
 _RECENT_S = 0.06
 """Maximum age in seconds of a preemption whose location is used for a sample that is late because the thread
 released the GIL voluntarily."""
@@ -152,62 +152,66 @@ class SampleCounts:
     def counted(self) -> list[LocationCounts]:
         """Return copies of the counts per location, from the first sample in the cell's code to the last."""
         found = list(self._by_location.values())
-        return [replace(one, counts=replace(one.counts)) for one in found if one.counts.samples]
+        return [
+            replace(location, counts=replace(location.counts))
+            for location in found
+            if location.counts.samples
+        ]
 
     def was_preempted(self, sample: StackSample) -> bool:
         """Return whether the thread was preempted at the sampled location before this sample was taken."""
         late = self._waited_for_gil(sample)
         return late > 0 and (sample.at_preemption_point or late >= _PREEMPTED_FROM * self._switch_interval)
 
-    def add(self, sample: StackSample, here: LocationCounts, bits: int | None) -> None:
-        """Add a sample that found the thread at ``here`` and the devices in the bit mask ``bits`` busy."""
+    def add(self, sample: StackSample, current: LocationCounts, bits: int | None) -> None:
+        """Add a sample that found the thread at ``current`` and the devices in the bit mask ``bits`` busy."""
         t, seconds, late = sample.t, sample.seconds, self._waited_for_gil(sample)
         self.samples += 1
         self.total_s += seconds
         self._busy_in_succession = self._busy_in_succession + 1 if bits else 0
         if self._busy_in_succession < _STEADILY_BUSY and sample.late <= PROMPT_S:
             self.exposed_s += seconds if sample.cpu_s is None else min(seconds, sample.cpu_s)
-        if self._last is not None and self._last.line != here.line:
+        if self._last is not None and self._last.line != current.line:
             self._line_changed = t, self._last.line
-            pair = frozenset((self._last.line, here.line))
+            pair = frozenset((self._last.line, current.line))
             self._switches[pair] = self._switches.get(pair, 0) + 1
         counts = Counts(1, seconds)
-        there, bits_there = here, bits
+        earlier, earlier_bits = current, bits
         if late:
             self.delayed_s += seconds
             preempted = self.was_preempted(sample)
-            doubt = self._doubt(late, preempted)
+            probability = self._probability_elsewhere(late, preempted)
             if preempted:
-                self._preempted = t, here, bits
+                self._preempted = t, current, bits
                 counts.preempted = seconds
             elif self._preempted is not None and t - self._preempted[0] <= _RECENT_S:
                 # Use the GPU's state at the preemption too, because the current line may already have
                 # launched work.
-                _, there, bits_there = self._preempted
-                doubt /= 2
-            self._share_ambiguous(t, there.line, here.line, doubt * seconds)
-            changed = self._last_bits != bits_there
+                _, earlier, earlier_bits = self._preempted
+                probability /= 2
+            self._share_ambiguous(t, earlier.line, current.line, probability * seconds)
+            changed = self._last_bits != earlier_bits
             if changed and self._last_bits is not None:
-                counts.ambiguous_busy = doubt * seconds
+                counts.ambiguous_busy = probability * seconds
             if preempted and self._is_long(sample):
                 counts.gil_blocked = seconds
                 if changed:
-                    bits_there = None  # it is unknown when the state changed
+                    earlier_bits = None  # it is unknown when the state changed
         elif sample.late > _CERTAIN_S:
             self._machine_delay_s += seconds
-        if bits_there is not None:
+        if earlier_bits is not None:
             counts.known = seconds
             self.known_s += seconds
-            if bits_there:
+            if earlier_bits:
                 counts.busy = seconds
-                self.busy_s[bits_there] = self.busy_s.get(bits_there, 0.0) + seconds
-        if there.location.cell:
-            there.counts.add(counts)
+                self.busy_s[earlier_bits] = self.busy_s.get(earlier_bits, 0.0) + seconds
+        if earlier.location.cell:
+            earlier.counts.add(counts)
         else:
-            self._count_outside(there.location, counts, sample)
-        if here.location.cell:
-            self._enter_cell(here)
-        self._last, self._last_bits = here, bits
+            self._count_outside(earlier.location, counts, sample)
+        if current.location.cell:
+            self._enter_cell(current)
+        self._last, self._last_bits = current, bits
 
     def end(self, sample: StackSample) -> None:
         """Attribute the run's last seconds to the cell's last statement if a single operation held the GIL.
@@ -228,20 +232,24 @@ class SampleCounts:
         ran = sample.cpu_s is None or sample.cpu_s >= _RAN * sample.late
         return sample.late if ran and sample.late > PROMPT_S else 0.0
 
-    def _doubt(self, late: float, preempted: bool) -> float:
+    def _probability_elsewhere(self, late: float, preempted: bool) -> float:
         """Return the probability that the thread was at another location when a late sample was due."""
         if not preempted:
             return min(1.0, late / _CERTAIN_S)
-        return _DOUBT_IF_BUSY if self._machine_delay_s > _BUSY_MACHINE * self.total_s else 0.0
+        return _ELSEWHERE_IF_BUSY if self._machine_delay_s > _BUSY_MACHINE * self.total_s else 0.0
 
     def _is_long(self, sample: StackSample) -> bool:
         return sample.late > _GIL_BLOCKED_FROM * self._switch_interval
 
-    def _share_ambiguous(self, t: float, there: int | None, here: int | None, seconds: float) -> None:
-        if there == here and self._line_changed is not None and t - self._line_changed[0] <= _ALTERNATING_S:
-            there = self._line_changed[1]
-        if self._switches.get(frozenset((there, here)), 0) >= _MIN_SWITCHES:
-            self._share(there, here, seconds)
+    def _share_ambiguous(self, t: float, earlier: int | None, current: int | None, seconds: float) -> None:
+        if (
+            earlier == current
+            and self._line_changed is not None
+            and t - self._line_changed[0] <= _ALTERNATING_S
+        ):
+            earlier = self._line_changed[1]
+        if self._switches.get(frozenset((earlier, current)), 0) >= _MIN_SWITCHES:
+            self._share(earlier, current, seconds)
 
     def _share(self, first: int | None, second: int | None, seconds: float) -> None:
         pair = frozenset((first, second))
@@ -250,7 +258,7 @@ class SampleCounts:
 
     def _count_outside(self, location: CodeLocation, counts: Counts, sample: StackSample) -> None:
         """Add the counts of a sample that found the thread outside the cell's code."""
-        if self._is_long(sample) and not any(one.user or one.call for one in (location, *self._outside)):
+        if self._is_long(sample) and not any(each.user or each.call for each in (location, *self._outside)):
             # Only IPython's own code is on the stack, so one of the cell's statements has held the GIL until
             # now.
             self._gil_blocked.add(counts)
@@ -260,14 +268,14 @@ class SampleCounts:
         elif self._last_in_cell is not None:  # time before the first sample in the cell does not count
             self._outside.setdefault(location, Counts()).add(counts)
 
-    def _enter_cell(self, here: LocationCounts) -> None:
+    def _enter_cell(self, current: LocationCounts) -> None:
         """Update the state after a sample in the cell's code."""
-        last, self._last_in_cell = self._last_in_cell, here
+        last, self._last_in_cell = self._last_in_cell, current
         self._count_outside_as_cell()
         if self._gil_blocked.seconds:
             if last is None:
-                here.counts.add(self._gil_blocked)
-            self._share(1 if last is None else last.line, here.line, self._gil_blocked.seconds)
+                current.counts.add(self._gil_blocked)
+            self._share(1 if last is None else last.line, current.line, self._gil_blocked.seconds)
             self._gil_blocked = Counts()
 
     def _count_outside_as_cell(self) -> None:

@@ -85,7 +85,10 @@ def _may_be_torch_error(error: BaseException, torch_classes: Sequence[object]) -
     if cls is RuntimeError:
         return True
     bases = class_mro(cls)
-    known = any(base is one for base in bases for one in torch_classes) or class_module(cls) == "torch"
+    known = (
+        any(base is torch_class for base in bases for torch_class in torch_classes)
+        or class_module(cls) == "torch"
+    )
     return known and any(base is RuntimeError for base in bases)
 
 
@@ -98,7 +101,7 @@ def _related_errors(error: BaseException) -> list[BaseException]:
     group: Any = getattr(builtins, "BaseExceptionGroup", None)  # Python 3.11 and later have this class.
     if group is not None and issubclass(type(error), group):
         found += group.exceptions.__get__(error)
-    return [one for one in found if one is not None]
+    return [related for related in found if related is not None]
 
 
 def allocator_setting(message: str) -> str:

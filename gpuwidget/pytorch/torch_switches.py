@@ -90,9 +90,9 @@ def switch_values() -> dict[str, SwitchValue] | None:
 
 def find_switch(name: str, value: str | None = None) -> TorchSwitch:
     """Return the switch called ``name``. Raises OptionError for an unknown name or an invalid ``value``."""
-    switch = next((one for one in TORCH_SWITCHES if one.name == name), None)
+    switch = next((switch for switch in TORCH_SWITCHES if switch.name == name), None)
     if switch is None:
-        names = ", ".join(one.name for one in TORCH_SWITCHES)
+        names = ", ".join(switch.name for switch in TORCH_SWITCHES)
         raise OptionError(f"{name!r} is no switch. There are: {names}.")
     if value is not None and value not in switch.choices:
         raise OptionError(
@@ -200,7 +200,7 @@ def _set_cudnn_tf32(native: Any, value: str) -> tuple[str, ...]:
     if value == OFF and _precision(native, "cuda", "all") == "tf32":
         # If TF32 was enabled for all of CUDA or all of torch, the older API alone would not turn it off for
         # these two.
-        lines += [f'torch.backends.cudnn.{one}.fp32_precision = "ieee"' for one in ("conv", "rnn")]
+        lines += [f'torch.backends.cudnn.{layer}.fp32_precision = "ieee"' for layer in ("conv", "rnn")]
     return tuple(lines)
 
 

@@ -187,5 +187,5 @@ def _with_xid(reading: Reading, xid: Xid | None) -> Reading:
     if xid is None:
         return reading
     missing = {name: reason for name, reason in reading.missing.items() if name not in _XID_FIELDS}
-    ids = {name: one for name, one in reading.missing_ids.items() if name not in _XID_FIELDS}
+    ids = {name: message_id for name, message_id in reading.missing_ids.items() if name not in _XID_FIELDS}
     return replace(reading, xid=xid.number, xid_time=xid.time, missing=missing, missing_ids=ids)

@@ -98,25 +98,30 @@ class Subscriptions:
     @property
     def interval_s(self) -> float:
         """Seconds between full polls: the shortest interval of any subscription."""
-        return min((one.interval_s for one in self._all), default=INTERVAL_S)
+        return min((subscription.interval_s for subscription in self._all), default=INTERVAL_S)
 
     @property
     def memory_interval_s(self) -> float | None:
         """Seconds between memory-only polls, or None if no subscription needs such polls."""
         return min(
-            (one.memory_interval_s for one in self._all if one.memory_interval_s is not None), default=None
+            (
+                subscription.memory_interval_s
+                for subscription in self._all
+                if subscription.memory_interval_s is not None
+            ),
+            default=None,
         )
 
     @property
     def activity(self) -> bool:
         """Whether any subscription needs the hardware counters."""
-        return any(one.activity for one in self._all)
+        return any(subscription.activity for subscription in self._all)
 
     @property
     def windows(self) -> frozenset[str]:
         """UUIDs of the GPUs whose utilization windows any subscription needs."""
-        return frozenset().union(*(one.windows for one in self._all))
+        return frozenset().union(*(subscription.windows for subscription in self._all))
 
     def due(self, full: bool, now: float) -> list[Subscription]:
         """Return the subscriptions that receive the sample of a poll that ended at ``now``."""
-        return [one for one in self._all if one.is_due(full, now)]
+        return [subscription for subscription in self._all if subscription.is_due(full, now)]

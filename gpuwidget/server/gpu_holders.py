@@ -96,8 +96,8 @@ def _from_driver(
     reasons = []
     if any(process.memory is None for process in listed):
         reasons.append(_UNKNOWN_SIZES)
-        reasons += [_TORCH_WHERE_UNKNOWN] if any(one.source == "torch" for one in holders) else []
-        unknown = {one.kernel for one in holders if one.memory is None}
+        reasons += [_TORCH_WHERE_UNKNOWN] if any(holder.source == "torch" for holder in holders) else []
+        unknown = {holder.kernel for holder in holders if holder.memory is None}
         invalid = any(usage.invalid and kernel in unknown for kernel, usage in reports.items())
         reasons += [_INVALID_REPORT] if invalid else []
     elif context.in_container and unattributed:
@@ -151,7 +151,7 @@ def _from_reports(
 
 def _unattributed(reading: Reading, holders: Sequence[MemoryHolder]) -> int | None:
     """Return the used bytes that belong to no holder. None if the used or the held bytes are unknown."""
-    used, held = reading.memory_used, [one.memory for one in holders]
+    used, held = reading.memory_used, [holder.memory for holder in holders]
     if used is None or None in held:
         return None
     # Memory and processes are not read at the same moment, so the difference may be negative.
@@ -170,7 +170,10 @@ def _ownership(
         reasons = [f"How much is in use is not known: {why}.", *reasons]
     largest_first = sorted(
         holders,
-        key=lambda one: (-1 if one.memory is None else one.memory, one.kernel or one.terminal or ""),
+        key=lambda holder: (
+            -1 if holder.memory is None else holder.memory,
+            holder.kernel or holder.terminal or "",
+        ),
         reverse=True,
     )
     return GpuMemoryOwnership(

@@ -98,7 +98,7 @@ class FullRateHistory:
             if self.chunks:
                 self.chunks[-1].seal()
             self.chunks.append(Chunk(stats=1))
-        self.chunks[-1].add(time, {uuid: one[None] for uuid, one in values.items()})
+        self.chunks[-1].add(time, {uuid: statistics[None] for uuid, statistics in values.items()})
         while len(self.chunks) > self._max_chunks or self.chunks[0].times[-1] < time - self._seconds:
             self.chunks.popleft()
 

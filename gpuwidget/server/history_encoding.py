@@ -43,9 +43,9 @@ def encode_query(chunks: Sequence[Chunk], query: HistoryQuery, step: float, newe
     ``newest`` is the time of the newest sample in ``chunks``. Samples that arrive during the encoding are
     omitted.
     """
-    slices = [one for chunk in chunks if (one := _slice(chunk, query, step)).end > one.first]
+    slices = [part for chunk in chunks if (part := _slice(chunk, query, step)).end > part.first]
     # The order of GPUs is that of the newest chunk, which is the order in which the driver lists them.
-    uuids = dict.fromkeys(uuid for one in reversed(slices) for uuid in one.chunk.uuids)
+    uuids = dict.fromkeys(uuid for part in reversed(slices) for uuid in part.chunk.uuids)
     times = _concatenate([chunk.times[first:end] for chunk, first, end in slices], np.float64)
     samples = _concatenate([chunk.samples[first:end] for chunk, first, end in slices], np.int64)
     steps = None

@@ -72,7 +72,9 @@ class ExecutionTracker:
         manager.add_restart_callback(executions.clear)
 
     def _forget_all_but(self, kernel_ids: list[str]) -> None:
-        self._kernels = {one: found for one, found in self._kernels.items() if one in kernel_ids}
+        self._kernels = {
+            kernel_id: found for kernel_id, found in self._kernels.items() if kernel_id in kernel_ids
+        }
 
 
 class KernelExecutions:

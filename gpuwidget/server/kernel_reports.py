@@ -81,7 +81,7 @@ class KernelReports:
 
     def newest(self, kernels: Mapping[str, int | None]) -> dict[str, Mapping[str, KernelUsage]]:
         """Return the newest reports by kernel and GPU. ``kernels`` has the process ids of all kernels."""
-        for kernel_id in [one for one in self._kernels if one not in kernels]:
+        for kernel_id in [known_id for known_id in self._kernels if known_id not in kernels]:
             self._forget(kernel_id)
         now = self._clock.monotonic()
         reports: dict[str, Mapping[str, KernelUsage]] = {}

@@ -165,8 +165,8 @@ def _signature(inventory: InventorySnapshot, sample: Sample) -> object:
     """Return the values whose change starts a resolution early. Memory is not included: it changes too
     often."""
     listed = [
-        None if one.processes is None else tuple(process.pid for process in one.processes)
-        for one in sample.readings
+        None if reading.processes is None else tuple(process.pid for process in reading.processes)
+        for reading in sample.readings
     ]
     return inventory.kernels, inventory.kernel_of, inventory.terminal_of, listed
 

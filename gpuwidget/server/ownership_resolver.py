@@ -69,8 +69,10 @@ class OwnershipRequest(NamedTuple):
         """
         return self.message(
             tuple(
-                GpuMemoryOwnership(one.uuid, (), one.memory_used, _TIMED_OUT, self.means[one.uuid])
-                for one in self.sample.readings
+                GpuMemoryOwnership(
+                    reading.uuid, (), reading.memory_used, _TIMED_OUT, self.means[reading.uuid]
+                )
+                for reading in self.sample.readings
             )
         )
 
@@ -122,7 +124,8 @@ class OwnershipResolver:
             remote_kernels=inventory.remote_kernels,
         )
         gpus = tuple(
-            gpu_ownership(one, sample.origin, context, request.means[one.uuid]) for one in sample.readings
+            gpu_ownership(reading, sample.origin, context, request.means[reading.uuid])
+            for reading in sample.readings
         )
         return OwnershipResult(request.message(gpus), self._kernels_to_query(request, owner))
 
@@ -133,8 +136,8 @@ class OwnershipResolver:
         report."""
         if not request.sample.origin.local_processes:
             return {}
-        readings = [one for one in request.sample.readings if one.lost_since is None]
-        if not self._matching.proven or any(one.processes is None for one in readings):
+        readings = [reading for reading in request.sample.readings if reading.lost_since is None]
+        if not self._matching.proven or any(reading.processes is None for reading in readings):
             # A process that has not opened a CUDA device holds no GPU memory, so there is no need to query
             # its kernel.
             return {
@@ -144,8 +147,8 @@ class OwnershipResolver:
             }
         without_memory = {
             owner(process.pid).kernel
-            for one in readings
-            for process in one.processes or ()
+            for reading in readings
+            for process in reading.processes or ()
             if process.memory is None
         }
         return {kernel: pid for kernel, pid in request.kernels.items() if kernel in without_memory}

@@ -141,20 +141,24 @@ def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> It
     )
     gpus = {gpu.uuid: _gpu_labels(gpu) for gpu in sample.gpus}
     parents = {gpu.uuid: gpu.mig_parent for gpu in sample.gpus}
-    listed = [one for one in ownership.gpus if one.uuid in gpus]
+    listed = [gpu_ownership for gpu_ownership in ownership.gpus if gpu_ownership.uuid in gpus]
     # Memory in a MIG slice may also be listed for the slice's parent. It must be counted only once.
-    in_slices = {(parents[one.uuid], held.kernel) for one in listed for held in one.holdings}
+    in_slices = {
+        (parents[gpu_ownership.uuid], held.kernel)
+        for gpu_ownership in listed
+        for held in gpu_ownership.holdings
+    }
     sliced = set(parents.values())
-    for one in listed:
-        for held in one.holdings:
-            if held.kernel is not None and (one.uuid, held.kernel) not in in_slices:
-                _add_value(by_kernel, (*gpus[one.uuid], held.kernel, held.source), held.memory)
-        for holder, memory in _other_memory(one) if one.uuid not in sliced else ():
-            _add_value(others, (*gpus[one.uuid], holder), memory)
+    for gpu_ownership in listed:
+        for held in gpu_ownership.holdings:
+            if held.kernel is not None and (gpu_ownership.uuid, held.kernel) not in in_slices:
+                _add_value(by_kernel, (*gpus[gpu_ownership.uuid], held.kernel, held.source), held.memory)
+        for holder, memory in _other_memory(gpu_ownership) if gpu_ownership.uuid not in sliced else ():
+            _add_value(others, (*gpus[gpu_ownership.uuid], holder), memory)
     yield by_kernel
     yield others
     # Export only kernels that hold memory, because the metrics make the names of users' files public.
-    holding = {held.kernel for one in listed for held in one.holdings}
+    holding = {held.kernel for gpu_ownership in listed for held in gpu_ownership.holdings}
     yield from _kernel_families([kernel for kernel in ownership.kernels if kernel.id in holding])
 
 
@@ -178,13 +182,13 @@ def _kernel_families(kernels: Sequence[ServerKernel]) -> Iterator[_Family]:
         "What a kernel is that holds memory: its notebook's path and name, its kind of session and "
         "kernelspec.",
         ("kernel", "path", "name", "kind", "spec"),
-        [(one.id, one.path, one.name, one.kind, one.spec) for one in kernels],
+        [(kernel.id, kernel.path, kernel.name, kernel.kind, kernel.spec) for kernel in kernels],
     )
     idle = GaugeMetricFamily(
         "gpuwidget_kernel_idle_since_timestamp_seconds",
         "Since when a kernel that holds memory has had nothing to do; absent while it works.",
         labels=("kernel",),
     )
-    for one in kernels:
-        _add_value(idle, (one.id,), one.idle_since)
+    for kernel in kernels:
+        _add_value(idle, (kernel.id,), kernel.idle_since)
     yield idle

@@ -78,10 +78,10 @@ class _GpuUtilization:
 
     def _mean(self, window_s: float) -> float | None:
         spans = list(self._spans)[-round(window_s / _SPAN_S) :]
-        seconds = sum(one[0] for one in spans)
+        seconds = sum(span[0] for span in spans)
         if seconds < _MIN_COVERAGE * window_s:
             return None
-        return round(sum(one[1] for one in spans) / seconds, 1)
+        return round(sum(span[1] for span in spans) / seconds, 1)
 
 
 _UNKNOWN = tuple(MeanUtilization(seconds, None) for seconds in WINDOWS_S)

@@ -115,7 +115,7 @@ class ScrapeState:
         newest = self._newest
         if self._complete or newest is None:
             return self._complete
-        has_slow_readings = all(is_settled(one, "energy_j") for one in newest.readings)
+        has_slow_readings = all(is_settled(reading, "energy_j") for reading in newest.readings)
         return has_slow_readings and ownership is not None and _has_sessions(ownership)
 
 

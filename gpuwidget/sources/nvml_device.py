@@ -369,13 +369,13 @@ class NvmlDevice:
         """Return the function that takes a sample. Raises pynvml's NVMLError if the GPU does not support
         that."""
         nvml, whole, handle = self._nvml, self._slice_of, self.handle
-        of = handle if whole is None else whole.handle
-        if not nvml.nvmlGpmQueryDeviceSupport(of).isSupportedDevice:
+        gpu_handle = handle if whole is None else whole.handle
+        if not nvml.nvmlGpmQueryDeviceSupport(gpu_handle).isSupportedDevice:
             self._unsupported["activity"] = nvml_messages.NO_GPM
             raise nvml.NVMLError(nvml_messages.NOT_SUPPORTED)
         if whole is None:
-            return partial(nvml.nvmlGpmSampleGet, of)
-        return partial(nvml.nvmlGpmMigSampleGet, of, nvml.nvmlDeviceGetGpuInstanceId(handle))
+            return partial(nvml.nvmlGpmSampleGet, gpu_handle)
+        return partial(nvml.nvmlGpmMigSampleGet, gpu_handle, nvml.nvmlDeviceGetGpuInstanceId(handle))
 
     def stop_activity(self) -> None:
         """Free the samples of the hardware counters. If a call is using them, free them when it returns."""

@@ -66,13 +66,13 @@ class GpuHealth:
 class PeerAccess:
     """How one GPU can access the memory of another."""
 
-    one: int
+    gpu: int
     """NVML's index of the GPU that accesses the memory."""
     other: int
     nvlink: bool | None
     """Whether NVLink connects the two GPUs; None if unknown."""
     reads: bool | None
-    """Whether the GPU ``one`` can read the memory of the GPU ``other`` directly."""
+    """Whether the GPU ``gpu`` can read the memory of the GPU ``other`` directly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +145,18 @@ def _query_health(nvml: Any, on_step: Callable[[str], object]) -> NvmlHealth:
     on_step("NVML's query of peer access")
     peers = tuple(
         PeerAccess(
-            one, other, *(_p2p(nvml, handles[one], handles[other], what) for what in (_P2P_NVLINK, _P2P_READ))
+            first,
+            other,
+            *(_p2p(nvml, handles[first], handles[other], what) for what in (_P2P_NVLINK, _P2P_READ)),
         )
-        for one, other in permutations(handles, 2)
+        for first, other in permutations(handles, 2)
     )
     return NvmlHealth(None, None, driver, cuda_version(nvml), tuple(gpus), tuple(lost), peers)
 
 
-def _p2p(nvml: Any, one: Any, other: Any, what: int) -> bool | None:
+def _p2p(nvml: Any, first: Any, other: Any, what: int) -> bool | None:
     try:
-        return bool(nvml.nvmlDeviceGetP2PStatus(one, other, what) == _P2P_OK)
+        return bool(nvml.nvmlDeviceGetP2PStatus(first, other, what) == _P2P_OK)
     except nvml.NVMLError:
         return None
 

@@ -62,7 +62,7 @@ def _cgroup_folders(root: Path) -> list[Path]:
         top = root / "sys/fs/cgroup" / controllers
         folder = top / path.lstrip("/")
         # In a container, the path may be the host's. Only its top folder is visible in that case.
-        found += [one for one in (folder, *folder.parents) if one == top or top in one.parents]
+        found += [parent for parent in (folder, *folder.parents) if parent == top or top in parent.parents]
     return found
 
 

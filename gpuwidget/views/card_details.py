@@ -91,8 +91,8 @@ def unknown_values(report: Report) -> list[str]:
         for field, name in _FIELD_NAMES.items():
             value = getattr(gpu, field)
             if value is None or (isinstance(value, Span) and None in (value.start, value.end, value.peak)):
-                otherwise = "the GPU is lost" if gpu.lost_since is not None else "no reason was given"
-                reason = gpu.missing.get(field, otherwise)
+                default = "the GPU is lost" if gpu.lost_since is not None else "no reason was given"
+                reason = gpu.missing.get(field, default)
                 reasons.setdefault(reason, {}).setdefault(name, []).append(gpu)
     found = []
     for reason, fields in reasons.items():
@@ -131,7 +131,7 @@ def _environment(report: Report) -> str:
 
 def evidence(report: Report) -> list[tuple[str, str]]:
     """Return a named line for each piece of advice, with the figures on which the advice is based."""
-    return [(f"Advice {one.rule}", _evidence(one)) for one in report.advice]
+    return [(f"Advice {advice.rule}", _evidence(advice)) for advice in report.advice]
 
 
 def _evidence(advice: Advice) -> str:
@@ -156,7 +156,7 @@ def _figure(name: str, value: object) -> str:
     for suffix, text in _FORMATS:
         if name.endswith(suffix):
             values: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
-            return f"{_spaced(name.removesuffix(suffix))} {', '.join(text(one) for one in values)}"
+            return f"{_spaced(name.removesuffix(suffix))} {', '.join(text(item) for item in values)}"
     if isinstance(value, (list, tuple)):
         return f"{_spaced(name)} {', '.join(map(str, value))}"
     return f"{_spaced(name)} {value}"
@@ -208,7 +208,7 @@ def _memory_line_name(line: LineMemory, report: Report) -> str:
     where = "torch" if line.file is None else f"{_displayed_file(line.file)} line {line.line}"
     if line.function is not None:
         where += f" in {line.function}"
-    if len({one.device for one in report.lines}) > 1:
+    if len({line.device for line in report.lines}) > 1:
         where += f", {line.device}"
     return where
 
@@ -261,14 +261,14 @@ def time_line(line: LineTime) -> str:
     if line.frame is not None:
         # Name only the frame with the largest share.
         share = line.frames[0].share if line.frames else line.share
-        mostly = "" if share > 0.9 * line.share else f" ({units.percent(share)})"
-        parts.append(f"at {clean_line(line.frame, _SOURCE_LENGTH)}{mostly}")
+        share_text = "" if share > 0.9 * line.share else f" ({units.percent(share)})"
+        parts.append(f"at {clean_line(line.frame, _SOURCE_LENGTH)}{share_text}")
     if line.call is not None:
         call_share = line.call_share
-        mostly = (
+        share_text = (
             "" if call_share is None or call_share > 0.9 * line.share else f" ({units.percent(call_share)})"
         )
-        parts.append(f"{in_call(clean_line(line.call, _SOURCE_LENGTH))}{mostly}")
+        parts.append(f"{in_call(clean_line(line.call, _SOURCE_LENGTH))}{share_text}")
     return f"{where}: {', '.join(parts)}"
 
 
@@ -302,5 +302,5 @@ def _idle_energy(report: Report) -> str | None:
     )
     if not exact and not idle:
         return None
-    least = "" if exact else "at least "
-    return f"{least}{units.energy(idle)} of {units.energy(total)} ({units.percent(100 * idle / total)})"
+    prefix = "" if exact else "at least "
+    return f"{prefix}{units.energy(idle)} of {units.energy(total)} ({units.percent(100 * idle / total)})"

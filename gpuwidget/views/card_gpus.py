@@ -61,18 +61,18 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
     found: list[GpuColumn | None] = []
     torch = [gpu.torch for gpu in gpus]
     process = [gpu.process_memory for gpu in gpus]
-    with_process = any(one is not None for one in process)
+    with_process = any(span is not None for span in process)
     # This process's torch counters exclude the memory of child processes.
     children = with_process and any(gpu.children for gpu in gpus)
-    with_torch = any(one is not None for one in torch) and not children
+    with_torch = any(memory is not None for memory in torch) and not children
     device = [gpu.device_memory for gpu in gpus]
     if not compact or not (with_torch or with_process):
         found.append(_delta("device", device))
     if with_torch:
-        allocated = [one.allocated if one is not None else None for one in torch]
+        allocated = [memory.allocated if memory is not None else None for memory in torch]
         found += [_delta("torch", allocated), _sizes("torch peak", [_span_peak(span) for span in allocated])]
         if not compact:
-            reserved = [one.reserved.end if one is not None else None for one in torch]
+            reserved = [memory.reserved.end if memory is not None else None for memory in torch]
             found.append(_sizes("reserved", reserved))
     if children and len(gpus) == 1:
         # The headline already contains the change and the peak of the process's memory.
@@ -145,13 +145,13 @@ def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]
     if is_compact(gpus):
         return []
 
-    def spans(of: Sequence[GpuReport]) -> list[str]:
-        return _memory_spans(report, of)
+    def spans(group: Sequence[GpuReport]) -> list[str]:
+        return _memory_spans(report, group)
 
     # The two lines of a group of GPUs are adjacent.
     return [
         (f"{gpu_names(group)}, {name}", " · ".join(parts))
-        for group in _groups(gpus, lambda of: [*spans(of), *_maxima(of)], per_gpu)
+        for group in _groups(gpus, lambda group: [*spans(group), *_maxima(group)], per_gpu)
         for name, parts in (("memory", spans(group)), ("highest", _maxima(group)))
         if parts
     ]
@@ -210,8 +210,8 @@ def _memory_spans(report: Report, gpus: Sequence[GpuReport]) -> list[str]:
         _memory_span("whole GPU", [gpu.device_memory for gpu in gpus]),
         _memory_span(process_label(report), [gpu.process_memory for gpu in gpus]),
         _memory_span("of which child processes", [gpu.children_memory for gpu in gpus]),
-        _memory_span("torch allocated", [one.allocated for one in torch]),
-        _memory_span("torch reserved", [one.reserved for one in torch]),
+        _memory_span("torch allocated", [memory.allocated for memory in torch]),
+        _memory_span("torch reserved", [memory.reserved for memory in torch]),
     ]
     return [part for part in parts if part]
 
@@ -252,7 +252,7 @@ def _extra_means(gpus: Sequence[GpuReport]) -> list[str]:
         known = [traffic for traffic in links if traffic is not None]
         if known:
             received, sent = (
-                _range([None if one is None else one.mean for one in levels], _rate)
+                _range([None if level is None else level.mean for level in levels], _rate)
                 for levels in ([traffic.rx for traffic in known], [traffic.tx for traffic in known])
             )
             parts.append(f"{name} {received} in, {sent} out")
@@ -281,7 +281,7 @@ def _throttle_reasons(throttled: Sequence[Mapping[str, float]]) -> str:
     for reasons in throttled:
         for reason, seconds in reasons.items():
             longest[reason] = max(seconds, longest.get(reason, 0.0))
-    up_to = "up to " if any(dict(one) != longest for one in throttled) else ""
+    up_to = "up to " if any(dict(seconds) != longest for seconds in throttled) else ""
     return ", ".join(f"{reason} {up_to}{units.duration(seconds)}" for reason, seconds in longest.items())
 
 
@@ -316,10 +316,10 @@ def _is_fragmented(gpu: GpuReport) -> bool:
 def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
     cached = [_cached(gpu) or 0 for gpu in gpus]
-    reserved = _range([one.reserved.end for one in torch], units.memory)
+    reserved = _range([memory.reserved.end for memory in torch], units.memory)
     parts = [f"{_range(cached, units.memory)} of the {reserved} that torch has reserved are in no tensor"]
-    fragmented = [_fragmented(one, size) for one, size in zip(torch, cached, strict=True)]
-    returnable = [one.returnable for one in torch if one.returnable is not None]
+    fragmented = [_fragmented(memory, size) for memory, size in zip(torch, cached, strict=True)]
+    returnable = [memory.returnable for memory in torch if memory.returnable is not None]
     if len(returnable) < len(torch):
         parts += [f"{_range(fragmented, units.memory)} of it lie beside tensors"] if any(fragmented) else []
     elif any(returnable):
@@ -328,7 +328,7 @@ def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
         parts.append(f"up to {units.memory(max(returnable))} of it can be given back (%gpu free){rest}")
     elif any(fragmented):
         parts.append("none of it can be given back: it lies between tensors")
-    flushes = [one.alloc_retries for one in torch]
+    flushes = [memory.alloc_retries for memory in torch]
     if None in flushes:
         return [*parts, "how often the cache was flushed is not known"]
     low, high = min(flush or 0 for flush in flushes), max(flush or 0 for flush in flushes)

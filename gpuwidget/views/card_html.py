@@ -31,16 +31,16 @@ def card(report: Report, level: DetailLevel) -> str:
     """Return the full card as HTML. ``report`` must already be reduced to ``level``."""
     gpus = report.shown[: level.gpus]
     chart = _chart(report, level)
-    beside = chart is not None and len(gpus) == 1
+    chart_beside_lead = chart is not None and len(gpus) == 1
     lead = _lead(report)
-    if chart is not None and beside:
+    if chart is not None and chart_beside_lead:
         picture = svg(chart, "display:block;width:300px;height:44px", 240, outlined=True)
         lead = (
             "<div style='display:flex;flex-wrap:wrap;gap:6px 20px'>"
             f"<div style='flex:1 1 380px'>{lead}</div>"
             f"<div style='position:relative'>{picture}{hover_columns(chart, level.hover_columns)}</div></div>"
         )
-    table = _table(report, level, None if beside else chart) if gpus else ""
+    table = _table(report, level, None if chart_beside_lead else chart) if gpus else ""
     return styles.frame(
         f"{lead}{_advice(report)}{table}{_details(report, level, chart is not None)}",
         _STATUS_COLORS[report.cell.status],

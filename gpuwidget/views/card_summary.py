@@ -49,9 +49,9 @@ def headline(report: Report) -> list[str]:
     first = _time(report)
     if not gpus:
         host = report.host_memory
-        which = "no GPU used" if report.gpus else "no GPU"
+        gpu_text = "no GPU used" if report.gpus else "no GPU"
         change = units.memory_delta(host.start, host.end)
-        return [first, which, f"host memory {change}, peak {units.memory(host.peak)}"]
+        return [first, gpu_text, f"host memory {change}, peak {units.memory(host.peak)}"]
     segments = [first, _memory_segment(report)]
     busy, energy = _busy(gpus), _energy(gpus)
     if busy is None and energy is None:
@@ -121,11 +121,11 @@ def advice(report: Report) -> list[tuple[str, str, str]]:
     """Return the label, text and fix of each piece of advice, the most important first."""
     return [
         (
-            "Advice" if one.sure else "Advice (unsure)",
-            clean_line(one.text, ADVICE_LENGTH),
-            clean_line(one.fix, ADVICE_LENGTH),
+            "Advice" if advice.sure else "Advice (unsure)",
+            clean_line(advice.text, ADVICE_LENGTH),
+            clean_line(advice.fix, ADVICE_LENGTH),
         )
-        for one in report.advice
+        for advice in report.advice
     ]
 
 
@@ -146,8 +146,8 @@ def explanations(report: Report) -> list[str]:
     if not report.gpus:
         return found or ["No GPU was seen."]
     if not report.shown:
-        which = f"any of the {len(report.gpus)} GPUs here" if len(report.gpus) > 1 else "the GPU here"
-        found.append(f"{process_label(report).capitalize()} holds no memory on {which}.")
+        gpu_text = f"any of the {len(report.gpus)} GPUs here" if len(report.gpus) > 1 else "the GPU here"
+        found.append(f"{process_label(report).capitalize()} holds no memory on {gpu_text}.")
     elif not report.attributed and source.recording is None:
         found.append(
             f"Which GPUs {process_label(report)} uses can't be told: all that were watched are shown."
@@ -169,7 +169,7 @@ def memory_kinds(report: Report) -> list[MemoryKind]:
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
     process = _process_spans(gpus)
     found: list[MemoryKind] = []
-    if len(torch) == len(gpus) and any(one.reserved.peak for one in torch):
+    if len(torch) == len(gpus) and any(memory.reserved.peak for memory in torch):
         found.append("torch")
     if process is not None and any(span.peak is not None for span in process):
         # This process's torch counters exclude the memory of child processes.
@@ -281,8 +281,8 @@ def _busy(gpus: Sequence[GpuReport]) -> str | None:
     known = sum(gpu.utilization is not None for gpu in gpus)
     if not known:
         return None
-    which = "GPU" if len(gpus) == 1 else "GPUs" if known == len(gpus) else f"{known} of {len(gpus)} GPUs"
-    return f"{which} {mean_utilization(gpus)} busy"
+    gpu_text = "GPU" if len(gpus) == 1 else "GPUs" if known == len(gpus) else f"{known} of {len(gpus)} GPUs"
+    return f"{gpu_text} {mean_utilization(gpus)} busy"
 
 
 def _energy(gpus: Sequence[GpuReport]) -> str | None:
@@ -323,7 +323,7 @@ def _in_children(gpus: Sequence[GpuReport]) -> str:
     held = [(gpu.children_memory.peak or 0, gpu) for gpu in gpus if gpu.children_memory is not None]
     if not held:
         return ""
-    most, where = max(held, key=lambda one: one[0])
+    most, where = max(held, key=lambda pair: pair[0])
     on = f" on {gpu_name(where)}" if len(gpus) > 1 else ""
     programs = clean_line(
         ", ".join(dict.fromkeys(name for _, gpu in held for name in gpu.children)), _PROGRAMS_LENGTH

@@ -125,12 +125,12 @@ def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Co
     )
 
 
-def run_name(report: Report, otherwise: str) -> str:
-    """Return the cell number and the label of a report, or ``otherwise`` if it has neither."""
+def run_name(report: Report, default: str) -> str:
+    """Return the cell number and the label of a report, or ``default`` if it has neither."""
     cell = report.cell
     parts = [] if cell.execution_count is None else [f"In [{cell.execution_count}]"]
     parts += [] if cell.label is None else [clean_line(cell.label, _NAME_LENGTH)]
-    return " ".join(parts) or clean_line(otherwise, _NAME_LENGTH)
+    return " ".join(parts) or clean_line(default, _NAME_LENGTH)
 
 
 def ratio(first: float | None, second: float | None) -> str:
@@ -181,17 +181,17 @@ def _memory_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
     if not a.gpus or not b.gpus:
         return rows
     kind = _common_kind(a, b)
-    one, other = summary.summarize_memory(a.report, kind), summary.summarize_memory(b.report, kind)
-    rise = [_rise(memory.spans) for memory in (one, other)]
+    first, other = summary.summarize_memory(a.report, kind), summary.summarize_memory(b.report, kind)
+    rise = [_rise(memory.spans) for memory in (first, other)]
     label = _MEMORY_KINDS[kind]
     several = max(len(a.gpus), len(b.gpus)) > 1
     of_one, of_all = (", highest of one GPU", ", sum of all GPUs") if several else ("", "")
     change = ComparisonRow(
         f"{label} memory, change{of_all}",
-        (units.memory_delta(one.start, one.end), units.memory_delta(other.start, other.end)),
+        (units.memory_delta(first.start, first.end), units.memory_delta(other.start, other.end)),
         "",
     )
-    peak = _row(f"{label} memory, peak{of_one}", one.peak, other.peak, units.memory)
+    peak = _row(f"{label} memory, peak{of_one}", first.peak, other.peak, units.memory)
     above = _row(f"peak above the start{of_one}", rise[0], rise[1], units.memory)
     return [row for row in (peak, above, change) if row is not None] + rows
 
@@ -285,16 +285,16 @@ def _explain(
 def _differences(a: _Run, b: _Run) -> list[ComparisonRow]:
     first, second = a.report, b.report
     found = [
-        (name, *(getattr(report.environment, field) or otherwise for report in (first, second)))
-        for name, field, otherwise in _ENVIRONMENT
+        (name, *(getattr(report.environment, field) or default for report in (first, second)))
+        for name, field, default in _ENVIRONMENT
     ]
     found.append(("source", _source(first), _source(second)))
     found.append(("GPU model", _models(a.gpus), _models(b.gpus)))
     found.append(("GPUs", _gpus(a.gpus), _gpus(b.gpus)))
     return [
-        ComparisonRow(name, (clean_line(one, 80), clean_line(other, 80)), "")
-        for name, one, other in found
-        if one != other
+        ComparisonRow(name, (clean_line(first, 80), clean_line(other, 80)), "")
+        for name, first, other in found
+        if first != other
     ]
 
 

@@ -34,7 +34,7 @@ class HolderRow:
     """A row of the table: one holder, or several small holders together."""
 
     what: str
-    also: str
+    other_names: str
     """Further names that lead to the holder's memory."""
     type: str
     cell: str
@@ -81,10 +81,10 @@ def names(holder: Holder) -> tuple[str, str]:
     if holder.kind == "unknown":
         return _UNKNOWN, ""
     first, *others = (clean_line(name, _MAX_NAME) for name in holder.names)
-    also = ", ".join(others[:_MAX_NAMES])
+    other_names = ", ".join(others[:_MAX_NAMES])
     if len(others) > _MAX_NAMES:
-        also += f" and {len(others) - _MAX_NAMES} more"
-    return first, also
+        other_names += f" and {len(others) - _MAX_NAMES} more"
+    return first, other_names
 
 
 def text(view: HoldersView) -> str:
@@ -173,7 +173,7 @@ def _section(
 
 def _graphs(holders: Any, device: str) -> Iterator[str]:
     """Yield notes about memory that autograd graphs keep alive on one device."""
-    saved = sorted((one for one in holders.saved if one[1] == device), key=lambda one: -one[2])
+    saved = sorted((graph for graph in holders.saved if graph[1] == device), key=lambda graph: -graph[2])
     for name, _, size in saved[:_MAX_NAMES]:
         yield (
             f"{clean_line(name, _MAX_NAME)}: {units.memory(size)} of it is saved in an autograd graph, for "
@@ -201,7 +201,7 @@ def _cache(device: DeviceMemory) -> list[str]:
 
 
 def _of_holder(holder: Holder) -> HolderRow:
-    first, also = names(holder)
+    first, other_names = names(holder)
     kind = holder.type or ""
     if holder.kind == "notebook":
         named = not {LAST_ERROR, DEBUGGER}.isdisjoint(holder.names)
@@ -209,17 +209,23 @@ def _of_holder(holder: Holder) -> HolderRow:
     if holder.kind == "outside torch":
         kind = "outside torch"
     cell = f"In [{holder.cell}]" if holder.cell is not None else ""
-    return HolderRow(first, also, clean_line(kind, _MAX_NAME), cell, units.memory(holder.bytes))
+    return HolderRow(first, other_names, clean_line(kind, _MAX_NAME), cell, units.memory(holder.bytes))
 
 
 def _cells_of(row: HolderRow) -> tuple[str, str, str, str]:
-    return f"{row.what}, also {row.also}" if row.also else row.what, row.type, row.cell, row.size
+    return (
+        f"{row.what}, also {row.other_names}" if row.other_names else row.what,
+        row.type,
+        row.cell,
+        row.size,
+    )
 
 
 def _row(row: HolderRow, style: str) -> str:
-    also = f" <span style='{QUIET}'>also {escape(row.also)}</span>" if row.also else ""
+    other_names = f" <span style='{QUIET}'>also {escape(row.other_names)}</span>" if row.other_names else ""
     return (
-        f"<tr style='background:none'><td style='{LEFT}'><span{style}>{escape(row.what)}</span>{also}</td>"
+        f"<tr style='background:none'><td style='{LEFT}'><span{style}>{escape(row.what)}</span>"
+        f"{other_names}</td>"
         f"<td style='{LEFT}'>{escape(row.type)}</td><td style='{LEFT}'>{styles.unbroken(row.cell)}</td>"
         f"<td>{styles.unbroken(row.size)}</td></tr>"
     )

@@ -53,12 +53,12 @@ _CODE = "display:inline-block"
 class _Row:
     """A row of the table."""
 
-    who: str
+    holder: str
     cell: str
     bytes: int
     aside: bool = False
     """Whether the row is not about memory of this notebook's tensors."""
-    of: int | None = None
+    total: int | None = None
     """For the row with the sum: the GPU's total memory."""
 
     @property
@@ -66,8 +66,8 @@ class _Row:
         """The size as shown."""
         return (
             units.memory(self.bytes)
-            if self.of in (None, self.bytes)
-            else units.memory_of(self.bytes, self.of)
+            if self.total in (None, self.bytes)
+            else units.memory_of(self.bytes, self.total)
         )
 
 
@@ -81,7 +81,7 @@ def text(context: OomContext) -> str:
     lines = [_title(context)]
     rows = _rows(context)
     if rows:
-        lines += styles.text_table([[row.who, row.cell, row.size] for row in rows], left=2)
+        lines += styles.text_table([[row.holder, row.cell, row.size] for row in rows], left=2)
     by_cell = _by_cell(context)
     lines += [f"  By cell: {by_cell}."] if by_cell else []
     sentence = _memory_sentence(context)
@@ -166,16 +166,16 @@ def _rows(context: OomContext) -> list[_Row]:
 
 def _held(held: OomHolder) -> _Row:
     names = [clean_line(name, _NAME) for name in held.holder.names]
-    also = f" and {len(names) - _MAX_NAMES} more names" if len(names) > _MAX_NAMES else ""
-    who = " = ".join(names[:_MAX_NAMES]) + also
+    more = f" and {len(names) - _MAX_NAMES} more names" if len(names) > _MAX_NAMES else ""
+    holder = " = ".join(names[:_MAX_NAMES]) + more
     if held.is_error:
-        who = "this error's frames (kept by the notebook itself)"
+        holder = "this error's frames (kept by the notebook itself)"
     elif held.holder.kind == "notebook":
-        who += " (kept by the notebook itself)"
+        holder += " (kept by the notebook itself)"
     elif held.holder.kind == "unknown":
-        who = "autograd or unknown"
+        holder = "autograd or unknown"
     cell = "" if held.holder.cell is None else f"In [{held.holder.cell}]"
-    return _Row(who, cell, held.holder.bytes)
+    return _Row(holder, cell, held.holder.bytes)
 
 
 def _sum(facts: OomFacts, rows: Sequence[_Row]) -> list[_Row]:
@@ -188,7 +188,7 @@ def _sum(facts: OomFacts, rows: Sequence[_Row]) -> list[_Row]:
     if unknown >= _UNKNOWN_SHOWN_FROM * facts.total:
         found.append(_Row("not known who holds it", "", unknown, aside=True))
         known = facts.total
-    return [*found, _Row("in all", "", known, of=facts.total)]
+    return [*found, _Row("in all", "", known, total=facts.total)]
 
 
 def _by_cell(context: OomContext) -> str:
@@ -279,9 +279,9 @@ def _html_fix(fix: Fix) -> str:
 
 def _html_row(row: _Row) -> str:
     style = f"background:none;{QUIET}" if row.aside else "background:none"
-    style += "" if row.of is None else ";border-top:1px solid"
+    style += "" if row.total is None else ";border-top:1px solid"
     size = styles.unbroken(row.size)
     return (
-        f"<tr style='{style}'><td style='{LEFT}'>{escape(row.who)}</td>"
+        f"<tr style='{style}'><td style='{LEFT}'>{escape(row.holder)}</td>"
         f"<td style='{LEFT}'>{escape(row.cell)}</td><td>{size}</td></tr>"
     )

@@ -138,7 +138,7 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
         cell=cell,
         notes=notes,
         holders=tuple(map(_reduce_holder, report.holders[: level.holders])),
-        advice=tuple(_reduce_advice(one, level) for one in report.advice[: level.advice]),
+        advice=tuple(_reduce_advice(advice, level) for advice in report.advice[: level.advice]),
         timeline=timeline,
         lines=tuple(map(_reduce_line, report.lines[: level.memory_lines])),
         time=_reduce_time(report.time, level),
@@ -183,9 +183,9 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
     return values
 
 
-def _omit(values: dict[str, Any], names: Sequence[str], how: str) -> None:
+def _omit(values: dict[str, Any], names: Sequence[str], replacement: str) -> None:
     for name in names:
-        if how == "null":
+        if replacement == "null":
             values[name] = None
         else:
             del values[name]
@@ -361,7 +361,7 @@ def _reduce_advice(advice: Advice, level: DetailLevel) -> Advice:
 
 
 def _without_evidence(report: Report) -> Report:
-    return replace(report, advice=tuple(replace(one, evidence={}) for one in report.advice))
+    return replace(report, advice=tuple(replace(advice, evidence={}) for advice in report.advice))
 
 
 def _reasons_once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
@@ -377,7 +377,7 @@ def _reasons_once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
             name: text if given_by[name] is gpu else f"as for {gpu_name(given_by[name])}"
             for name, text in gpu.missing.items()
         }
-        ids = {name: one for name, one in gpu.missing_ids.items() if given_by.get(name) is gpu}
+        ids = {name: message_id for name, message_id in gpu.missing_ids.items() if given_by.get(name) is gpu}
         result.append(replace(gpu, missing=missing, missing_ids=ids))
     return tuple(result)
 

@@ -1,21 +1,21 @@
 // GENERATED from gpuwidget's dataclasses by `python -m tools.wire`: change those, never this file.
 
-/** Version of the stream's shape that this labextension was made for. */
+/** Version of the stream's messages that this labextension reads. */
 export const STREAM_SCHEMA = 2;
 
-/** Version of the kernel's answers that it was made for. */
+/** Version of the kernel's replies that this labextension reads. */
 export const KERNEL_SCHEMA = 1;
 
-/** Message type of a question to a kernel. */
+/** Message type of a request to a kernel. */
 export const KERNEL_REQUEST = 'gpuwidget_request';
 
-/** Message type of a kernel's answer. */
+/** Message type of a kernel's reply. */
 export const KERNEL_REPLY = 'gpuwidget_reply';
 
 /** Errors of the driver (XID) that a user's own program may cause: the GPU is healthy. */
 export const XIDS_OF_PROGRAMS = [13, 31, 43, 45, 68, 109];
 
-/** Reasons why a clock is throttled, the worst first. A newer driver may have others. */
+/** Reasons why a clock is throttled, the worst first. A newer driver may report others. */
 export const THROTTLE_REASONS = [
   'too hot (hardware)',
   'power brake',
@@ -39,7 +39,7 @@ export const HARMFUL_THROTTLE_REASONS: readonly ThrottleReason[] = [
   'too hot'
 ];
 
-/** Throttle reasons that were set on purpose or mean an idle GPU. */
+/** Throttle reasons that are set deliberately, or that mean that the GPU is idle. */
 export const EXPECTED_THROTTLE_REASONS: readonly ThrottleReason[] = [
   'board limit',
   'reliability limit',
@@ -115,11 +115,11 @@ export interface Activity {
   readonly since: number;
   /** End of the window, epoch seconds. */
   readonly until: number;
-  /** Time any graphics or compute engine was active, percent, NVML_GPM_METRIC_GRAPHICS_UTIL. */
+  /** Time in which any graphics or compute engine was active, percent, NVML_GPM_METRIC_GRAPHICS_UTIL. */
   readonly graphics: number | null;
-  /** Share of the multiprocessors with work in them, percent, NVML_GPM_METRIC_SM_UTIL. */
+  /** Multiprocessors with work, percent, NVML_GPM_METRIC_SM_UTIL. */
   readonly sm: number | null;
-  /** Warps resident over warps possible, percent, NVML_GPM_METRIC_SM_OCCUPANCY. */
+  /** Resident warps, percent of the maximum, NVML_GPM_METRIC_SM_OCCUPANCY. */
   readonly sm_occupancy: number | null;
   /** Tensor-core pipes in use, percent, NVML_GPM_METRIC_ANY_TENSOR_UTIL. */
   readonly tensor: number | null;
@@ -131,13 +131,13 @@ export interface Activity {
   readonly fp32: number | null;
   /** Half-precision pipes in use, percent, NVML_GPM_METRIC_FP16_UTIL. */
   readonly fp16: number | null;
-  /** Bytes a second sent by the GPU over PCIe, NVML_GPM_METRIC_PCIE_TX_PER_SEC. */
+  /** Bytes per second sent by the GPU over PCIe, NVML_GPM_METRIC_PCIE_TX_PER_SEC. */
   readonly pcie_tx: number | null;
-  /** Bytes a second received by the GPU over PCIe, NVML_GPM_METRIC_PCIE_RX_PER_SEC. */
+  /** Bytes per second received by the GPU over PCIe, NVML_GPM_METRIC_PCIE_RX_PER_SEC. */
   readonly pcie_rx: number | null;
-  /** Bytes a second sent over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC. */
+  /** Bytes per second sent over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC. */
   readonly nvlink_tx: number | null;
-  /** Bytes a second received over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC. */
+  /** Bytes per second received over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC. */
   readonly nvlink_rx: number | null;
 }
 
@@ -175,15 +175,18 @@ export interface Process {
 /** The values of one GPU at one moment, assembled from calls made at different rates. */
 export interface Reading {
   readonly uuid: string;
-  /** When a call to the GPU last succeeded, epoch seconds; null before the first. */
+  /** When a call to the GPU last succeeded, epoch seconds; null before the first success. */
   readonly answered: number | null;
   /** Since when a call to it has not returned, epoch seconds; null while it answers. */
   readonly silent_since: number | null;
-  /** Since when the driver reports it lost (off the bus, needs a reset), epoch seconds, or null. */
+  /**
+   * When the driver first reported the GPU as lost (off the bus or in need of a reset), epoch seconds; null
+   * if the GPU is not lost.
+   */
   readonly lost_since: number | null;
   /**
-   * When `utilization`, `memory_utilization` and `power_w` were read, epoch seconds; a sample between two
-   * such reads may have a new `memory_used` only. null before the first.
+   * When `utilization`, `memory_utilization` and `power_w` were read, epoch seconds; between two such reads,
+   * a sample may have a new `memory_used` only. null before the first read.
    */
   readonly measured: number | null;
   /**
@@ -192,27 +195,28 @@ export interface Reading {
    */
   readonly utilization: number | null;
   /**
-   * Percent of that window in which device memory was read or written, nvmlDeviceGetUtilizationRates memory
-   * (nvidia-smi: utilization.memory).
+   * Percent of the driver's last window in which device memory was read or written,
+   * nvmlDeviceGetUtilizationRates memory (nvidia-smi: utilization.memory).
    */
   readonly memory_utilization: number | null;
   /**
-   * Bytes in use without what the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi: memory.used).
+   * Bytes in use, without those that the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
+   * memory.used).
    */
   readonly memory_used: number | null;
-  /** Watts now, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant). */
+  /** Power draw, watts, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant). */
   readonly power_w: number | null;
-  /** Watts the GPU may draw, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit). */
+  /** Power limit, watts, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit). */
   readonly power_limit_w: number | null;
-  /** Degrees Celsius of the core, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu). */
+  /** Temperature of the core, degrees Celsius, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu). */
   readonly temperature_c: number | null;
-  /** Degrees Celsius of the memory, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory). */
+  /** Temperature of the memory, degrees Celsius, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory). */
   readonly memory_temperature_c: number | null;
   /** Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm). */
   readonly sm_clock_mhz: number | null;
   /** Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem). */
   readonly memory_clock_mhz: number | null;
-  /** Performance state, 0 the fastest to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate). */
+  /** Performance state, from 0 (fastest) to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate). */
   readonly pstate: number | null;
   /**
    * Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
@@ -230,14 +234,14 @@ export interface Reading {
    */
   readonly decoder_utilization: number | null;
   /**
-   * Reasons why the clock is throttled; empty when it is not (nvmlDeviceGetCurrentClocksEventReasons,
+   * Reasons why the clock is throttled; empty if it is not (nvmlDeviceGetCurrentClocksEventReasons,
    * nvidia-smi: clocks_event_reasons).
    */
   readonly throttle: readonly string[] | null;
   /** Joules since the driver was loaded, read once a minute, nvmlDeviceGetTotalEnergyConsumption. */
   readonly energy_j: number | null;
   /**
-   * Seconds of the window that `utilization` is averaged over (200 ms on H200), nvmlDeviceGetSamples
+   * Length of the window over which `utilization` is averaged, seconds (0.2 on H200), nvmlDeviceGetSamples
    * NVML_GPU_UTILIZATION_SAMPLES.
    */
   readonly utilization_window: number | null;
@@ -248,15 +252,18 @@ export interface Reading {
   readonly ecc_uncorrected: number | null;
   /**
    * Number of the newest error that the driver reported since this source was opened (XID,
-   * nvmlEventTypeXidCriticalError), read once a minute, kept for a lost GPU. null where there was none, or
-   * where it is unknown: then with its reason in `missing`.
+   * nvmlEventTypeXidCriticalError), read once a minute, kept for a lost GPU. null if there was none or if it
+   * is unknown; in the second case `missing` has the reason.
    */
   readonly xid: number | null;
-  /** When that error was read, up to a minute after it was reported, epoch seconds; null without one. */
+  /**
+   * When that error was read, up to a minute after it was reported, epoch seconds; null if there is no such
+   * error.
+   */
   readonly xid_time: number | null;
-  /** The newest window of the hardware counters, null without GPM or while no view shows it. */
+  /** The newest window of the hardware counters, or null without GPM or while no view shows it. */
   readonly activity: Activity | null;
-  /** Processes with a context on it, null where the driver does not list them. */
+  /** Processes that have a context on the GPU; null if the driver does not list them. */
   readonly processes: readonly Process[] | null;
   /** The reason for each field that is null, by field name. */
   readonly missing: Readonly<Record<string, string>>;
@@ -754,15 +761,15 @@ export interface DoctorReply {
   readonly state: KernelState | null;
 }
 
-/** What comes over the stream. */
+/** Messages of the stream. */
 export type StreamMessage = InitialMessage | SampleMessage | SampleChanges | MemoryOwnership;
 
-/** The same where changes have been applied: every sample is whole. */
+/** Messages of the stream after changes were applied, so that every sample is whole. */
 export type ReceivedMessage = InitialMessage | SampleMessage | MemoryOwnership;
 
-/** The content of a question to a kernel. */
+/** Content of a request to a kernel. */
 export type KernelRequest =
   StateRequest | SetDeviceRequest | WatchRequest | FreeCacheRequest | SwitchRequest | DoctorRequest;
 
-/** The content of a kernel's answer. */
+/** Content of a kernel's reply. */
 export type KernelReply = OkReply | ErrorReply | DoctorReply;

@@ -11,7 +11,7 @@ import {
   navigate
 } from '../src/dashboard/dashboardState';
 import { axisTop, formatIn, isMetric, METRICS, reasonOf, unitOf, valueOf } from '../src/dashboard/metrics';
-import { abbreviate, groupLabels, knownRuns } from '../src/dashboard/plotPainting';
+import { abbreviate, groupLabels, rowRanges } from '../src/dashboard/plotPainting';
 import { RenderThrottle } from '../src/dashboard/renderThrottle';
 import { FakeClock, GIB, gpu, reading } from './fakes';
 
@@ -153,12 +153,12 @@ test('overlapping labels form a group', () => {
 });
 
 test('runs of known values are separated by gaps', () => {
-  assert.deepEqual(knownRuns([null, 1, 2, null, 3]), [
+  assert.deepEqual(rowRanges([null, 1, 2, null, 3]), [
     [1, 3],
     [4, 5]
   ]);
-  assert.deepEqual(knownRuns([null]), []);
-  assert.deepEqual(knownRuns([0]), [[0, 1]]);
+  assert.deepEqual(rowRanges([null]), []);
+  assert.deepEqual(rowRanges([0]), [[0, 1]]);
 });
 
 test('keys move, zoom, move the cursor and return to live mode', () => {

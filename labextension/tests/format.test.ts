@@ -14,8 +14,8 @@ import {
   moment,
   padded,
   powerOf,
-  took,
-  tookShort,
+  elapsedTime,
+  shortElapsedTime,
   whole,
   withUnit
 } from '../src/ui/format';
@@ -100,7 +100,7 @@ test('energy and times are written as in the cards', () => {
     'n/a',
     'n/a'
   ]);
-  assert.deepEqual([380e-6, 2.1e-3, 0.05, 0.9996, 14, 59.96, 185, 7440, null].map(took), [
+  assert.deepEqual([380e-6, 2.1e-3, 0.05, 0.9996, 14, 59.96, 185, 7440, null].map(elapsedTime), [
     '380 µs',
     '2.1 ms',
     '50 ms',
@@ -111,7 +111,7 @@ test('energy and times are written as in the cards', () => {
     '2 h 04 min',
     'n/a'
   ]);
-  assert.deepEqual([14, 59.96, 185, 3599.6, 7440, null].map(tookShort), [
+  assert.deepEqual([14, 59.96, 185, 3599.6, 7440, null].map(shortElapsedTime), [
     '14.0 s',
     '1:00 min',
     '3:05 min',

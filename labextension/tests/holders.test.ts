@@ -25,10 +25,10 @@ const EVAL = serverKernel('eval');
 
 function holders(
   reported: GpuMemoryOwnership,
-  front: string | null = null,
+  activeKernelId: string | null = null,
   kernels: readonly ServerKernel[] = [TRAIN, EVAL]
 ): Holder[] {
-  return holdersOf(reported, new Map(kernels.map(each => [each.id, each])), front);
+  return holdersOf(reported, new Map(kernels.map(each => [each.id, each])), activeKernelId);
 }
 
 function keys(all: readonly Holder[]): string[] {
@@ -192,14 +192,14 @@ const now = { gpu: gpu(0), reading: reading(0), kernel: null };
 
 test('the memory of the active notebook is the driver’s figure, even if its kernel is silent', () => {
   const reported = gpuUsage(0, [holding(14, { kernel: 'train' })]);
-  assert.equal(memoryShares({ ...now, usage: reported, front: 'train' }).here, 14 * GIB);
-  assert.equal(memoryShares({ ...now, usage: reported, front: 'eval' }).here, 0);
-  assert.equal(memoryShares({ ...now, usage: reported, front: null }).here, null);
+  assert.equal(memoryShares({ ...now, usage: reported, activeKernelId: 'train' }).here, 14 * GIB);
+  assert.equal(memoryShares({ ...now, usage: reported, activeKernelId: 'eval' }).here, 0);
+  assert.equal(memoryShares({ ...now, usage: reported, activeKernelId: null }).here, null);
 });
 
 test('a notebook that is not listed may hold unattributed memory', () => {
   const reported = gpuUsage(0, [], { unattributed: 35 * GIB, reason: 'In a container.' });
-  assert.equal(memoryShares({ ...now, usage: reported, front: 'train' }).here, null);
+  assert.equal(memoryShares({ ...now, usage: reported, activeKernelId: 'train' }).here, null);
 });
 
 test('torch’s figure is not subtracted: its context would count as other processes’', () => {
@@ -208,10 +208,13 @@ test('torch’s figure is not subtracted: its context would count as other proce
     reason: '…'
   });
   assert.deepEqual(
-    [memoryShares({ ...now, usage: reported, front: 'train' })].map(({ here, other }) => [here, other]),
+    [memoryShares({ ...now, usage: reported, activeKernelId: 'train' })].map(({ here, other }) => [
+      here,
+      other
+    ]),
     [[null, null]]
   );
-  const withKernel = { ...now, kernel: kernelGpu(0), usage: reported, front: 'train' };
+  const withKernel = { ...now, kernel: kernelGpu(0), usage: reported, activeKernelId: 'train' };
   assert.equal(memoryShares(withKernel).here, 14 * GIB);
 });
 
@@ -219,7 +222,7 @@ test('the bar contains the active notebook, each other holder and unattributed m
   const reported = gpuUsage(0, [holding(20, { pid: 1 }), holding(10, { kernel: 'train' })], {
     unattributed: 5 * GIB
   });
-  const parts = memoryShares({ ...now, usage: reported, front: 'train' });
+  const parts = memoryShares({ ...now, usage: reported, activeKernelId: 'train' });
   assert.deepEqual(memorySegments(parts, sortedHolders(holders(reported, 'train'), [])), [
     { who: 'here', memory: 10 * GIB },
     { who: 'other', memory: 20 * GIB },
@@ -230,7 +233,7 @@ test('the bar contains the active notebook, each other holder and unattributed m
 test('the segments never exceed the used memory, and small holders share one', () => {
   const reported = gpuUsage(0, [holding(30, { pid: 1 }), holding(30, { pid: 2 })]);
   assert.deepEqual(
-    memorySegments(memoryShares({ ...now, usage: reported, front: null }), holders(reported)),
+    memorySegments(memoryShares({ ...now, usage: reported, activeKernelId: null }), holders(reported)),
     [
       { who: 'other', memory: 30 * GIB },
       { who: 'other', memory: 5 * GIB }
@@ -240,7 +243,7 @@ test('the segments never exceed the used memory, and small holders share one', (
     0,
     Array.from({ length: 10 }, (_, pid) => holding(1, { pid }))
   );
-  const pieces = memorySegments(memoryShares({ ...now, usage: many, front: null }), holders(many));
+  const pieces = memorySegments(memoryShares({ ...now, usage: many, activeKernelId: null }), holders(many));
   assert.deepEqual(
     pieces.map(({ memory }) => memory / GIB),
     [1, 1, 1, 1, 1, 5, 25]
@@ -248,7 +251,7 @@ test('the segments never exceed the used memory, and small holders share one', (
 });
 
 test('without the server’s usage the bar shows the kernel’s figures', () => {
-  const parts = memoryShares({ ...now, kernel: kernelGpu(0), usage: null, front: 'train' });
+  const parts = memoryShares({ ...now, kernel: kernelGpu(0), usage: null, activeKernelId: 'train' });
   assert.deepEqual(memorySegments(parts, []), [
     { who: 'here', memory: 14 * GIB },
     { who: 'other', memory: 21 * GIB }

@@ -5,7 +5,7 @@ import { StreamModel, expandedByDefault, memoryShares, type GpuNow } from '../sr
 import { GIB, gpu, gpuUsage, hello, history, kernelGpu, kernelState, reading, sample, usage } from './fakes';
 
 function now(changes: Partial<GpuNow> = {}): GpuNow {
-  return { gpu: gpu(0), reading: reading(0), kernel: null, usage: null, front: null, ...changes };
+  return { gpu: gpu(0), reading: reading(0), kernel: null, usage: null, activeKernelId: null, ...changes };
 }
 
 test("memory is divided into the notebook's, that of others and free memory", () => {
@@ -87,7 +87,7 @@ test('the history after a reconnection is that of the server', () => {
   model.take({ type: 'sample', sample: sample(4) });
   model.take(hello({ sample: sample(9), history: history([8, 9]) }));
   const curve: [number[], (number | null)[], (number | null)[]] = [[], [], []];
-  model.past.curve('GPU-0', 0, null, 10, curve);
+  model.history.curve('GPU-0', 0, null, 10, curve);
   assert.deepEqual(curve[0], [8, 9]);
 });
 

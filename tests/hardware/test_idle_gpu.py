@@ -34,7 +34,7 @@ def test_known_loops(kind: str) -> None:
         from benchmarks.idle import profile_errors
         from benchmarks.idle_patterns import measure
         found = measure({kind!r}, 0.3, 4.0)
-        result = profile_errors(found["said"], found["truth"])
+        result = profile_errors(found["profile"], found["truth"])
         """
     )
     assert share <= 5.0
@@ -50,7 +50,7 @@ def test_a_fast_loop_gets_no_wrong_numbers() -> None:
         from benchmarks.idle import profile_errors
         from benchmarks.idle_patterns import measure
         found = measure("pure Python", 0.03, 5.0)
-        result = profile_errors(found["said"], found["truth"])
+        result = profile_errors(found["profile"], found["truth"])
         """
     )
     assert share <= 6.0
@@ -74,7 +74,7 @@ def test_kernels_too_short_for_a_query(load: str) -> None:
         """
     )
     assert found["counters"] > 5.0
-    reported = [line["gpu_busy"] for line in found["said"] if line["gpu_busy"] is not None]
+    reported = [line["gpu_busy"] for line in found["profile"] if line["gpu_busy"] is not None]
     assert all(abs(busy - found["counters"]) <= 5.0 for busy in reported), found
     assert "so that other streams" not in (found["reason"] or "")
     if "its default stream had work" in (found["reason"] or ""):

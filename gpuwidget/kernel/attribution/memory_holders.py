@@ -154,12 +154,12 @@ class HolderCollector:
         """Do nothing: no search is running."""
 
 
-def memory_command(shell: Any, words: Sequence[str]) -> None:
+def memory_command(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu memory [--cells]``."""
-    if list(words) not in ([], ["--cells"]):
-        raise OptionError(f"{'%gpu memory ' + ' '.join(words)!r} is not known. {_CELLS_USAGE}")
-    found = holders_of(shell, outside=not words)
-    if words:
+    if list(arguments) not in ([], ["--cells"]):
+        raise OptionError(f"{'%gpu memory ' + ' '.join(arguments)!r} is not known. {_CELLS_USAGE}")
+    found = holders_of(shell, outside=not arguments)
+    if arguments:
         data = holders_view.cells_bundle(holders_view.of(found), attached=CELL_MEMORY.attached)
     else:
         data = found._repr_mimebundle_()

@@ -136,10 +136,10 @@ HELP = _PARSER.format_help()
 def parse(line: str) -> WatchOptions:
     """Return the options in ``line``. Raise OptionError, with a one-line message, if they are invalid."""
     try:
-        words = shlex.split(line)
+        arguments = shlex.split(line)
     except ValueError as error:
         raise OptionError(f"%%gpuwatch: {error} in {line!r}. %%gpuwatch? shows the options.") from None
-    given = _PARSER.parse_args(words)
+    given = _PARSER.parse_args(arguments)
     if given.wait is not None and given.need is None:
         raise OptionError("%%gpuwatch: --wait goes with --need. %%gpuwatch? shows the options.")
     gpus = tuple(name for word in given.gpu for name in word.split(",") if name)

@@ -51,8 +51,8 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
     if pending is not None:
         return [_of_device(pending, order, sample.gpus)], f"chosen as the current CUDA device, {pending}"
     if order:
-        words = "the only GPU" if len(order) == 1 else "the first that CUDA sees"
-        return [_target(order[0], order, sample.gpus)], words
+        selected_by = "the only GPU" if len(order) == 1 else "the first that CUDA sees"
+        return [_target(order[0], order, sample.gpus)], selected_by
     if order is not None:
         raise OptionError("CUDA_VISIBLE_DEVICES hides every GPU: name one with --gpu.")
     raise OptionError(

@@ -96,23 +96,23 @@ class MemoryWait:
     def _wait(self, state: InterruptState) -> str | None:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         sample = self._read()
-        found, chosen_as = find_target_gpus(self._options, sample)
+        found, selected_by = find_target_gpus(self._options, sample)
         recorded = ", a recording" if sample is not None and sample.origin.recorded else ""
         gpus = [target.gpu for target in found]
-        wanted = f"{units.memory(self._need)} free on {_names(gpus)} ({chosen_as}{recorded})"
+        wanted = f"{units.memory(self._need)} free on {_names(gpus)} ({selected_by}{recorded})"
         _check_possible(self._need, wanted, gpus)
         waited = False
         while True:
             sample = self._read()
             memory = [_gpu_memory(target, self._need, sample, self._requested) for target in found]
-            short = [one for one in memory if not one.has(self._need)]
+            lacking = [gpu for gpu in memory if not gpu.has(self._need)]
             self._check_interrupt(state, wanted)
-            if not short:
+            if not lacking:
                 break
-            self._pause_or_give_up(wanted, "; ".join(one.describe(len(found) > 1) for one in short))
+            self._pause_or_give_up(wanted, "; ".join(gpu.describe(len(found) > 1) for gpu in lacking))
             waited = True
         notes = [f"Waited {units.duration(self._elapsed())} for {wanted}."] if waited else []
-        notes += [one.cache_note() for one in memory if one.free is not None and one.free < self._need]
+        notes += [gpu.cache_note() for gpu in memory if gpu.free is not None and gpu.free < self._need]
         return " ".join(notes) or None
 
     def _pause_or_give_up(self, wanted: str, why: str) -> None:
@@ -194,16 +194,20 @@ def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
                 f"because the driver does not report {missing}."
             )
         if total - reserved < need:
-            kept = f", of which the driver keeps {units.memory(reserved)}" if reserved else ""
+            reserved_text = f", of which the driver keeps {units.memory(reserved)}" if reserved else ""
             raise OptionError(
                 f"--need: the cell was not run. It asks for {wanted}; {name} has {units.memory(total)} in "
-                f"all{kept}."
+                f"all{reserved_text}."
             )
 
 
 def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: float) -> _GpuMemory:
     """Return the GPU's memory. It is unknown if the sample is older than ``requested`` (epoch seconds)."""
-    reading = next((one for one in sample.readings if one.uuid == target.gpu.uuid), None) if sample else None
+    reading = (
+        next((reading for reading in sample.readings if reading.uuid == target.gpu.uuid), None)
+        if sample
+        else None
+    )
     if reading is None:
         return _GpuMemory(target.gpu, None, "the driver does not answer", (), 0)
     if reading.memory_used is not None and (reading.measured is None or reading.measured < requested):

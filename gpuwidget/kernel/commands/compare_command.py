@@ -26,13 +26,15 @@ def compare(first: object, second: object) -> Comparison:
     Each argument is a report, a watch, a watched function, the number of a cell (its last run) or a label of
     :func:`gpuwidget.reports`. Raises OptionError, which lists the existing runs, for anything else.
     """
-    return _compare(*((_find(one, {}), one if isinstance(one, str) else "") for one in (first, second)))
+    return _compare(
+        *((_find(report, {}), report if isinstance(report, str) else "") for report in (first, second))
+    )
 
 
-def command(shell: Any, words: Sequence[str]) -> None:
+def command(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu compare 5 9``."""
     try:
-        names = shlex.split(" ".join(words))
+        names = shlex.split(" ".join(arguments))
     except ValueError as error:
         raise OptionError(f"%gpu compare: {error}. {_USAGE}.") from None
     if len(names) != 2:

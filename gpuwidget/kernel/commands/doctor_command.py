@@ -62,9 +62,9 @@ def doctor() -> DiagnosisDisplay:
     return DiagnosisDisplay(_run_checks())
 
 
-def command(shell: Any, words: Sequence[str]) -> None:
+def command(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu doctor``."""
-    if words:
+    if arguments:
         raise OptionError(_USAGE)
     shell.display_pub.publish(data=doctor()._repr_mimebundle_(), metadata={})
 

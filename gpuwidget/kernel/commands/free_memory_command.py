@@ -31,15 +31,15 @@ _USAGE = (
 )
 
 
-def free(shell: Any, words: Sequence[str]) -> None:
+def free(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu free [--yes] [NAME …]``."""
-    names = [word for word in words if not word.startswith("-")]
-    if any(word.startswith("-") and word != "--yes" for word in words):
-        raise OptionError(f"{'%gpu free ' + ' '.join(words)!r} is not known. {_USAGE}")
+    names = [argument for argument in arguments if not argument.startswith("-")]
+    if any(argument.startswith("-") and argument != "--yes" for argument in arguments):
+        raise OptionError(f"{'%gpu free ' + ' '.join(arguments)!r} is not known. {_USAGE}")
     lines: list[str] = []
     if names:
         lines += _delete(shell, names)
-    if "--yes" in words:
+    if "--yes" in arguments:
         lines += _release(shell)
     elif not names:
         lines += _list_freeable(shell)

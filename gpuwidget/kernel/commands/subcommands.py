@@ -19,13 +19,13 @@ _FUNCTIONS: Mapping[str, tuple[str, str]] = {
 """Maps the first word after ``%gpu`` to the module and the name of its command."""
 
 
-def find_command(word: str) -> Command | None:
+def find_command(subcommand: str) -> Command | None:
     """Return the command for the first word after ``%gpu``, or None if there is none.
 
     The command's module is imported by this call, not by ``%load_ext``, which must be quick.
     """
-    if word not in _FUNCTIONS:
+    if subcommand not in _FUNCTIONS:
         return None
-    module, name = _FUNCTIONS[word]
+    module, name = _FUNCTIONS[subcommand]
     command: Command = getattr(import_module(module), name)
     return command

@@ -15,7 +15,7 @@ from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
 from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
-FULL_COST = "1 to 2 µs on every call into torch"
+FULL_MODE_COST = "1 to 2 µs on every call into torch"
 """The measured cost of the full mode (docs/device.md)."""
 
 _TIMEOUT_S = 1.0
@@ -135,7 +135,7 @@ def describe(state: DeviceState) -> str:
         text = "No default torch device is chosen"
         text += "; what was before holds from the next cell." if state.pending else "."
     else:
-        mode = f"full mode, {FULL_COST}" if state.new_tensors else "current CUDA device only, no cost"
+        mode = f"full mode, {FULL_MODE_COST}" if state.new_tensors else "current CUDA device only, no cost"
         when = " from the next cell" if state.pending else ""
         text = f"Default torch device{when}: {state.chosen} ({mode})."
     if state.present is not None and not state.pending:

@@ -118,7 +118,7 @@ class GpuMonitor:
         contexts = cuda_state.devices_with_context()
         counters = cuda_state.counters()
         names = [(f"cuda:{number}", uuid) for number, uuid in enumerate(_cuda_uuids(sample) or ())]
-        if self._attribution.wants_proof:
+        if self._attribution.needs_proof:
             for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
                 if any(device.index in contexts for device in devices if _same(gpu, device.uuid)):
                     self._attribution.confirm(reading)
@@ -129,8 +129,8 @@ class GpuMonitor:
             context = holding.present or (device is not None and device.index in contexts)
             # Before CUDA is initialized, the N of ``cuda:N`` is derived from the environment.
             name = next((name for name, uuid in names if uuid is not None and _same(gpu, uuid)), None)
-            counted = counters.get(device.index) if device is not None else None
-            reserved = counted.reserved if counted is not None else None
+            cuda_gpus = counters.get(device.index) if device is not None else None
+            reserved = cuda_gpus.reserved if cuda_gpus is not None else None
             found.append(KernelGpu(gpu.uuid, name, holding.memory, reserved, context))
         return tuple(found)
 
@@ -143,7 +143,9 @@ class GpuMonitor:
         holding = self._attribution.holding(gpu, reading)
         if holding.reason is not None:
             return MemoryShares(None, (), holding.reason.text)
-        own = next((one.memory for one in reading.processes or () if one.pid == self._family.pid), None)
+        own = next(
+            (process.memory for process in reading.processes or () if process.pid == self._family.pid), None
+        )
         groups: dict[ProcessGroup, list[int]] = {}
         for process in reading.processes or ():
             if process.pid == self._family.pid or process.memory is None:
@@ -220,11 +222,11 @@ class ProcessGroup:
 
     def label(self, number: int = 1) -> str:
         """Return the name of a group of ``number`` processes for a saved output."""
-        one, several = _LABELS[self.relation]
-        words = one if number == 1 else several.format(number)
+        singular, several = _LABELS[self.relation]
+        text = singular if number == 1 else several.format(number)
         if self.pid is not None:
-            words += f" ({self.pid})"
-        return words if self.program is None else f"{words}: {self.program}"
+            text += f" ({self.pid})"
+        return text if self.program is None else f"{text}: {self.program}"
 
 
 _LABELS = {
@@ -319,9 +321,9 @@ def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
     if order is not None:
         return order
     # CUDA orders the devices by speed, which is unknown, but their number does not depend on the order.
-    by_bus: Mapping[str, str] = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    counted = cuda_order(sample.gpus, by_bus)
-    return None if counted is None else [None] * len(counted)
+    by_pci_bus: Mapping[str, str] = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    cuda_gpus = cuda_order(sample.gpus, by_pci_bus)
+    return None if cuda_gpus is None else [None] * len(cuda_gpus)
 
 
 def _same(gpu: Gpu, uuid: str | None) -> bool:

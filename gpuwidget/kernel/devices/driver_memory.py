@@ -78,14 +78,14 @@ def describe_freed(
     by_torch = f"Given back to the GPU: {units.memory(freed_by_torch)} by torch's count"
     if before is None or after is None or before.keys() != after.keys():
         return f"{by_torch}; the driver's is not known."
-    if all(one.own for one in (*before.values(), *after.values())):
-        freed = [(after[uuid].gpu, one.bytes - after[uuid].bytes) for uuid, one in before.items()]
+    if all(used.own for used in (*before.values(), *after.values())):
+        freed = [(after[uuid].gpu, used.bytes - after[uuid].bytes) for uuid, used in before.items()]
         changes = [f"{units.memory(size)} on {gpu}" for gpu, size in freed if size > 0]
         return f"Given back: {', '.join(changes) or 'nothing'}, as the driver sees it."
     used = [
-        f"{one.gpu} went from {units.memory(one.bytes)} to {units.memory(after[uuid].bytes)}"
-        for uuid, one in before.items()
-        if not one.own and not after[uuid].own
+        f"{used.gpu} went from {units.memory(used.bytes)} to {units.memory(after[uuid].bytes)}"
+        for uuid, used in before.items()
+        if not used.own and not after[uuid].own
     ]
     if not used:
         return f"{by_torch}; the driver's is not known."

@@ -19,7 +19,7 @@ from gpuwidget.pytorch.cuda_state import TorchDevice
 CONTEXT = "CUDA context and other libraries"
 WITH_NCCL = "CUDA context, NCCL's buffers and other libraries"
 CUPY = "CuPy's memory pool"
-ALL_ELSE = "CUDA context, other libraries and other processes"
+REMAINING = "CUDA context, other libraries and other processes"
 _TIMEOUT_S = 0.25
 
 
@@ -93,7 +93,7 @@ def _of_device(
     if shares.reason is not None:
         notes.append(f"Which process holds what is not known: {shares.reason}.")
         if reading.memory_used is not None and not gpu.unified_memory:
-            held.append((ALL_ELSE, reading.memory_used - known))
+            held.append((REMAINING, reading.memory_used - known))
     else:
         if shares.own is not None:
             held.append((WITH_NCCL if _uses_nccl() else CONTEXT, shares.own - known))

@@ -124,15 +124,15 @@ class SwitchRequests:
         )
 
 
-def command(shell: Any, words: Sequence[str]) -> None:
+def command(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu switches [NAME [VALUE]]``."""
-    if len(words) > 2:
-        raise OptionError(f"{'%gpu switches ' + ' '.join(words)!r} is not known. {_USAGE}")
-    if len(words) == 2:
-        text = f"Ran: {SWITCHES.set_now(*words)}"
+    if len(arguments) > 2:
+        raise OptionError(f"{'%gpu switches ' + ' '.join(arguments)!r} is not known. {_USAGE}")
+    if len(arguments) == 2:
+        text = f"Ran: {SWITCHES.set_now(*arguments)}"
     else:
-        names = {find_switch(name).name for name in words} or {switch.name for switch in TORCH_SWITCHES}
-        text = "\n".join(line for one in SWITCHES.state if one.name in names for line in _lines(one))
+        names = {find_switch(name).name for name in arguments} or {switch.name for switch in TORCH_SWITCHES}
+        text = "\n".join(line for switch in SWITCHES.state if switch.name in names for line in _lines(switch))
     shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
 
 

@@ -319,10 +319,10 @@ def close() -> None:
 def _new(shell: Any) -> Dashboard:
     global _current
     close()
-    made = Dashboard(shell, process_sampler())
+    created = Dashboard(shell, process_sampler())
     with _lock:
-        _current = made
-    return made
+        _current = created
+    return created
 
 
 def _shell() -> Any:

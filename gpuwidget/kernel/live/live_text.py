@@ -70,10 +70,10 @@ def advice_line(progress: Progress) -> str:
     """Return the advice below a run's charts; without advice, an empty line that reserves the space."""
     if not progress.gpus:
         return ""
-    one = progress.advice
-    if one is None:
+    advice = progress.advice
+    if advice is None:
         return '<div class="gpuwidget-advice"></div>'
-    text, fix = escape(one.text), escape(one.fix)
+    text, fix = escape(advice.text), escape(advice.fix)
     return (
         f'<div class="gpuwidget-advice" title="{text} {fix}">'
         f'<span class="gpuwidget-quiet">Advice:</span> {text} '
@@ -144,8 +144,8 @@ def _bar(gpu: GpuProgress) -> str:
     if not total or used is None or gpu.reading.lost_since is not None:
         return '<div class="gpuwidget-bar"></div>'
     # The memory of a process and of the GPU are read at different times, so the process may seem to use more.
-    here = min(gpu.process_memory or 0, used)
-    parts = (("gpuwidget-bar-here", here), ("gpuwidget-bar-other", used - here))
+    own = min(gpu.process_memory or 0, used)
+    parts = (("gpuwidget-bar-here", own), ("gpuwidget-bar-other", used - own))
     bars = "".join(f'<i class="{name}" style="width:{100 * part / total:.1f}%"></i>' for name, part in parts)
     return f'<div class="gpuwidget-bar">{bars}</div>'
 

@@ -64,9 +64,9 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
 
     The result contains no references to the user's objects.
     """
-    message = oom_error.error_message(error)
-    said = parse_message(message)
-    index = said.index if said.index is not None else _only_device()
+    error_text = oom_error.error_message(error)
+    message = parse_message(error_text)
+    index = message.index if message.index is not None else _only_device()
     # Pause garbage collection: memory that it frees during the search would appear to have no holder.
     with gc_paused():
         state = oom_error.allocator_state(index) if index is not None else _NO_STATE
@@ -75,30 +75,30 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
     no_counters = cuda_state.no_counters_reason()
     if no_counters is not None:
         unknown.append(f"{_NO_COUNTERS}: {no_counters.text}")
-    gpu, others, doubts = _non_torch_memory(index, state)
-    unknown += doubts
+    gpu, others, reasons = _non_torch_memory(index, state)
+    unknown += reasons
     counted = state.allocated is not None and index is not None
-    allocated = state.allocated if said.allocated is None else said.allocated.exact(state.allocated)
+    allocated = state.allocated if message.allocated is None else message.allocated.exact(state.allocated)
     facts = OomFacts(
         device=None if index is None else f"cuda:{index}",
-        requested=None if said.requested is None else said.requested.middle,
-        needed=None if said.requested is None else said.requested.high,
-        total=state.total if said.total is None else said.total.exact(state.total),
-        free=None if said.free is None else said.free.at_least(state.free),
-        limit=state.limit if said.limit is None else said.limit.at_least(state.limit),
+        requested=None if message.requested is None else message.requested.middle,
+        needed=None if message.requested is None else message.requested.high,
+        total=state.total if message.total is None else message.total.exact(state.total),
+        free=None if message.free is None else message.free.at_least(state.free),
+        limit=state.limit if message.limit is None else message.limit.at_least(state.limit),
         allocated=allocated,
-        reserved=_reserved(said, state),
-        fragmented=_fragmented(said, state),
+        reserved=_reserved(message, state),
+        fragmented=_fragmented(message, state),
         at_start=cell.at_start.get(index or 0, 0) if cell is not None and counted else None,
         older_now=_older_bytes(blocks, cell),
         segments=state.segments,
         held=tuple(held),
-        others=others or _processes_in_message(said),
+        others=others or _processes_in_message(message),
         pools=() if index is None else _pools(index),
         expandable=state.expandable,
-        setting=oom_error.allocator_setting(message),
+        setting=oom_error.allocator_setting(error_text),
     )
-    agrees = said.allocated is None or state.allocated is None or said.allocated.high >= state.allocated
+    agrees = message.allocated is None or state.allocated is None or message.allocated.high >= state.allocated
     return OomContext(
         facts=facts,
         gpu=gpu,
@@ -117,12 +117,14 @@ def _only_device() -> int | None:
     return in_use[0] if len(in_use) == 1 else None
 
 
-def _reserved(said: OomMessage, state: AllocatorState) -> int | None:
+def _reserved(message: OomMessage, state: AllocatorState) -> int | None:
     """Return the bytes that torch had reserved at the error, or the upper bound if only a range is known."""
-    if said.reserved is not None:
-        most = said.reserved
-    elif said.allocated is not None and said.unallocated is not None:
-        parts = [part for part in (said.allocated, said.private, said.unallocated) if part is not None]
+    if message.reserved is not None:
+        most = message.reserved
+    elif message.allocated is not None and message.unallocated is not None:
+        parts = [
+            part for part in (message.allocated, message.private, message.unallocated) if part is not None
+        ]
         most = RoundedBytes(sum(part.low for part in parts), sum(part.high for part in parts))
     else:
         return state.reserved
@@ -130,12 +132,12 @@ def _reserved(said: OomMessage, state: AllocatorState) -> int | None:
     return known if known is not None and most.low <= known <= most.high else most.high
 
 
-def _fragmented(said: OomMessage, state: AllocatorState) -> int | None:
+def _fragmented(message: OomMessage, state: AllocatorState) -> int | None:
     """Return the bytes that were reserved at the error, but not used by tensors and not releasable."""
-    if said.unallocated is not None:
-        least = said.unallocated.at_least(state.fragmented)
-    elif said.reserved is not None and said.allocated is not None:
-        least = max(0, said.reserved.low - said.allocated.high)
+    if message.unallocated is not None:
+        least = message.unallocated.at_least(state.fragmented)
+    elif message.reserved is not None and message.allocated is not None:
+        least = max(0, message.reserved.low - message.allocated.high)
     else:
         return state.fragmented
     return least if state.fragmented is None else min(least, state.fragmented)
@@ -148,7 +150,7 @@ class _OwnedBlocks:
     index: int
     blocks: DeviceBlocks
     rows: tuple[tuple[int, int, int | None, int], ...]
-    known: bool
+    has_cells: bool
     """Whether gpuwidget has recorded which cell allocated each block."""
 
 
@@ -211,15 +213,15 @@ def _oom_holders(
         group.sizes[address] = size
         if owner is not None:
             group.owners.add(owner)
-        if blocks.known:
-            made_by = origin if origin > 0 else None
-            group.cells[made_by] = group.cells.get(made_by, 0) + size
+        if blocks.has_cells:
+            cell_number = origin if origin > 0 else None
+            group.cells[cell_number] = group.cells.get(cell_number, 0) + size
         # A block counts as older than the failing cell only if that is certain.
         if number is not None and origin not in (number, UNKNOWN_CELL):
             group.older.add(address)
     names_needed = _names_needed(shell, error, cell)
     found = [_holder_of(searched, blocks, key, group, names_needed) for key, group in groups.items()]
-    return sorted(found, key=lambda one: -one.holder.bytes)
+    return sorted(found, key=lambda group: -group.holder.bytes)
 
 
 def _holder_of(
@@ -231,7 +233,7 @@ def _holder_of(
 ) -> OomHolder:
     kind, name = key
     numbers = sorted(group.owners)
-    names = tuple(dict.fromkeys(one for number in numbers for one in searched.found.names[number]))
+    names = tuple(dict.fromkeys(name for number in numbers for name in searched.found.names[number]))
     cells = group.cells
     holder = Holder(
         kind=kind,
@@ -264,11 +266,11 @@ def _error_frame_blocks(shell: Any, blocks: _OwnedBlocks, error: BaseException) 
     while trace is not None:
         own.add(id(trace))
         trace = trace.tb_next
-    found = [one for one in gc.get_objects() if type(one) is TracebackType and id(one) not in own]
-    roots = [Root(_EARLIER, one, "notebook") for one in found]
+    found = [value for value in gc.get_objects() if type(value) is TracebackType and id(value) not in own]
+    roots = [Root(_EARLIER, traceback, "notebook") for traceback in found]
     reached = find_holders(roots, {blocks.index: blocks.blocks}, excluded=excluded_objects(shell))
-    led_to = zip(reached.owners[blocks.index], blocks.blocks.addresses, strict=True)
-    return frozenset(address for owner, address in led_to if owner is not None and address in unowned)
+    owned = zip(reached.owners[blocks.index], blocks.blocks.addresses, strict=True)
+    return frozenset(address for owner, address in owned if owner is not None and address in unowned)
 
 
 def _names_needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozenset[str] | None:
@@ -293,9 +295,13 @@ def _variables_to(
     """
     if names_needed is None:
         return None
-    ways = [searched.roots[way] for number in numbers for way in searched.found.leading_roots[number]]
-    names = dict.fromkeys(root.name for root in ways if root.kind == "variable")
-    named = all(name.isidentifier() for name in names) and not any(root.is_namespace for root in ways)
+    roots = [
+        searched.roots[root_number]
+        for number in numbers
+        for root_number in searched.found.leading_roots[number]
+    ]
+    names = dict.fromkeys(root.name for root in roots if root.kind == "variable")
+    named = all(name.isidentifier() for name in names) and not any(root.is_namespace for root in roots)
     return tuple(names) if names and named and not names_needed.intersection(names) else None
 
 
@@ -304,13 +310,13 @@ def _older_bytes(blocks: _OwnedBlocks | None, cell: FailedCell | None) -> int | 
 
     Blocks whose cell is unknown are included.
     """
-    if blocks is None or not blocks.known or cell is None or cell.number is None:
+    if blocks is None or not blocks.has_cells or cell is None or cell.number is None:
         return None
     return sum(size for _, size, _, origin in blocks.rows if origin != cell.number)
 
 
 def _cells(blocks: _OwnedBlocks | None) -> tuple[CellShare, ...]:
-    if blocks is None or not blocks.known:
+    if blocks is None or not blocks.has_cells:
         return ()
     sums: dict[int | None, int] = {}
     for _, size, _, origin in blocks.rows:
@@ -341,20 +347,21 @@ def _non_torch_memory(
         non_torch_memory.CONTEXT,
         non_torch_memory.WITH_NCCL,
         non_torch_memory.CUPY,
-        non_torch_memory.ALL_ELSE,
+        non_torch_memory.REMAINING,
     )
     others = tuple(
-        OtherMemory(one.names[0], one.bytes, one.names[0] not in libraries) for one in found.holders
+        OtherMemory(holder.names[0], holder.bytes, holder.names[0] not in libraries)
+        for holder in found.holders
     )
     return found.gpu, others, [note.rstrip(".") for note in found.notes]
 
 
-def _processes_in_message(said: OomMessage) -> tuple[OtherMemory, ...]:
+def _processes_in_message(message: OomMessage) -> tuple[OtherMemory, ...]:
     """Return the processes that torch's message lists, with their memory."""
     directory = processes.ProcessDirectory()
     known = processes.in_host_pid_namespace()
     found = []
-    for pid, size in said.others:
+    for pid, size in message.others:
         group = group_of(pid, directory.look_up(pid) if known else processes.UNKNOWN)
         found.append(OtherMemory(group.label(), size.middle, True))
     return tuple(found)

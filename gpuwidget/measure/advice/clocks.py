@@ -39,5 +39,5 @@ def _throttled(gpu: GpuReport, run_s: float) -> dict[str, float]:
         return {}
     seconds = gpu.throttled or {}
     reasons = [reason for reason in seconds if reason in HARMFUL]
-    least = max(MIN_S, MIN_SHARE * run_s)
-    return {reason: seconds[reason] for reason in reasons if seconds[reason] >= least}
+    min_s = max(MIN_S, MIN_SHARE * run_s)
+    return {reason: seconds[reason] for reason in reasons if seconds[reason] >= min_s}

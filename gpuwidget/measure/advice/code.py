@@ -68,7 +68,7 @@ def model_on_cpu(evidence: RunEvidence) -> Advice | None:
     ]
     if cpu is None or cpu < MIN_CPU or not candidates:
         return None
-    model = max(candidates, key=lambda one: one.on_cpu or 0)
+    model = max(candidates, key=lambda model: model.on_cpu or 0)
     return make_advice(
         "model-on-cpu",
         messages.model_on_cpu(model, cpu, cuda_initialized=context.cuda_initialized),
@@ -84,7 +84,7 @@ def sync_points(evidence: RunEvidence) -> Advice | None:
     found = [(spot, wait) for spot in hotspots(evidence) if (wait := _wait(spot)) is not None]
     if not found:
         return None
-    spot, (call, share, sure) = max(found, key=lambda one: (one[1].sure, one[1].share))
+    spot, (call, share, sure) = max(found, key=lambda candidate: (candidate[1].sure, candidate[1].share))
     return make_advice(
         "sync-points",
         messages.sync_points(spot.name, call, share, utilization, sure=sure),

@@ -30,7 +30,7 @@ def cudnn_off(evidence: RunEvidence) -> Advice | None:
     if switches is None or switches.cudnn is not False:
         return None
     utilization = busiest(evidence)
-    model = next((one for one in evidence.context.models if one.uses_cudnn and one.on_gpu), None)
+    model = next((model for model in evidence.context.models if model.uses_cudnn and model.on_gpu), None)
     if model is None or utilization is None or utilization < MIN_UTILIZATION:
         return None
     return make_advice(
@@ -58,7 +58,7 @@ def cudnn_benchmark(evidence: RunEvidence) -> Advice | None:
     drops, name = max(((_late_drops(gpu, evidence), gpu_name(gpu)) for gpu in evidence.gpus), default=(0, ""))
     if share < MIN_SHARE or drops < MIN_DROPS:
         return None
-    _, spot = max(found, key=lambda one: one[0])
+    _, spot = max(found, key=lambda candidate: candidate[0])
     return make_advice(
         "cudnn-benchmark",
         messages.cudnn_benchmark(share, spot.name_with_call, name, drops),
@@ -75,7 +75,7 @@ def _late_drops(gpu: GpuReport, evidence: RunEvidence) -> int:
     timeline = evidence.timeline
     if timeline is None or gpu.torch is None or gpu.torch.alloc_retries != 0:
         return 0
-    series = next((one.device_memory for one in timeline.gpus if one.uuid == gpu.uuid), ())
+    series = next((series.device_memory for series in timeline.gpus if series.uuid == gpu.uuid), ())
     late = [
         memory
         for t, memory in zip(timeline.t, series, strict=False)

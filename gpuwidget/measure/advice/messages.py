@@ -153,21 +153,21 @@ def tensor_cores_idle(
     """
     off = " TF32 is off for matrix products." if tf32 is False else ""
     if not torch:
-        how = "bfloat16, or TF32 for float32 products, as your library has it"
+        method = "bfloat16, or TF32 for float32 products, as your library has it"
     else:
         faster = "" if tf32 else ", or torch.set_float32_matmul_precision('high') for TF32"
-        how = f"torch.autocast('cuda', dtype=torch.bfloat16) around the forward pass{faster}"
+        method = f"torch.autocast('cuda', dtype=torch.bfloat16) around the forward pass{faster}"
     return Text(
         f"{gpu_names(gpus)} computed in float32 ({fp32:.0f} % of those pipes) with the tensor cores at "
         f"{tensor:.0f} %.{off}",
-        f"If this is matrix work: {how}.",
+        f"If this is matrix work: {method}.",
     )
 
 
 def _memory_bound_fix(*, torch: bool) -> str:
-    how = " (torch.compile)" if torch else ""
+    compile_text = " (torch.compile)" if torch else ""
     return (
-        f"Read and write less: fuse element-wise steps{how}, use bfloat16 tensors, avoid copies and "
+        f"Read and write less: fuse element-wise steps{compile_text}, use bfloat16 tensors, avoid copies and "
         "temporary results. More arithmetic per byte costs nothing now."
     )
 

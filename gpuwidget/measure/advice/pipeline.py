@@ -76,7 +76,7 @@ def _from_hotspots(evidence: RunEvidence, spots: Sequence[Hotspot]) -> Advice | 
         for spot in spots
         if (share := _loading_share(spot, loaders)) and _is_gpu_idle(spot, evidence)
     ]
-    loading.sort(key=lambda one: -one[1])
+    loading.sort(key=lambda candidate: -candidate[1])
     share = sum(share for _, share in loading)
     if share < MIN_SHARE:
         return None
@@ -216,7 +216,11 @@ def _works_in_bursts(gpu: GpuReport, seconds: float) -> bool:
 def _loader(loading: Sequence[Hotspot], loaders: Sequence[Loader]) -> Loader | None:
     """Return the loader that the lines name, or else the run's loader; None unless there is exactly one."""
     texts = [text for spot in loading for text in (spot.line.source, spot.source)]
-    named = [one for one in loaders if any(re.search(rf"\b{re.escape(one.name)}\b", text) for text in texts)]
+    named = [
+        loader
+        for loader in loaders
+        if any(re.search(rf"\b{re.escape(loader.name)}\b", text) for text in texts)
+    ]
     candidates = named or list(loaders)
     return candidates[0] if len(candidates) == 1 else None
 

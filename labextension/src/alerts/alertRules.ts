@@ -111,7 +111,7 @@ function compare(kind: AlertKind, gpu: Gpu, value: number | null, limit: number,
 }
 
 function memoryPercent(gpu: Gpu, reading: Reading): number | null {
-  const { used, free } = memoryShares({ gpu, reading, kernel: null, usage: null, front: null });
+  const { used, free } = memoryShares({ gpu, reading, kernel: null, usage: null, activeKernelId: null });
   return used === null || free === null || used + free === 0 ? null : (100 * used) / (used + free);
 }
 

@@ -9,7 +9,7 @@ import type { StreamModel } from '../stream/streamModel';
 import type { Clock } from '../clock';
 import type { ICellRuns } from '../tokens';
 import type { Band } from '../ui/chartBands';
-import { took } from '../ui/format';
+import { elapsedTime } from '../ui/format';
 
 /**
  * Clocks that differ by at most this many seconds count as equal: on a time axis, the difference is not
@@ -350,6 +350,6 @@ function bandOf(report: CellReport): Band | null {
     from: started,
     until: started + duration,
     label: executionCount === null ? '' : String(executionCount),
-    title: [runName(report), took(duration)].filter(part => part !== '').join(' · ')
+    title: [runName(report), elapsedTime(duration)].filter(part => part !== '').join(' · ')
   };
 }

@@ -54,9 +54,9 @@ export class CsvExport {
     const request = (this.request = new AbortController());
     const part = { since: range.from, until: range.to };
     try {
-      const course = await this.server.history({ part, metrics, points: MAX_ROWS }, request.signal);
+      const history = await this.server.history({ part, metrics, points: MAX_ROWS }, request.signal);
       if (!request.signal.aborted) {
-        this.save(fileName(range.to, isRecording), toCsv(course, gpus, metrics));
+        this.save(fileName(range.to, isRecording), toCsv(history, gpus, metrics));
       }
     } catch (error) {
       if (!request.signal.aborted) {
@@ -77,14 +77,14 @@ export class CsvExport {
  * metric per GPU. Unknown values are empty.
  */
 export function toCsv(
-  course: MetricHistory,
+  history: MetricHistory,
   gpus: readonly NamedGpu[],
   metrics: readonly MetricName[]
 ): string {
   const header = ['time (ISO 8601)', 'time (epoch s)', 'step (s)', 'samples'];
   const columns: (readonly (number | null)[])[] = [];
   for (const { uuid, name } of gpus) {
-    const series = course.gpus.find(gpu => gpu.uuid === uuid)?.metrics ?? {};
+    const series = history.gpus.find(gpu => gpu.uuid === uuid)?.metrics ?? {};
     for (const metric of metrics) {
       const steps = series[metric];
       if (steps !== undefined) {
@@ -96,8 +96,8 @@ export function toCsv(
     }
   }
   const rows = [header.map(quoteField).join(',')];
-  course.t.forEach((time, row) => {
-    const cells = [new Date(1000 * time).toISOString(), time, course.step_s, course.samples[row] ?? ''];
+  history.t.forEach((time, row) => {
+    const cells = [new Date(1000 * time).toISOString(), time, history.step_s, history.samples[row] ?? ''];
     rows.push([...cells, ...columns.map(column => column[row] ?? '')].join(','));
   });
   return rows.join(LINE_END) + LINE_END;

@@ -117,9 +117,9 @@ export class HistoryLoader {
     const { span, metrics, points } = wanted;
     const part = isLive(span) ? span : { since: span.from, until: span.to };
     void this.server.history({ part, metrics, points }, request.signal).then(
-      course => {
+      history => {
         if (this.pending === request) {
-          this.handleResponse(course, wanted);
+          this.handleResponse(history, wanted);
         }
       },
       (error: unknown) => {
@@ -130,16 +130,16 @@ export class HistoryLoader {
     );
   }
 
-  private handleResponse(course: MetricHistory, { span, metrics, points }: LoadRequest): void {
+  private handleResponse(history: MetricHistory, { span, metrics, points }: LoadRequest): void {
     // While the user holds down a key that moves or zooms, show the intermediate ranges; without them,
     // nothing would change until the key is released.
-    const onTheWay = !isLive(span) && this.wanted !== null && !isLive(this.wanted.span);
-    if (this.outdated && !onTheWay) {
+    const isIntermediate = !isLive(span) && this.wanted !== null && !isLive(this.wanted.span);
+    if (this.outdated && !isIntermediate) {
       this.request();
       return;
     }
     const series = new TimeSeries(2 * points + SPARE_CAPACITY, metrics);
-    series.restart(course);
+    series.restart(history);
     for (const sample of this.samples) {
       if (isLive(span) && sample.time > series.newest) {
         series.add(sample, sample.time - span.seconds);

@@ -12,7 +12,7 @@ const MAX_NAMED = 4;
 interface Chip {
   readonly node: HTMLButtonElement;
   readonly name: Text;
-  readonly trouble: Text;
+  readonly problem: Text;
 }
 
 /** The dependencies of the legend. */
@@ -55,7 +55,7 @@ export class Legend {
       setAttribute(chip.node, 'aria-pressed', String(!hidden.includes(gpu.uuid)));
       chip.name.set(gpus.length <= MAX_NAMED ? `${gpuNumber(gpu)} ${name}` : gpuNumber(gpu));
       const [short, long] = unavailability(trans, reading, sample?.time ?? NaN) ?? ['', ''];
-      chip.trouble.set(short);
+      chip.problem.set(short);
       setAttribute(
         chip.node,
         'title',
@@ -79,8 +79,8 @@ export class Legend {
   }
 
   private createChip(uuid: string, position: number): Chip {
-    const [name, trouble] = [new Text(''), new Text('dashboard-chip-trouble')];
-    const node = element('button', 'dashboard-chip', legendSwatch(position), name.node, trouble.node);
+    const [name, problem] = [new Text(''), new Text('dashboard-chip-trouble')];
+    const node = element('button', 'dashboard-chip', legendSwatch(position), name.node, problem.node);
     node.type = 'button';
     node.dataset.gpuUuid = uuid;
     const { toggle, showOnly, focus } = this.options;
@@ -93,6 +93,6 @@ export class Legend {
     node.onmouseleave = node.onblur = () => {
       focus(null);
     };
-    return { node, name, trouble };
+    return { node, name, problem };
   }
 }

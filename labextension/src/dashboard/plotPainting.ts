@@ -52,7 +52,7 @@ export function abbreviate(names: readonly string[], max: number): string {
 }
 
 /** Return each run of consecutive known values as its first row and the row after its last one. */
-export function knownRuns(values: readonly (number | null)[]): (readonly [number, number])[] {
+export function rowRanges(values: readonly (number | null)[]): (readonly [number, number])[] {
   const runs: [number, number][] = [];
   let first = -1;
   for (let row = 0; row <= values.length; row++) {
@@ -97,7 +97,7 @@ export function paintSpan(
   ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
   ctx.clip();
   ctx.fillStyle = color;
-  for (const [first, end] of knownRuns(line.mean)) {
+  for (const [first, end] of rowRanges(line.mean)) {
     if (end - first === 1) {
       ctx.globalAlpha = alpha;
       const dotTop = y(line.high, first);

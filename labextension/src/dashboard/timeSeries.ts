@@ -74,22 +74,22 @@ export class TimeSeries {
   }
 
   /** Replace the content with a part of the server's history. */
-  restart(course: MetricHistory): void {
+  restart(history: MetricHistory): void {
     this.columns.clear();
     this.first = 0;
-    const skipped = Math.max(0, course.t.length - this.capacity);
-    this.end = course.t.length - skipped;
-    this.stepLength = course.step_s;
-    this.last = course.newest ?? -Infinity;
+    const skipped = Math.max(0, history.t.length - this.capacity);
+    this.end = history.t.length - skipped;
+    this.stepLength = history.step_s;
+    this.last = history.newest ?? -Infinity;
     for (let index = 0; index < this.end; index++) {
-      this.times[index] = course.t[index + skipped] ?? NaN;
+      this.times[index] = history.t[index + skipped] ?? NaN;
     }
     const copy = (from: readonly (number | null)[], to: Float64Array): void => {
       for (let index = 0; index < this.end; index++) {
         to[index] = from[index + skipped] ?? UNKNOWN;
       }
     };
-    for (const { uuid, metrics } of course.gpus) {
+    for (const { uuid, metrics } of history.gpus) {
       for (const name of this.metrics) {
         const steps = metrics[name];
         if (steps !== undefined) {
@@ -98,7 +98,7 @@ export class TimeSeries {
           copy(steps.min ?? steps.mean, columns.low);
           copy(steps.max ?? steps.mean, columns.high);
           columns.mean.subarray(0, this.end).forEach((value, index) => {
-            columns.counts[index] = Number.isNaN(value) ? 0 : (course.samples[index + skipped] ?? 1);
+            columns.counts[index] = Number.isNaN(value) ? 0 : (history.samples[index + skipped] ?? 1);
           });
         }
       }

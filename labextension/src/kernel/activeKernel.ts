@@ -216,8 +216,8 @@ export class ActiveKernel {
     const { kernel, phase } = notebook;
     if (kernel !== null) {
       const tracked = this.tracked(kernel);
-      const startsAgain = phase === 'starting' && tracked.phase !== null && tracked.phase !== 'starting';
-      if (phase === 'restarting' || phase === 'dead' || startsAgain) {
+      const isRestart = phase === 'starting' && tracked.phase !== null && tracked.phase !== 'starting';
+      if (phase === 'restarting' || phase === 'dead' || isRestart) {
         this.trackedKernels.set(kernel, { ...newKernel(), language: tracked.language, restarted: true });
       }
       this.tracked(kernel).phase = phase;
@@ -581,8 +581,9 @@ function rejection(
   if (reply.status === 'error') {
     return { reason: reply.reason, ask, settings };
   }
-  const stays = ask === 'state' && before !== null && before.ask !== 'state' && before.settings === settings;
-  return stays ? before : null;
+  const isUnchanged =
+    ask === 'state' && before !== null && before.ask !== 'state' && before.settings === settings;
+  return isUnchanged ? before : null;
 }
 
 function failure(result: Exclude<LoadResult, { outcome: 'loaded' }>): Condition {

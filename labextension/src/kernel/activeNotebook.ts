@@ -102,7 +102,7 @@ export class ActiveNotebookTracker {
    */
   private onStatusChanged(panel: NotebookPanel, status: JupyterKernel.Status): void {
     const connection = panel.sessionContext.session?.kernel;
-    if (connection && ((status !== 'idle' && status !== 'busy') || !this.works(connection))) {
+    if (connection && ((status !== 'idle' && status !== 'busy') || !this.isResponsive(connection))) {
       this.setPhase(connection, status);
     }
     if (connection && ENDS.has(status)) {
@@ -142,7 +142,7 @@ export class ActiveNotebookTracker {
     }
   }
 
-  private works(connection: JupyterKernel.IKernelConnection): boolean {
+  private isResponsive(connection: JupyterKernel.IKernelConnection): boolean {
     const phase = this.phases.get(connection);
     return phase === 'idle' || phase === 'busy';
   }
@@ -197,8 +197,10 @@ export class ActiveNotebookTracker {
     const doubtful = known === 'idle' || connection.status === 'unknown';
     const phase = doubtful && this.isRunning(connection) ? 'busy' : known;
     const expected = phase === 'starting' || phase === 'restarting' || phase === 'dead';
-    const away = connection.connectionStatus !== 'connected';
-    return away && (!expected || connection.connectionStatus === 'disconnected') ? 'unreachable' : phase;
+    const isDisconnected = connection.connectionStatus !== 'connected';
+    return isDisconnected && (!expected || connection.connectionStatus === 'disconnected')
+      ? 'unreachable'
+      : phase;
   }
 
   private activeNotebook(): ActiveNotebook {

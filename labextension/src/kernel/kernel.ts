@@ -76,21 +76,21 @@ export class ConnectedKernel implements Kernel {
     });
     const future = this.connection.sendControlMessage(message, true, true);
     return new Promise(resolve => {
-      const settle = (reply: ParsedReply | null): void => {
+      const finish = (reply: ParsedReply | null): void => {
         window.clearTimeout(timer);
         resolve(reply);
         future.dispose();
       };
       const timer = window.setTimeout(() => {
-        settle(null);
+        finish(null);
       }, timeoutMs);
       future.onReply = reply => {
         const type: string = reply.header.msg_type;
-        settle(type === KERNEL_REPLY ? parseReply(reply.content) : null);
+        finish(type === KERNEL_REPLY ? parseReply(reply.content) : null);
       };
       // The future rejects if it is disposed of or if the kernel is shut down or restarted.
       future.done.catch(() => {
-        settle(null);
+        finish(null);
       });
     });
   }

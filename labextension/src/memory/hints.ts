@@ -102,15 +102,15 @@ export class HintFinder {
         return [];
       }
       const keys = new Set(each.holders.map(({ key }) => key));
-      const stays =
+      const isUnchanged =
         time - last.time < MIN_SHOWN_S &&
         last.hint.utilization < thresholds.utilization &&
         last.hint.seconds >= thresholds.window &&
         last.hint.holders.every(({ key }) => keys.has(key));
-      if (!stays) {
+      if (!isUnchanged) {
         this.last.delete(uuid);
       }
-      return stays ? [last.hint] : [];
+      return isUnchanged ? [last.hint] : [];
     });
   }
 
@@ -125,9 +125,9 @@ export class HintFinder {
     }
     const age = (holder: Holder): number => now - (this.working.get(holderKey(gpu, holder)) ?? now);
     const working = holders.filter(holder => age(holder) >= window);
-    const together = Math.min(...working.map(age));
+    const sharedSeconds = Math.min(...working.map(age));
     // Use the longest window during which all these holders worked: it is the best evidence.
-    const mean = low.filter(({ seconds }) => seconds >= window && seconds <= together).at(-1);
+    const mean = low.filter(({ seconds }) => seconds >= window && seconds <= sharedSeconds).at(-1);
     const percent = mean?.utilization ?? null;
     return working.length === 0 || mean === undefined || percent === null
       ? null

@@ -97,7 +97,7 @@ export class HolderActions {
     const others = sessions.filter(session => session !== own).map(({ name: other, path }) => other || path);
     const { button } = await showDialog({
       title: this.trans.__('Shut down the kernel of %1?', name),
-      body: new LossesBody(
+      body: new ShutdownDialogBody(
         this.trans.__('This is lost:'),
         shutdownLosses(this.trans, kernel, this.isBusy(id), held, others),
         kernelKind(kernel) === 'notebook' ? this.trans.__('The notebook and its outputs stay.') : ''
@@ -231,7 +231,7 @@ export class HolderActions {
 }
 
 /** The content of the shutdown dialog: a list of what is lost, between two sentences. */
-class LossesBody extends Widget {
+class ShutdownDialogBody extends Widget {
   constructor(before: string, losses: readonly string[], after: string) {
     const items = losses.map(loss => element('li', '', loss));
     super({

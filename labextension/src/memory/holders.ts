@@ -102,7 +102,7 @@ export function sortedHolders(holders: readonly Holder[], before: readonly strin
   for (let index = 1; index < order.length; index++) {
     for (let at = index; at > 0; at--) {
       const [above, below] = [order[at - 1], order[at]];
-      if (above === undefined || below === undefined || !outranks(below, above)) {
+      if (above === undefined || below === undefined || !isBefore(below, above)) {
         break;
       }
       order[at - 1] = below;
@@ -332,7 +332,7 @@ export function withoutMigParents<Item extends { readonly gpu: Gpu }>(items: rea
   return items.filter(({ gpu }) => !parents.has(gpu.uuid));
 }
 
-function outranks(one: Holder, other: Holder): boolean {
+function isBefore(one: Holder, other: Holder): boolean {
   const [rank, otherRank] = [rankOf(one), rankOf(other)];
   if (rank !== otherRank) {
     return rank < otherRank;

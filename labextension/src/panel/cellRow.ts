@@ -13,8 +13,8 @@ import {
   memoryChange,
   moment,
   padded,
-  took,
-  tookShort,
+  elapsedTime,
+  shortElapsedTime,
   UNKNOWN,
   type MemoryUnit
 } from '../ui/format';
@@ -78,7 +78,7 @@ export class RunRow extends Row {
     const memory = memoryTitle(trans, report);
     this.delta.set('', memory);
     this.peak.set('', memory);
-    this.time.set(tookShort(report.duration), timeTitle(trans, report, now));
+    this.time.set(shortElapsedTime(report.duration), timeTitle(trans, report, now));
     const joules = { joules: report.energy, atLeast: report.atLeast };
     this.energy.set(report.gpus.length === 0 ? NONE : energyText(joules), energyTitle(trans, report));
   }
@@ -125,7 +125,9 @@ export class RunningRow extends Row {
     // A right-aligned text moves when it gets longer, so the texts are padded to the widths of `±999.9` and,
     // in the first minute, `59 s`.
     this.delta.set(padded(change(running.delta, unit), 6), runningTitle(this.trans, running));
-    this.time.set(padded(running.seconds < 60 ? duration(running.seconds) : tookShort(running.seconds), 4));
+    this.time.set(
+      padded(running.seconds < 60 ? duration(running.seconds) : shortElapsedTime(running.seconds), 4)
+    );
   }
 }
 
@@ -183,7 +185,7 @@ export function memoryTitle(trans: TranslationBundle, report: CellReport): strin
 export function timeTitle(trans: TranslationBundle, report: CellReport, now: number): string {
   const { started, duration } = report;
   const began = started === null ? '' : trans.__('began %1', moment(started, now));
-  return [took(duration), began].filter(part => part !== '').join(', ');
+  return [elapsedTime(duration), began].filter(part => part !== '').join(', ');
 }
 
 /** Return the energy as text, prefixed by `≥` if the energy of some GPU is unknown. */
@@ -207,7 +209,7 @@ export function totalsText(trans: TranslationBundle, count: number, totals: Tota
     ? ''
     : [
         trans._n('%1 run', '%1 runs', count),
-        ...(totals.seconds === null ? [] : [took(totals.seconds)]),
+        ...(totals.seconds === null ? [] : [elapsedTime(totals.seconds)]),
         ...(totals.joules === null ? [] : [energyText(totals)])
       ].join(' · ');
 }

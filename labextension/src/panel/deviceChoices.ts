@@ -97,6 +97,6 @@ export function emptiestText(trans: TranslationBundle, { device, memory_free: fr
 /** Return a sentence that names the GPU which was selected by choosing "the emptiest GPU". */
 export function emptiestChosenText(trans: TranslationBundle, choice: DeviceChoice): string {
   const { device, index, memory_free: free } = choice;
-  const which = index === null ? device : trans.__('%1 (GPU %2)', device, index);
-  return trans.__('The emptiest GPU is %1, with %2 free.', which, memory(free));
+  const deviceName = index === null ? device : trans.__('%1 (GPU %2)', device, index);
+  return trans.__('The emptiest GPU is %1, with %2 free.', deviceName, memory(free));
 }

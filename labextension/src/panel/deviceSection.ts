@@ -35,8 +35,8 @@ export class DeviceSection {
     private readonly panelState: PanelState,
     showMessage: (sentence: string) => void
   ) {
-    this.dropdown = new DeviceDropdown(trans, (device, asEmptiest) => {
-      showMessage(asEmptiest === null ? '' : emptiestChosenText(trans, asEmptiest));
+    this.dropdown = new DeviceDropdown(trans, (device, emptiestChoice) => {
+      showMessage(emptiestChoice === null ? '' : emptiestChosenText(trans, emptiestChoice));
       void kernels.setDevice(device, this.newTensors.checked);
     });
     this.watch.type = 'button';
@@ -148,7 +148,7 @@ class DeviceDropdown {
    */
   constructor(
     private readonly trans: TranslationBundle,
-    onChosen: (device: string | null, asEmptiest: DeviceChoice | null) => void
+    onChosen: (device: string | null, emptiestChoice: DeviceChoice | null) => void
   ) {
     this.node.setAttribute('aria-label', trans.__('Default torch device'));
     this.node.onchange = () => {

@@ -6,7 +6,7 @@ import type { Curve, HistoryBuffer } from '../stream/historyBuffer';
 
 /** The data that a chart draws. */
 export interface ChartData {
-  readonly past: HistoryBuffer;
+  readonly history: HistoryBuffer;
   readonly uuid: string;
   /** The GPU's total memory in bytes, which is needed to draw the used memory in percent. */
   readonly total: number | null;
@@ -35,7 +35,7 @@ export class GpuChart {
     this.node.className = className;
     this.node.setAttribute('role', 'img');
     this.node.onpointermove = event => {
-      setAttribute(this.node, 'title', this.bandUnder(event));
+      setAttribute(this.node, 'title', this.bandTitleAt(event));
     };
     this.observer = new ResizeObserver(entries => {
       this.resize(Math.floor(entries[0]?.contentRect.width ?? 0));
@@ -48,11 +48,11 @@ export class GpuChart {
    * An invisible chart is drawn when it becomes visible or is resized.
    */
   update(data: ChartData, visible: boolean): void {
-    if (this.data?.past !== data.past || this.data.seconds !== data.seconds) {
+    if (this.data?.history !== data.history || this.data.seconds !== data.seconds) {
       this.drawnAt = NaN;
     }
     this.data = data;
-    const newest = data.past.newest;
+    const newest = data.history.newest;
     const moved = Math.abs(newest - this.drawnAt);
     if (visible && this.width > 0 && !(moved < (2 * data.seconds) / this.width)) {
       this.draw(data, newest);
@@ -76,7 +76,7 @@ export class GpuChart {
     if (Number.isNaN(newest)) {
       return;
     }
-    data.past.curve(data.uuid, newest - data.seconds, data.total, data.gap, this.curve);
+    data.history.curve(data.uuid, newest - data.seconds, data.total, data.gap, this.curve);
     const plot = (this.plot ??= this.create());
     plot.batch(() => {
       plot.setData(this.curve, false);
@@ -94,11 +94,11 @@ export class GpuChart {
     }
     this.plot?.setSize({ width, height: this.height });
     if (this.data !== null) {
-      this.draw(this.data, this.data.past.newest);
+      this.draw(this.data, this.data.history.newest);
     }
   }
 
-  private bandUnder({ clientX }: MouseEvent): string {
+  private bandTitleAt({ clientX }: MouseEvent): string {
     if (this.plot === null || this.data === null) {
       return '';
     }

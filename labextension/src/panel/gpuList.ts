@@ -44,7 +44,7 @@ export class GpuList {
     const gpus = model.gpus(state, context.activeKernel);
     this.reconcile(gpus);
     this.expandAutomatically(gpus, state);
-    const data = { past: model.past, seconds: model.seconds, gap: model.gap };
+    const data = { history: model.history, seconds: model.seconds, gap: model.gap };
     const holderContext = {
       kernels: kernelsOf(model.usage),
       time: model.sample?.time ?? NaN,

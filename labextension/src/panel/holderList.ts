@@ -49,8 +49,10 @@ export class HolderList {
   private readonly sum = new Text('holder-memory');
   private readonly more: HTMLButtonElement;
   private holders: readonly Holder[] = [];
-  private sortedFor: { readonly usage: GpuMemoryOwnership | null; readonly front: string | null } | null =
-    null;
+  private sortedFor: {
+    readonly usage: GpuMemoryOwnership | null;
+    readonly activeKernelId: string | null;
+  } | null = null;
 
   /** `name` is the list's name in the saved state of the panel. */
   constructor(
@@ -82,11 +84,11 @@ export class HolderList {
   }
 
   /** Return the holders of the GPU's memory in the order of their lines. */
-  sort({ usage, front }: GpuNow, kernels: HolderContext['kernels']): readonly Holder[] {
-    if (this.sortedFor?.usage !== usage || this.sortedFor.front !== front) {
-      this.sortedFor = { usage, front };
+  sort({ usage, activeKernelId }: GpuNow, kernels: HolderContext['kernels']): readonly Holder[] {
+    if (this.sortedFor?.usage !== usage || this.sortedFor.activeKernelId !== activeKernelId) {
+      this.sortedFor = { usage, activeKernelId };
       const before = this.holders.map(({ key }) => key);
-      this.holders = usage === null ? [] : sortedHolders(holdersOf(usage, kernels, front), before);
+      this.holders = usage === null ? [] : sortedHolders(holdersOf(usage, kernels, activeKernelId), before);
     }
     return this.holders;
   }

@@ -143,7 +143,7 @@ export function kernelNotice(
       return {
         ...installNotice(trans, server, {
           why: trans.__("gpuwidget is not installed in this kernel's environment."),
-          how: trans.__('Run in a cell, then load it:')
+          instruction: trans.__('Run in a cell, then load it:')
         }),
         action: 'load'
       };
@@ -152,7 +152,7 @@ export function kernelNotice(
         why: trans.__(
           'Another package called gpuwidget is installed in this kernel’s environment. Uninstall it first (%pip uninstall -y gpuwidget).'
         ),
-        how: trans.__('Then run in a cell:')
+        instruction: trans.__('Then run in a cell:')
       });
     case 'other-version':
       return installNotice(trans, server, {
@@ -161,7 +161,7 @@ export function kernelNotice(
           condition.version ?? trans.__('(unknown)'),
           server?.version ?? trans.__('(unknown)')
         ),
-        how: trans.__('Run in a cell, then restart the kernel:')
+        instruction: trans.__('Run in a cell, then restart the kernel:')
       });
     case 'failed':
       return {
@@ -182,13 +182,13 @@ export function kernelNotice(
 function installNotice(
   trans: TranslationBundle,
   server: ServerInfo | null | undefined,
-  { why, how }: { why: string; how: string }
+  { why, instruction }: { why: string; instruction: string }
 ): Notice {
   if (server === undefined) {
     return { text: why };
   }
   if (server !== null && server.install !== null) {
-    return { text: `${why} ${how}`, command: `%${server.install}` };
+    return { text: `${why} ${instruction}`, command: `%${server.install}` };
   }
   const link = server?.documentation ?? null;
   return link === null

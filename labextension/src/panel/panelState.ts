@@ -48,7 +48,7 @@ export class PanelState {
   private order: Sort = NOTEBOOK_ORDER;
   private forNewTensors = true;
   /** The values that the user has changed on this page. A stored value does not replace them. */
-  private readonly touched = new Set<'sort' | 'newTensors' | 'expanded'>();
+  private readonly changedByUser = new Set<'sort' | 'newTensors' | 'expanded'>();
   private isRestored: boolean;
   private readonly changes = new Signal<this, void>(this);
 
@@ -135,21 +135,21 @@ export class PanelState {
       (entry): entry is [string, boolean] => typeof entry[1] === 'boolean' && !this.parts.has(entry[0])
     );
     this.parts = new Map([...parts, ...this.parts]);
-    if (!this.touched.has('sort')) {
+    if (!this.changedByUser.has('sort')) {
       this.order = parsedSort(sort);
     }
-    if (!this.touched.has('newTensors')) {
+    if (!this.changedByUser.has('newTensors')) {
       this.forNewTensors = newTensors !== false;
     }
     this.isRestored = true;
-    if (this.touched.size > 0) {
+    if (this.changedByUser.size > 0) {
       this.save();
     }
     this.changes.emit();
   }
 
   private onUserChange(value: 'sort' | 'newTensors' | 'expanded'): void {
-    this.touched.add(value);
+    this.changedByUser.add(value);
     this.save();
     this.changes.emit();
   }

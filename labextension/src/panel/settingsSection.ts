@@ -244,8 +244,8 @@ export function settingsLog(trans: TranslationBundle, view: KernelView, latest: 
   const rank = ({ name, pending }: Switch): number => (name === latest ? 0 : pending === null ? 2 : 1);
   const settings = [...(state?.switches ?? [])].sort((one, other) => rank(one) - rank(other));
   const lines = settings.flatMap(({ name, title, statement, pending, note, value }) => {
-    const noted = state?.torch !== null && note !== null && (value === null || name === latest);
-    const notes = noted ? [`${trans.__(title)}: ${note}`] : [];
+    const hasNote = state?.torch !== null && note !== null && (value === null || name === latest);
+    const notes = hasNote ? [`${trans.__(title)}: ${note}`] : [];
     if (statement === null) {
       return notes;
     }

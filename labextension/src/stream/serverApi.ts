@@ -31,7 +31,7 @@ export class ServerApi implements StreamServer, HistoryServer {
    * Whether the server keeps less history than this page requests. If so, a stream requests no particular
    * length and receives the server's whole history.
    */
-  private keepsLess = false;
+  private hasShortHistory = false;
 
   /** `historySeconds` returns how much history a new stream starts with. */
   constructor(
@@ -41,7 +41,7 @@ export class ServerApi implements StreamServer, HistoryServer {
 
   /** Open the stream. */
   stream(): Socket {
-    const query = new URLSearchParams(this.keepsLess ? {} : { history: String(this.historySeconds()) });
+    const query = new URLSearchParams(this.hasShortHistory ? {} : { history: String(this.historySeconds()) });
     if (this.settings.appendToken && this.settings.token !== '') {
       query.set('token', this.settings.token);
     }
@@ -66,7 +66,7 @@ export class ServerApi implements StreamServer, HistoryServer {
   async status(): Promise<number> {
     const url = `${URLExt.join(this.settings.baseUrl, HISTORY)}?seconds=${String(this.historySeconds())}`;
     const { status } = await ServerConnection.makeRequest(url, { cache: 'no-store' }, this.settings);
-    this.keepsLess = status === 400;
+    this.hasShortHistory = status === 400;
     return status;
   }
 }

@@ -19,7 +19,7 @@ const CAPACITY_FACTOR = 1.25;
 const MIN_CAPACITY = 64;
 const MIN_GAP_S = 2;
 /** The server also sends a sample that is early by up to this fraction of the server's own interval. */
-const EARLY = 0.25;
+const EARLY_SHARE = 0.25;
 /** With up to this many GPUs, a new panel shows all of them expanded. */
 const FEW_GPUS = 4;
 
@@ -32,7 +32,7 @@ export interface GpuNow {
   /** Who holds the GPU's memory; null before the server has sent this. */
   readonly usage: GpuMemoryOwnership | null;
   /** Jupyter's id of the active notebook's kernel; null if there is none. */
-  readonly front: string | null;
+  readonly activeKernelId: string | null;
 }
 
 /** Properties of the server from the first message of the stream. */
@@ -65,7 +65,7 @@ export class StreamModel {
   sample: Sample | null = null;
   /** Who holds memory; null until the current stream has sent this, because older data may be hours old. */
   usage: MemoryOwnership | null = null;
-  past = new HistoryBuffer(MIN_CAPACITY);
+  history = new HistoryBuffer(MIN_CAPACITY);
   /** The number of seconds of history to keep. A change takes effect with the next stream. */
   seconds = 0;
   /** Minimum seconds between two samples. */
@@ -91,7 +91,7 @@ export class StreamModel {
    * skips samples until the next one would be too late.
    */
   private get interval(): number {
-    const steps = Math.ceil(this.minInterval / this.ownInterval - EARLY);
+    const steps = Math.ceil(this.minInterval / this.ownInterval - EARLY_SHARE);
     return Math.max(1, steps) * this.ownInterval;
   }
 
@@ -99,7 +99,7 @@ export class StreamModel {
   take(message: ReceivedMessage): void {
     if (message.type === 'sample') {
       this.sample = message.sample;
-      this.past.add(message.sample);
+      this.history.add(message.sample);
       return;
     }
     if (message.type === 'usage') {
@@ -111,17 +111,17 @@ export class StreamModel {
     this.server = { version, interval: this.interval, install, documentation };
     this.longestInterval = this.interval;
     const capacity = Math.ceil((CAPACITY_FACTOR * this.seconds) / message.interval_s) + MIN_CAPACITY;
-    this.past = new HistoryBuffer(capacity);
-    this.past.restart(message.history);
+    this.history = new HistoryBuffer(capacity);
+    this.history.restart(message.history);
     this.sample = message.sample ?? this.sample;
     this.usage = null;
   }
 
   /**
-   * Return the current data of every GPU in the newest sample. The kernel's state is joined by UUID. `front`
+   * Return the current data of every GPU in the newest sample. The kernel's state is joined by UUID. `activeKernelId`
    * is the kernel's id.
    */
-  gpus(state: KernelState | null, front: string | null): GpuNow[] {
+  gpus(state: KernelState | null, activeKernelId: string | null): GpuNow[] {
     const usage = new Map(this.usage?.gpus.map(gpu => [gpu.uuid, gpu]));
     const kernel = new Map(state?.gpus.map(gpu => [gpu.uuid, gpu]));
     const { gpus = [], readings = [] } = this.sample ?? {};
@@ -133,7 +133,7 @@ export class StreamModel {
       const { uuid } = gpu;
       const owned = usage.get(uuid);
       const now = owned === undefined ? null : ownershipNow(owned, reading.memory_used);
-      return [{ gpu, reading, kernel: kernel.get(uuid) ?? null, usage: now, front }];
+      return [{ gpu, reading, kernel: kernel.get(uuid) ?? null, usage: now, activeKernelId }];
     });
   }
 }
@@ -158,12 +158,12 @@ export function memoryShares(now: GpuNow): MemoryShares {
  * Return the bytes that the active notebook holds according to the driver or, if the driver has no figure,
  * according to its kernel.
  */
-function memoryOfNotebook({ kernel, usage, front }: GpuNow): number | null {
+function memoryOfNotebook({ kernel, usage, activeKernelId }: GpuNow): number | null {
   const reported = kernel?.process_memory ?? null;
-  if (usage === null || front === null) {
+  if (usage === null || activeKernelId === null) {
     return reported;
   }
-  const holding = usage.holdings.find(each => each.kernel === front);
+  const holding = usage.holdings.find(each => each.kernel === activeKernelId);
   if (holding === undefined) {
     const complete = usage.reason === null && usage.unattributed !== null;
     return reported ?? (complete ? 0 : null);

@@ -209,7 +209,7 @@ export function energy(joules: Optional): string {
 }
 
 /** Return a measured duration in seconds as `380 µs`, `2.1 ms`, `14.0 s`, `3 min 05 s` or `2 h 04 min`. */
-export function took(seconds: Optional): string {
+export function elapsedTime(seconds: Optional): string {
   if (!known(seconds)) {
     return UNKNOWN;
   }
@@ -223,13 +223,13 @@ export function took(seconds: Optional): string {
 }
 
 /**
- * Return what `took` returns, shortened for a narrow column: `3:05 min` from one minute on, `2:04 h` from one
+ * Return what `elapsedTime` returns, shortened for a narrow column: `3:05 min` from one minute on, `2:04 h` from one
  * hour on.
  */
-export function tookShort(seconds: Optional): string {
+export function shortElapsedTime(seconds: Optional): string {
   const whole = known(seconds) ? Math.round(seconds) : 0;
   if (!known(seconds) || seconds < 59.95) {
-    return took(seconds);
+    return elapsedTime(seconds);
   }
   const [large, small, unit] =
     whole < 3600

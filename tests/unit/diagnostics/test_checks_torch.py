@@ -172,7 +172,7 @@ def test_other_failures_of_the_import() -> None:
     nothing = {**no_import(""), "import_error": None}
     del nothing["import_error"]
     without = replace(
-        results(), torch_result=replace(results().torch_result, ending="crashed", how="SIGSEGV", values={})
+        results(), torch_result=replace(results().torch_result, ending="crashed", detail="SIGSEGV", values={})
     )
     assert outcome(check_of("torch", without)) == ("broken", "'import torch' crashes Python (SIGSEGV).", ANEW)
     hung = replace(

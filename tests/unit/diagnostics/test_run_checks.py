@@ -346,13 +346,13 @@ def test_how_a_probe_ended(tmp_path: Path) -> None:
         "    os.kill(os.getpid(), how) if how > 1 else sys.exit(how)\n"
     )
     environment = ProbeEnvironment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
-    for argument, ending, how in (
+    for argument, ending, detail in (
         (0, "ended", ""),
         (1, "crashed", "exit status 1"),
         (int(signal.SIGABRT), "crashed", "SIGABRT"),
     ):
         result = ProbeProcess("ends", environment, [str(argument)]).wait(time.monotonic() + PROBE_TIMEOUT_S)
-        assert (result.ending, result.how) == (ending, how)
+        assert (result.ending, result.detail) == (ending, detail)
         assert result.values == {"step": "two", "more": [1, None]}
 
 
@@ -391,10 +391,10 @@ def test_the_last_stderr_line_of_a_failed_probe(tmp_path: Path) -> None:
         "    os.kill(os.getpid(), int(sys.argv[1]))\n"
     )
     environment = ProbeEnvironment(sys.executable, [str(tmp_path), *sys.path], dict(os.environ))
-    for argument, how in (
+    for argument, detail in (
         ("raise", "exit status 1: RuntimeError: no room"),
         (str(int(signal.SIGABRT)), "SIGABRT: free(): invalid pointer"),
         (str(int(signal.SIGKILL)), "SIGKILL"),
     ):
         result = ProbeProcess("fails", environment, [argument]).wait(time.monotonic() + PROBE_TIMEOUT_S)
-        assert (result.ending, result.how) == ("crashed", how)
+        assert (result.ending, result.detail) == ("crashed", detail)

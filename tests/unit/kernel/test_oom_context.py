@@ -53,7 +53,7 @@ def test_exact_counters_replace_rounded_sizes(small_gpu: LimitedGpu) -> None:
     facts = failure(small_gpu, 60 * MIB, FailedCell(None, 3, {0: 512})).facts
     assert (facts.device, facts.allocated, facts.reserved) == ("cuda:0", 40_000_512, 20 * 2 * MIB)
     assert (facts.free, facts.total, facts.requested) == (24 * MIB, 64 * MIB, 60 * MIB)
-    assert (facts.at_start, facts.grown) == (512, 40_000_000)
+    assert (facts.at_start, facts.cell_growth) == (512, 40_000_000)
     assert (facts.fragmented, facts.limit) == (20 * 2 * MIB - 40_000_512, None)
     assert kept is not None
 

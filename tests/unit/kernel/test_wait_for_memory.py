@@ -302,8 +302,8 @@ def chosen(bench: Bench, options: str = "") -> tuple[list[int], str]:
     """Return the indices of the GPUs that --need applies to for these options, and the reason for the
     choice."""
     sample = bench.sampler.read_now(1.0)
-    found, chosen_as = find_target_gpus(parse(options), sample)
-    return [target.gpu.index for target in found], chosen_as
+    found, selected_by = find_target_gpus(parse(options), sample)
+    return [target.gpu.index for target in found], selected_by
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_a_good_python_is_accepted() -> None:
     """The Python version that runs the tests is accepted without a message."""
-    assert check_python.trouble("demo") is None
+    assert check_python.missing_requirement("demo") is None
 
 
 def test_an_old_python_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_an_old_python_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         check_python, "sys", SimpleNamespace(version_info=(3, 9, 2), executable="/usr/bin/python3")
     )
-    assert check_python.trouble() == (
+    assert check_python.missing_requirement() == (
         "gpuwidget needs Python 3.10 or newer, and /usr/bin/python3 is Python 3.9: "
         "run make with PYTHON=python3.11."
     )
@@ -48,7 +48,7 @@ def test_a_missing_venv_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPa
     """If Python lacks the module ensurepip, as Debian's does, the message names the package to install."""
     monkeypatch.setitem(sys.modules, "ensurepip", None)
     major, minor = sys.version_info[:2]
-    assert check_python.trouble("demo") == (
+    assert check_python.missing_requirement("demo") == (
         f"Missing for 'make demo': the module ensurepip of {sys.executable} "
         f"(Debian, Ubuntu: apt-get install python{major}.{minor}-venv)."
     )
@@ -61,11 +61,11 @@ def test_a_missing_make_and_compiler_are_reported_in_one_sentence(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.delenv("MAKELEVEL", raising=False)
-    assert check_python.trouble() == (
+    assert check_python.missing_requirement() == (
         "Missing for 'make test': make, git, a C compiler with the C library's headers "
         "(Debian, Ubuntu: apt-get install make git gcc libc6-dev)."
     )
-    assert check_python.trouble("demo") == (
+    assert check_python.missing_requirement("demo") == (
         "Missing for 'make demo': make (Debian, Ubuntu: apt-get install make)."
     )
 
@@ -126,7 +126,7 @@ def test_a_browser_that_does_not_start_does_not_count(no_chromium: Path) -> None
 
 def test_playwrights_own_chromium_is_found(no_chromium: Path) -> None:
     """If Chromium is not installed on the system, the Chromium that Playwright downloaded is used."""
-    expected = Path(chromium.playwrights_path())
+    expected = Path(chromium.playwright_path())
     assert no_chromium in expected.parents
     assert chromium.find() is None
     expected.parent.mkdir(parents=True)

@@ -40,7 +40,7 @@ class Outer:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A set has no counterpart."""
+    """A set has no TypeScript type."""
 
     names: set[str]
 
@@ -60,7 +60,7 @@ def test_drift_is_reported(
     file = tmp_path / "src" / "wire.ts"
     monkeypatch.setattr(wire, "FILE", file)
     assert wire.main(["--check"]) == 1
-    assert capsys.readouterr().err == ("wire.ts is not what the dataclasses say: run python -m tools.wire.\n")
+    assert capsys.readouterr().err == "wire.ts does not match the dataclasses: run python -m tools.wire.\n"
     assert not file.exists()
     assert wire.main([]) == 0
     assert wire.main(["--check"]) == 0
@@ -125,8 +125,8 @@ export type Either = Inner | Outer;
     )
 
 
-def test_a_type_without_counterpart_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the type of a field has no counterpart in TypeScript, TypeError is raised."""
+def test_a_type_without_typescript_type_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the type of a field has no TypeScript type, TypeError is raised."""
     monkeypatch.setattr(wire, "ROOTS", (Unknown,))
-    with pytest.raises(TypeError, match=r"set\[str\] has no counterpart in TypeScript"):
+    with pytest.raises(TypeError, match=r"set\[str\] has no TypeScript type"):
         wire.typescript()

@@ -68,8 +68,8 @@ def test_a_lost_gpu_hides_no_other(standin: Standin) -> None:
     assert [gpu.index for gpu in found.gpus] == [0, 2]
     assert found.lost == (LostGpu(1, 15, "GPU is lost"),)
     assert found.peers == (
-        PeerAccess(one=0, other=2, nvlink=False, reads=True),
-        PeerAccess(one=2, other=0, nvlink=True, reads=True),
+        PeerAccess(gpu=0, other=2, nvlink=False, reads=True),
+        PeerAccess(gpu=2, other=0, nvlink=True, reads=True),
     )
 
 
