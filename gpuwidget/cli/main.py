@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from gpuwidget.sampler import Sampler
 
 _OPEN_TIMEOUT_S = 30.0
-"""Seconds to wait for the driver to start. If no program keeps it initialized, it takes seconds per GPU."""
+"""Maximum seconds to wait for the driver to start. Unless another program keeps the driver initialized,
+starting it takes seconds per GPU."""
 _READ_TIMEOUT_S = 5.0
 _FAILED, _USAGE_ERROR, _INTERRUPTED = 1, 2, 130
 

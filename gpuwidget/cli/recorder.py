@@ -34,9 +34,9 @@ _STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 def record(sampler: Sampler, path: Path, interval_s: float, print_line: Callable[[str], None]) -> None:
     """Write readings to a new file every ``interval_s`` seconds, until Ctrl-C or SIGTERM.
 
-    Call it only on the main thread. The file is compressed if its name ends in ``.gz``. The sampler makes
-    each driver call at a separate rate, so that slow calls do not delay others. Raises RecordingError if
-    there is nothing to record or if the file can't be written.
+    Call it only on the main thread. The file is compressed if its name ends in ``.gz``. Values that take the
+    driver long are read less often than every ``interval_s``, so that they do not delay the others. Raises
+    RecordingError if there is nothing to record or if the file can't be written.
     """
     check_new_file(path)
     inbox: SimpleQueue[Sample | None] = SimpleQueue()
@@ -53,7 +53,10 @@ def check_new_file(path: Path) -> None:
 def write_samples(
     samples: Iterator[Sample], path: Path, interval_s: float, print_line: Callable[[str], None]
 ) -> None:
-    """Write all samples to a new file. Print a line when the recording starts and one when it ends."""
+    """Write samples to a new file. Print a line when the recording starts and one when it ends.
+
+    Samples before the first one with slow readings are not written, for at most two seconds.
+    """
     began: float | None = None
     for sample in samples:
         if not sample.gpus:
@@ -82,7 +85,8 @@ def write_samples(
 
 
 def _has_slow_readings(reading: Reading) -> bool:
-    """Return whether the slow readings are known or will never be, so that the first line can be written."""
+    """Return whether the slow readings are known or will never be known. The recording need not wait for
+    them."""
     if reading.silent_since is not None or reading.lost_since is not None:
         return True
     return is_settled(reading, "utilization_window")
@@ -90,7 +94,8 @@ def _has_slow_readings(reading: Reading) -> bool:
 
 @contextmanager
 def _stopped_by_signals(inbox: SimpleQueue[Sample | None]) -> Iterator[None]:
-    """Until the context ends, signals put None into ``inbox`` and do not end the process.
+    """Within the ``with`` block, SIGINT, SIGTERM and SIGHUP put None into ``inbox`` and don't end the
+    process.
 
     The recording is therefore always written completely.
     """
@@ -105,7 +110,8 @@ def _stopped_by_signals(inbox: SimpleQueue[Sample | None]) -> Iterator[None]:
 
 
 class RecordingWriter:
-    """Writes the readings of all GPUs of the first sample to a new file. Raises OSError if writing fails."""
+    """Writes samples to a new file, limited to the GPUs of the first sample. Raises OSError if writing
+    fails."""
 
     def __init__(self, path: Path, first: Sample, interval_s: float) -> None:
         packed = path.suffix == ".gz"

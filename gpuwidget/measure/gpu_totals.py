@@ -217,7 +217,7 @@ class GpuTotals:
             self._memory_utilization.add(reading.memory_utilization, seconds)
             self._count_bursts(reading.utilization)
             self._add_idle_energy(seconds, reading)
-        if t >= _CLOCKS_EVERY_S:  # earlier throttle reasons may have been read before the run
+        if t >= _CLOCKS_EVERY_S:  # earlier samples may contain throttle reasons from before the run
             self._add_throttle(reading.throttle, seconds)
         self._power.add(reading.power_w, seconds)
         self._energy.add(t, reading.power_w)

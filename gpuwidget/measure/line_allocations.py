@@ -57,7 +57,8 @@ class LineAllocations:
     lines: tuple[LineMemory, ...]
     """The lines, sorted by bytes held at the peak, the largest first."""
     missing: Mapping[int, int]
-    """By device index, the bytes that torch counted but that are not, or no longer, in its history."""
+    """By device index, the bytes that torch's counter includes but its allocation history does not, for
+    example because old entries were dropped."""
     peak_unknown: tuple[int, ...]
     """Indices of the devices whose peak can't be assigned to lines, because a part of their history is
     missing."""
@@ -226,8 +227,8 @@ def allocations_by_line(
 
     ``since_us`` and ``until_us`` (epoch microseconds) limit the events to the run. ``recorded_before``
     contains the addresses of the blocks whose allocation was recorded before the run, or is None if they are
-    unknown. If they are known, a block that is still in use counts even if its allocation is no longer in the
-    history.
+    unknown. If the addresses are known, a block that the run allocated and that is still in use counts even
+    if its allocation is no longer in the history.
     """
     devices: dict[int, _DeviceReplay] = {}
     stacks, backward = _StackCache(code), _BackwardCaller()
@@ -272,7 +273,8 @@ def _events(
     """Yield the allocations and frees of all devices in chronological order."""
 
     def events_of(index: int) -> Iterator[tuple[float, int, Mapping[str, Any]]]:
-        # torch records two kinds of events for a free, but a recording may contain only one kind.
+        # torch may record two events per free, its request and its completion. Use only one kind of event, so
+        # that no block is freed twice.
         actions = {str(entry.get("action")) for entry in traces[index]}
         free = "free_requested" if "free_requested" in actions else "free_completed"
         for entry in traces[index]:

@@ -73,8 +73,8 @@ def rank_holders(
 ) -> list[Holder]:
     """Return the holders of all devices, the largest first.
 
-    Per device, the holders add up to the allocated bytes. With ``only_cell``, only blocks that this cell
-    allocated are included.
+    For each device, the holders' bytes add up to the bytes of all allocated blocks or, with ``only_cell``, of
+    the blocks that this cell allocated.
     """
     holders: list[Holder] = []
     for index, device in blocks.items():

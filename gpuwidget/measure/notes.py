@@ -30,7 +30,7 @@ def gpu_number(gpu: GpuReport) -> str:
 
 
 def programs(children: Iterable[str]) -> tuple[str, ...]:
-    """Return the four most frequent programs of the child processes, and ``3 more`` for the others.
+    """Return the child processes' four most frequent programs, and e.g. ``3 more`` for the other processes.
 
     Each program is listed once, with the number of its processes (``2 x python``) if there are several.
     """

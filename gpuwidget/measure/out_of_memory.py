@@ -191,12 +191,14 @@ class OomFacts:
     def would_fit(self, freed: frozenset[int] = frozenset(), *, own: int = 0, others: int = 0) -> bool:
         """Return whether the request would have fit if the ``freed`` blocks and further bytes had been free.
 
-        ``own`` are further bytes of torch in this process, which count towards torch's limit. ``others`` are
-        bytes of other libraries or processes, which do not count towards it.
+        ``own`` is the number of further bytes that torch in this process gives back, which also leaves more
+        room below torch's limit. ``others`` is the number of bytes that other libraries or processes give
+        back, which does not affect that limit.
         """
         if self.needed is None:
             return False
-        # Do not count blocks that were freed after the error: they were in use when it occurred.
+        # Count only what freeing these blocks adds. Memory that is releasable without it was freed after the
+        # error, so it was still in use when the error occurred.
         since, largest_since = _free_after(self.segments, frozenset())
         released, largest = _free_after(self.segments, freed)
         if largest >= self.needed > largest_since:
@@ -456,7 +458,8 @@ def _processes(facts: OomFacts) -> list[Fix]:
 
 
 def _notebooks(facts: OomFacts) -> list[OomHolder]:
-    """Return the ``notebook`` holders of memory from before the cell, except the error's own frames."""
+    """Return the holders of kind ``notebook`` with memory from before the cell, except the error's own
+    frames."""
     return [
         held for held in facts.held if held.holder.kind == "notebook" and held.before and not held.is_error
     ]

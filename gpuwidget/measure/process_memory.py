@@ -35,7 +35,8 @@ class ProcessMemory:
 
 
 class Attribution:
-    """Finds this process and its children in the driver's process lists, if the process ids match."""
+    """Finds this process and its children in the driver's process lists, if the ids in these lists are valid
+    in this process (in a container, the driver may report the host's ids)."""
 
     def __init__(self, origin: Origin) -> None:
         self._family = processes.own_process_tree()
@@ -67,8 +68,9 @@ class Attribution:
     def confirm(self, reading: Reading) -> None:
         """Search for this process in the process list of a GPU on which it has a CUDA context.
 
-        If the list contains this process, the driver's process ids are valid in this process. Inside a
-        container there is no other proof, because the PID namespace alone proves nothing.
+        If the list contains this process, the driver's process ids are valid in this process. In a container
+        with a separate PID namespace, this is the only proof: the namespace does not show whether the driver
+        reports ids of the host or of the container.
         """
         if any(process.pid == self._family.pid for process in reading.processes or ()):
             self._pids_match = True

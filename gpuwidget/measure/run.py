@@ -29,8 +29,8 @@ OPEN_TIMEOUT_S = 5.0
 """Maximum seconds for which a run's start waits until the driver is open. The sampler usually opens it well
 before a run."""
 ANSWER_TIMEOUT_S = 0.25
-"""Maximum seconds for which a run's start and end each wait for a fresh reading. A GPU that responds later
-has no fresh reading there."""
+"""Maximum seconds for which a run's start and end each wait for a fresh reading. If a GPU responds later, its
+start or end values are unknown."""
 _MAX_GAP_S = 1.0
 _MAX_MARK_LENGTH = 200
 
@@ -129,7 +129,7 @@ class Run:
     def call_after(self, seconds: float, function: Callable[[], None]) -> None:
         """Call ``function`` once, with the first sample after this many seconds, on the sampler's thread.
 
-        No additional thread is started, which would delay short runs. Must be called before :meth:`start`.
+        Must be called before :meth:`start`. No timer thread is started, because that would delay short runs.
         """
         self._later = seconds, function
 

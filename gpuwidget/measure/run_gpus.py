@@ -14,8 +14,8 @@ from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 
 _RECENT_S = 15.0
-"""Minimum seconds that recent totals cover in a run of at least this length. They cover at most twice as
-many."""
+"""Once a run has lasted this many seconds, its recent totals cover at least this many seconds, and at most
+twice as many."""
 
 
 class RecentTotals:
@@ -173,7 +173,8 @@ class RunGpus:
 
     def devices(self) -> tuple[TorchDevice, ...]:
         """Return torch's devices, or none if the samples come from a recording."""
-        # A recording made on this machine has the same UUIDs, but torch's current memory is not part of it.
+        # If the recording was made on this machine, its UUIDs match the real GPUs, and torch's current memory
+        # would be mixed into the recorded readings.
         return () if self.recorded else cuda_state.devices()
 
     def torch_names(self) -> dict[str, str]:

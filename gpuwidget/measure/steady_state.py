@@ -72,7 +72,7 @@ def find_warm_up(report: Report) -> float | None:
 
 
 def _step_up(timeline: Timeline, duration_s: float) -> float | None:
-    """Return when the mean utilization of the GPUs takes one clear step up, or None if it does not.
+    """Return when the mean utilization of the GPUs takes one clear step up, or None if there is no such step.
 
     If utilization is unknown, use power instead.
     """

@@ -13,8 +13,8 @@ from gpuwidget.pytorch.peak_tracker import DevicePeaks
 def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
     """Return the bytes that ``empty_cache()`` would release, for each device whose memory the run changed.
 
-    The value is None if it is unknown. No GPU call is made. Devices whose memory the run did not change are
-    left out, because listing the segments takes milliseconds if there are thousands of tensors.
+    The value is None if it is unknown. This makes no calls to the GPU. Devices whose memory the run did not
+    change are left out, because listing the segments takes milliseconds if there are thousands of tensors.
     """
     changed = {index: device.after for index, device in peaks.items() if _changed(device)}
     if not changed:
@@ -23,7 +23,8 @@ def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
     with suppress(Exception):
         blocks = allocator.snapshot()
         for index, after in changed.items():
-            # Another thread may have allocated memory since the counters were read.
+            # Another thread may have allocated memory since the counters were read. The figure is used only
+            # if the reserved memory is still the same.
             if index in blocks and blocks[index].reserved == after.reserved:
                 found[index] = blocks[index].returnable
             elif after.reserved == 0:

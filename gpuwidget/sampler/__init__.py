@@ -1,6 +1,6 @@
 """The sampler of a process: its subscriptions, and the threads that read the source.
 
-Three daemon threads start with the first subscription and end after the last:
+Three daemon threads start with the first subscription and end some time after the last one has ended:
 
 - *fast* makes the cheap calls several times per second and passes each sample to the subscribers;
 - *slow* makes the calls that take milliseconds, and reads the hardware counters while a subscription needs
@@ -9,8 +9,8 @@ Three daemon threads start with the first subscription and end after the last:
   be interrupted. The watchdog then abandons the thread that made the call and starts a new thread, which
   continues with the other GPUs and does not call the hung GPU until the call has returned.
 
-No other code calls the driver, and no code waits for these threads without a timeout. Start with
-``sampler.py``.
+In this process, gpuwidget calls NVML only on these threads, and no code waits for them without a timeout.
+Start with ``sampler.py``.
 """
 
 from gpuwidget.sampler.sampler import Sampler, process_sampler

@@ -54,8 +54,8 @@ class GpuState:
         the loss."""
         self.activity: Activity | None = None
         self.activities: tuple[Activity, ...] = ()
-        """The latest measurements of the hardware counters, oldest first. Each covers a time window; together
-        they cover at least 15 s."""
+        """The latest measurements of the hardware counters, oldest first. Each covers a time window. Enough
+        are kept to cover the last 15 s."""
         self.windows: tuple[UtilizationWindow, ...] = ()
         self._failure: Message | None = None
         self._hung: dict[object, float] = {}
@@ -147,7 +147,7 @@ class GpuState:
         values.update(zip(_STATUS, _status_values(status), strict=True))
         values.update(zip(_SLOW, _slow_values(slow), strict=True))
         missing = {**slow.missing, **status.missing, **fast.missing}
-        # may be newer than ``fast``, because some polls read memory only
+        # ``self.memory_used`` may be newer than the value in ``fast``, because some polls read memory only.
         values["memory_used"] = self.memory_used
         reading = Reading(
             uuid=self.gpu.uuid,

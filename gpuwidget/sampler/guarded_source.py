@@ -25,8 +25,8 @@ _REOPEN_DRIVER_INTERVAL_S = 30.0
 class GuardedSource:
     """Wraps one source, and stores whether it is open and the states of its GPUs.
 
-    ``lock`` is the sampler's lock. Call methods that call the source without holding the lock, and all other
-    methods while holding it.
+    ``lock`` is the sampler's lock. The caller must not hold it for :meth:`open`, :meth:`close`, :meth:`call`
+    and :meth:`stop_activity`, which call the source, and must hold it for all other methods.
     """
 
     def __init__(self, source: Source, clock: Clock, lock: threading.Lock) -> None:
@@ -169,7 +169,7 @@ class GuardedSource:
             state.set_returned(thread)
 
     def stop_activity(self) -> None:
-        """Free the samples of the hardware counters."""
+        """Free the hardware counters' samples that the source keeps."""
         try:
             self.source.stop_activity()
         except Exception:

@@ -16,10 +16,11 @@ _NEVER = float("inf")
 _STATUS_INTERVAL_S = 2.0
 _PROCESSES_INTERVAL_S = 1.0
 _PROCESSES_MAX_AGE_S = 10.0
-"""Seconds for which polls use the same list of processes if the memory in use does not change. This applies
-to polls for which a caller waits, and to all polls while other code holds the GIL."""
+"""Seconds for which a list of processes is reused while the memory in use does not change, if a caller waits
+for the poll or other code holds the GIL. In all other polls, _PROCESSES_INTERVAL_S applies."""
 _DELAYED_S = 0.003
-"""If a poll starts this many seconds late, other code holds the GIL, which Python hands over after 5 ms."""
+"""If a poll starts at least this many seconds late, other code is assumed to hold the GIL. Python makes such
+code release the GIL after 5 ms."""
 _DELAYED_MEMORY_INTERVAL_S = 0.5
 """Shortest time from any poll to a memory-only poll while other code holds the GIL, because each poll
 interrupts that code. With the default interval, there are then no memory-only polls."""
@@ -29,17 +30,18 @@ five times per second, eight GPUs 2.5 times."""
 _SAME_MOMENT_S = 0.001
 _NO_GPU_INTERVAL_S = 1.0
 _MAX_TIME_SHARE = 0.1
-"""Largest share of the fast thread's time for memory-only polls, however slow the driver is."""
+"""Maximum fraction of the fast thread's time for memory-only polls. If the driver is slow, there are fewer of
+them."""
 _MAX_FULL_TIME_SHARE = 0.2
-"""Largest share of the fast thread's time for full polls.
+"""Maximum fraction of the fast thread's time for full polls. If full polls are slow, there are fewer of them.
 
 While a cell holds the GIL, each driver call waits 5 ms for the GIL and then interrupts the cell. With eight
 GPUs, five polls per second would take one percent of the cell's time.
 """
 _MAX_SAMPLE_GAP_S = 0.9
-"""Longest time between the ends of two full polls if full polls are made less often because they are slow.
+"""Slow full polls are made less often, but each should end at most this many seconds after the last one.
 
-It is below one second because a run counts a second without a sample as unknown.
+The limit is below one second, because a run counts longer gaps between samples as unknown time.
 """
 
 _SLOW_INTERVAL_S = 60.0

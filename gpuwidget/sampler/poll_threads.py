@@ -9,7 +9,7 @@ from typing import Literal
 LoopName = Literal["fast", "slow"]
 
 OPENING = "(open)"
-"""The value that stands for the call that opens the source, in place of a GPU's UUID."""
+"""Used in :attr:`PollThread.call` instead of a GPU's UUID while the thread opens the source."""
 HUNG_AFTER_S = 1.0
 _OPEN_HUNG_AFTER_S = 10.0
 

@@ -20,7 +20,7 @@ from gpuwidget.sources import Source, UtilizationWindow, open_source
 _WATCHDOG_MAX_LATE_S = 0.25
 """If the watchdog wakes up this many seconds late, it waits for its next check to decide which calls hang."""
 _SLOW_CHECK_INTERVAL_S = 0.25
-"""The slow thread checks at least this often, in seconds, whether subscriptions have changed."""
+"""Maximum seconds until the slow thread checks again whether subscriptions have changed."""
 _MAX_WARM_UP_SAMPLES = 10
 _LINGER_S = 30.0
 _RECENT_S = 60.0
@@ -94,8 +94,8 @@ class Sampler:
         return self._source.gpus
 
     def windows(self, uuid: str) -> tuple[UtilizationWindow, ...]:
-        """Return one GPU's latest utilization windows; empty unless a subscription's ``windows`` contains the
-        GPU."""
+        """Return one GPU's latest utilization windows, which are read only while a subscription's ``windows``
+        contains the GPU."""
         return next((state.windows for state in self._source.states if state.gpu.uuid == uuid), ())
 
     def activities(self, uuid: str) -> tuple[Activity, ...]:
@@ -227,7 +227,8 @@ class Sampler:
     # -- threads -------------------------------------------------------------------------------------
 
     def _remove(self, thread: PollThread) -> None:
-        # Hold the lock, so that a subscription that is added now finds no thread and starts a new one.
+        # The caller holds the lock. A subscription added later therefore finds no thread and starts a new
+        # one.
         if self._threads.remove(thread):
             self._wake_others.notify_all()
 

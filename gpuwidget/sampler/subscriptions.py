@@ -11,7 +11,8 @@ from gpuwidget.model.samples import Sample
 _LOG = logging.getLogger(__name__)
 
 INTERVAL_S = 0.2
-"""The default interval: the driver refreshes utilization every 200 ms (H200) or less often."""
+"""Default seconds between samples. Shorter intervals are of little use for utilization, which the driver
+refreshes every 200 ms (H200) or less often."""
 MIN_INTERVAL_S = 0.05
 MAX_INTERVAL_S = 60.0
 
@@ -49,8 +50,8 @@ class Subscription:
         """
         if self.memory_interval_s is not None:
             return True
-        # A tenth of the interval is tolerated, because polls may follow the schedule of a faster
-        # subscription.
+        # A sample may arrive early by up to a tenth of the interval, because polls may follow the schedule of
+        # a faster subscription.
         if not full or now < self._next_due - self.interval_s / 10:
             return False
         self._next_due = now + self.interval_s

@@ -17,8 +17,8 @@ class SharedMemory(NamedTuple):
 def usable_cores(root: Path = Path("/")) -> float | None:
     """Return how many cores this process may use, given its CPU affinity and its container's CPU quota.
 
-    The result is None if the system reports neither. ``root`` is the folder that contains ``/proc`` and
-    ``/sys``.
+    On a system without CPU affinity, the number of all CPUs is used instead. The result is None if no number
+    is known. ``root`` is the folder that contains ``/proc`` and ``/sys``.
     """
     try:
         allowed: int | None = len(os.sched_getaffinity(0))
@@ -44,7 +44,7 @@ def _cpu_quota(root: Path) -> float | None:
     """
     quotas = []
     for folder in _cgroup_folders(root):
-        words = _words(folder / "cpu.max")  # Format of version 2: '200000 100000' or 'max 100000'.
+        words = _words(folder / "cpu.max")  # cgroup v2: '200000 100000' or 'max 100000'
         if not words:
             words = [*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us")]
         if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]) > 0:

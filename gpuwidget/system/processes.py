@@ -22,10 +22,11 @@ _HOST_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the initial PID namespace, which is the host's (PROC_PID_INIT_INO in linux/proc_ns.h)."""
 _PID_VALID_S = 2.0
 """Seconds for which a process id is assumed to belong to the same process. Linux assigns ids in ascending
-order, so it reuses an id only after it has assigned all others, which are at least tens of thousands."""
+order, so it reuses an id only after it has assigned tens of thousands of others, which takes longer."""
 _MAX_CACHED = 1024
 _MAX_GENERATIONS = 256
-"""Maximum number of parents to follow. Only ids that are reused during the search make longer chains."""
+"""Maximum number of parents to follow. A longer chain can only result from ids that were reused during the
+search."""
 _NOTEBOOK = "JPY_SESSION_NAME"
 _CUDA_DEVICE = "/dev/nvidia-uvm"
 _CUDA_DEVICES = (_CUDA_DEVICE, "/dev/dxg")
@@ -122,7 +123,7 @@ class ChildrenTime(NamedTuple):
     ended: float
     """CPU time of children that have ended and for which this process has waited."""
     alive: float
-    """CPU time of the descendants that are alive, and of children of theirs that have ended."""
+    """CPU time of the descendants that are alive, and of their children that have ended."""
 
 
 def has_children() -> bool:
@@ -135,7 +136,7 @@ def has_children() -> bool:
     except ChildProcessError:
         return False
     except (AttributeError, OSError):
-        pass  # This system has no such call.
+        pass  # This system has no waitid(), so assume that there are children.
     return True
 
 
@@ -193,8 +194,8 @@ class _ProcessCache(Generic[_T]):
     def __init__(
         self, clock: Clock, find: Callable[[int, _StartInfo], _T], gone: _T, keep: Callable[[_T], bool]
     ) -> None:
-        """``gone`` is the value of processes that have ended. Values for which ``keep`` is true stay
-        longest."""
+        """``gone`` is the value of processes that have ended. If the cache is full, it first drops the values
+        for which ``keep`` returns False."""
         self._clock = clock
         self._find = find
         self._gone = gone
@@ -232,7 +233,7 @@ class _ProcessCache(Generic[_T]):
 
 
 class ProcessTrees:
-    """Finds the root process from which a process descends, by following its chain of parents.
+    """Finds which of the given root processes a process descends from, by following its chain of parents.
 
     If the parent of a process ends, the system assigns the process another parent. The root is then found in
     one of two ways: by the session, if a root created the session of the process, as Jupyter's kernels and
@@ -267,13 +268,15 @@ class ProcessTrees:
 
     def _ancestor(self, pid: int, info: _StartInfo) -> int | None:
         for _ in range(_MAX_GENERATIONS):
-            # A session's id is not assigned to another process while the session has members.
+            # A session's id is the pid of the process that created the session. That pid is not reused while
+            # the session has members, so it identifies this ancestor even if the processes in between have
+            # ended.
             for ancestor in (info.parent, info.session):
                 if ancestor is not None and ancestor in self._roots and self._roots[ancestor] <= info.started:
                     return ancestor
             parent = _start_info(info.parent) if info.parent > 1 else None
-            # A parent is older than its child. A younger process is therefore unrelated and reuses the
-            # parent's id.
+            # A parent is older than its child. If the process with the parent's id is younger, the parent has
+            # ended and an unrelated process has received its id.
             if parent is None or parent.started > info.started:
                 return None
             info = parent
@@ -297,8 +300,8 @@ _own_tree: OwnProcessTree | None = None
 
 
 def own_process_tree() -> OwnProcessTree:
-    """Return the tree of this process, always the same one, so that its cached results last from run to
-    run."""
+    """Return the tree of this process. All calls return the same object, so that its cached results last from
+    run to run."""
     global _own_tree
     if _own_tree is None:
         _own_tree = OwnProcessTree()
@@ -369,10 +372,10 @@ def process_exists(pid: int) -> bool:
 def uses_cuda(pid: int) -> bool | None:
     """Return whether the process ``pid`` has a CUDA context, or None if unknown.
 
-    Creating a context opens CUDA's device file, and every context maps memory of that device. A forked child
-    does not inherit that mapping. An open device file alone proves nothing, because newer drivers (580) make
-    NVML open it too. The result is None on WSL, which has one device file for all uses, and for processes
-    that this user can't read.
+    A process that creates a context opens CUDA's device file and maps memory of that device. A forked child
+    does not inherit the mapping, so it counts as having no context of its own. If the file is open but not
+    mapped, the result is None, because newer drivers (580) make NVML open the file too. The result is also
+    None on WSL, where one device file serves all uses, and for processes that this user can't read.
     """
     folder = f"/proc/{pid}"
     try:

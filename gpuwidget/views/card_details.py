@@ -295,7 +295,8 @@ def _idle_energy(report: Report) -> str | None:
     idle = report.energy_idle_j
     if idle is None or not total:
         return None
-    # The driver counts a window with a single short kernel as busy, so the idle time is a lower bound.
+    # The driver counts a window with a single short kernel as busy, so the idle energy is a lower bound. It
+    # is exact if every GPU was idle or busy throughout.
     exact = all(
         gpu.utilization is not None and min(gpu.utilization.mean, 100 - gpu.utilization.mean) < _ROUNDED
         for gpu in report.shown

@@ -42,8 +42,8 @@ def is_compact(gpus: Sequence[GpuReport]) -> bool:
 def row_names(gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
     """Return the parts of the name of each GPU's row: its number and model, and its device in torch.
 
-    If there are many GPUs of one model, the names omit the model. They also omit the devices if each device
-    has the number of its GPU.
+    If there are many GPUs of one model, the names omit the model. They also omit torch's device names if each
+    of them has the same number as its GPU.
     """
     if not is_compact(gpus) or len({gpu.name for gpu in gpus}) > 1:
         return [_row_name(gpu, model_name(gpu)) for gpu in gpus]
@@ -148,7 +148,7 @@ def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]
     def spans(group: Sequence[GpuReport]) -> list[str]:
         return _memory_spans(report, group)
 
-    # The two lines of a group of GPUs are adjacent.
+    # Each group of GPUs has two adjacent lines, one with its memory and one with its highest readings.
     return [
         (f"{gpu_names(group)}, {name}", " · ".join(parts))
         for group in _groups(gpus, lambda group: [*spans(group), *_maxima(group)], per_gpu)
@@ -158,7 +158,10 @@ def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]
 
 
 def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
-    """Return named lines with the means that explain the utilization but have no column in the table."""
+    """Return named lines with mean values that help to explain the utilization but have no table column.
+
+    These are SM occupancy, float32 activity and PCIe and NVLink traffic. Throttle reasons are included too.
+    """
     per_gpu = per_gpu and not is_compact(report.shown)
     return [
         (f"{gpu_names(group)}, mean", " · ".join(parts))
@@ -296,9 +299,9 @@ def _cached(gpu: GpuReport) -> int | None:
 
 
 def _fragmented(torch: TorchMemory, cached: int) -> int | None:
-    """Return the cached bytes that are fragmented, according to torch's segments.
+    """Return the cached bytes that torch can't release, because they lie beside tensors in the same segments.
 
-    If the segments are unknown, torch's counter is used.
+    If the segments are unknown, the result is torch's counter ``inactive_split``, limited to ``cached``.
     """
     if torch.returnable is not None:
         return max(0, cached - torch.returnable)
@@ -323,7 +326,7 @@ def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
     if len(returnable) < len(torch):
         parts += [f"{_range(fragmented, units.memory)} of it lie beside tensors"] if any(fragmented) else []
     elif any(returnable):
-        # torch may free less than the free pages of expandable segments.
+        # "up to", because torch may release fewer pages of expandable segments than are free.
         rest = ", the rest lies between tensors" if any(fragmented) else ""
         parts.append(f"up to {units.memory(max(returnable))} of it can be given back (%gpu free){rest}")
     elif any(fragmented):

@@ -23,8 +23,8 @@ NEGLIGIBLE_WAIT_S = 1e-3
 _PROGRAMS_LENGTH = 80
 """Maximum number of characters shown of the child processes' programs."""
 _MIN_TAIL_SHARE = 0.05
-"""Minimum time that the GPU worked after the code ended, as a share of the code's time, at which the headline
-shows it."""
+"""The headline shows how long the GPU worked after the code ended only if this took at least this fraction of
+the code's time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,8 @@ def memory_kinds(report: Report) -> list[MemoryKind]:
     if len(torch) == len(gpus) and any(memory.reserved.peak for memory in torch):
         found.append("torch")
     if process is not None and any(span.peak is not None for span in process):
-        # This process's torch counters exclude the memory of child processes.
+        # If child processes held memory, the process's memory comes first: its torch counters exclude the
+        # memory of children.
         found.insert(0 if any(gpu.children for gpu in gpus) else len(found), "process")
     return [*found, "device"]
 

@@ -103,7 +103,8 @@ def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Co
     """Compare ``second`` with ``first``; ``names`` are the headers of their columns."""
     pair = (first, second)
     known = [warm_up_s(report) for report in pair]
-    # If only one run has a warm-up, the other run is steady throughout, provided that its code was sampled.
+    # If only one run has a warm-up, the other run counts as steady throughout. But if a run's code was not
+    # sampled, it is unknown whether it has a warm-up, so whole runs are compared.
     steady = any(seconds is not None for seconds in known) and None not in [report.time for report in pair]
     a, b = (
         _Run(name, report, report.shown, (seconds or 0.0) if steady else None)

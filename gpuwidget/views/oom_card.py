@@ -28,7 +28,8 @@ _MAX_NAMES = 3
 _NAME = 60
 _SOURCE = 60
 _UNKNOWN_SHOWN_FROM = 0.01
-"""Minimum fraction of the GPU's memory at which memory without a known holder gets a row."""
+"""Memory without a known holder has a row in the table only if it is at least this fraction of the GPU's
+memory."""
 _MAX_POINTS = 80
 _MIN_POINTS = 3
 _GAP_S = 2.0
@@ -179,7 +180,7 @@ def _held(held: OomHolder) -> _Row:
 
 
 def _sum(facts: OomFacts, rows: Sequence[_Row]) -> list[_Row]:
-    """Return rows for free memory, memory without a known holder, and the sum, which is the GPU's memory."""
+    """Return the table's last rows: free memory, memory without a known holder, and the sum of all rows."""
     if not rows or facts.free is None or facts.total is None:
         return []
     found = [_Row("free", "", facts.free, aside=True)]
@@ -227,7 +228,7 @@ def _memory_chart(context: OomContext) -> str:
     step = -(-len(context.recent) // _MAX_POINTS)
     for ago, size in context.recent[::-step][::-1]:
         if t and whole - ago - t[-1] > _GAP_S + step:
-            # Break the line of the chart if samples are missing.
+            # Interrupt the chart's line where samples are missing.
             t.append(t[-1])
             sizes.append(None)
         t.append(whole - ago)

@@ -62,7 +62,8 @@ class ReducedReport:
     stored: Report
     """The version for the JSON, with fewer points and only the GPUs that fit."""
     drawn: Report
-    """The version for text and HTML, with every GPU and all points. The chart then draws fewer points."""
+    """The version for text and HTML, with every GPU and all points. The HTML's chart reduces the points
+    itself."""
 
 
 Bundle = dict[str, Any]
@@ -251,7 +252,7 @@ def bin_means(values: Sequence[float | None], bins: Bins) -> tuple[float | None,
         # Most series have no gaps. Checking each value would take most of the time needed for a card.
         means = [sum(values[start:end]) / (end - start) for start, end in bins]  # type: ignore[arg-type]
         return tuple(_short(mean) for mean in means)
-    except (TypeError, ValueError, OverflowError):  # None, NaN or infinity
+    except (TypeError, ValueError, OverflowError):  # A bin contains None, NaN or infinity.
         known = [
             [value for value in values[start:end] if value is not None and math.isfinite(value)]
             for start, end in bins
@@ -263,7 +264,7 @@ def bin_maxima(values: Sequence[int | None], bins: Bins) -> tuple[int | None, ..
     """Return the highest known value in each bin, so that a peak stays visible."""
     try:
         return tuple(max(values[start:end]) for start, end in bins)  # type: ignore[type-var]
-    except TypeError:  # None
+    except TypeError:  # A bin contains None.
         known = [[value for value in values[start:end] if value is not None] for start, end in bins]
         return tuple(max(part, default=None) for part in known)
 

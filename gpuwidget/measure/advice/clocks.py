@@ -34,7 +34,10 @@ def throttled(evidence: RunEvidence) -> Advice | None:
 
 
 def _throttled(gpu: GpuReport, run_s: float) -> dict[str, float]:
-    """Return the seconds per harmful throttle reason, without reasons that lasted too briefly."""
+    """Return the seconds per harmful throttle reason, without reasons that lasted too briefly.
+
+    The result is empty if the GPU's utilization was low.
+    """
     if (mean(gpu.utilization) or 0) < MIN_UTILIZATION:
         return {}
     seconds = gpu.throttled or {}

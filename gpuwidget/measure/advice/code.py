@@ -32,8 +32,8 @@ MIN_SHARE = 10.0
 MIN_GPU_BUSY = 50.0
 """Minimum GPU activity, in percent, while the line ran. Code can wait only for a GPU that is working."""
 MIN_CALL_PART = 0.5
-"""Minimum fraction of a line's time that a call must take for the line's GPU activity to be attributed to the
-call."""
+"""A call counts as waiting for the GPU only if it takes at least this fraction of its line's time. GPU
+activity is known only for the whole line, so it shows little about a shorter call."""
 _NAMES = ("item", "tolist", "cpu", "numpy", "nonzero", "synchronize", "_local_scalar_dense")
 _SYNC_CALL = re.compile(rf"(?:^|\.)({'|'.join(_NAMES)}|__repr__|__format__|__str__|_str)$")
 _SYNC_SOURCE = re.compile(r"\.(item|tolist|cpu|numpy|nonzero)\(|\b(synchronize)\(")
@@ -112,14 +112,14 @@ def _wait(spot: Hotspot) -> _Wait | None:
     if spot.line.line is None or spot.share < MIN_SHARE:
         return None
     if spot.gpu_busy is None or spot.gpu_busy < MIN_GPU_BUSY:
-        return None  # the GPU was idle, or its activity is unknown
+        return None  # The GPU was idle, or its activity is unknown.
     if spot.call is not None:
         called, share = _SYNC_CALL.search(spot.call), spot.call_share or 0.0
         if called is None or share < max(MIN_SHARE, MIN_CALL_PART * spot.share):
             return None
         return _Wait(_PUBLIC_NAMES.get(called[1], called[1]), share, True)
     if spot.line.until is not None:
-        return None  # the hotspot covers several lines, and which of them waits is unknown
+        return None  # The hotspot covers several lines; it is unknown which of them waits.
     written = _SYNC_SOURCE.search(spot.source)
     if written is not None:
         return _Wait(written[1] or written[2], spot.share, True)

@@ -13,11 +13,12 @@ from gpuwidget.model.units import MIB
 
 MIN_SHARE = 10.0
 """Minimum percent of the run's time in convolution calls. Without a search, such a call only launches
-kernels, which takes microseconds."""
+kernels, which takes microseconds, so a large share indicates searches."""
 MIN_DROPS = 3
 MIN_DROP = 16 * MIB
-"""Minimum bytes by which a GPU's memory must fall for the fall to count. torch usually keeps the memory that
-it has reserved. But a search needs much memory, and torch returns its cache to the driver after it."""
+"""A fall of a GPU's memory by at least this many bytes counts as the end of a search. A search needs much
+memory, and torch then returns its cache to the driver. Without a search, torch usually keeps the memory that
+it has reserved."""
 _CONVOLUTION = re.compile(r"\bConv\w*\.(?:forward|_conv_forward)$")
 
 MIN_UTILIZATION = 5.0
@@ -70,7 +71,8 @@ def cudnn_benchmark(evidence: RunEvidence) -> Advice | None:
 def _late_drops(gpu: GpuReport, evidence: RunEvidence) -> int:
     """Count how often the GPU's memory fell in the run's second half.
 
-    Return 0 if torch flushed its cache for an allocation, or if that is unknown.
+    Return 0 if torch emptied its cache to satisfy an allocation, because the falls may then have that cause.
+    Also return 0 if torch's counters or the timeline are missing.
     """
     timeline = evidence.timeline
     if timeline is None or gpu.torch is None or gpu.torch.alloc_retries != 0:

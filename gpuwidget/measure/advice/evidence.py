@@ -170,7 +170,8 @@ def hotspots(evidence: RunEvidence) -> list[Hotspot]:
                 Hotspot(line, line.share, line.gpu_busy, line.call, line.call_share, None, line.source)
             )
             continue
-        # The line's call and activity include those of its frames, so they are unknown for the line alone.
+        # The line's call and GPU activity also cover its frames, so both are unknown for the rest of the
+        # line.
         rest = line.share - sum(frame.share for frame in line.frames)
         found.append(Hotspot(line, rest, None, None, None, None, line.source))
         for frame in line.frames:

@@ -25,7 +25,8 @@ MIN_OF_MEAN_GROWTH = 0.5
 """Minimum growth of each run, as a fraction of the mean growth. A cache grows more slowly with each run, but
 a leak does not."""
 MIN_KEPT = 0.9
-"""Minimum fraction of the memory in use at a run's end that must still be in use when the next run begins."""
+"""At least this fraction of the memory in use at a run's end must still be in use when the next run begins.
+Otherwise, the memory is freed between the runs and is no leak."""
 
 
 def fragmentation(evidence: RunEvidence) -> Advice | None:
@@ -76,11 +77,12 @@ def _is_fragmented(gpu: GpuReport) -> bool:
 
 
 def _unused(gpu: GpuReport) -> int:
-    """Return the unused bytes in segments with tensors at the run's end, limited to those unused at the peak.
+    """Return the reserved bytes that were unused because of fragmentation, according to two figures.
 
-    Whole free segments do not count, because a flush of the cache returns them to the driver. When the most
-    memory was reserved, at least the difference between the peaks of reserved and allocated memory was
-    unused, even if the two peaks fall at different moments.
+    The first is the free bytes, at the run's end, in segments that also contain tensors. Segments without
+    tensors do not count, because a flush of the cache returns them to the driver. The second is the
+    difference between the peaks of reserved and allocated memory: at least this much was unused when the most
+    memory was reserved, even if the two peaks fall at different moments. The result is the lower figure.
     """
     torch = gpu.torch
     if torch is None or None in (torch.reserved.peak, torch.allocated.peak, torch.inactive_split):

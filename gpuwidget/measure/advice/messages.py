@@ -51,7 +51,7 @@ def _verb(gpus: Sequence[GpuReport], singular: str, plural: str) -> str:
 def _power(gpus: Sequence[GpuReport]) -> str | None:
     """Return the mean power and mean limit of ``gpus`` as ``165 of 700 W``.
 
-    Return None if no GPU reports its power, or none its limit.
+    Return None if no GPU reports its power or no GPU reports its limit.
     """
     drawn = [gpu.power_w.mean for gpu in gpus if gpu.power_w is not None]
     limits = [gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None]

@@ -33,8 +33,8 @@ MIN_EXCHANGE_RATE = 100 * MIB
 """Bytes per second over PCIe and NVLink at or above which GPUs exchange data. In recorded runs: 7 GiB over
 NVLink in a collective; at most 250 MiB over PCIe and none over NVLink for GPUs with independent work."""
 MIN_WAITING_WITHOUT_COUNTERS = 2
-"""Minimum number of waiting GPUs if there are no hardware counters, which distinguish waiting from
-copying."""
+"""Minimum number of waiting GPUs if there are no hardware counters. Without them, a GPU that copies looks
+like one that waits."""
 
 BUSY = 20.0
 UNUSED = 1.0
@@ -47,7 +47,7 @@ GPU."""
 
 
 def straggler(evidence: RunEvidence) -> Advice | None:
-    """Advise if all GPUs but one wait for that one, although they show full utilization."""
+    """Advise if all GPUs but one wait for that one. The waiting GPUs nevertheless show full utilization."""
     gpus = [gpu for gpu in evidence.gpus if _takes_part(gpu)]
     waiting = [gpu for gpu in gpus if _waits(gpu)]
     others = [gpu for gpu in gpus if not _waits(gpu)]

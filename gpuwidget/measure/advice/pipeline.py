@@ -35,8 +35,8 @@ HALF_IDLE = 50.0
 """Mean utilization, in percent, at or below which a GPU that works in bursts is mostly idle. In recorded
 runs: 18 while the GPU lacks data."""
 _TOOK_PART = 0.5
-"""Minimum percent of the time in which a GPU must have worked for its idle time to count as waiting for
-data."""
+"""A GPU that worked for less than this percent of the time took no part in the run, so its idle time does not
+count as waiting for data."""
 _FIRST_WORKERS = 8
 MIN_UTILIZATION = 2.0
 """Utilization, in percent, at or above which a GPU took part in the work. In recorded runs: 12 while the GPU
@@ -147,7 +147,8 @@ def loader_fix(loader: Loader | None, evidence: RunEvidence) -> str:
 
 
 def _no_line_uses_gpu(evidence: RunEvidence) -> bool:
-    """Return whether no line of the code gave the GPU work. Any GPU work is then another process's."""
+    """Return whether this process left the GPU idle during every line. Any GPU work was then another
+    process's."""
     lines = evidence.time.lines if evidence.time is not None else ()
     at_most = 100.0 - sum(line.share for line in lines)
     at_most += sum(line.share * (100.0 if line.gpu_busy is None else line.gpu_busy) / 100 for line in lines)

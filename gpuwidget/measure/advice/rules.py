@@ -48,7 +48,8 @@ _NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
 """Rules that are skipped if there is a straggler, because they misinterpret GPUs that wait for another
 GPU."""
 _WITHOUT_ATTRIBUTION: tuple[Rule, ...] = (model_on_cpu,)
-"""Rules that themselves consider GPU work that cannot be attributed to this process."""
+"""Rules that check themselves whether GPU work can be attributed to this process. Their advice is not
+weakened."""
 
 
 def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
@@ -76,7 +77,8 @@ def _evaluate(rule: Rule, evidence: RunEvidence) -> Advice | None:
 def _unattributed(advice: Advice, evidence: RunEvidence) -> Advice | None:
     """Weaken advice about work that another process may have done.
 
-    Return None if nothing suggests that this process does GPU work outside torch.
+    Return None, which drops the advice, if this process has neither loaded another GPU library nor has child
+    processes that may use a GPU.
     """
     if not evidence.context.other_gpu_work:
         return None
