@@ -92,8 +92,8 @@ def find_storages(
 ) -> None:
     """Call ``on_storage`` for each block that has an owner.
 
-    Unlike :func:`find_holders`, this function writes no names. Writing names takes most of a search's time if
-    there are many references between the objects.
+    Unlike :func:`find_holders`, this function does not build the names that lead to the blocks. If there are
+    many references between the objects, building names takes most of a search's time.
     """
     torch: Any = cuda_state.loaded_torch()
     disable_torch_function = _disable_torch_function(torch)

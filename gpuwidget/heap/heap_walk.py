@@ -31,11 +31,11 @@ from gpuwidget.model.user_files import is_user_class
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
 MAX_OBJECTS = 300_000
-"""Maximum number of objects that one search visits. Memory to which only further objects lead is reported as
-unknown."""
+"""Maximum number of objects that one search visits. The search reports memory as unknown if only objects
+beyond this limit refer to it."""
 NO_PARENT = -1
 _ITEMS_PER_OBJECT = 20
-"""Maximum number of container items that a search reads, as a multiple of the objects that it may visit."""
+"""A search reads at most this many references, such as list items, for each object that it may visit."""
 _OBJECTS_PER_LIMIT_CHECK = 128
 _SMALL_CONTAINER = 64
 _EXCLUDED = -1
@@ -63,7 +63,7 @@ class Root(NamedTuple):
 
 
 class Limits:
-    """The limits of one search: visited objects, container items, and CPU time of the searching thread.
+    """The limits of one search: visited objects, references read, and CPU time of the searching thread.
 
     The time limit is CPU time, so that other load on the machine does not change the result.
     """
@@ -74,7 +74,7 @@ class Limits:
         self._deadline = None if time_limit_s is None else time.thread_time() + time_limit_s
 
     def exceeded(self) -> bool:
-        """Return whether the search has used up its container items or its time."""
+        """Return whether the search has read too many references or used up its CPU time."""
         return self.items_left < 0 or (self._deadline is not None and time.thread_time() >= self._deadline)
 
 
@@ -89,8 +89,8 @@ class Visited:
     roots: list[int] = field(default_factory=list)
     """For each object, the number of the root from which it was first found."""
     repeats: list[int] = field(default_factory=list)
-    """Numbers of objects that were found again after they had been recorded, with one entry per
-    repetition."""
+    """Numbers of objects that were found again after they had been recorded. An object that was found again
+    twice has two entries."""
     repeat_parents: list[int] = field(default_factory=list)
     """For each entry of ``repeats``, the number of the object that refers to the found object, or ``~root``
     if it is the value of a root."""
@@ -131,7 +131,8 @@ class BlockOwners:
         return {index for index, owners in self.by_device.items() if None in owners}
 
     def first_references(self) -> Iterator[tuple[int, DeviceBlocks, int]]:
-        """Yield the first object found in each owned block, the device's blocks and the block's position."""
+        """For each owned block, yield the first object found in it, its device's blocks and its position in
+        them."""
         seen: set[tuple[int, int]] = set()
         for number, index, position in self.references:
             if (index, position) not in seen:
@@ -152,7 +153,8 @@ class HeapWalk:
         *,
         record_repeats: bool = True,
     ) -> None:
-        """Objects in ``excluded`` are skipped. ``record_repeats`` is needed only for writing names."""
+        """Objects in ``excluded`` are skipped. ``record_repeats`` is needed only to build the names that lead
+        to the blocks."""
         self._torch = torch
         self._roots = roots
         self._limits = limits
@@ -231,19 +233,21 @@ class HeapWalk:
         for number in numbers:
             root = self._roots[number]
             if root.is_namespace:
-                self._numbers.pop(id(root.value), None)  # undo the exclusion of all modules' variables
+                # _exclude() excludes the dicts of all modules, so include this one again.
+                self._numbers.pop(id(root.value), None)
             if is_tracked(root.value):
                 self._record((root.value,), number, NO_PARENT)
         self._expand_all()
 
     def _follow_deferred(self) -> None:
-        """Follow optimizers' parameters, then gradients and graphs as long as a block has no owner."""
+        """Follow optimizers' parameters, then, if blocks without an owner are left, gradients and graphs."""
         optimizers, self._optimizers = self._optimizers, []
         for number in optimizers:
             self._record_tracked(get_referents(self._values[number]), self._object_roots[number], number)
         self._expand_all()
         with_grad, self._with_grad = self._with_grad, []
-        # Reading .grad creates a Python object that lives as long as the gradient, so avoid it if possible.
+        # Reading .grad creates a Python object that lives as long as the gradient. Therefore read it only if
+        # the tensor's device has blocks without an owner.
         unowned = self.owners.devices_with_unowned_blocks()
         grad = self._torch.Tensor.grad.__get__
         for number, device in with_grad:
@@ -253,7 +257,7 @@ class HeapWalk:
         self._follow_graphs()
 
     def _follow_graphs(self) -> None:
-        """Follow the tensors that autograd graphs have saved, as long as a block has no owner."""
+        """Follow the tensors that autograd graphs have saved, until every block has an owner."""
         while self._non_leaves and self._graph is not None and self.owners.devices_with_unowned_blocks():
             non_leaves, self._non_leaves = self._non_leaves, []
             first = len(self._values)
@@ -325,7 +329,7 @@ class HeapWalk:
         return True not in map(is_tracked, parts)
 
     def _parts(self, number: int, value: object, kind: ObjectKind) -> Sequence[object]:
-        """Return the objects to which an object refers, and assign the blocks of tensors and storages."""
+        """Return the objects to which ``value`` refers. If it is a tensor or storage, assign its block."""
         if kind is _CONTAINER:
             return container_items(value)
         if kind is _TENSOR:
@@ -350,7 +354,8 @@ class HeapWalk:
     def _tensor_parts(self, number: int) -> Sequence[object]:
         value = self._values[number]
         tensor = self._torch.Tensor
-        parts = get_referents(value)  # its attributes: tensors that a subclass wraps or that the user has set
+        # The tensor's attributes may contain tensors that a subclass wraps or that the user has set.
+        parts = get_referents(value)
         device = None
         has_memory = False
         try:

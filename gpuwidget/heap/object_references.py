@@ -24,7 +24,7 @@ from gpuwidget.model.user_files import class_module_name
 MAX_ITEMS = 100_000
 """Maximum number of items of one container that a search follows."""
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-"""Python's container types, of which user classes may be subclasses."""
+"""Container types whose items a search reads, also in instances of subclasses that users define."""
 BUILTIN_CONTAINER_IDS = frozenset(map(id, (*CONTAINERS, OrderedDict, defaultdict)))
 """Ids of container types whose ``len()`` is Python's own and therefore runs no user code."""
 
@@ -61,7 +61,8 @@ _LEAF_TYPE_IDS = frozenset(
 
 
 class ObjectKind(IntEnum):
-    """How a search treats an object. Every member is truthy."""
+    """How a search treats an object. Every member is truthy, so that ``or`` can tell a cached kind from
+    None."""
 
     SKIPPED = auto()
     """The search does not follow the object."""

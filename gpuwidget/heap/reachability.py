@@ -1,4 +1,4 @@
-"""Write every name that leads to the memory of an owner, such as ``inside.model.0.weight``.
+"""Build every name that leads to the memory of an owner, such as ``inside.model.0.weight``.
 
 An owner is a root variable that owns blocks of torch's allocator.
 """
@@ -19,7 +19,7 @@ _MAX_NAME_LENGTH = 60
 """Maximum number of characters of a full name."""
 _MAX_NAME_DEPTH = 16
 _STEPS_PER_OBJECT = 4
-"""Average number of visits per object above which :func:`reachable` changes its algorithm."""
+"""If :func:`reachable` visits objects more often than this on average, it switches to Tarjan's algorithm."""
 _SEQUENCES: tuple[Any, ...] = (list, tuple, deque)
 _LITERAL_KEY_TYPE_IDS = frozenset(map(id, (str, int, bool, float)))
 """Ids of the types of dict keys that are written with ``repr``."""
@@ -42,7 +42,7 @@ def names_of_owners(
     """For each owner and each other root, the first reference (parent, child) that leads from the root to the
     owner's memory."""
     several: dict[int, int] = {}
-    """For each root, the bits of the owners to whose memory more than one reference leads from the root."""
+    """For each root, a bit mask of owners: those to whose memory the root leads by several references."""
     reached: dict[int, int] = {}
     done: set[tuple[int, int]] = set()
     for root, parent, number, bits in _cross_references(visited, owners, bit_of):
@@ -62,8 +62,8 @@ def names_of_owners(
     for owner, by_root in edges.items():
         found = [roots[owner].name]
         for root, edge in sorted(by_root.items()):
-            # A single reference is written in full. Several references are written as the name of their
-            # common root.
+            # If only one reference leads from the root to the owner's memory, write the full path. If there
+            # are several, write only the root's name.
             in_full = (
                 not several[root] & bit_of[owner] and roots[root].names_parts and len(found) < _MAX_FULL_NAMES
             )
@@ -121,7 +121,7 @@ class _NameWriter:
         return full_name if len(full_name) <= _MAX_NAME_LENGTH else f"{name}…"
 
     def _step(self, number: int, part: int) -> str:
-        """Return the Python source of one step of a name, such as ``.weight``.
+        """Return the step from object ``number`` to ``part`` as Python source, such as ``.weight``.
 
         The result is empty for a step that users do not write, such as the step to an object's ``__dict__``.
         """

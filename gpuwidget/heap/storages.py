@@ -87,7 +87,8 @@ def can_read_saved_tensors(torch: Any) -> bool:
 
 
 class AutogradGraph:
-    """Walks the autograd graphs of tensors. Visits each node once and keeps it alive."""
+    """Walks the autograd graphs of tensors. Visits each node once, and keeps it alive so that its id is not
+    reused."""
 
     def __init__(self, torch: Any, limit_exceeded: Callable[[], bool] = lambda: False) -> None:
         self._limit_exceeded = limit_exceeded
@@ -101,7 +102,8 @@ class AutogradGraph:
         """False if a limit ended the walk."""
 
     def saved_behind(self, tensor: object) -> Iterator[object]:
-        """Yield the tensors that a tensor's graph saves, and all that its Python Functions refer to."""
+        """Yield the tensors that a tensor's autograd graph saves, and all objects to which custom autograd
+        functions refer."""
         pending = [self._grad_fn(tensor)]
         while pending:
             node = pending.pop()

@@ -65,7 +65,7 @@ class ErrorHints:
         self._shell = shell
 
     def show_hint(self, result: Any) -> None:
-        """Show a hint if the cell failed with a known error; for ``post_run_cell``."""
+        """Handle ``post_run_cell``: show a hint if the cell failed with a known error."""
         error = getattr(result, "error_in_exec", None)
         if error is None:
             return

@@ -112,7 +112,7 @@ class Extension:
         if self._opening is not None:
             self._opening.close()
         sampler = process_sampler()
-        # If a watch in another thread still uses the sampler, the sampler stops when that watch ends.
+        # If a watch in another thread still uses the sampler, let it run. It stops when that watch ends.
         if not sampler.wanted:
             sampler.stop()
 
@@ -125,7 +125,8 @@ class Extension:
         try:
             check(parse(found[1]))
         except OptionError:
-            # The magic replaces the whole cell and shows the error, so that the body does not run.
+            # Replace the whole cell with a call of the magic, which shows the error. The cell's body does not
+            # run.
             return [f"get_ipython().run_cell_magic('gpuwatch', {found[1]!r}, 'pass')\n"]
         return without_watch_line(lines)
 

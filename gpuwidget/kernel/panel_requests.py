@@ -75,7 +75,8 @@ class PanelRequests:
             del self._kernel.control_handlers[REQUEST]
 
     async def _handle(self, stream: Any, ident: Any, parent: Mapping[str, Any]) -> None:
-        # ipykernel awaits this method and writes its exceptions to the Jupyter server's log.
+        # ipykernel awaits this method and writes its exceptions to the Jupyter server's log. So catch errors
+        # here.
         def send(reply: _Reply) -> None:
             try:
                 self._kernel.session.send(stream, REPLY, to_json(reply), parent, ident)

@@ -19,14 +19,15 @@ from gpuwidget.profiler.regression import WindowMixture, activity_by_line
 from gpuwidget.profiler.sample_counts import SampleCounts
 
 AGREE_WITHIN = 5.0
-"""Maximum error of a line's activity, in percentage points, at which the activity is still reported."""
+"""A line's activity is reported only if its error is at most this many percentage points. If the means of
+queries and counters differ by more, they contradict each other."""
 _NOISE = 2.0
 """Percentage points by which the means of queries and counters may differ although both are right. On an
 H200, the largest difference in the tested loops was 1.6."""
 _MIN_COMPARED = 0.6
-"""Minimum fraction of the queried time that the counters' windows must cover. If they cover less, the means
-of the whole run are compared; for that, streams must have been queried in at least this fraction of the
-run."""
+"""If the counters' windows cover at least this fraction of the queried time, queries and counters are
+compared over these windows. Otherwise, their means over the whole run are compared, provided that streams
+were queried in at least this fraction of the run."""
 _EDGES_S = 0.3
 """Seconds by which the period of the driver's mean may differ from the run at its start and end. The mean may
 leave out part of the run, or include work from before it."""
@@ -102,7 +103,8 @@ def _whole_run(
 ) -> MatchedMeans | None:
     """Return the driver's mean utilization over the run, with the nearest mean that the queries allow.
 
-    The queries allow a range of means, because the stream's state is unknown for part of the run.
+    The queries allow a range of means, because the stream's state is unknown for part of the run. ``alone``
+    is true if no other device was queried.
     """
     known, unknown = counts.known_s, counts.total_s - counts.known_s
     if gpu.utilization is None or not known or known < _MIN_COMPARED * counts.total_s:
@@ -110,7 +112,7 @@ def _whole_run(
     busy = sum(seconds for bits, seconds in dict(counts.busy_s).items() if bits & 1 << device)
     queried = 100 * busy / known
     # The driver's mean includes the GPU drain (work after the code's end), during which at least one of the
-    # devices was busy.
+    # devices was busy. If only one device was queried, it was that device.
     drain = report.cell.gpu_tail_s or 0.0
     low, high = busy + drain * alone, busy + unknown + drain
     percent = 100 / (counts.total_s + drain)

@@ -56,8 +56,8 @@ class CodeLocation(NamedTuple):
     """The innermost code object of the user's code outside the cell."""
     user_offset: int
     call: int
-    """The library function that the user's code called. If the thread was not in the cell's code, a library
-    function that was not yet on the stack when the cell began."""
+    """The library function that the user's code called. If the thread was not in the cell's code, this is a
+    library function whose file was not on the stack when the cell began."""
 
 
 OUTSIDE = CodeLocation(0, 0, 0, 0, 0)
@@ -211,7 +211,7 @@ class CodeLocator:
         return known
 
     def _cell_body(self, frame: FrameType) -> MagicBody | None:
-        """Return the body (of the cell or of a magic in it) that contains the frame's code, or None."""
+        """If the frame's code is in the cell or in the body of a magic in it, return that body, else None."""
         file = frame.f_code.co_filename
         if file == self._cell_file:
             return self._source.bodies[0]
@@ -235,7 +235,7 @@ class CodeLocator:
         return _RUNNER if file in self._files_before else _LIBRARY
 
     def _magic_body(self, frame: FrameType) -> MagicBody | None:
-        """Return the body of the cell magic, within the cell, that contains the frame's code, or None."""
+        """If the frame's code is in the body of a cell magic inside the cell, return that body, else None."""
         bodies = self._source.bodies
         code, remaining = frame.f_code, _MAX_DEPTH
         roots: list[CodeType] = []

@@ -10,7 +10,7 @@ from gpuwidget.model.report import WAITING_FOR_CHILD
 from gpuwidget.model.user_files import is_compiled_by_torch
 
 MODULE_NAMES = ("<module", "<cell line")
-"""Prefixes of the names of code objects at the top level of a module or cell."""
+"""The name of the top-level code object of a module or cell begins with one of these."""
 _COMPILED = "code compiled by torch"
 _WAIT_FUNCTIONS: Mapping[str, Sequence[str]] = {
     "IPython/core/interactiveshell.py": ("getoutput", "system_piped", "system_raw"),

@@ -49,8 +49,8 @@ class MatchedMeans:
     counters: float
     """Percent of the windows' time in which the GPU was busy, according to its counters."""
     queried: float
-    """Percent of the stream queries that found work. Each query is weighted by the time its sample stands
-    for."""
+    """Percent of the stream queries that found work. Each query is weighted by the time that its sample
+    represents."""
 
 
 class CounterWindows(Protocol):
@@ -131,7 +131,7 @@ class _Sample(NamedTuple):
     t: float
     line: int | None
     seconds: float
-    """Seconds that the sample stands for."""
+    """Seconds of the run that the sample represents."""
     busy: bool | None
     """Whether the stream had work, or None if it was not queried."""
 
@@ -147,15 +147,15 @@ class WindowLog:
         self.mixtures: deque[WindowMixture] = deque(maxlen=_MAX_WINDOWS)
 
     def add(self, t: float, line: int | None, seconds: float, busy: bool | None) -> None:
-        """Add a sample taken at ``t`` (epoch seconds) that stands for ``seconds``."""
+        """Add a sample taken at ``t`` (epoch seconds) that represents ``seconds`` of the run."""
         self._began = min(self._began, t)
         self._samples.append(_Sample(t, line, seconds, busy))
 
     def add_utilization(self, windows: Sequence[UtilizationWindow]) -> None:
         """Add the driver's new windows.
 
-        Each window begins at the end of the previous one. If windows are missing in between, its beginning is
-        unknown.
+        Each window begins at the end of the previous one. If windows between the two are missing, the
+        window's beginning is unknown and the window is not used.
         """
         for window in windows:
             missing = window.until - self._until > _MAX_WINDOW_S

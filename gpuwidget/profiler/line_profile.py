@@ -19,12 +19,12 @@ _MIN_SHARE = 0.5
 _MAX_AMBIGUOUS = 6.0
 """Maximum percent of the time that may be ambiguous between lines. Above this, lines are merged."""
 _MIN_FRAME_SHARE = 0.1
-"""Minimum fraction of a line's time that a user frame below it must take for the line's entry to name the
-frame."""
+"""A line's entry names the user's function with the largest share of the line's time, if that share is at
+least this fraction."""
 _MAX_AMBIGUOUS_BUSY = 5.0
 _MIN_KNOWN = 90.0
-"""Minimum percent of a line's time for which the GPU's state must be known to report the line's GPU
-activity."""
+"""A line's GPU activity is reported only if the GPU's state is known for at least this percentage of the
+line's time."""
 _MAX_MISSED = 10.0
 """Maximum percent of the run for which samples may be missing. Above this, no lines are reported."""
 _MAX_MISSED_S = 0.2
@@ -34,11 +34,11 @@ _MIN_GIL_BLOCKED = 5.0
 mentions it."""
 _MAX_SOURCE_LINES = 2000
 _CONTENDED = 5.0
-"""If samples are delayed for at least this percentage of the time, contention for the GIL limits the
+"""If late samples make up at least this percentage of the time, contention for the GIL limits the
 resolution."""
 _RESOLUTION_S = 0.02
 _CONTENDED_RESOLUTION_S = 0.07
-"""Resolutions in seconds, without and with contention for the GIL. In a loop that is shorter than this, the
+"""Resolutions in seconds, without and with contention for the GIL. If a loop takes less time than this, the
 line at which Python releases the GIL is sampled too often."""
 
 SourceLine = Callable[[str, int], str]

@@ -8,7 +8,7 @@ from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import GpuReport
 from gpuwidget.profiler.counter_windows import MatchedMeans
 
-# Clauses, like those of DefaultStreams.reason. sentence() turns them into sentences.
+# These texts are clauses, as DefaultStreams.reason is. sentence() turns a clause into a sentence.
 TAKE_TURNS = message(
     "lines-take-turns",
     "some lines take turns faster than can be told while Python's interpreter, or this machine, is busy, and "
@@ -26,7 +26,7 @@ GIL_BLOCKED_THROUGHOUT = message(
     "were too few looks to tell where it went",
 )
 
-# Sentences.
+# These texts are whole sentences.
 UNCHECKED = message(
     "activity-unchecked",
     "GPU activity per line is not shown: the run was too short to check it against the GPU's counters, or "

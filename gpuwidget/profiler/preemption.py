@@ -34,7 +34,7 @@ _PREEMPTION_ONLY = frozenset(
 def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
     """Return the lines whose operations may have held the GIL until the instruction at ``offset``."""
     if sys.version_info < (3, 11):
-        return frozenset()  # these versions can preempt a thread after every instruction
+        return frozenset()  # any instruction may be a preemption point, so there is no other line
     before = [
         instruction
         for instruction in dis.get_instructions(code, adaptive=True)
@@ -60,7 +60,7 @@ def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
 def is_at_function_entry(frame: FrameType) -> bool:
     """Return whether the frame's function has not executed anything yet.
 
-    The profiler then attributes the time to the function's caller.
+    If the thread was preempted there, the profiler attributes the time to the function's caller.
     """
     offset = frame.f_lasti
     return offset < 0 or (

@@ -14,30 +14,32 @@ from typing import NamedTuple
 from gpuwidget.profiler.code_locations import OUTSIDE, CodeLocation
 
 PROMPT_S = 0.0003
-"""Maximum delay in seconds at which a sample counts as not having waited for the GIL."""
+"""A sample that is late by at most this many seconds counts as not having waited for the GIL."""
 _CERTAIN_S = 0.0015
-"""Delay in seconds at or above which a sample certainly waited for the GIL, unless the machine is busy."""
+"""A sample that is late by at least this many seconds certainly waited for the GIL, unless the machine is
+busy."""
 _PREEMPTED_FROM = 0.95
 """A delay of at least this fraction of the switch interval means that the thread was preempted."""
 _GIL_BLOCKED_FROM = 5.0
 """A delay of more than this number of switch intervals was caused by a single operation. Waiting for a few
 other threads takes less time."""
 _RAN = 0.5
-"""Minimum fraction of a sample's delay for which the sampled thread must have run to be the delay's cause."""
+"""A late sample counts as having waited for the GIL only if the sampled thread ran for at least this fraction
+of the delay. Otherwise, the machine was busy."""
 _BUSY_MACHINE = 0.1
 """Fraction of the time in samples that were late although the thread did not run. Above this, the machine is
 so busy that a long delay does not prove that the thread was preempted."""
 _ELSEWHERE_IF_BUSY = 0.5
 _RECENT_S = 0.06
-"""Maximum age in seconds of a preemption whose location is used for a sample that is late because the thread
-released the GIL voluntarily."""
+"""If a sample is late because the thread released the GIL voluntarily, and the thread was preempted at most
+this many seconds earlier, the sample counts at the location of that preemption."""
 _ALTERNATING_S = 1.0
-"""Ambiguous time may belong to the previously sampled line if the line changed at most this many seconds
-ago."""
+"""If the sampled line changed at most this many seconds ago, ambiguous time may belong to the line before the
+change."""
 _MIN_SWITCHES = 2
 """Number of times that samples must have switched between two lines before the lines count as alternating."""
 _STEADILY_BUSY = 3
-"""Number of successive samples that must find the GPU busy before it counts as having queued work."""
+"""If at least this many successive samples find a GPU busy, GPU work counts as queued."""
 _MAX_LOCATIONS = 4000
 
 
@@ -48,7 +50,7 @@ class StackSample(NamedTuple):
     late: float
     """Seconds between the time at which the sample was due and ``t``."""
     seconds: float
-    """Seconds that the sample stands for."""
+    """Seconds of the run that the sample represents."""
     cpu_s: float | None
     """CPU seconds of the sampled thread since the previous sample, or None if unknown. If the thread hardly
     ran, a busy machine caused the sample's delay."""
@@ -108,7 +110,7 @@ class SampleCounts:
         self.delayed_s = 0.0
         """Seconds of samples that were late because they waited for the GIL."""
         self.exposed_s = 0.0
-        """Seconds in which the thread ran without delaying samples, while no GPU was known to have queued
+        """Seconds in which the thread ran without delaying samples, while no GPU counted as having queued
         work. Sampling overhead in this time makes the run longer."""
         self.known_s = 0.0
         """The part of :attr:`total_s` for which it is known whether a GPU was busy."""
@@ -134,8 +136,8 @@ class SampleCounts:
         """Counts outside the cell's code since the sample of :attr:`_last_in_cell`. They are added to the run
         once a later sample finds the thread in the cell's code again."""
         self._gil_blocked = Counts()
-        """Counts of samples outside the cell's code, since the last sample in it, that were late because one
-        of the cell's statements held the GIL."""
+        """Counts of the samples since :attr:`_last_in_cell` that found the thread outside the cell's code,
+        but were late because one of the cell's statements held the GIL."""
 
     def at(self, location: CodeLocation, line_of: Callable[[CodeLocation], int | None]) -> LocationCounts:
         """Return the counts of ``location``, and create them if necessary.

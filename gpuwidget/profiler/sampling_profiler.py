@@ -1,7 +1,7 @@
 """Sampling profiler for the thread that runs a cell. Another thread takes the stack samples.
 
-For each sample, that thread locates the profiled thread in the user's code and queries whether the GPU is
-busy. Both together take microseconds.
+For each sample, the sampling thread locates the profiled thread in the user's code and queries whether the
+GPU is busy. Together, these two steps take microseconds.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class SamplingProfiler:
                 self._counts.end(StackSample(end, end - due, end - accounted, self._thread_cpu_s()))
                 return
             t = monotonic()
-            # A late sample also stands for the further samples that would have been due while it was delayed.
+            # A late sample also represents the further samples that would have been due while it was delayed.
             stands_for = max(due, t - 10 * MAX_PERIOD_S)
             while (after := stands_for + period * (0.1 + 1.8 * draw())) <= t:
                 stands_for = after
@@ -202,7 +202,7 @@ class SamplingProfiler:
                 continue
             adjust_at = t + min(_ADJUST_EVERY_S, _ADJUST_FIRST_S + t - began)
             self.open()
-            self._cpu_times.begin()  # only now, so that short cells do not have this cost
+            self._cpu_times.begin()  # only now, to spare short cells the cost
             cpu, samples = time.thread_time(), self._counts.samples
             period = sampling_period(
                 self._counts,
@@ -215,7 +215,8 @@ class SamplingProfiler:
             free = monotonic()
 
     def take_sample(self, t: float, late: float, seconds: float) -> None:
-        """Take a sample at ``t`` that was due ``late`` seconds earlier and stands for ``seconds``."""
+        """Take a sample at ``t`` that was due ``late`` seconds earlier and represents ``seconds`` of the
+        run."""
         frame = self._frames().get(self._thread_id)
         at_preemption_point = late > PROMPT_S and frame is not None and is_at_preemption_point(frame)
         sample = StackSample(t, late, seconds, self._thread_cpu_s(), at_preemption_point)

@@ -15,17 +15,19 @@ _MAX_EXPOSED_SHARE = 0.008
 """Maximum fraction by which sampling may lengthen a run in which the GPU waits for the code."""
 _WAKING_S = 2e-4
 """Additional seconds that a sample costs a thread that releases the GIL for a moment, as torch's operations
-do. If the sample takes the GIL in that moment, the thread sleeps and must be woken. On an H200 machine, each
-sample of 0.07 ms cost a launch-bound loop 0.13 ms, although the loop's thread ran only half of the time."""
+do. If the sampling thread takes the GIL in that moment, the other thread sleeps and must be woken. On an H200
+machine, each sample of 0.07 ms cost a launch-bound loop 0.13 ms, although the loop's thread ran only half of
+the time."""
 _MAX_GIL_SHARE = 0.005
 """Maximum fraction by which sampling may lengthen a run whose code holds the GIL all the time."""
 _HANDOVER_S = 1e-4
-"""Seconds until a preempted thread has the GIL again."""
+"""Seconds until a thread that a sample preempted has the GIL again."""
 _MAX_CPU = 0.02
-"""Maximum fraction of one CPU core that sampling may use. Most of it is spent on waking the sampling
-thread."""
+"""Maximum fraction of one CPU core that sampling may use. Most of the CPU time is spent on waking the
+sampling thread."""
 _ENOUGH_SAMPLES = 10_000
-"""Number of samples at which the error of a share is at most one percentage point."""
+"""Long runs are sampled less often, so that they have about this many samples. With this number, the error of
+a line's share of the time is at most one percentage point."""
 
 
 def sampling_period(

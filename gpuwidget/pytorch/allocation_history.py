@@ -26,8 +26,8 @@ from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
 _LOG = logging.getLogger(__name__)
 
 MAX_EVENTS = 200_000
-"""Maximum number of events that torch's history keeps per device. Each event takes some hundred bytes, and
-time to read."""
+"""Maximum number of events that torch's history keeps per device. Each event takes a few hundred bytes of
+memory, and time when the history is read."""
 _RECORD_FUNCTIONS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
 _SKIPPED_EVENTS = [
     "free_completed",
@@ -111,8 +111,8 @@ class AllocationHistory:
         self._on_cuda_init = OnCudaInit(self._start_on_cuda_init)
 
     def open(self) -> HistoryScope:
-        """Begin a scope. Start a recording or use the one that is on. If CUDA is not initialized, wait for
-        that."""
+        """Begin a scope. Start a recording or use the one that is on. Until CUDA is initialized, nothing can
+        be recorded."""
         with self._lock:
             scope = HistoryScope()
             self._scopes.append(scope)
@@ -130,7 +130,7 @@ class AllocationHistory:
             return scope
 
     def poll_torch(self) -> None:
-        """Start recording, or wait until CUDA is initialized, if torch was imported after the run's start.
+        """If torch was imported after the run's start, start recording now or once CUDA is initialized.
 
         Call this while a run's code executes.
         """

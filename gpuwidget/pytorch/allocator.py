@@ -32,8 +32,8 @@ class Segment:
     expandable: bool
     """Whether torch can release single pages of the segment."""
     shared: bool
-    """False if the segment is in a private pool, such as a CUDA graph's. Other allocations can't use such a
-    pool."""
+    """Whether all allocations can use the segment. False if it is in a private pool, such as a CUDA
+    graph's."""
     blocks: tuple[tuple[int, int, bool], ...]
     """Address, size in bytes and use of each block; the last value is True while the block is in use."""
     small: bool = False
@@ -59,8 +59,8 @@ class Segment:
     def returnable(self, freed: Collection[int] = ()) -> int:
         """Return the bytes that torch could release if the blocks at ``freed`` were free.
 
-        If no block is in use, that is the whole segment. Otherwise only an expandable segment has releasable
-        bytes: its free pages.
+        If no block is in use, torch could release the whole segment. Otherwise, it could release only the
+        free pages of an expandable segment. The result is 0 for a segment in a private pool.
         """
         if not self.shared:
             return 0

@@ -63,7 +63,8 @@ class TorchVersions:
 def loaded_torch() -> ModuleType | None:
     """Return the torch module that the user's code has imported, or None."""
     torch = sys.modules.get("torch")
-    # While another thread runs `import torch`, sys.modules contains a partially initialized module.
+    # While another thread runs `import torch`, sys.modules contains a partially initialized module, which
+    # counts as not imported.
     cuda = getattr(torch, "cuda", None)
     return torch if callable(getattr(cuda, "is_initialized", None)) else None
 
@@ -79,7 +80,7 @@ def cuda_initialized() -> bool:
 
 
 def unavailable_reason() -> Message | None:
-    """Return why no CUDA device of torch is in use (torch not imported, CUDA not initialized), or None."""
+    """Return why torch uses no CUDA device (torch not imported, CUDA not initialized), or None."""
     torch = loaded_torch()
     if torch is None:
         return _NOT_LOADED
@@ -98,7 +99,7 @@ def no_cuda_build_reason() -> str | None:
 
 
 def is_rocm() -> bool:
-    """Return whether the loaded torch is built for AMD GPUs, which it also calls ``cuda:N``."""
+    """Return whether the loaded torch is built for AMD GPUs, whose devices it also calls ``cuda:N``."""
     return getattr(getattr(loaded_torch(), "version", None), "hip", None) is not None
 
 
@@ -191,8 +192,8 @@ def _uuid(torch: Any, index: int) -> str | None:
 
 
 def same_gpu(nvml_uuid: str, torch_uuid: str | None) -> bool:
-    """Return whether both UUIDs are of the same GPU. NVML's has a prefix (``GPU-…``, ``MIG-…``), torch's has
-    none."""
+    """Return whether both UUIDs are of the same GPU. NVML's UUIDs have a prefix (``GPU-…``, ``MIG-…``),
+    torch's have none."""
     if torch_uuid is None:
         return False
     return nvml_uuid.partition("-")[2].lower() == torch_uuid.lower() or nvml_uuid == torch_uuid
@@ -225,7 +226,7 @@ def synchronize() -> None:
 def can_synchronize() -> bool:
     """Return whether :func:`synchronize` may be called. Call this on the thread that launched the work.
 
-    The result is False if no device has a context, or if that thread captures a CUDA graph, because
+    The result is False if no device has a context, or if the calling thread captures a CUDA graph, because
     synchronizing would break the capture.
     """
     torch = _initialized_torch()

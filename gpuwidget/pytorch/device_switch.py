@@ -103,8 +103,8 @@ class _DefaultDevice:
         if not self.is_unchanged(torch):
             now = cuda_state.default_device_context(torch)
             self._before = None if now is None else str(now.device)
-        # For an invalid device, fail here: set_default_device would remove the earlier device before it
-        # fails.
+        # If the device is invalid, torch.device() raises. set_default_device would remove the earlier device
+        # before it raises.
         torch.set_default_device(torch.device(device))
         self._ours = cuda_state.default_device_context(torch)
 
@@ -248,7 +248,8 @@ class DeviceSwitch:
         """The choice that is not applied yet."""
         self._present: str | None = None
         self._choice_note: str | None = None
-        """The note about the last choice."""
+        """The note about the last choice, such as why it could not be applied; None if there is no
+        problem."""
         self._note: str | None = None
         self._sent: DeviceState | None = None
         self._on_cuda_init = OnCudaInit(lambda torch: self._log_errors(partial(self._cuda_started, torch)))
@@ -339,7 +340,8 @@ class DeviceSwitch:
             self._log_errors(self._apply_pending)
 
     def after_cell(self) -> None:
-        """Update the state after a cell if this is the cells' thread. Never raises."""
+        """After a cell, update the state and notify subscribers if this is the cells' thread. Never
+        raises."""
         if self._cells_thread == threading.get_ident():
             self._log_errors(self._update_state)
 
@@ -376,7 +378,8 @@ class DeviceSwitch:
             return level.restore(torch)
         finally:
             self._levels.remove(level)
-            if unchanged:  # If the context has changed, the cell's code has set it.
+            # If the cell's code has set another context, do not treat that context as gpuwidget's.
+            if unchanged:
                 for outer in self._levels:
                     outer.default.replace_context(context_before, cuda_state.default_device_context(torch))
 
@@ -452,7 +455,8 @@ class DeviceSwitch:
 
 
 def _impossible_reason(torch: Any, device: str | None) -> str | None:
-    """Return why a choice that was made before torch was imported can't be applied."""
+    """Return why the choice of ``device`` can't be applied, or None. A choice that was made before torch was
+    imported may turn out to be impossible."""
     index = cuda_index(device)
     if index is None:
         return None

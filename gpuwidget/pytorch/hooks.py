@@ -67,7 +67,7 @@ class OnCudaInit:
         self._registered = (torch, process)
 
         def cuda_initialized() -> None:
-            # If this raised an exception, the user's first CUDA call would fail.
+            # If the callback raised an exception here, the user's first CUDA call would fail.
             if os.getpid() == process:
                 self._callback(torch)
 

@@ -1,7 +1,7 @@
 """Recognize torch's CUDA out-of-memory errors, and read the allocator's exact state after such an error.
 
-This module reads only what is safe to read at that time: the allocator's counters and segments, and the free
-memory of devices on which this process has a context.
+This module reads only what is safe to read after the error: the allocator's counters and segments, and the
+free memory of devices on which this process has a context.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from gpuwidget.pytorch.allocator import Segment, parse_segment
 
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _NEW_SETTING_SINCE = (2, 10)
-"""The first version of torch whose error messages mention the first of ``_SETTINGS`` instead of the
-second."""
+"""From this version of torch on, error messages mention the first of ``_SETTINGS``; before, the second."""
 _MAX_ERRORS = 50
 _OUT_OF_MEMORY = re.compile(
     r"\b(?:CUDA|HIP) out of memory"
@@ -58,7 +57,7 @@ def is_out_of_memory(message: str) -> bool:
 
 
 def find_oom_error(error: BaseException) -> BaseException | None:
-    """Return the CUDA out-of-memory error that ``error`` is or contains or that led to ``error``, or None."""
+    """Return the CUDA out-of-memory error among ``error``, its causes and its group members, or None."""
     torch: Any = cuda_state.loaded_torch()
     if torch is None:
         return None

@@ -18,7 +18,7 @@ from gpuwidget.pytorch.cuda_state import AllocatorCounters
 from gpuwidget.pytorch.hooks import PatchedFunctions
 
 _RESET_FUNCTIONS = ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
-"""Every public function that resets the peaks calls one of these."""
+"""Functions of ``torch._C``. Every public function of torch that resets the peaks calls one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class DevicePeaks:
     """One device's allocator counters before and after a run, and the exact peaks of the run in bytes."""
 
     before: AllocatorCounters | None
-    """None if CUDA was not initialized when the run started. Nothing had been allocated then."""
+    """None if CUDA was not initialized when the run started, so that nothing had been allocated."""
     after: AllocatorCounters
     allocated_peak: int
     reserved_peak: int
@@ -54,7 +54,7 @@ class PeakScope:
         """How often other code reset peak counters during the run."""
 
     def include(self, index: int, counters: AllocatorCounters) -> None:
-        """Raise the scope's peaks to a device's peak counters if these are higher.
+        """If a device's peak counters are higher than the scope's peaks, raise the scope's peaks to them.
 
         Call it before each reset and at the end of the run.
         """

@@ -106,7 +106,8 @@ class DefaultStreams:
                 if not query():
                     bits |= bit
         except Exception:
-            # A CUDA kernel has failed. The user's next CUDA call will raise the same error.
+            # A CUDA kernel has failed. The error is not shown here, because the user's next CUDA call will
+            # raise it, too.
             self._disable(_FAILED)
             return None
         return bits if self._queries else None

@@ -112,8 +112,8 @@ def set_switch(switch: TorchSwitch, value: str) -> str:
     torch = _require_torch()
     text = statement(switch, value)
     try:
-        # torch 2.9 warns once about the older API. The warning is of no use to the user, because gpuwidget
-        # calls it.
+        # torch 2.9 warns once about the older API. The warning is of no use to the user, because it is
+        # gpuwidget that calls the API.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(text, {"torch": torch})
@@ -213,8 +213,8 @@ def _read_matmul(native: Any) -> SwitchValue:
     tf32 = _tf32(native, "matmul")
     if tf32 is None:
         return _UNKNOWN
-    # torch's getter may raise, so derive the value from the precisions that it stands for on CUDA and on the
-    # CPU.
+    # torch.get_float32_matmul_precision may raise. Derive its value from the precisions of matrix products on
+    # CUDA (TF32) and on the CPU (bf16).
     faster = "medium" if _precision(native, "mkldnn", "matmul") == "bf16" else "high"
     return SwitchValue(faster if tf32 else "highest")
 

@@ -107,8 +107,8 @@ def models(variables: Variables) -> tuple[Model, ...]:
             try:
                 if id(value) not in sizes:
                     size = _ModuleSize(torch, cudnn_layers, objects_left)
-                    # Stored before it is complete, so that reading the same module is not retried after a
-                    # failure.
+                    # Store the size before it is complete. If reading the module fails, it is not read again
+                    # for another variable with the same module.
                     sizes[id(value)] = size
                     size.add(value)
                     objects_left = size.objects_left
@@ -143,7 +143,7 @@ class _ModuleSize:
             self._uses_cudnn = self._uses_cudnn or issubclass(type(part), self._cudnn_layers)
             attributes = _instance_dict(part)
             for tensors in (attributes.get("_parameters"), attributes.get("_buffers")):
-                # A scripted module stores its parameters elsewhere.
+                # A scripted module stores its parameters elsewhere, so its size remains unknown.
                 complete = complete and issubclass(type(tensors), dict)
                 for tensor in _values(tensors):
                     complete = self._count(tensor) and complete
@@ -163,7 +163,8 @@ class _ModuleSize:
             storage: Any = self._torch.Tensor.untyped_storage(tensor)
         except Exception:  # The tensor has no storage, for example because it is sparse.
             return False
-        # Use the storage's device instead of the tensor's: a FakeTensor also has a CPU or CUDA device.
+        # Use the storage's device instead of the tensor's: a FakeTensor names a CPU or CUDA device although
+        # it has no memory there.
         device = storage.device.type
         if device in self._bytes and not self._visit(storage._cdata):
             self._bytes[device] += storage.nbytes()

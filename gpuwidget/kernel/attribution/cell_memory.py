@@ -1,6 +1,7 @@
 """Record which cell allocated each of torch's blocks, by comparing the blocks before and after each cell.
 
-This takes 8 µs per device and cell if no memory was allocated, and no time before CUDA is initialized.
+The comparison takes 8 µs per device and cell if no memory was allocated, and no time before CUDA is
+initialized.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 _MAX_OBJECTS = 20_000
 _TIME_LIMIT_S = 0.05
-"""Limits of the search for storages after a cell: visited objects, and seconds of CPU time."""
+"""The two limits of the search for storages after a cell: visited objects, and seconds of CPU time."""
 
 
 class CellMemoryTracker:
@@ -61,7 +62,7 @@ class CellMemoryTracker:
 
     def after(self, result: Any) -> None:
         """Handle ``post_run_cell``: attribute new blocks to the cell."""
-        # Allocations of a nested cell are attributed to the outermost cell, when that one ends.
+        # Allocations of a nested cell are attributed to the outermost cell, when the outermost cell ends.
         if self._running is not None and len(self._running) <= 1:
             self._update(self._running_cell)
 

@@ -52,7 +52,8 @@ class Holders(list[Holder]):
     saved: tuple[tuple[str, str, int], ...] = ()
     """Memory that only autograd graphs keep alive: tuples of the holder's name, the device and the bytes."""
     graphs: tuple[str, ...] = ()
-    """Names of tensors whose autograd graphs can't be read and may hold some of the ``unknown`` memory."""
+    """Names of tensors whose autograd graphs can't be read. Some of the ``unknown`` memory may be held by
+    these graphs."""
     notes: tuple[str, ...] = ()
     """Sentences that state what is unknown, and why."""
     reason: str | None = None
@@ -110,7 +111,8 @@ def search(shell: Any, *, time_limit_s: float | None = None) -> HolderSearch:
 
     The search stops after ``time_limit_s`` seconds of CPU time.
     """
-    # Pause garbage collection: memory that it frees after the snapshot would appear to have no holder.
+    # Pause garbage collection, because memory that it frees after the snapshot would appear to have no
+    # holder.
     with gc_paused():
         origins = CELL_MEMORY.current_blocks(track_storages=False) if CELL_MEMORY.attached else None
         blocks = allocator.snapshot()

@@ -36,7 +36,8 @@ def _profiler(shell: Any, raw_cell: str) -> SamplingProfiler:
         return cell_label(shell, file)
 
     def line_text(file: str, line: int) -> str:
-        """Return a line as the user wrote it, or as IPython compiled it if the number of lines differs."""
+        """Return a line as the user wrote it, or, if IPython compiled another number of lines, as
+        compiled."""
         as_written = len(source.bodies) > 1 or len(linecache.getlines(file)) == len(source.lines)
         if as_written:
             return source.lines[line - 1] + "\n" if line <= len(source.lines) else ""

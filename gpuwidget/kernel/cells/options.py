@@ -132,7 +132,7 @@ HELP = _PARSER.format_help()
 """The help text of the options."""
 
 
-@functools.lru_cache(maxsize=64)  # called several times per cell
+@functools.lru_cache(maxsize=64)  # cached because it is called several times per cell
 def parse(line: str) -> WatchOptions:
     """Return the options in ``line``. Raise OptionError, with a one-line message, if they are invalid."""
     try:

@@ -29,7 +29,7 @@ _lock = threading.Lock()
 _earlier_runs: OrderedDict[tuple[str, str, str], deque[EarlierRun]] = OrderedDict()
 """Memory at the start and end of earlier runs, by the cell's source, GPU UUID and kind of memory.
 
-The entries are ordered by their last use, the latest last.
+The most recently used entry is the last one.
 """
 
 
@@ -87,8 +87,8 @@ class RunContextBuilder:
 
 
 def _or_default(query: Callable[[], _T], default: _T) -> _T:
-    """Return the result of ``query``. If it fails, return ``default``, which omits advice that needs the
-    result."""
+    """Return the result of ``query``. If it fails, return ``default``. Advice that needs the result is then
+    omitted."""
     try:
         return query()
     except Exception:
@@ -97,8 +97,8 @@ def _or_default(query: Callable[[], _T], default: _T) -> _T:
 
 
 def _user_variables() -> list[tuple[str, object]]:
-    # Names such as _ and _3 are skipped, since other names refer to the same objects. Keys of globals() need
-    # not be strings.
+    # Skip names such as _ and _3, since other names refer to the same objects. Skip keys of globals() that
+    # are not strings, which Python allows.
     return [
         (name, value)
         for name, value in list(vars(sys.modules["__main__"]).items())
@@ -111,7 +111,7 @@ def _other_gpu_work() -> bool:
 
 
 def _source_of(frame: str) -> str:
-    """Return the source line of a frame in another cell, such as ``In[2]:4 step``."""
+    """Return the source line that ``frame`` names: for ``In[2]:4 step``, line 4 of cell In[2]."""
     match = _CELL_FRAME.match(frame)
     cells = vars(sys.modules["__main__"]).get("In")
     if match is None or type(cells) is not list:

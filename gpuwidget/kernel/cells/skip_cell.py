@@ -1,8 +1,8 @@
 """Skip a cell from a ``pre_run_cell`` hook, although IPython ignores the exceptions of hooks.
 
-The shell applies its AST transformers after that event. :func:`skip` therefore adds a transformer for this
-one cell, which replaces the cell's code with a call that raises a UsageError. IPython shows a UsageError in
-one line.
+The shell applies its AST transformers after the event ``pre_run_cell``. :func:`skip` therefore adds a
+transformer for this one cell, which replaces the cell's code with a call that raises a UsageError. IPython
+shows a UsageError in one line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Find the GPUs that a cell is about to use: those that its options name, or the one that torch would use."""
+"""Find the GPUs that a cell is about to use: the GPUs that its options name, or else the GPU that torch would
+use."""
 
 from __future__ import annotations
 

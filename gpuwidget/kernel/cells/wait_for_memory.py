@@ -116,7 +116,8 @@ class MemoryWait:
         return " ".join(notes) or None
 
     def _pause_or_give_up(self, wanted: str, why: str) -> None:
-        """Show the status line and pause. Raise OptionError if the time that the cell may wait is over."""
+        """Show the status line and pause. Raise OptionError if the cell has waited as long as ``--wait``
+        allows."""
         limit = self._options.wait_s
         if limit is None:
             raise OptionError(

@@ -122,8 +122,8 @@ class Watch:
             run.end(status_of(error))
             with suppress(ValueError):
                 # A generator may exit the watch in a different context from the one in which it entered the
-                # watch. Then reset() raises ValueError, and nothing has to be reset, because the old context
-                # is gone.
+                # watch. Then reset() raises ValueError, which is ignored: nothing has to be reset, because
+                # the old context is gone.
                 _innermost.reset(token)
             self.report = run.report()
         finally:
@@ -171,7 +171,7 @@ class WatchedFunction(Generic[P, R]):
             self._mark_as_coroutine_function()
 
     def _mark_as_coroutine_function(self) -> None:
-        # Some frameworks test whether an object is a coroutine function.
+        # Some frameworks await a function only if inspect.iscoroutinefunction() returns True for it.
         mark = getattr(inspect, "markcoroutinefunction", None)  # since Python 3.12
         if mark is not None:
             mark(self)

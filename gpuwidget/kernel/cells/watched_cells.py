@@ -212,7 +212,8 @@ class CellWatcher:
             # gpuwidget sends the interrupt again, to arrive in the cell's code.
             watch.abandon()
             watch.restore_device()
-            # A second interrupt would arrive only after the code has started, but this code must not start.
+            # The interrupt that gpuwidget sends again would arrive only after the code has started. If the
+            # cell still needs memory, its code must not start.
             if watch.needs_memory:
                 skip_cell.skip(self._shell, "Interrupted before it began: the cell was not run.")
             else:
@@ -224,7 +225,7 @@ class CellWatcher:
             watch.abandon()
 
     def failed(self, result: Any) -> None:
-        """Handle ``post_run_cell`` before hints and cards are made: end the run of a cell that failed."""
+        """Handle ``post_run_cell``, before hints and cards are shown: if the cell failed, end its run."""
         if getattr(result, "error_in_exec", None) is not None:
             watch = self._watch_of(result)
             if watch is not None:
@@ -298,7 +299,8 @@ class CellWatcher:
             watch.needs_memory = options.need is not None
             check(options)
         except OptionError:
-            # The cell's body does not run: the magic has replaced it and shows the error.
+            # There is nothing to watch: Extension._transform has replaced the cell with a magic that shows
+            # this error.
             return
         wait_note = None
         if watch.needs_memory and self._compiles(info):
@@ -323,7 +325,7 @@ class CellWatcher:
         try:
             code = getattr(info, "transformed_cell", None)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the shell shows the warnings when it compiles the cell
+                warnings.simplefilter("ignore")  # the shell will show them
                 self._shell.compile.ast_parse(
                     self._shell.transform_cell(info.raw_cell) if code is None else code
                 )

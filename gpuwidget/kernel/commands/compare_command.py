@@ -47,7 +47,7 @@ def _compare(first: tuple[Report, str], second: tuple[Report, str]) -> Compariso
     reports = (first[0], second[0])
     names = [run_name(first[0], first[1] or "first"), run_name(second[0], second[1] or "second")]
     if names[0] == names[1]:
-        # The runs have the same label, so their start times distinguish them.
+        # The runs have the same name, so add their start times to distinguish them.
         names = [
             f"{name}, {units.clock_time(report.cell.started)}"
             for name, report in zip(names, reports, strict=True)

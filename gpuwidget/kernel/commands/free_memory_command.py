@@ -1,4 +1,5 @@
-"""``%gpu free``: free torch's cache and the memory that only IPython's own references hold.
+"""``%gpu free``: free torch's cache and the memory that only IPython's references to past results and errors
+keep alive.
 
 Without ``--yes``, the command only lists that memory. It deletes variables only if the user names them. The
 amount of freed memory is the difference between the driver's readings before and after.
@@ -77,7 +78,7 @@ def _release(shell: Any) -> list[str]:
     roots = [search.roots[number] for owner in freeable for number in search.found.leading_roots[owner]]
     shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
     del search, roots, freeable
-    gc.collect()  # frees reference cycles, such as an error and its frames
+    gc.collect()  # free reference cycles, such as an error and its frames
     torch: Any = cuda_state.loaded_torch()
     torch.cuda.empty_cache()
     tensors = allocated - _allocated()
@@ -143,7 +144,7 @@ def _lost_references(search: HolderSearch, freeable: Mapping[int, int]) -> list[
 
 
 def _kept_by_variables(search: HolderSearch, freeable: Mapping[int, int]) -> list[str]:
-    """Return IPython's references to memory that a variable also holds: deleting them would free nothing."""
+    """Return IPython's references to memory that variables hold, too. Deleting them would free nothing."""
     dropped = {
         search.roots[number].name for owner in freeable for number in search.found.leading_roots[owner]
     }

@@ -51,7 +51,7 @@ class MemoryShares:
     """The bytes that each process holds on one GPU."""
 
     own: int | None
-    """The bytes of this process without its children; None if the driver reports none."""
+    """The bytes of this process without its children; None if the driver does not report them."""
     others: tuple[tuple[str, int], ...]
     """Names and bytes of this process's children and of other processes, the largest first. The names are
     those of :class:`ProcessGroup`, which may be saved in an output.
@@ -72,15 +72,15 @@ class GpuMonitor:
         self._family = OwnProcessTree(clock)
 
     def read(self, timeout_s: float = _DEFAULT_TIMEOUT_S) -> Sample | None:
-        """Return a new sample, or the latest one if the driver takes longer than ``timeout_s``.
+        """Return a new sample. If the driver takes longer than ``timeout_s``, return the latest earlier one.
 
-        Return None if there is no latest sample or if it is more than ten seconds old. The reading continues
-        in the background, so a later call may return it.
+        Return None if there is no earlier sample or if it is more than ten seconds old. The driver is still
+        read in the background, so a later call may return that reading.
         """
         latest = self._sampler.latest
         subscription = self._sampler.subscribe()
-        # While the driver does not answer, the subscription stays open. Close the one of the previous call,
-        # because one is enough.
+        # While the driver does not answer, the subscription stays open. Close the subscription of the
+        # previous call, because one is enough.
         before, self._pending = self._pending, subscription
         if before is not None:
             before.close()
@@ -137,7 +137,7 @@ class GpuMonitor:
     def memory_shares(self, gpu: Gpu, reading: Reading) -> MemoryShares:
         """Return how much memory of ``gpu`` each process holds, according to ``reading``.
 
-        Call :meth:`kernel_gpus` first, with the sample that contains ``reading``.
+        Call :meth:`kernel_gpus` with the sample that contains ``reading`` before this method.
         """
         assert self._attribution is not None
         holding = self._attribution.holding(gpu, reading)
@@ -316,7 +316,7 @@ def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
     if cuda_state.cuda_initialized():
         return [device.uuid for device in cuda_state.devices()]
     if sample is None or not sample.origin.live or cuda_state.is_rocm():
-        return None  # a recording's GPUs are not those of this machine
+        return None  # a recording's GPUs say nothing about this machine's
     order = cuda_order(sample.gpus, os.environ)
     if order is not None:
         return order

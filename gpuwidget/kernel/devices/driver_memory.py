@@ -56,7 +56,9 @@ def read_used_memory(clock: Clock = SYSTEM_CLOCK) -> dict[str, UsedMemory] | Non
     # After a timeout, the sample may be older than this call, so it is not used.
     if sample is None or not sample.origin.local_processes or clock.monotonic() - began >= _TIMEOUT_S:
         return None
-    monitor.kernel_gpus(sample)  # may confirm that the driver's process ids are those of this PID namespace
+    # This call may prove that the driver's process ids are valid in this PID namespace. Without a proof, the
+    # memory of this process is unknown.
+    monitor.kernel_gpus(sample)
     in_use = cuda_state.devices_with_context()
     uuids = [device.uuid for device in cuda_state.devices() if device.index in in_use]
     found: dict[str, UsedMemory] = {}

@@ -47,7 +47,9 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
     if not sample.origin.local_processes:
         reason = sample.origin.reason or "a recording's processes are not this machine's."
         return {}, f"What lies outside torch is not known: {reason}"
-    monitor.kernel_gpus(sample)  # may confirm that the driver's process ids are those of this PID namespace
+    # This call may prove that the driver's process ids are valid in this PID namespace. Without a proof, the
+    # memory of this process is unknown.
+    monitor.kernel_gpus(sample)
     reserved = {device.device: device.reserved for device in torch_memory}
     in_use = cuda_state.devices_with_context()
     found = {}

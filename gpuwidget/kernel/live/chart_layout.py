@@ -1,8 +1,9 @@
 """The layout of the live chart: the panels of all GPUs in one bqplot figure.
 
-With a single figure, an update is one message for any number of GPUs. For each message, whatever its size,
-the kernel's threads hand the GIL over about a dozen times. Up to four GPUs are shown in rows, more in tiles.
-Vertical lengths are in pixels, horizontal lengths in percent of the figure's width.
+With a single figure, an update is one message for any number of GPUs. The number of messages matters more
+than their size, because the kernel's threads hand the GIL over about a dozen times for each message. Up to
+four GPUs are shown in rows, more in tiles. Vertical lengths are in pixels, horizontal lengths in percent of
+the figure's width.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ _EMPTY: Lines = (np.zeros(1, np.float32), np.zeros((2, 1), np.float32))
 
 
 def downsample(series: Sequence[Sequence[float | None]], points: int) -> Values:
-    """Return one row per series, with at most ``points`` block means of its values. None becomes NaN."""
+    """Reduce each series to at most ``points`` means of successive values, one row each. None becomes NaN."""
     values = np.array(series, dtype=float)
     step = -(-values.shape[1] // points)
     if step <= 1:

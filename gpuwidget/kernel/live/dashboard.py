@@ -116,7 +116,7 @@ class Dashboard:
     def __init__(self, shell: Any, sampler: Sampler) -> None:
         self._shell = shell
         self._sampler = sampler
-        # The extension's tracker is not used, because the dashboard must also work without %load_ext.
+        # Do not use the extension's RunningCells, because the dashboard must also work without %load_ext.
         self._running = RunningCells(shell)
         self._activity = UserActivity(self._running)
         self._samples = RecentSamples()
@@ -138,8 +138,8 @@ class Dashboard:
         return self.bundle()
 
     def bundle(self) -> dict[str, Any]:
-        """Return the mime bundle. The first call starts sampling; after :meth:`close` the bundle is only
-        text."""
+        """Return the mime bundle. The first call starts sampling. After :meth:`close`, the bundle contains
+        only text."""
         bundle = {"text/plain": repr(self)}
         if self._view is None and not self._closed:
             self._start()
@@ -195,20 +195,21 @@ class Dashboard:
                 self._changed.notify_all()
 
     def _set_device(self, value: str, light: bool) -> None:
-        """Set the device and the mode that the user selected."""
+        """Set the device that the user selected. If ``light`` is True, set only the current CUDA device."""
         self._activity.record()
         try:
             default_device.set_device(value, new_tensors=not light)
             self._error = ""
         except GpuWidgetError as error:
             self._error = str(error)
-        self._device_changed(DEVICE_SWITCH.state)  # even if the device is unchanged, to reset the dropdown
+        # If the device could not be set, this resets the dropdown.
+        self._device_changed(DEVICE_SWITCH.state)
 
     # -- the thread ----------------------------------------------------------------------------------
 
     def _start(self) -> None:
         if getattr(self._shell, "kernel", None) is None:
-            return  # without a kernel, as in a terminal, only the text of the bundle is shown
+            return  # a terminal shows only the text of the mime bundle
         channel = IOPubChannel.of_running_cell(self._shell)
         live_display.import_libraries()
         from gpuwidget.kernel.live.dashboard_widgets import DashboardView
@@ -232,7 +233,8 @@ class Dashboard:
                 if self._paused and self._devices_changed:
                     self._show_devices(view, None)
                 with self._changed:
-                    # An event that arrived while the dashboard was pausing has not woken this thread.
+                    # An event that arrived while the dashboard was pausing has not woken this thread, so
+                    # check for it before waiting.
                     resume = self._paused and (self._devices_changed or self._activity.recent)
                     if not self._closed and not resume:
                         self._changed.wait(_PAUSED_CHECK_S if self._paused else PERIOD_S)

@@ -22,7 +22,7 @@ from gpuwidget.views import styles
 
 WIDGET_MIME_TYPE = "application/vnd.jupyter.widget-view+json"
 _READINGS_EVERY = 3
-"""The number of calls of :meth:`LiveChart.update` per update of the readings."""
+"""Only every third call of :meth:`LiveChart.update` updates the readings."""
 _MARKS_EVERY = 5
 _ROWS_MARGIN = {"top": 0, "bottom": 0, "left": 28, "right": 22}
 _TILES_MARGIN = {"top": 0, "bottom": 0, "left": 0, "right": 0}
@@ -57,7 +57,7 @@ class LiveChart:
         }
         end = self._axis.end_s
         self._marks = self._lines(scales, self._layout.mark_lines(progress.marks, end), ["#888888"])
-        # The style sheet overrides these colours if the front end has themes.
+        # If the front end has themes, live.css overrides these colours.
         self._series = self._lines(
             scales,
             self._layout.series_lines(progress.t, end, progress.gpus),

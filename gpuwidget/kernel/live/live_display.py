@@ -111,7 +111,7 @@ class LiveDisplay:
         try:
             if self.slot is not None:
                 self.slot.close()
-            with self._starting:  # another thread may be in show()
+            with self._starting:  # wait for show() on another thread
                 thread = self._thread
             if thread is not None:
                 thread.join(_STOP_TIMEOUT_S)

@@ -20,7 +20,7 @@ class TimeAxis:
     seconds: float
     """Seconds per unit."""
     end: float
-    """The value at the end of the axis, in ``unit``; the axis begins at 0."""
+    """The value at the end of the axis, in ``unit``. The axis begins at 0."""
     step: float
     """The distance between two ticks, in ``unit``."""
     until_now: bool = False

@@ -145,7 +145,7 @@ def _fragmented(message: OomMessage, state: AllocatorState) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _OwnedBlocks:
-    """One device's allocated blocks. Each row contains a block's address, size, owning root and cell."""
+    """One device's allocated blocks. ``rows`` has a tuple per block: address, size, owning root and cell."""
 
     index: int
     blocks: DeviceBlocks

@@ -1,4 +1,5 @@
-"""A cell that ran out of memory. The module imports no other gpuwidget module, for a quick ``%load_ext``."""
+"""A cell that ran out of memory. To keep ``%load_ext`` quick, this module imports no other gpuwidget
+module."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def ignore_interrupts() -> Iterator[InterruptState]:
         state.interrupted = True
 
     previous = signal.getsignal(signal.SIGINT)
-    if previous is None:  # a handler that Python did not set can't be restored
+    if previous is None:  # Python can't restore a handler that it did not set
         yield state
         return
     signal.signal(signal.SIGINT, record)

@@ -1,8 +1,8 @@
 """Find the names that a failed cell reads before it assigns them.
 
-Without these variables, the cell can't run again. The cell's source contains the names that the cell itself
-reads. The names that the user's functions read are found by following the functions to which the cell refers,
-and the frames of the traceback. This runs no user code.
+If these variables were deleted, the cell could not run again. The cell's source contains the names that the
+cell itself reads. The names that the user's functions read are found by following the functions to which the
+cell refers, and the frames of the traceback. This runs no user code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_OBJECTS = 20_000
 _MAX_ITEMS = 1_000
 """Maximum number of items of a container that are followed. Further items rarely have other types."""
 _NAME = re.compile(r"[^\W\d]\w*")
-# These are ids instead of classes, because looking up a class in a set may run its metaclass's code.
+# The set contains ids instead of classes, because looking up a class in a set may run its metaclass's code.
 _LEAVES = frozenset(
     map(
         id,

@@ -127,8 +127,9 @@ class OutputSlot:
             del publisher._flush_streams
 
     def _reserve_after_text(self) -> None:
-        # The publisher flushes both streams before it sends the clear message. If the user has installed
-        # these streams, flush them earlier, so that the text that they pass on is shown above the card.
+        # The publisher flushes both streams before it sends the clear message. Streams that the user has
+        # installed would then pass on text after the empty output. Flush them now, so that the text is shown
+        # above the card.
         sys.stdout.flush()
         sys.stderr.flush()
         self._send_new(EMPTY)
@@ -210,7 +211,8 @@ class _ClearOutputWatch:
         self._original: Callable[..., Any] = self._publisher.clear_output
         self._previous_override = vars(self._publisher).get("clear_output")
         self._override: Callable[..., Any] = self._clear_output
-        # %%capture installs a publisher without hooks, which stores messages instead of sending them.
+        # The publisher that %%capture installs has no hooks, because it stores messages instead of sending
+        # them.
         self._has_hooks = hasattr(self._publisher, "register_hook")
         self.pending = False
         """Whether a ``clear_output(wait=True)`` has not taken effect yet."""

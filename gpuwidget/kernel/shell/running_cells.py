@@ -68,7 +68,8 @@ class RunningCells:
         depth = cells_on_this_thread()
         if self._loading_thread == threading.get_ident() and depth == 1:
             self._loading_thread = None
-        if depth:  # ``depth`` includes the new cell
+        # ``depth`` includes the new cell, so only ``depth - 1`` of this thread's older cells still run.
+        if depth:
             self._lose(self._on_this_thread()[depth - 1 :])
         stored = getattr(info, "store_history", False)
         # Do not use shell.execution_count: IPython 9 has already incremented it, but older versions have not.
@@ -127,7 +128,7 @@ def _code(info: object) -> str:
 
 
 def cells_on_this_thread() -> int:
-    """Return the number of nested cells that IPython is running on this thread; 0 if it is running none."""
+    """Return how many cells, outer and nested ones, IPython is running on this thread."""
     frame, found = sys._getframe(1), 0
     while frame.f_back is not None:
         frame = frame.f_back

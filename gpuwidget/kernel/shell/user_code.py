@@ -69,7 +69,7 @@ def _short_path(path: str) -> str:
 # -- file names of cells ---------------------------------------------------------------------------------
 
 _MAX_CELLS_SEARCHED = 300
-"""Number of newest cells for which file names are computed, if IPython does not keep the file names of
+"""If IPython does not keep the file names of cells, they are computed only for this many of the newest
 cells."""
 
 
@@ -123,7 +123,7 @@ def cell_history(shell: Any) -> list[Any]:
 
 _MAGIC_CALL = "get_ipython()."
 _TIME = "time"
-"""The cell magic whose body IPython compiles with line numbers, under a separate file name."""
+"""Name of the cell magic whose body IPython compiles under a separate file name, but with line numbers."""
 
 
 class _CellLines:
@@ -206,7 +206,7 @@ def _same_lines(body: str, lines: list[str]) -> bool:
 _CLOCK_MARGIN_S = 2.0
 """Maximum difference in seconds between the clocks of process start times and of file times."""
 _MAX_OBJECTS = 10_000
-# These are ids instead of classes, because looking up a class in a set may run its metaclass's code.
+# The set contains ids instead of classes, because looking up a class in a set may run its metaclass's code.
 _WRAPPERS = frozenset(map(id, (FunctionType, CellType, tuple, staticmethod, classmethod, property)))
 
 
