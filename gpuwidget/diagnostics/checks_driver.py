@@ -116,8 +116,8 @@ def _version_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _install_build_fix(results: ProbeResults, cuda: str, wheel: str, command: str) -> Fix:
-    """Return the fix for a ``cuda`` that is too new for the driver: the build ``wheel``, or a newer
-    driver."""
+    """Return the fix if the driver is too old for torch's CUDA version ``cuda``: install torch's build
+    ``wheel``, or update the driver."""
     built_with, last_torch = cuda_versions.wheel_cuda(wheel), cuda_versions.wheel_last_torch(wheel)
     newest = cuda_versions.torch_wheel(None, results.capabilities, arm=results.arm)
     if newest is not None and version_tuple(cuda_versions.wheel_cuda(newest))[0] < version_tuple(cuda)[0]:

@@ -85,7 +85,8 @@ def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[
 
 
 def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue if LD_LIBRARY_PATH has a second cuDNN: the first one might later load parts of it."""
+    """Return an issue if LD_LIBRARY_PATH has a second cuDNN: torch's own cuDNN might load parts of it
+    later."""
     if not results.package("nvidia-cudnn"):
         return []
     for folder, name in results.on_library_path("libcudnn").items():
@@ -101,8 +102,8 @@ def _belongs_to_torch(folder: str, results: ProbeResults) -> bool:
     known = (results.torch.get("file"), files.real if files is not None else None)
     sites = {PurePosixPath(file).parents[1] for file in known if isinstance(file, str)}
     entry = results.in_library_path(folder)
-    # In ``real_folders``, the first path of a folder is its real path. The others are targets of links in the
-    # folder.
+    # For each folder in LD_LIBRARY_PATH, the first entry in ``real_folders`` has the real path of the folder
+    # itself. Further entries have the folders that links in it lead to.
     real = next((name for name, of in results.machine.real_folders.items() if of == folder), None)
     return any(sites & {*PurePosixPath(name).parents} for name in (folder, entry, real) if name)
 
@@ -188,8 +189,8 @@ def _mixed_issues(results: ProbeResults, library: messages.Library) -> list[Issu
 
 
 def _installed_copies(results: ProbeResults, library: str) -> list[str]:
-    """Return the packages that contain the library: one of pip's per CUDA version, and one of conda's at
-    most."""
+    """Return the packages that contain the library: pip's packages for all CUDA versions, and the first of
+    conda's packages."""
     pip = re.compile(rf"nvidia-{library}(-cu\d+)?")
     from_conda = [package for package in results.packages.cuda if package.name in (library, f"lib{library}")]
     found = [package for package in results.packages.cuda if pip.fullmatch(package.name)] + from_conda[:1]
@@ -197,8 +198,8 @@ def _installed_copies(results: ProbeResults, library: str) -> list[str]:
 
 
 def _duplicate_issues(results: ProbeResults, library: messages.Library) -> list[Issue]:
-    """Return an issue if the library is installed several times: the order of the path decides which is
-    loaded."""
+    """Return an issue if the library is installed several times: the order of folders on the search path
+    decides which copy is loaded."""
     versions = _installed_copies(results, library)
     if len(versions) < 2:
         return []

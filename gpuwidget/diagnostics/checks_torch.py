@@ -161,7 +161,8 @@ def _import_issue(results: ProbeResults) -> Issue:
 
 
 def _package_issue(kind: str, error: str, results: ProbeResults) -> Issue:
-    """Return the issue of a failed import: its package is damaged or missing, or raised the error."""
+    """Return the issue of a failed ``import torch``: a package is damaged or missing, or its code raised the
+    error."""
     name = normalize_name(str(results.torch.get("import_error_package") or "torch"))
     damaged = results.damaged
     if damaged and name not in {package.name for package in damaged}:

@@ -63,7 +63,7 @@ def hides_all(results: ProbeResults) -> bool:
 
 
 def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
-    """Return an issue if the variable changed after CUDA started in the notebook: the change has no
+    """Return an issue if the variable was changed after CUDA started in the notebook. Such a change has no
     effect."""
     in_notebook, now = results.notebook.devices, _currently_visible(results)
     if (
@@ -75,7 +75,7 @@ def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
         return None
     value = results.variables.get("CUDA_VISIBLE_DEVICES")
     if value is None and len(in_notebook) > len(now):
-        return None  # an unset variable hides no GPUs
+        return None  # an unset variable hides no GPUs, so it is not the cause
     reordered = len(in_notebook) == len(now) and "CUDA_DEVICE_ORDER" in results.variables
     return messages.changed_after_start(value, reordered=reordered)
 
@@ -119,13 +119,13 @@ def _visible_count(parsed: VisibleDevices | None, results: ProbeResults) -> str:
 
 
 class RejectedEntry(NamedTuple):
-    """The first entry that CUDA rejects. CUDA also ignores the entries after it, or all if it is a
-    duplicate."""
+    """The first entry that CUDA rejects. CUDA also ignores the entries after it. If the rejected entry is a
+    duplicate, CUDA ignores all entries."""
 
     entry: str
     why: messages.Rejection
     number: int
-    """The number of GPUs or slices that match the entry; if the entry is out of range, of all GPUs."""
+    """How many GPUs or slices match the entry. For an index that is out of range: how many GPUs there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class VisibleDevices:
     named: tuple[str, ...]
     """The entries that CUDA uses."""
     rejected: RejectedEntry | None
-    """None if CUDA accepts all entries."""
+    """The first entry that CUDA rejects; None if CUDA accepts all entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,9 @@ def _resolve(entry: str, known: NameableDevices) -> str | RejectedEntry:
         return RejectedEntry(entry, "out-of-range", count) if index >= count else known.gpus[index]
     older = re.match(r"MIG-(GPU-[^/]+)/\d+/\d+$", entry)
     if older is not None and older[1] in known.gpus:
-        return entry  # This is the format before driver 470, which does not contain the slice's UUID.
+        # This is the format before driver 470. It does not contain the slice's UUID, so the entry itself
+        # stands for the slice.
+        return entry
     if entry.startswith("MIG-"):
         slices = [uuid for uuid in known.slices if uuid.startswith(entry)]
         if len(slices) == 1:

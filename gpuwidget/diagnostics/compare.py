@@ -49,7 +49,8 @@ def _compare_checks(before: Check | None, after: Check) -> Iterator[Change]:
         return
     if (before.status, before.found) != (after.status, after.found):
         yield Change(after.title, _describe(before), _describe(after))
-    # Another version of gpuwidget may word the same issue differently.
+    # Another version of gpuwidget may word the same issue differently, so ignore the texts of issues with
+    # equal ids and parameters.
     same = {
         finding_name(number)
         for number, (old, new) in enumerate(zip(before.issues, after.issues, strict=False))

@@ -45,13 +45,15 @@ _WHEELS = (
     _WheelBuild("cu130", "2.9", None, _TURING, _ANY),
     _WheelBuild("cu126", "2.6", "2.14", _OLDEST, _BLACKWELL),
     _WheelBuild("cu128", "2.7", "2.11", _TURING, (13, 0)),
-    # The build also has code for Kepler (3.7), but it requires cuDNN 9, which has no code for Kepler.
+    # This build also has code for Kepler (3.7). Kepler is left out, because the build requires cuDNN 9, which
+    # has no code for it.
     _WheelBuild("cu118", "2.0", "2.7", _OLDEST, _BLACKWELL, has_arm=False),
 )
 """PyTorch's builds in order of preference. CUDA 13 dropped Maxwell, Pascal and Volta; Blackwell needs CUDA
 12.8. Only cu130 has PTX. On ARM no build supports GPUs before Ampere."""
 NEWEST_WHEEL = _WHEELS[0].name
-"""The build on PyPI. Its CUDA may be a newer minor version, which the same drivers support."""
+"""The build that PyPI has. PyPI's build may be for a newer minor version of CUDA, which the same drivers
+support."""
 
 
 def minimum_driver(cuda: str) -> str | None:

@@ -32,7 +32,7 @@ def damaged_packages(results: ProbeResults, check: str) -> list[Issue]:
 
 
 def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:
-    """Return an issue for each NVIDIA library, or Triton, with another version than the one torch
+    """Return an issue for each package of an NVIDIA library or Triton whose version is not the one that torch
     requires."""
     found = []
     for name, specifier in results.packages.required.items():

@@ -81,7 +81,8 @@ def _recorded_sizes(distribution: metadata.Distribution) -> dict[str, int] | Non
     for line in text.splitlines():
         file, _, size = line.rpartition(",")
         file = file.rpartition(",")[0].strip('"')
-        # Scripts are outside the package; bytecode caches and RECORD itself have no recorded size.
+        # Skip scripts, which are outside the package, and files without a recorded size: bytecode caches and
+        # RECORD itself.
         if size.isdecimal() and not file.startswith(("../", "/")) and not file.endswith(".pyc"):
             found[file] = int(size)
     return found

@@ -131,8 +131,8 @@ def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
 
 
 def remove_duplicate_torch(results: ProbeResults) -> Fix:
-    """Return the fix for several copies of torch: uninstall the first, or reinstall if both are in one
-    folder."""
+    """Return the fix if torch is installed several times: uninstall the first copy or, if two copies are in
+    the same folder, reinstall torch."""
     first, second = results.packages.torch_copies[:2]
     by = _installer_of(results, "torch")
     remove = _uninstall_arguments(results, by, "torch")
@@ -154,7 +154,7 @@ def remove_duplicate_torch(results: ProbeResults) -> Fix:
 
 
 def conda_cuda_build(results: ProbeResults) -> Fix:
-    """Return the fix that replaces conda's CPU build of torch by its CUDA build of the same version."""
+    """Return the fix that replaces conda's CPU build of torch with conda's CUDA build of the same version."""
     version = _torch_version(results)
     package = f"pytorch-gpu={version.partition('+')[0]}" if version else "pytorch-gpu"
     words = ["conda", "install", "--prefix", _environment_prefix(results), package]
@@ -232,8 +232,8 @@ def install_torch(
 
     If there is no such build, the fix is a newer driver, another GPU or a build from source. If the installed
     version of torch has such a build, the version is kept. If torch is not installed and the newest build
-    works, the command has no index address, unless ``always_index`` is True or PyPI's build may be a CPU
-    build.
+    fits, the command installs it from PyPI, without ``--index-url``. The option is added even then if
+    ``always_index`` is True or if PyPI's build may be a CPU build.
     """
     here = results.capabilities if capabilities is None else capabilities
     wheel = cuda_versions.torch_wheel(results.driver, here, arm=results.arm, version=_torch_version(results))

@@ -1,4 +1,5 @@
-"""Run the checks in a subprocess, so that they neither block nor disturb the caller and end in time."""
+"""Run the checks in a subprocess, which can't crash or disturb the caller's process, and is killed if it
+takes too long."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def main(_path: Sequence[str]) -> None:
 def _remaining_s(timeout_s: float, elapsed_s: float) -> float:
     """Return the time left for the probes, given the time since the caller started.
 
-    If the elapsed time is impossible, because the clock was set, it is ignored.
+    If the elapsed time is impossible, the system clock was changed, and the elapsed time is ignored.
     """
     return max(_MIN_TIMEOUT_S, timeout_s - elapsed_s) if 0.0 <= elapsed_s <= RUN_TIMEOUT_S else timeout_s
 

@@ -85,11 +85,11 @@ class MachineState:
     xids: tuple[tuple[str, int], ...] | None
     """PCI address and number of each XID error in the kernel log; None without permission to read the log."""
     libraries: Mapping[str, tuple[str, ...]]
-    """The CUDA libraries in the folders of LD_LIBRARY_PATH: file names by folder, as spelled in the
-    variable."""
+    """The file names of the CUDA libraries in each folder of LD_LIBRARY_PATH. The keys are the folders as
+    they are spelled in the variable."""
     real_folders: Mapping[str, str] = field(default_factory=dict)
-    """Maps real paths to spellings of folders in LD_LIBRARY_PATH: the real path of each folder in
-    ``libraries``, and the real path of each folder to which links in it lead."""
+    """The folders in ``libraries``, spelled as in LD_LIBRARY_PATH. The keys are the real path of each folder,
+    and the real path of each folder that links in it lead to."""
 
 
 def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> MachineState:
@@ -149,7 +149,7 @@ def _device_files(root: Path) -> list[DeviceFile]:
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        # Sorted by number: nvidia2 before nvidia10.
+        # Sort by length first, so that nvidia2 comes before nvidia10.
         return sorted(folder.iterdir(), key=lambda path: (len(path.name), path.name))
     except OSError:
         return []
@@ -178,8 +178,8 @@ def _mps_pipes(variables: Mapping[str, str], root: Path) -> str | None:
     place = root / folder.lstrip("/")
     if not (place / "control").exists():
         return None
-    # The files of a daemon remain after it has died. In a container, the process id in its file is an id of
-    # the host, so it can't be checked.
+    # The files of a daemon remain after it has died, so check its process id. In a container, the file
+    # contains a process id of the host, which can't be checked.
     number = _read_text(place / "nvidia-cuda-mps-control.pid").strip()
     has_ended = (
         number.isdecimal() and _detect_container(variables, root) is None and not _is_running(int(number))
@@ -216,10 +216,11 @@ def _cuda_libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the folders of LD_LIBRARY_PATH, by their real path and by the real folders of their files.
+    """Return the folders of LD_LIBRARY_PATH. The keys are the real path of each folder, and the real folders
+    of its files.
 
-    The operating system's kernel lists mapped files by their real paths, and all files of
-    /usr/local/cuda/lib64 are links.
+    These real paths are needed because /proc lists the files that a process has mapped by their real paths,
+    and all files in /usr/local/cuda/lib64 are links.
     """
     found: dict[str, str] = {}
     for folder, names in libraries.items():

@@ -85,7 +85,8 @@ class ProbeEnvironment:
     def current(cls) -> ProbeEnvironment:
         """Return the interpreter, path and variables of this process."""
         variables = dict(os.environ)
-        # The dynamic loader read these variables when this process started, and ignores later changes.
+        # The dynamic loader read these two variables when this process started, and ignores later changes.
+        # Return their original values, so that a probe process loads the same libraries.
         at_start = _variables_at_start()
         for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
             if at_start is not None:
@@ -229,7 +230,7 @@ class ProbeProcess:
         self._messages += messages
         if messages:
             self._received_at = time.monotonic()
-        # If the line is not a message, only its first bytes are kept.
+        # Output that is not a message may be huge, so keep only its first bytes.
         self._line = last if last.startswith(_MARK) else last[: len(_MARK)]
 
     def _receive_stderr(self, part: bytes) -> None:

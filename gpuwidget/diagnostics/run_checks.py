@@ -29,8 +29,8 @@ from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis
 _TOOLKIT_LIBRARIES = tuple(
     name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu")
 )
-"""Libraries that must not be loaded from LD_LIBRARY_PATH. These do not include torch's own libraries and
-libcuda, which some containers have there."""
+"""Libraries that must not be loaded from LD_LIBRARY_PATH. Not included are torch's own libraries and libcuda,
+which are in LD_LIBRARY_PATH in some containers."""
 _PROBES = ("torch_probe", "cuda_probe", "nvml_probe", "files_probe")
 
 

@@ -44,7 +44,7 @@ def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
     if results.files_result.unfinished is not None:
         name = _step_name(results.files_result, {})
         found.setdefault("torch", []).append(messages.files_not_compared(name, results.files_result))
-    # If NVML returned nothing at all, the driver's check reports it.
+    # This applies only if NVML returned some values. If it returned none, the driver's check reports that.
     if results.nvml_result.unfinished is not None and results.nvml is not None:
         name = _step_name(results.nvml_result, {})
         issue = messages.unfinished(name, results.nvml_result, "unknown", _fix(results.nvml_result))

@@ -22,7 +22,7 @@ class MagicBody:
     lines_above: int
     """Number of the cell's lines above the first line of the body."""
     has_file: Callable[[str], bool]
-    """Returns whether this can be the file name of code in the body."""
+    """A function that takes a file name and returns whether code in the body can have it."""
 
 
 def _any_file(file: str) -> bool:
@@ -55,7 +55,8 @@ class CellSource:
     def defines(self, body: MagicBody, code: CodeType) -> bool:
         """Return whether the body defines a function or class with the code's name at the code's lines.
 
-        Bodies of different cells can have the same file name. The code may therefore be from another cell.
+        Bodies of different cells can have the same file name, so the file name alone does not prove that the
+        code is from this cell.
         """
         first = body.lines_above + code.co_firstlineno
         last = body.lines_above + max((line or 0 for _, _, line in code.co_lines()), default=0)
@@ -93,8 +94,9 @@ def _file_test(magic: str, body: Sequence[str]) -> Callable[[str], bool]:
         return lambda file: file in files
 
     def is_nested_cell(file: str) -> bool:
-        # Magics such as %%capture run their body as a cell. Any cell may have this file name, so compare the
-        # text. %%capture changes the text first, so compare only the number of lines.
+        # Magics such as %%capture run their body as a cell. The file name is then like that of any other
+        # cell, so compare the text. %%capture changes the text before it runs, so for it compare only the
+        # number of lines.
         compiled = [line.rstrip() for line in linecache.getlines(file)]
         written = [line.rstrip() for line in body]
         return compiled == written if magic != "capture" else len(compiled) == len(written)

@@ -75,8 +75,8 @@ _RUNNERS = re.compile(
     r"Rscript|accelerate|bun|deepspeed|deno|ipython|ipython3|java|julia|lua|node|perl|php|ruby|"
     r"streamlit|torchrun"
 )
-"""Programs that run a script. The script is found by its suffix, because it is unknown which options take a
-value."""
+"""Programs that run a script. gpuwidget does not know which of their options take a value, so it finds the
+script by its suffix."""
 _SCRIPT = re.compile(r"[^-\s=:?&][^\s=:?&]*\.(?:py|pyz|ipynb|sh|js|mjs|ts|R|r|jl|pl|rb|lua|php|jar)")
 _CODE_OPTION = re.compile(r"(?:-[ailnpsw]*[eE].*|-c|--eval(?:=.*)?|--exec|--print|eval)", re.DOTALL)
 _WRAPPERS = re.compile(
@@ -88,7 +88,8 @@ _WRAPPERS = re.compile(
 
 
 def _is_path_to(path: str, name: str) -> bool:
-    """Return whether ``path`` is the path of the executable called ``name``, and not a rewritten title."""
+    """Return whether ``path`` is the path of the executable called ``name``. ``path`` may instead be a title
+    that the program has set for itself (setproctitle)."""
     file = path.rpartition("/")[2]
     return bool(name) and file[:_SHORT_NAME] == name[:_SHORT_NAME]
 
@@ -131,7 +132,8 @@ def _python(name: str, rest: list[str]) -> tuple[str, list[str]]:
         if at is None:
             continue
         if word[at] == "c":
-            # A process that multiprocessing has spawned has this option among the arguments of its code.
+            # Python's multiprocessing starts its processes with python -c and passes this option after the
+            # code.
             spawned = "--multiprocessing-fork" in rest
             return f"{name} (multiprocessing)" if spawned else f"{name} -c", [CODE]
         value = word[at + 1 :]
@@ -250,8 +252,8 @@ def redact(words: Sequence[str]) -> str:
             text, after = word, _Next.VALUE
         elif coming is _Next.VALUE:
             # Treat the word as a value even if it looks like an option, because a password may start with a
-            # dash. If it is the name of a secret too, expect another value, because the first option may have
-            # had none.
+            # dash. The word may also be the name of another secret, if the option before it had no value. In
+            # that case, redact the next word too.
             text, after = REDACTED, _Next.VALUE if after is _Next.VALUE else _Next.REST
         elif coming is _Next.REST and not _ENDS_VALUE.match(word):
             text, after = "", _Next.REST

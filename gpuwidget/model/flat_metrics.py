@@ -16,7 +16,8 @@ Values = Mapping[str, Any]
 
 
 def metrics(report: Values) -> dict[str, float]:
-    """Return the known metrics of the run and of each GPU that the card shows, by their flat names."""
+    """Return the known metrics of the run and of each GPU that the report's card shows, by their flat
+    names."""
     found = dict(_run_metrics(report))
     shown = [gpu for gpu in report["gpus"] if gpu["shown"]]
     for gpu in shown:
@@ -27,7 +28,7 @@ def metrics(report: Values) -> dict[str, float]:
 
 
 def data_frame(report: Values) -> Any:
-    """Return a pandas DataFrame with one row per GPU, including the GPUs that the card does not show."""
+    """Return a pandas DataFrame with one row per GPU, including GPUs that the report's card does not show."""
     try:
         import pandas
     except ImportError as error:

@@ -1,7 +1,8 @@
 """A registry of functions that reset state in a forked child.
 
 A forked child has only the thread that called ``fork``. If another thread of the parent held a lock at that
-moment, the lock stays locked in the child.
+moment, the lock stays locked in the child forever. The registered functions replace such locks, and discard
+state that belongs to the parent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 _functions: list[Callable[[], object]] = []
 _methods: weakref.WeakKeyDictionary[object, Callable[[Any], object]] = weakref.WeakKeyDictionary()
-"""The methods to call, by the object whose state each of them resets."""
+"""The registered methods. Each key is the object that the method belongs to."""
 
 
 def reset_after_fork(reset: Callable[[], object]) -> None:

@@ -16,8 +16,8 @@ class Process:
     """Process id on the host, as NVML reports it. In a container, the id may belong to no process or to an
     unrelated one."""
     kind: ProcessKind
-    """The NVML list that contains the process. A process that is in both lists appears once, as
-    ``compute``."""
+    """Which of NVML's two lists, compute or graphics processes, contains the process. A process that is in
+    both lists appears once, as ``compute``."""
     memory: int | None
     """Bytes that the process holds (usedGpuMemory), or None if the driver does not report them (on WSL, with
     WDDM)."""

@@ -21,7 +21,7 @@ class DeviceState:
     """Whether new tensors are also created on the device (torch.set_default_device). If not, the choice
     changes only the current CUDA device."""
     pending: bool
-    """Whether the choice is not applied yet, because it will be applied before the next cell."""
+    """Whether the choice still has to be applied, which happens before the next cell."""
     present: str | None
     """torch's default device on the thread that runs cells, at the last start or end of a cell. None if
     unknown."""
@@ -56,7 +56,7 @@ class DeviceChoice:
 
 @dataclass(frozen=True, slots=True)
 class KernelGpu:
-    """This kernel's share of one GPU."""
+    """What this kernel uses of one GPU."""
 
     uuid: str
     torch_device: str | None

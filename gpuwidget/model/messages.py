@@ -1,6 +1,6 @@
 """Messages with an id and parameters: the notes of a report and the reasons for unknown values.
 
-Each package keeps the English of its messages in one module per topic. Code compares ids, never texts.
+Each package keeps the English texts of its messages in one module per topic. Code compares ids, never texts.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ class Recorded:
     """How a recording stores a metric."""
 
     key: str
-    """Key of the metric in each tick. For hardware counters, the key in the tick's ``gpm``."""
+    """Key of the metric in each line of the recording with readings. Hardware counters are in the object
+    ``gpm`` of that line."""
     scale: float = 1
     """Factor by which a value in the model's unit is multiplied to get the recorded value."""
 
@@ -41,7 +42,8 @@ class Exported:
     unit_size: float = 1
     """Number of the model's units in one exported unit."""
     counter: bool = False
-    """Whether the metric is a counter. It only rises until the driver is reloaded."""
+    """Whether Prometheus's type of the metric is counter: its value never falls until the driver is
+    reloaded."""
     dcgm: str | None = None
     """Name of the same metric in dcgm-exporter."""
     unit: str = ""

@@ -1,4 +1,5 @@
-"""The report of one measured run. Every card, file and export of the run is made from it.
+"""The report of one measured run. Every card (the display below the cell), file and export of the run is made
+from it.
 
 The JSON form (``application/vnd.gpuwidget.report+json``, :meth:`Report.to_dict`) uses the same names. All
 values are in bytes, seconds, watts, joules or percent. Any value except ``schema``, ``uuid`` and ``index``
@@ -172,12 +173,12 @@ class GpuReport:
     four are listed, each once, with a count if several processes ran it. A last entry such as ``3 more``
     counts the remaining processes."""
     children_memory: Span | None = None
-    """Bytes of :attr:`process_memory` that these descendants held, according to the driver's list of
-    processes. None if they held none, or if that is unknown."""
+    """The part of :attr:`process_memory` that the descendants in :attr:`children` held, according to the
+    driver's list of processes. None if they held none, or if that is unknown."""
     missing_ids: Mapping[str, MessageId] = field(default_factory=dict)
-    """The ids and parameters of the reasons in :attr:`missing`, by field name. In the small cards of many
-    GPUs, a reason is written out only for the first GPU that has it. For the other GPUs, :attr:`missing`
-    refers to that GPU, and there is no id."""
+    """The ids and parameters of the reasons in :attr:`missing`, by field name. When a card is shortened for
+    many GPUs, only the first GPU with a reason keeps its text and id. For every other GPU with this reason,
+    the text in :attr:`missing` is, for example, ``as for GPU 0``, and there is no entry here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +220,8 @@ class Advice:
     rule: str
     """Name of the rule that gave the advice, as in docs/advice.md."""
     sure: bool
-    """False if the numbers suggest the observation without proving it. In that case, the text is worded
-    accordingly."""
+    """Whether the numbers prove the observation. If False, they only suggest it, and the text presents it as
+    a possibility."""
     text: str
     """The observation, as a sentence with the numbers that support it."""
     fix: str
@@ -269,7 +270,7 @@ class LineMemory:
     """The line's text or, without a line, a description of the code that allocated the memory."""
     called_from: str | None
     """The line of the cell from which most of the bytes were allocated through calls, such as ``In[5] line
-    7``. None if it is this line itself."""
+    7``. None if no line of the cell called this line."""
     device: str
     allocated: int
     """All bytes that the line allocated."""
@@ -385,8 +386,9 @@ class Report:
     lines: tuple[LineMemory, ...]
     """Memory per line, the line that held most at the peak first. Empty without the option ``--lines``."""
     energy_idle_j: float | None = None
-    """Joules that all shown GPUs together drew in those utilization windows of the driver in which no CUDA
-    kernel ran. Pauses shorter than a window are not included. None if unknown."""
+    """Joules that all shown GPUs together drew while they were idle. The driver averages utilization over
+    short windows, and a GPU counts as idle in each window in which no CUDA kernel ran. Shorter pauses are
+    therefore not included. None if unknown."""
     note_ids: tuple[MessageId, ...] = ()
     """The ids and parameters of :attr:`notes`, in the same order. Notes that only a card adds have no id."""
 

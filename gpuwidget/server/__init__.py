@@ -91,8 +91,8 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
 
 def _exclude_from_activity(serverapp: ServerApp) -> None:
     # Without this, each request would make a busy kernel appear idle, and would prevent an idle kernel from
-    # being culled. Jupyter Server 2.15 added the list of untracked messages. JupyterLab 4.5 and later read it
-    # from the page config.
+    # being culled. Jupyter Server has the list of untracked messages since version 2.15. It also puts the
+    # list into the page config, from which JupyterLab 4.5 and later read it.
     manager = serverapp.kernel_manager
     if hasattr(manager, "untracked_message_types"):
         new = [name for name in _UNTRACKED if name not in manager.untracked_message_types]

@@ -1,7 +1,8 @@
 """The holders of one GPU's memory: kernels, terminals, other processes, and bytes without a known holder.
 
-Nothing is guessed. The driver may not list all memory, or may list it under process ids that can't be matched
-with this server's. Such memory is ``unattributed``, and the reason is given.
+Nothing is guessed. If the driver does not list a GPU's processes, or lists process ids that can't be matched
+with this server's, only the memory that kernels report has a holder. Used memory without a holder is
+``unattributed``, and the reason is given if it is known.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ def _holder(
 ) -> MemoryHolder:
     unknown = {process.pid for process in found if process.memory is None}
     known_bytes = sum(process.memory for process in found if process.memory is not None)
-    # torch reports the bytes of the kernel's own process, without those of its children.
+    # torch's number does not include the kernel's child processes, so it can replace only the unknown size of
+    # the kernel's own process.
     kernel_pid = context.kernels.get(owner.kernel) if owner.kernel is not None else None
     torch_bytes = usage.reserved if usage is not None and kernel_pid in unknown else None
     memory = None if unknown and torch_bytes is None else known_bytes + (torch_bytes or 0)
@@ -154,7 +156,7 @@ def _unattributed(reading: Reading, holders: Sequence[MemoryHolder]) -> int | No
     used, held = reading.memory_used, [holder.memory for holder in holders]
     if used is None or None in held:
         return None
-    # Memory and processes are not read at the same moment, so the difference may be negative.
+    # The driver returns used memory and processes at different moments, so the difference may be negative.
     return max(0, used - sum(size for size in held if size is not None))
 
 

@@ -17,8 +17,9 @@ from gpuwidget.server.hourly_rollup import HourlyRollup
 _MIN_INTERVAL = 0.9
 """Smallest distance between ticks, as a fraction of the interval. The sampler may deviate by a tenth."""
 _CLOCK_CORRECTION_S = 60.0
-"""If the system clock is set back by at most this many seconds, it is being corrected. If it is set back by
-more, all earlier timestamps are considered meaningless."""
+"""If the system clock is set back by at most this many seconds, only the samples that are later than the new
+time are dropped. If it is set back by more, all samples are dropped, because the clock was probably wrong
+when they were taken."""
 
 
 class HistoryStore:
@@ -58,8 +59,9 @@ class HistoryStore:
         parts."""
         full_rate = list(self._full_rate.chunks)
         by_second = self._rollup.chunks()
-        # The full-rate history is complete if it begins before the requested time, or in the second with
-        # which the rollup begins, because no older samples are stored.
+        # The full-rate history contains all requested samples if it begins before the requested time. This is
+        # also the case if it begins in the first second of the hourly rollup, because then no older samples
+        # are stored anywhere.
         is_complete = not full_rate or full_rate[0].times[0] <= max(query.since, by_second[0].times[0] + 1)
         samples = sum(chunk.index_of(query.until) - chunk.index_of(query.since) for chunk in full_rate)
         step = query.step_s(full_rate=bool(is_complete), samples=samples, interval_s=self._interval_s)

@@ -1,4 +1,5 @@
-"""Chunks of the history: numpy arrays with up to 64 ticks of all GPUs.
+"""Chunks of the history: numpy arrays with up to 64 ticks of all GPUs. A tick is one sample of the full-rate
+history, or one second of the hourly rollup.
 
 The history is a queue of chunks, so that old ticks can be dropped without moving newer ones.
 """
@@ -34,7 +35,8 @@ class Chunk:
         self._values: dict[str, Values] = {}
         """The values of each GPU, by UUID, as an array with the axes stats, metrics and ticks."""
         self._sealed: tuple[str, dict[tuple[str, str], str]] | None = None
-        """JSON that :meth:`seal` stores: of the times, and of ``INITIAL_METRICS`` by UUID and metric."""
+        """What :meth:`seal` has encoded as JSON: the times, and the values of ``INITIAL_METRICS`` by UUID and
+        metric. None before."""
 
     def __len__(self) -> int:
         return self._length

@@ -119,7 +119,7 @@ def _encode_series(metric: str, values: Values, steps: _Steps | None) -> Iterato
         weights = np.where(known, steps.samples, 0)
         total = np.add.reduceat(np.where(known, mean, 0.0) * weights, steps.starts)
         low, high = np.fmin.reduceat(low, steps.starts), np.fmax.reduceat(high, steps.starts)
-        with np.errstate(invalid="ignore"):  # If no value of a step is known, this computes 0 / 0.
+        with np.errstate(invalid="ignore"):  # A step without known values gives 0 / 0 = NaN.
             mean = np.clip(total / np.add.reduceat(weights, steps.starts), low, high)
     if (low < high).any():
         yield f'"mean":[{json_numbers(metric, mean, _MEAN_DIGITS)}]'

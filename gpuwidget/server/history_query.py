@@ -78,7 +78,8 @@ def _steps(full_rate: bool, interval_s: float) -> Iterator[float]:
 
 def step_numbers(times: Values, step: float) -> Values:
     """Return the number of the step that contains each time. Steps are counted from the epoch."""
-    # Round first, because a tenth of a second has no exact binary representation.
+    # Round first. A step of 0.1 s has no exact binary representation, so the quotient may be slightly too
+    # small.
     numbers: Values = np.floor(np.round(times / step, 3))
     return numbers
 

@@ -79,7 +79,7 @@ def _statistics(samples: Sequence[Values]) -> Values:
     for row, values in zip(table, samples, strict=True):
         row[: len(values)] = values
     low, high = np.fmin.reduce(table), np.fmax.reduce(table)
-    with np.errstate(invalid="ignore"):  # If no value is known, this computes 0 / 0.
+    with np.errstate(invalid="ignore"):  # Without known values, the mean is 0 / 0 = NaN.
         mean = np.nansum(table, axis=0) / np.count_nonzero(~np.isnan(table), axis=0)
     # Rounding must not move a mean outside the range of the values.
     return np.stack([low, np.clip(mean, low, high), high])

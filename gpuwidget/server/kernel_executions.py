@@ -56,7 +56,8 @@ class ExecutionTracker:
         executions = self._kernels[kernel_id] = KernelExecutions()
 
         def receive(parts: list[Any]) -> None:
-            record(parts)  # Call this first, because it raises if the kernel has not signed the message.
+            # This raises an error for a message without a valid signature, so the code below does not run.
+            record(parts)
             try:
                 _, (_, header, parent, _, content, *_) = session.feed_identities(parts)
                 if b"status" in header:  # Most messages are outputs, which need not be parsed.
@@ -68,7 +69,7 @@ class ExecutionTracker:
 
         stream.on_recv(receive)
         # If a kernel dies and Jupyter Server restarts it, the server may miss the new kernel's first
-        # messages.
+        # messages. They would show that the old requests are obsolete, so clear these here.
         manager.add_restart_callback(executions.clear)
 
     def _forget_all_but(self, kernel_ids: list[str]) -> None:
@@ -104,7 +105,8 @@ class KernelExecutions:
             return
         session = header["session"]
         # A restarted kernel has a new session, and never finishes the requests of the previous process. Some
-        # kernels (IRkernel) have no session, and repeat the request's session instead.
+        # kernels (IRkernel) have no session id and send the id of the request's session instead, which does
+        # not indicate a restart.
         if session not in (self._session, parent.get("session")):
             self._session = session
             self.clear()

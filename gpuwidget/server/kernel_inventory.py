@@ -61,8 +61,8 @@ class KernelInventory:
         clock: Clock,
         execution_tracker: ExecutionTracker,
     ) -> None:
-        """``settings`` are those of the web application. Another extension may add its terminals to them
-        later."""
+        """``settings`` are those of the web application. They are read again for each snapshot, because the
+        extension for terminals may add its manager to them later."""
         self._kernel_manager = kernel_manager
         self._execution_tracker = execution_tracker
         self._session_manager = session_manager
@@ -111,7 +111,8 @@ class KernelInventory:
 
     def _state(self, kernel_id: str, manager: Any) -> Any:
         state = getattr(manager, "execution_state", None)
-        # The newest status message may belong to a request other than the running cell.
+        # ``idle`` may be the status after another request, such as one on the control channel, while a cell
+        # is still running.
         if state == "idle" and self._execution_tracker.running(kernel_id):
             return "busy"
         return state if state in _STATES else "unknown"
@@ -154,8 +155,9 @@ class KernelInventory:
 def local_pid(manager: Any) -> int | None:
     """Return the process id of a kernel that is a child of this server. None if it has ended or is remote.
 
-    A remote provisioner may also have a ``pid``, but that is a process id on another machine. When a child
-    has ended, its process id is not reused until its return code is read.
+    A remote provisioner may also have a ``pid``, but that is a process id on another machine. As long as the
+    return code of a child has not been read, its process id can't be reused, so the result is never the id of
+    another process.
     """
     provisioner = getattr(manager, "provisioner", None)
     if not isinstance(provisioner, LocalProvisioner):
@@ -204,7 +206,8 @@ def _sessions_by_kernel(rows: Any) -> dict[str, KernelSession]:
         kind, path, name = (row.get(key) or None for key in ("type", "path", "name"))
         is_notebook = kind == _NOTEBOOK
         if is_notebook and path:
-            # A front end may have renamed the file without renaming the session.
+            # Use the name in the path, because a front end may have renamed the file without renaming the
+            # session.
             name = basename(path)
         session = KernelSession(str(row.get("id")), kind, path if is_notebook else None, name)
         if kernel and (kernel not in found or (is_notebook and found[kernel].kind != _NOTEBOOK)):

@@ -1,4 +1,5 @@
-"""GPU memory that kernels report. Kernels are queried if the driver's process list is insufficient.
+"""GPU memory that kernels report. Kernels are queried if the driver's process list does not show how much
+memory each kernel holds.
 
 The request is the same as the panel's (:mod:`~gpuwidget.model.kernel_requests`). It uses the control channel,
 on which a kernel replies even while a cell runs, and it does not count as activity. A kernel that has not
@@ -32,11 +33,11 @@ _MAX_RETRY_S = 320.0
 _MAX_RETRY_AFTER_REPLY_S = 30.0
 """The longest interval in seconds between attempts to query a kernel that has replied before."""
 _STALE_AFTER_S = 30.0
-"""The age in seconds at which reported bytes count as unknown. The kernel may be in a call that blocks all
-its threads."""
+"""The age in seconds at which reported bytes count as unknown. By then, a kernel without newer reports is
+probably in a call that blocks all its threads."""
 _EXPIRED_AFTER_S = 300.0
-"""The age in seconds at which a whole report is discarded, if this server can't see the kernel's process:
-another process may have replaced the one that reported."""
+"""A report that is older than this number of seconds is discarded if the kernel's process is unknown to this
+server. The process may have been replaced by another one, which has not reported anything."""
 _RESTART_STATES = ("starting", "restarting", "autorestarting", "dead")
 _MAX_BYTES = 2**53 - 1
 """The largest number of bytes that is accepted. Up to this number, JSON numbers are exact in browsers."""
@@ -66,7 +67,8 @@ class _QueriedKernel:
     silent: bool = False
     """Whether the last query got no reply."""
     activity: float | None = None
-    """Time of the kernel's last activity, as of the end of the last query without a reply."""
+    """The kernel's last-activity time, recorded when the latest query without a reply ended. If the time is
+    different now, the kernel has been active since."""
     task: asyncio.Task[None] | None = None
 
 
@@ -113,9 +115,11 @@ class KernelReports:
                 continue
             kernel = self._kernels.setdefault(kernel_id, _QueriedKernel(pid))
             is_active = last_activity(manager) != kernel.activity
-            # A kernel that has had no activity since the last query can't have loaded gpuwidget since then.
+            # A kernel that has never replied and has had no activity since the last query can't have loaded
+            # gpuwidget since then, so do not query it.
             is_hopeless = kernel.replied is None and kernel.retry_s > _RETRY_S and not is_active
-            # If there was activity, the call during which the kernel was silent may be over.
+            # A kernel that did not reply to the last query was probably in a long call. Activity since then
+            # may mean that the call is over, so query the kernel now.
             is_back = kernel.replied is not None and kernel.silent and is_active
             if is_back:
                 kernel.retry_s = _RETRY_S

@@ -54,9 +54,11 @@ class OwnershipMonitor:
         self._enabled = False
         self._last_request = self._due = self._started = _NEVER
         self._pending_since: float | None = None
-        """Start time of the first resolution that began after the last success; None if there is none."""
+        """Monotonic time at which the first resolution after the last successful one was due; None if there
+        is none."""
         self._count = self._running = 0
-        """The number of resolutions so far, and the number of the one that runs, or 0 if none runs."""
+        """``_count`` is how many resolutions have started. ``_running`` is the number of the running one,
+        counted from 1, or 0 if none runs."""
         self._abandoned: set[int] = set()
         """The numbers of the abandoned resolutions that have not returned yet."""
         self._last_signature: object = None
@@ -137,7 +139,7 @@ class OwnershipMonitor:
         if self._running:
             self._abandoned.add(self._running)
             self._running = 0
-            # The old thread may still write to the old resolver.
+            # The old thread may still write to the old resolver, so the next resolution needs another one.
             self._resolver = OwnershipResolver(self._clock)
 
     def _finish(self, number: int, request: OwnershipRequest, result: OwnershipResult | None) -> None:

@@ -12,10 +12,11 @@ therefore considered valid only if there is proof:
   memory of a CUDA device mapped, as every context has, or it belongs to a kernel that reports a context on
   that GPU.
 
-If a kernel reports a context but its process tree contains none of the driver's ids, this proves nothing,
-because the driver's list may be slightly older than the report. Without proof, no memory is attributed in any
-case. Once proven, the ids are considered valid until the server ends. They would be wrongly considered valid
-only if every id of the host's list also existed in this namespace and one of these processes used CUDA.
+If a kernel reports a context but its process tree contains none of the driver's ids, this does not prove that
+the ids are invalid, because the driver's list may be slightly older than the report. As long as there is no
+proof, only memory that kernels report has an owner. Once proven, the ids are considered valid until the
+server ends. They would be wrongly considered valid only if every id of the host's list also existed in this
+namespace and one of these processes used CUDA.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ def metrics_text(sample: Sample, ownership: MemoryOwnership | None) -> bytes:
 
 
 class _Collector(NamedTuple):
-    """A collector for one scrape. It is not registered, because a registry would keep the metric families."""
+    """A collector for one scrape. It is passed to the exporter directly instead of being registered, because
+    a registry would keep the metric families after the scrape."""
 
     families: Sequence[_Family]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 _TOLERANCE = 0.25
-"""A sample may arrive early by this fraction of the server's interval. Without this tolerance, a late sample
-would cause the next one to be skipped. The labextension relies on the tolerance (stream/streamModel.ts)."""
+"""A client receives a sample even if it arrives too early for the client's interval, by up to this fraction
+of the server's interval. Without this tolerance, one late sample would cause the next one, which is on time,
+to be skipped. The labextension relies on the tolerance (stream/streamModel.ts)."""
 
 Client = TypeVar("Client")
 
 
 class RateLimit(Generic[Client]):
-    """Decides which clients receive a sample. A client without a limit receives one per ``interval_s``."""
+    """Decides which clients receive a sample. A client without a limit receives every sample."""
 
     def __init__(self, interval_s: float) -> None:
         self._tolerance_s = _TOLERANCE * interval_s

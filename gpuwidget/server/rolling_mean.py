@@ -17,8 +17,8 @@ _MIN_COVERAGE = 0.95
 """The fraction of a window that must have been sampled. If less was sampled, the window's mean is unknown."""
 _MAX_GAP_S = 5.0
 _MAX_GAP_INTERVALS = 2.5
-"""A value applies until the next sample. If that sample is later than both limits, sampling had stopped, and
-the value is not used for the time in between."""
+"""A value applies until the next sample, unless that sample is later than ``_MAX_GAP_S`` and later than this
+number of intervals. In that case, sampling had stopped, and the time in between counts as not sampled."""
 
 
 class RollingMeans:
@@ -70,7 +70,7 @@ class _GpuUtilization:
         self._value = utilization
 
     def close_span(self, spans: int) -> None:
-        """Close the current span. It is the first of ``spans`` spans that have passed."""
+        """Store the current span. It is followed by ``spans`` - 1 spans that have passed without a sample."""
         self._spans.append((self._seconds, self._sum))
         self._spans.extend([(0.0, 0.0)] * (spans - 1))
         self._seconds = self._sum = 0.0

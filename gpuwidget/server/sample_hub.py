@@ -223,7 +223,8 @@ class SampleHub:
     def _update_activity(self) -> None:
         wanted = self._always_on or bool(self._activity_clients)
         if wanted and self._activity is None:
-            # No callback is needed: the samples of the other subscription contain the counters.
+            # This subscription only makes the sampler read the counters. The samples that the hub receives
+            # from its other subscription then contain them.
             self._activity = self._sampler.subscribe(interval_s=self.interval_s, activity=True)
         elif not wanted and self._activity is not None:
             self._activity.close()
@@ -287,7 +288,8 @@ class SampleHub:
         """Send the changes to due clients that have the previous sample, and the whole sample to other due
         clients."""
         previous = None if self._newest is None else self._newest.sample
-        # If the event loop was busy, the sample before this one may have been dropped.
+        # If the event loop was busy, the sample before this one may have been dropped. No client has it, so
+        # the changes since then can't be applied.
         follows = encoded.changes is not None and encoded.previous is previous
         ready = due & self._have_newest if follows else set()
         self._have_newest = due.copy()
@@ -297,7 +299,8 @@ class SampleHub:
             self._broadcast(encoded.message, due - ready)
 
     def _broadcast(self, message: bytes, clients: Collection[StreamClient] | None = None) -> None:
-        """Queue a message for these clients, or for all clients if None, after all messages in the queue."""
+        """Append a message for these clients, by default for all clients, to the queue of outgoing
+        messages."""
         is_sending = bool(self._outgoing)
         recipients = self._clients if clients is None else clients
         self._outgoing.extend((client, message) for client in recipients)

@@ -1,4 +1,5 @@
-"""Sampling between the scrapes of Prometheus, which connects every few seconds and keeps no connection open.
+"""Sampling between the scrapes of Prometheus, which sends a request at an interval and keeps no connection
+open.
 
 If the driver were opened for each scrape, this would cost more than keeping it open, errors between scrapes
 would be lost, and the slow readings would never be available. Sampling therefore continues for a while after
@@ -120,6 +121,7 @@ class ScrapeState:
 
 
 def _has_sessions(ownership: MemoryOwnership) -> bool:
-    """Return whether the sessions of all kernels that hold memory are known. They are listed later."""
+    """Return whether the sessions of all kernels that hold memory are known. The server lists sessions in the
+    background, so at first they may be missing."""
     holding = {holder.kernel for gpu in ownership.gpus for holder in gpu.holdings}
     return all(kernel.session is not None for kernel in ownership.kernels if kernel.id in holding)

@@ -34,7 +34,7 @@ _RANGES = {
 
 
 class GpuWidget(Configurable):
-    """Settings for sampling, its history and the installation of gpuwidget."""
+    """Settings for sampling, the history of samples, and the installation of gpuwidget."""
 
     source = Unicode(
         "auto",

@@ -258,7 +258,8 @@ class GpuMemoryOwnership:
     unattributed: int | None
     """Used bytes that belong to no holder; None if unknown."""
     reason: str | None
-    """A sentence that explains why some memory can't be attributed; None if all of it is attributed."""
+    """Sentences that explain which values or holders are unknown and why; None if nothing needs an
+    explanation."""
     means: tuple[MeanUtilization, ...]
     """The mean utilization over each window, the shortest window first."""
 

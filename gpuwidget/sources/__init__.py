@@ -101,8 +101,8 @@ class Source(Protocol):
     def read_activity(self, gpu: Gpu) -> Activity | None:
         """Return what the hardware counters have measured since the previous call for this GPU.
 
-        Returns None on the first call, if the previous call was less than 100 ms ago, and if the GPU has no
-        GPM (GPU performance monitoring).
+        Returns None on the first call, and if the previous call was less than 100 ms ago. Always returns None
+        for a GPU without GPM (GPU performance monitoring).
         """
         ...
 

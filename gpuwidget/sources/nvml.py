@@ -84,7 +84,8 @@ class NvmlSource:
         self._close_after_calls = False
 
     def _reset_in_child(self) -> None:
-        # The parent process opened NVML, so only the parent may shut it down.
+        # The parent process opened NVML, so only the parent may shut it down. The child just discards its
+        # copy of the state.
         self._reset()
         self._closed_reason = "This process was forked from the one that opened the NVIDIA driver."
 
@@ -149,7 +150,7 @@ class NvmlSource:
         except SourceError as error:
             return _no_gpus(message("source-lost", str(error)))
         except Exception as error:
-            # Other versions of pynvml may raise any exception. It must not break a notebook.
+            # Some versions of pynvml may raise any exception here, which must not break a notebook.
             _LOG.debug("NVML could not be read", exc_info=True)
             raised = f"{type(error).__name__}: {error}"
             text = f"The NVIDIA driver could not be read ({raised})."

@@ -39,7 +39,7 @@ _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 @dataclass(frozen=True)
 class NvmlSession:
-    """Objects that all GPUs share which were found by one call of ``NvmlSource.open``."""
+    """Objects that are shared by all GPUs that one call of ``NvmlSource.open`` has found."""
 
     nvml: Any
     """The module pynvml."""
@@ -221,7 +221,7 @@ class NvmlDevice:
     def _field(self, number: int, handle: Any) -> Any:
         value = self._nvml.nvmlDeviceGetFieldValues(handle, [number])[0]
         if value.nvmlReturn == nvml_messages.INVALID_ARGUMENT:
-            # A driver that is too old for the field returns INVALID_ARGUMENT.
+            # A driver that is too old for the field returns INVALID_ARGUMENT, so treat it as not supported.
             raise self._nvml.NVMLError(nvml_messages.NOT_SUPPORTED)
         if value.nvmlReturn:
             raise self._nvml.NVMLError(value.nvmlReturn)
@@ -286,8 +286,8 @@ class NvmlDevice:
         return state
 
     def read_slow(self) -> SlowReadings:
-        """Read the energy counter and the errors. Until it is known, also measure the length of utilization
-        windows."""
+        """Read the energy counter and the errors. Also measure the length of the driver's utilization
+        windows, until a measurement succeeds."""
         missing: dict[str, Message] = {}
         millijoules = self.query("energy_j", (self._nvml.nvmlDeviceGetTotalEnergyConsumption,), missing)
         if self._window is None:
@@ -366,8 +366,8 @@ class NvmlDevice:
         return GpmCounters(self._nvml, self._take_sample, self._session.clock)
 
     def _find_counters(self) -> TakeSample:
-        """Return the function that takes a sample. Raises pynvml's NVMLError if the GPU does not support
-        that."""
+        """Return the function that takes a sample of the hardware counters. Raises pynvml's NVMLError if the
+        GPU does not support them."""
         nvml, whole, handle = self._nvml, self._slice_of, self.handle
         gpu_handle = handle if whole is None else whole.handle
         if not nvml.nvmlGpmQueryDeviceSupport(gpu_handle).isSupportedDevice:
@@ -378,7 +378,8 @@ class NvmlDevice:
         return partial(nvml.nvmlGpmMigSampleGet, gpu_handle, nvml.nvmlDeviceGetGpuInstanceId(handle))
 
     def stop_activity(self) -> None:
-        """Free the samples of the hardware counters. If a call is using them, free them when it returns."""
+        """Free the samples of the hardware counters. If an NVML call is using the samples, they are freed
+        when the call returns."""
         counters, self._counters = self._counters, None
         if counters is not None:
             counters.discard()

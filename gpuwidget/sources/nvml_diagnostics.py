@@ -16,7 +16,7 @@ from gpuwidget.sources.nvml import cuda_version, text
 from gpuwidget.sources.nvml_errors import uncorrected_errors
 
 NO_BINDING, FOREIGN_BINDING = -1, -2
-"""Stand for an NVML error number if pynvml is missing, or if it is not the one of NVIDIA."""
+"""Used in place of an NVML error number: the module pynvml is missing, or is not NVIDIA's."""
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _P2P_READ, _P2P_NVLINK = 0, 2  # These are numbers, because pynvml defines P2P_READ as a tuple by mistake.
 _P2P_OK = 0
@@ -241,7 +241,7 @@ def _slices(nvml: Any, handle: Any) -> tuple[str, ...]:
                 text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)))
             )
         except nvml.NVMLError:
-            continue  # The indices may have gaps.
+            continue  # The indices of slices may have gaps.
     return tuple(found)
 
 

@@ -80,7 +80,7 @@ class ReplaySource:
         try:
             status = self._path.stat()
         except OSError:
-            return files.read(self._path)  # Raises an error that states why the file can't be read.
+            return files.read(self._path)  # Raises a RecordingError that states why the file can't be read.
         version = (status.st_mtime_ns, status.st_size)
         # The sampler reopens the source each time its first subscription begins, so reopening must be cheap.
         if self._recording is None or self._version != version:

@@ -51,7 +51,7 @@ ALL_NAMES = tuple(_NAMES.values())
 """The names of all known throttle reasons, the worst first."""
 _NEEDS_ATTENTION = (
     HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN | HW_SLOWDOWN | SW_THERMAL_SLOWDOWN | SW_POWER_CAP
-)  # The other bits are settings, or mean that the GPU is idle.
+)  # The other bits are normal: limits, settings, or an idle GPU.
 NEEDS_ATTENTION = frozenset(name for bit, name in _NAMES.items() if bit & _NEEDS_ATTENTION)
 """Names of the reasons for which a busy GPU runs slower than it could, because it lacks power or cooling."""
 
@@ -62,7 +62,7 @@ full load."""
 THERMAL = frozenset(_NAMES[bit] for bit in (HW_THERMAL_SLOWDOWN, SW_THERMAL_SLOWDOWN))
 """Names of the reasons that apply if a GPU slows down because it is too hot."""
 EXPECTED = tuple(name for name in ALL_NAMES if name not in NEEDS_ATTENTION)
-"""Names of the reasons that need no attention: clock settings, or an idle GPU."""
+"""Names of the reasons that need no attention: limits of the board, clock settings, or an idle GPU."""
 
 
 def reason_names(mask: int) -> tuple[str, ...]:
@@ -72,7 +72,8 @@ def reason_names(mask: int) -> tuple[str, ...]:
     0x800``.
     """
     if mask & (HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN):
-        # The driver sets the general slowdown bit in addition to these specific bits. Drop the general bit.
+        # The driver sets the general slowdown bit in addition to these specific bits. The specific bits are
+        # more informative, so drop the general bit.
         mask &= ~HW_SLOWDOWN
     known = [name for bit, name in _NAMES.items() if mask & bit]
     unnamed = [1 << bit for bit in range(mask.bit_length()) if mask >> bit & 1]

@@ -148,7 +148,10 @@ export interface Process {
    * unrelated one.
    */
   readonly pid: number;
-  /** The NVML list that contains the process. A process that is in both lists appears once, as `compute`. */
+  /**
+   * Which of NVML's two lists, compute or graphics processes, contains the process. A process that is in both
+   * lists appears once, as `compute`.
+   */
   readonly kind: 'compute' | 'graphics';
   /**
    * Bytes that the process holds (usedGpuMemory), or null if the driver does not report them (on WSL, with
@@ -363,7 +366,7 @@ export interface DeviceState {
    * only the current CUDA device.
    */
   readonly new_tensors: boolean;
-  /** Whether the choice is not applied yet, because it will be applied before the next cell. */
+  /** Whether the choice still has to be applied, which happens before the next cell. */
   readonly pending: boolean;
   /**
    * torch's default device on the thread that runs cells, at the last start or end of a cell. null if
@@ -399,7 +402,7 @@ export interface DeviceChoice {
   readonly holders: readonly string[];
 }
 
-/** This kernel's share of one GPU. */
+/** What this kernel uses of one GPU. */
 export interface KernelGpu {
   readonly uuid: string;
   /** `cuda:N` in this kernel. null if torch can't use the GPU, or if that is unknown. */
@@ -572,7 +575,9 @@ export interface GpuMemoryOwnership {
   readonly holdings: readonly MemoryHolder[];
   /** Used bytes that belong to no holder; null if unknown. */
   readonly unattributed: number | null;
-  /** A sentence that explains why some memory can't be attributed; null if all of it is attributed. */
+  /**
+   * Sentences that explain which values or holders are unknown and why; null if nothing needs an explanation.
+   */
   readonly reason: string | null;
   /** The mean utilization over each window, the shortest window first. */
   readonly means: readonly MeanUtilization[];
