@@ -235,7 +235,8 @@ class _Next(Enum):
     VALUE = auto()
     """The next word is the value of a secret option."""
     REST = auto()
-    """The next word may belong to a secret value, which ends before the next option or name."""
+    """The next word may continue a secret value that consists of several words. The value ends before the
+    next option or name."""
 
 
 def redact(words: Sequence[str]) -> str:

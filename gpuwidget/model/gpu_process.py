@@ -22,11 +22,12 @@ class Process:
     """Bytes that the process holds (usedGpuMemory), or None if the driver does not report them (on WSL, with
     WDDM)."""
     user: str | None = field(repr=False)
-    """Login name of the process's owner. None if it can't be read, or if process ids of driver and system do
-    not match. It is not part of ``repr``, because a notebook may save that."""
+    """Login name of the process's owner. None if it can't be read, or if the driver's process ids are not
+    valid on this system, as in some containers. It is not part of ``repr``, because a notebook may save
+    that."""
     program: str | None
     """File name of the executable, with its script or module (``python train.py``). None if it can't be read,
-    or if process ids of driver and system do not match."""
+    or if the driver's process ids are not valid on this system, as in some containers."""
     arguments: str | None = field(repr=False)
     """The other arguments, shortened and redacted, or None if ``program`` is None. They are not part of
     ``repr``, because a notebook may save that."""

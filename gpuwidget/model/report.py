@@ -335,7 +335,8 @@ class CodeTime:
     samples: int
     """Number of stack samples of the main thread."""
     resolution_s: float
-    """Seconds. If lines alternate in a pattern shorter than this, their times can't be told apart."""
+    """Length in seconds of the shortest pattern that can be resolved. If lines alternate faster than this,
+    their times can't be told apart."""
     reason: str | None
     """Sentences that explain why lines, shares or ``gpu_busy`` are missing or less accurate, or None."""
     cpu: float | None

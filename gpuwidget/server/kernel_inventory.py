@@ -74,8 +74,8 @@ class KernelInventory:
         self._listing: asyncio.Task[None] | None = None
 
     def snapshot(self) -> InventorySnapshot:
-        """Return the kernels and terminals. A kernel's session is missing until sessions are listed the next
-        time."""
+        """Return the kernels and terminals. The session of a new kernel is missing until the server has
+        listed the sessions again."""
         kernels: list[ServerKernel] = []
         kernel_of: dict[int, str] = {}
         remote_kernels = 0

@@ -234,7 +234,8 @@ class MemoryHolder:
     """Bytes that are held; None if unknown."""
     source: Literal["driver", "torch"]
     """Source of ``memory``: the driver's process list, or torch in the kernel. torch is used if process ids
-    can't be matched or the driver lists no size. Its value is its reserved bytes, without the CUDA context.
+    can't be matched or the driver lists no size. torch's value is the bytes that its allocator has reserved,
+    without the CUDA context.
     """
 
 

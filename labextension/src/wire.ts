@@ -159,13 +159,13 @@ export interface Process {
    */
   readonly memory: number | null;
   /**
-   * Login name of the process's owner. null if it can't be read, or if process ids of driver and system do
-   * not match. It is not part of `repr`, because a notebook may save that.
+   * Login name of the process's owner. null if it can't be read, or if the driver's process ids are not valid
+   * on this system, as in some containers. It is not part of `repr`, because a notebook may save that.
    */
   readonly user: string | null;
   /**
    * File name of the executable, with its script or module (`python train.py`). null if it can't be read, or
-   * if process ids of driver and system do not match.
+   * if the driver's process ids are not valid on this system, as in some containers.
    */
   readonly program: string | null;
   /**
@@ -555,7 +555,8 @@ export interface MemoryHolder {
   readonly memory: number | null;
   /**
    * Source of `memory`: the driver's process list, or torch in the kernel. torch is used if process ids can't
-   * be matched or the driver lists no size. Its value is its reserved bytes, without the CUDA context.
+   * be matched or the driver lists no size. torch's value is the bytes that its allocator has reserved,
+   * without the CUDA context.
    */
   readonly source: 'driver' | 'torch';
 }
