@@ -53,9 +53,9 @@ class GpuSettings implements IGpuSettings {
  * defaults.
  *
  * JupyterLab rejects settings that it cannot fetch or validate. If the settings file of any extension has a
- * syntax error, Jupyter's server lists no settings, and JupyterLab has neither a settings registry nor its
- * own views: Notebook 7 then shows the notebook and this extension's views, and JupyterLab shows an empty
- * page.
+ * syntax error, Jupyter's server lists no settings at all, and the page has no settings registry. All plugins
+ * that require the registry are then missing: JupyterLab shows an empty page, while Notebook 7 still shows
+ * the notebook and this extension's views.
  */
 export async function loadSettings(options: SettingsLoaderOptions): Promise<IGpuSettings> {
   const { trans } = options;
@@ -173,9 +173,9 @@ function transformSettings(
  * Return whether Jupyter's server sent `{}` because it found the user's settings invalid.
  *
  * The server reports this only in its log, and sends none of the user's settings, not even the valid ones.
- * Its list of all plugins reveals it: each plugin has `warning: null` except those with replaced settings,
- * which have no `warning`. A plugin that was fetched alone never has `warning`; it is recognized by having no
- * `data`.
+ * However, in the server's list of all plugins, only the plugins with replaced settings lack `warning: null`.
+ * The missing `warning` shows nothing in two cases: if all plugins in the list lack it, and if the plugin was
+ * fetched alone. A plugin that was fetched alone has no `data`.
  */
 export function serverHasReplaced(
   plugin: ISettingRegistry.IPlugin,

@@ -41,8 +41,8 @@ test('among equals the chosen GPU wins, then the one with the fewest holders, th
 });
 
 /**
- * Return the free GiB of `cuda:0` and `cuda:1` for these readings of the server. In the kernel's state, each
- * device has 1 GiB free.
+ * Return the free GiB of `cuda:0` and `cuda:1` for these readings of the server. In the kernel's state, which
+ * is `age` seconds old, each device has 1 GiB free.
  */
 function free(age: number | null, ...used: Parameters<typeof reading>[1][]): (number | null)[] {
   const model = new StreamModel();

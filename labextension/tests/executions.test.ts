@@ -52,7 +52,8 @@ test('a cell in a subshell and one in the main shell run at the same time', () =
 test('it is unknown whether a cell runs that began before this page, until the kernel has handled a request', () => {
   const info = { msg_type: 'kernel_info_request' };
   assert.equal(after(), null);
-  // Jupyter Server sends this request on the control channel.
+  // Jupyter Server sends this request on the control channel, on which a kernel replies even while a cell
+  // runs. The reply therefore does not show whether a cell runs.
   const nudge = { ...info, session: 'server' };
   assert.equal(after(status('busy', 'nudge', nudge), status('idle', 'nudge', nudge)), null);
   assert.equal(after(status('idle', 'chart', { msg_type: 'create_subshell_request' })), null);

@@ -151,8 +151,8 @@ export class FakeKernel implements Kernel {
   ) {}
 
   /**
-   * Hold back the reply to the next request whose reply is not held back yet. The returned function sends the
-   * reply that it is called with.
+   * Hold back the reply to one request: the first call applies to the next request, the second call to the
+   * one after it, and so on. Return a function that sends its argument as the reply.
    */
   hold(): (reply: unknown) => void {
     let settle: (reply: unknown) => void = () => undefined;

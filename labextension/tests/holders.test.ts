@@ -306,10 +306,11 @@ test('no unattributed memory is shown that exceeds the memory in use', () => {
   const shared = gpuUsage(0, [holding(2)], { unattributed: 13 * GIB });
   const now = (ownership: GpuMemoryOwnership, gib: number | null): number | null =>
     ownershipNow(ownership, gib === null ? null : gib * GIB).unattributed;
-  // More memory is in use than is attributed: the server has not searched for new holders yet.
+  // The unattributed memory does not exceed the memory in use, or the memory in use is unknown: no
+  // correction.
   assert.deepEqual([now(alone, 14), now(alone, null), now(shared, 15)], [13 * GIB, 13 * GIB, 13 * GIB]);
-  // Less memory is in use. Without holders, all of it is unattributed. With holders, it is unknown which part
-  // of it is unattributed.
+  // The unattributed memory exceeds the memory in use. Without holders, all memory in use is unattributed.
+  // With holders, it is unknown which part is unattributed.
   assert.deepEqual([now(alone, 5), now(shared, 5)], [5 * GIB, null]);
   assert.deepEqual([now(alone, 0), now(shared, 0)], [0, 0]);
   const model = new StreamModel();

@@ -47,7 +47,8 @@ test('every shortcut is unique, belongs to a command and works everywhere', () =
   assert.deepEqual([...new Set(shortcuts.map(({ selector }) => selector))], ['body']);
   const keys = shortcuts.map(each => each.keys.join(' | '));
   assert.equal(new Set(keys).size, keys.length);
-  // JupyterLab's shortcuts use Alt Shift only with digits. Chromium's use it with A B C I N P R T W X Z.
+  // JupyterLab's shortcuts use Alt Shift only with digits, and Chromium's with A B C I N P R T W X Z. The
+  // letters below are free in both.
   assert.deepEqual(
     keys.filter(key => !/^Alt Shift [DEFGHV]$/.test(key)),
     []

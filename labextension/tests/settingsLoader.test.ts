@@ -133,7 +133,7 @@ test('settings that cannot be loaded for another reason leave the defaults and o
   ];
   for (const [registry, reason] of [
     [new FakeRegistry(new Error('Schema not found')), 'Schema not found'],
-    // JupyterLab rejects with the validator's errors.
+    // If settings are invalid, JupyterLab's registry rejects with the validator's array of errors.
     [new FakeRegistry(errors as unknown as Error), '/units must be object; no'],
     [null, 'the settings of another extension are unreadable']
   ] as const) {
@@ -185,7 +185,7 @@ test('only a listed plugin whose file the server replaced counts as replaced', (
     fetchedAlone as Plugin
   ].map(plugin => serverHasReplaced(plugin, registry));
   assert.deepEqual(replaced, [true, false, false, false, false]);
-  // A server that lists no warnings.
+  // If no plugin in the list has `warning`, its absence does not show that settings were replaced.
   assert.equal(serverHasReplaced(listed('{}', {}), { plugins: { another: listed('{}', {}) } }), false);
 });
 

@@ -1,5 +1,5 @@
-"""Fake memory ownership in one page: the test sends it in place of the server. All other messages from the
-server are passed on unchanged, except for changes that the test requests."""
+"""Send fake memory ownership to one page in place of the server's. All other messages from the server are
+passed on unchanged, except for changes that the test requests."""
 
 from __future__ import annotations
 

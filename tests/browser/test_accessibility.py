@@ -223,7 +223,7 @@ def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
 
 
 def test_a_card(open_notebook: Open) -> None:
-    """axe finds no violation in the live chart of a watched cell, nor in its card afterwards."""
+    """axe finds no violation in the live chart of a watched cell, nor in the card that replaces it."""
     notebook = open_notebook(["%load_ext gpuwidget", "%%gpuwatch\nimport time; time.sleep(6)"])
     notebook.run(0)
     notebook.wait_until_done()

@@ -111,6 +111,6 @@ def test_disposed_views_stop_all_work(open_notebook: Open) -> None:
     for widget in ("jp-gpuwidget-panel", "jp-gpuwidget-status"):
         dispose(notebook, widget)
     assert page.evaluate("[...window.timers.values()]") == []
-    page.wait_for_function("() => true")  # Wait for the page's events up to now.
+    page.wait_for_function("() => true")  # Receive the page's pending events.
     assert streams == ["open", "closed"]
     assert page.evaluate("window.changes") == 0

@@ -203,7 +203,8 @@ def test_no_layout_shift_when_holders_change(open_panel: Callable[..., OpenPanel
 
     send(0)
     wait_for_text(view.notebook, ROW, "b.ipynb")
-    # The device section has its final height once the kernel has replied for the first time.
+    # Wait until the panel has found that gpuwidget is not loaded: from then on, the device section keeps its
+    # height.
     view.notebook.page.wait_for_selector(
         f"{PANEL} .jp-gpuwidget-device-section button:text('Load gpuwidget')"
     )
@@ -277,7 +278,7 @@ def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
     assert question.startswith("Shut down the kernel of eval.ipynb?")
     assert "all its variables the cell that runs now" in question
     assert "18.0 GiB on GPU 0, 3.0 GiB on GPU 1" in question
-    page.keyboard.press("Enter")  # Cancel is the focused button.
+    page.keyboard.press("Enter")  # Enter cancels: Cancel has the focus.
     page.wait_for_selector(DIALOG, state="detached")
     assert other in view.running_kernels()
     view.press_in_menu("eval.ipynb", "ArrowUp", "Enter")
@@ -374,7 +375,7 @@ def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
     view = open_panel()
     view.standin.scenario(*machine(2), f"gpu.0.memory_used={5 * GIB}")
     state = view.kernel_state()
-    state["choices"][2]["memory_free"] = 1 * GIB  # An outdated figure: the server's must be used.
+    state["choices"][2]["memory_free"] = 1 * GIB  # Outdated: the server's value must be used.
     view.notebook.run(0)
     view.notebook.wait_until_done()
     view.notebook.script(

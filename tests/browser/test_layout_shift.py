@@ -25,7 +25,7 @@ def test_the_panel(open_notebook: Open) -> None:
     page.locator(f"{CARD} .jp-gpuwidget-gpu-row").nth(1).click()
     notebook.run(1)
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
-    # The memory ownership arrives after the first samples.
+    # Wait for the memory ownership, which arrives after the first samples and adds text to the cards.
     page.wait_for_selector(f"{CARD} .jp-gpuwidget-holder-reason:not(:empty)")
     notebook.record_layout_shifts()
     notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", UPDATES)

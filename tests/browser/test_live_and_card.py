@@ -30,7 +30,7 @@ for i in range(8):
 
 LIVE = ".gpuwidget-live"
 LINES = f"{LIVE} .bqplot path.line"
-# Counts how often any of the chart's lines is redrawn within ``argument`` milliseconds.
+# JavaScript that counts how often any of the chart's lines is redrawn within ``argument`` milliseconds.
 COUNT_REDRAWS = """
 const moments = new Set();
 const observer = new MutationObserver(changes => {
@@ -160,7 +160,8 @@ def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
     assert WIDGET not in saved
     nbformat.validate(nbformat.reads(saved, as_version=4))
     copy = notebook.path.with_name(f"copy-{notebook.path.name}")
-    # The notebook's kernelspec does not exist, so no kernel starts and the notebook is not trusted.
+    # The copy's kernelspec does not exist, so no kernel starts. Because its content has changed, Jupyter does
+    # not trust the copy.
     content = json.loads(saved)
     content["metadata"]["kernelspec"]["name"] = "no-such-kernel"
     copy.write_text(json.dumps(content))

@@ -1,5 +1,5 @@
-"""The panel's controls: which one gets the focus, which requests they send, and what they do if a reply has
-another version."""
+"""The panel's controls: which one gets the focus, which requests they send, and what they show if the
+kernel's reply comes from another version of gpuwidget."""
 
 from __future__ import annotations
 

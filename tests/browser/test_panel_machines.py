@@ -99,7 +99,8 @@ def test_no_layout_shift_when_values_change(browser: Browser, tmp_path: Path) ->
         notebook.page.wait_for_selector(f"{CARD}[data-open=false]")
         for row in notebook.page.query_selector_all(f"{CARD} .jp-gpuwidget-gpu-row")[:4]:
             row.click()
-        # The device section has its final height once the kernel has replied for the first time.
+        # Wait until the panel has found that gpuwidget is not loaded: from then on, the device section keeps
+        # its height.
         notebook.page.wait_for_selector(LOAD_BUTTON)
         power = f"{CARD} .jp-gpuwidget-gpu-power"
         wait_for_text(notebook, power, "611 of 700 W")

@@ -29,8 +29,8 @@ const header = {
 const message = {channel: 'control', header, parent_header: {}, metadata: {}, content: {}, buffers: []};
 await kernel.sendControlMessage(message, true, true).done;
 """
-"""JavaScript that sends the request of jupyter-resource-usage on the control channel. The ``idle`` of the
-request arrives while the cell is still running."""
+"""JavaScript that sends the request of jupyter-resource-usage on the control channel. The kernel publishes
+``idle`` for the request while the cell is still running."""
 
 
 def watched_cell(end: Path) -> str:

@@ -162,8 +162,9 @@ def test_invalid_values(lab: Lab, browser: Browser) -> None:
 
 @pytest.fixture(scope="module")
 def lab_with_invalid_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Path]]:
-    """Start a JupyterLab with invalid presets, and with the settings schema of another version, which lacks
-    some settings. Yield it with the path of the user's settings file."""
+    """Start a JupyterLab whose overrides.json has invalid defaults, and whose settings schema is that of
+    another version and lacks some settings. Yield the JupyterLab and the path of the user's settings
+    file."""
     folder = tmp_path_factory.mktemp("mixed")
     presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "F"}}}
     (folder / "app").mkdir()
@@ -190,12 +191,12 @@ def lab_with_invalid_settings(tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_invalid_settings_are_replaced(lab_with_invalid_settings: tuple[Lab, Path], browser: Browser) -> None:
-    """If presets or saved settings are invalid, or settings are missing in the server's schema, the panel
-    uses the valid ones and defaults for the others. One notification for each cause lists what was
+    """If defaults in overrides.json or saved settings are invalid, or the server's schema lacks settings, the
+    panel uses gpuwidget's defaults in their place. One notification for each cause lists what was
     replaced."""
     lab, file = lab_with_invalid_settings
-    # These settings may have been valid in an older version. Jupyter's server then sends none of the saved
-    # settings.
+    # Such settings may have been saved by an older version. Because they are invalid, Jupyter's server sends
+    # none of the saved settings.
     file.write_text(json.dumps({"units": {"temperature": "K"}, "removed": 1}))
     notebook = lab.open(browser, lab.write("preset.ipynb", ["1"]), kernel=False)
     page = notebook.page

@@ -128,8 +128,8 @@ def test_a_switch_that_the_kernel_lacks_is_not_shown(open_notebook: Open) -> Non
 
 
 def test_the_keyboard(notebook: Notebook) -> None:
-    """Each switch has an accessible name, can be toggled with the space bar, and explains its trade-off in
-    its title."""
+    """Each switch has an accessible name, can be toggled with the space bar, and has a tooltip that explains
+    its trade-off."""
     notebook.page.focus(SUMMARY)
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Tab")

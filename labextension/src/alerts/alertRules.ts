@@ -8,8 +8,8 @@ import { gpuNumber, moment, temperature, throttleReasons, whole } from '../ui/fo
 /** Which alerts the user wants. A limit of null turns its alert off. */
 export interface AlertSettings {
   /**
-   * When alerts are raised. `panel`: only while a gpuwidget view is visible; `always`: even while no view is
-   * visible, for which the page keeps a stream open.
+   * When alerts are raised. `panel`: only while a gpuwidget view is visible. `always`: even if no view is
+   * visible; the page then keeps the stream of samples open.
    */
   readonly when: 'panel' | 'always' | 'never';
   readonly lost: boolean;
@@ -28,8 +28,8 @@ export interface Finding {
   readonly kind: AlertKind;
   readonly gpu: Gpu;
   /**
-   * `on`: the condition holds; `off`: it clearly does not hold; `between`: the value is just below the limit;
-   * `unknown`: the value is unknown.
+   * `on`: the condition holds. `off`: it clearly does not hold. `between`: the value is slightly below the
+   * limit, so the condition neither begins nor ends. `unknown`: the value is unknown.
    */
   readonly state: 'on' | 'off' | 'between' | 'unknown';
   /**

@@ -25,7 +25,10 @@ export interface AlertStore {
 }
 
 interface RaisedAlerts {
-  /** For each alert that was raised, the event that raised it, by `<kind> <uuid>`. */
+  /**
+   * The alerts that were raised and may not be raised again yet, by `<kind> <uuid>`. For a lost GPU, the
+   * value is the time of the loss; for other conditions, it is empty.
+   */
   readonly events: Record<string, string>;
   /** The errors known so far, by the GPU's UUID. */
   readonly errors: Record<string, KnownErrors>;
@@ -78,7 +81,7 @@ export class AlertTracker {
   /** Return the alerts to raise now. `interval` is the usual time between two samples in seconds. */
   take(sample: Sample, interval: number): Alert[] {
     if (isGap(this.newest, sample.time, interval)) {
-      // The conditions may have been interrupted between the two samples.
+      // Conditions may have ended or begun during the gap, so their durations are measured from now on.
       this.onSince.clear();
       this.offSince.clear();
     }
@@ -160,7 +163,8 @@ export class AlertTracker {
     const xidTime = reading.xid_time ?? 0;
     const known = this.raised.errors[gpu.uuid] ?? { uncorrected, xidTime: time - NEW_ERROR_S };
     this.raised.errors[gpu.uuid] = {
-      // If the count is unknown, keep the last known one. A lower count means that the driver was reloaded.
+      // If the count is unknown, keep the last known one. A lower count replaces it: the driver was reloaded,
+      // which resets the count.
       uncorrected: uncorrected ?? known.uncorrected,
       xidTime: Math.max(known.xidTime, xidTime)
     };

@@ -272,15 +272,15 @@ export class CellRuns implements ICellRuns {
       }
     }
     for (const bands of all.values()) {
-      // If two bands have the same start, the longer one is drawn first.
+      // If two bands have the same start, draw the longer one first, so that it does not cover the other one.
       bands.sort((a, b) => a.from - b.from || (b.until ?? Infinity) - (a.until ?? Infinity));
     }
     return all;
   }
 
   /**
-   * Return the GPUs on which the notebook has a CUDA context, or all GPUs if it has no context. Which of
-   * these GPUs a cell uses is known only after the cell has ended.
+   * Return the GPUs on whose charts the running cell has a band: those on which the notebook has a CUDA
+   * context, or all GPUs if it has no context. Which of them the cell uses is known only after it has ended.
    */
   private gpusInUse(): readonly string[] {
     const gpus = this.sources.kernels.state?.gpus ?? [];

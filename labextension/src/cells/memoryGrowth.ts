@@ -7,8 +7,8 @@ export interface GpuGrowth {
   /** Growth in bytes; null if unknown. */
   readonly bytes: number | null;
   /**
-   * Whether `bytes` is the growth of torch's reserved memory. It is used if the driver does not attribute
-   * memory to processes.
+   * Whether `bytes` is the growth of torch's reserved memory, which is used if the driver has no figure for
+   * the kernel's memory.
    */
   readonly torch: boolean;
 }

@@ -104,7 +104,7 @@ function memoryKind(gpus: readonly Fields[]): MemoryKind {
     gpus.length > 0 &&
     gpus.every(gpu => isObject(gpu.process_memory)) &&
     processes.some(span => number(span.peak) !== null);
-  // The kernel's torch does not count the memory of child processes, so the process's memory is shown.
+  // Torch in the kernel does not count the memory of child processes, but the process's memory includes it.
   if (process && gpus.some(gpu => list(gpu.children).length > 0)) {
     return 'process';
   }
@@ -137,8 +137,8 @@ function part(gpu: Fields, kind: MemoryKind): GpuPart {
 }
 
 /**
- * Return the reason for each unknown field. It is taken from the first GPU that has one, since the reasons of
- * later GPUs only refer to that GPU.
+ * Return the reason for each unknown field. The text is taken from the first GPU with a reason, because the
+ * texts of later GPUs may only refer to that GPU, such as `as for GPU 0`.
  */
 function reasons(gpus: readonly Fields[]): Record<string, string> {
   const found: Record<string, string> = {};

@@ -132,8 +132,8 @@ export class ReportReader {
     if (cell === undefined) {
       return;
     }
-    // If the cell has reports, one of them may have been removed, so every change matters; otherwise only new
-    // outputs do.
+    // If the cell has reports, any change may have removed one of them. Otherwise, only new outputs with a
+    // report matter.
     const relevant =
       this.reportsByCell.has(cell) || change.newValues.some(output => reportIn(output) !== undefined);
     if (relevant) {

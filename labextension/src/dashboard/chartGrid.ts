@@ -8,7 +8,9 @@ const POINTER_DISTANCE_PX = 14;
 const TOOLTIP_MARGIN_PX = 4;
 /** If there are more GPUs than this, the tooltip has two columns. */
 const MAX_TOOLTIP_ROWS = 8;
-/** If a step is at least this many seconds long, the tooltip shows its length. */
+/**
+ * If each point of a chart covers a step of at least this many seconds, the tooltip shows the step's length.
+ */
 const LONG_STEP_S = 2;
 
 /** The charts of the selected metrics. Only visible charts are drawn. */
@@ -169,7 +171,10 @@ class Tooltip {
     this.node.hidden = true;
   }
 
-  /** Show the values of `chart` at `row` and emphasize those of the focused GPU. `step` is in seconds. */
+  /**
+   * Show the values of `chart` at the time index `row`, and emphasize those of the focused GPU. `step` is the
+   * length of a step in seconds.
+   */
   show(chart: MetricChart, row: number, time: number, step: number, focused: string | null): void {
     const tooltipRows = chart.tooltipRows(row);
     const key = tooltipRows.map(({ shown }) => `${shown.gpu.uuid} ${String(shown.position)}`).join();

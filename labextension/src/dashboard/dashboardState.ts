@@ -83,7 +83,10 @@ export function withOnly(state: DashboardState, uuid: string, uuids: readonly st
 
 const SHORTEST_S = 2;
 
-/** What a key press does to the charts. Shares are fractions of the visible time range. */
+/**
+ * What a key press does to the charts. `share` is how far the time range (`move`) or the cursor (`point`)
+ * moves, as a fraction of the visible time range; negative to the left.
+ */
 export type KeyAction =
   | { readonly kind: 'reset' }
   | { readonly kind: 'move'; readonly share: number }

@@ -38,7 +38,7 @@ import { Toolbar } from './toolbar';
  * are hard to tell apart anyway.
  */
 const MANY_GPUS = 4;
-/** Number of steps in a chart, each of which takes one or two pixels. */
+/** Maximum number of steps, or points per line, in a chart. Each step takes one or two pixels. */
 const POINTS = 400;
 const POINTS_OF_MANY = 250;
 /** How many milliseconds the error of a failed export is shown. */
@@ -324,7 +324,8 @@ export class GpuDashboard extends Widget {
       this.loader.append(message.sample);
       this.throttle.invoke();
     } else if (message.type === 'hello' && this.current.zoom === null) {
-      // Only the server has the samples that were taken between the previous stream and this new one.
+      // Only the server has the samples that were taken between the previous stream and this new one, so load
+      // the history again.
       this.load();
     }
   }

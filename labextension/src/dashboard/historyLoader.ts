@@ -10,8 +10,8 @@ import { TimeSeries } from './timeSeries';
 
 const RETRY_MS = 5000;
 /**
- * If a request is still pending this long after the next one was made, it is aborted and the next one is
- * sent.
+ * If another part of the history is wanted while a request is pending, the request has this much time left.
+ * Then it is aborted, and the other part is requested.
  */
 const REQUEST_TIMEOUT_MS = 10_000;
 /** Maximum number of the stream's samples that are kept while a request is pending. */

@@ -39,10 +39,11 @@ export interface Frame {
 export interface ChartOptions extends Omit<PlotOptions, 'cursorMoved'> {
   readonly trans: TranslationBundle;
   /**
-   * Called with this chart and the row under the pointer, or with null when the pointer has left all charts.
+   * Called with this chart and the index of the time under the pointer, or with null when the pointer has
+   * left all charts.
    */
   readonly hover: (chart: MetricChart | null, row: number | null) => void;
-  /** Called with the UUID of the GPU whose line is close to the pointer, or with null if no line is. */
+  /** Called with the UUID of the GPU whose line is close to the pointer, or with null if no line is close. */
   readonly focus: (uuid: string | null) => void;
 }
 
@@ -90,7 +91,7 @@ export class MetricChart {
     this.observer.observe(this.canvas);
   }
 
-  /** The row at the shared cursor; null without a cursor. */
+  /** The index, in the frame's time axis, of the time at the shared cursor; null without a cursor. */
   get row(): number | null {
     return this.plot?.row ?? null;
   }
@@ -122,7 +123,7 @@ export class MetricChart {
     }
   }
 
-  /** Return the values of every GPU at a row. */
+  /** Return one tooltip row per GPU, with the GPU's values at the time index `row`. */
   tooltipRows(row: number): TooltipRow[] {
     return (this.frame?.gpus ?? []).map(shown => {
       const { low, mean, high } = this.line(shown.gpu.uuid);
@@ -163,8 +164,8 @@ export class MetricChart {
   }
 
   /**
-   * Write the values at `row` above the chart. If `row` is null, write the newest sample's values in live
-   * mode, and otherwise the values at the end of the time range.
+   * Write the values at the time index `row` above the chart. If `row` is null, write the newest sample's
+   * values in live mode, and otherwise the values at the end of the time range.
    */
   private updateValues(row: number | null): void {
     if (this.frame === null) {
@@ -217,7 +218,7 @@ export class MetricChart {
     return text === UNKNOWN ? text : `${text} ${this.unit.name}`;
   }
 
-  /** If no GPU supports the metric, show the reason in place of the plot. */
+  /** If all values are unknown and every GPU has a reason, show the first reason in place of the plot. */
   private updateReason(isEmpty: boolean): void {
     const reasons = this.frame?.gpus.map(({ reading }) => reasonOf(reading, this.name)) ?? [];
     const unsupported = isEmpty && reasons.length > 0 && reasons.every(reason => reason !== '');

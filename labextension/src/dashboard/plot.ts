@@ -44,9 +44,9 @@ export interface PlotOptions {
   /** Called when the user double-clicks. */
   readonly reset: () => void;
   /**
-   * Called when the shared cursor moves, with the cursor's row, and with null when the cursor leaves.
-   * `isHovered` is whether the pointer is on this plot, and `uuid` is the GPU whose line is close to the
-   * pointer.
+   * Called when the shared cursor moves or leaves. `row` is the index of the time at the cursor, or null if
+   * the cursor has left. `isHovered` is whether the pointer is on this plot, and `uuid` is the GPU whose line
+   * is close to the pointer.
    */
   readonly cursorMoved: (row: number | null, isHovered: boolean, uuid: string | null) => void;
 }
@@ -75,7 +75,7 @@ export class Plot {
     this.u = new uPlot(this.uPlotOptions(width), this.data, node);
   }
 
-  /** The row at the shared cursor; null without a cursor. */
+  /** The index, in `times`, of the time at the shared cursor; null without a cursor. */
   get row(): number | null {
     return cursorRow(this.u);
   }

@@ -97,8 +97,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * Process a status change. If the kernel is idle or busy, the phase is set from IOPub messages instead,
-   * which contain the request that caused the change.
+   * Process a status change. Changes between idle and busy are taken from IOPub messages instead, because
+   * those also contain the request that caused the change.
    */
   private onStatusChanged(panel: NotebookPanel, status: JupyterKernel.Status): void {
     const connection = panel.sessionContext.session?.kernel;
@@ -127,7 +127,7 @@ export class ActiveNotebookTracker {
     const { status } = connection;
     if (!ours) {
       // After another client has restarted the kernel, JupyterLab keeps the status 'starting' until a cell
-      // runs.
+      // runs, so use the status that the kernel has published.
       this.setPhase(connection, status === 'starting' ? (published ?? status) : status);
       this.updateIfActive(panel);
     } else if (published === status && PHASES[status] !== this.phases.get(connection)) {

@@ -56,8 +56,8 @@ export class Executions {
       parent.session === client &&
       shell === MAIN_SHELL
     ) {
-      // JupyterLab sends a kernel_info_request to the main shell when it connects. The shell replies only
-      // when no cell is running.
+      // JupyterLab sends a kernel_info_request to the main shell when it connects. The shell handles the
+      // request only when no cell is running, so any earlier cell has ended.
       this.known = true;
       this.requests.delete(MAIN_SHELL);
     }

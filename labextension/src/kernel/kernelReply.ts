@@ -234,7 +234,7 @@ const doctorReply = object<Extract<KernelReply, { status: 'examined' }>>({
   state: nullable(kernelState)
 });
 
-/** Validate a diagnosis and return it; null if its shape is that of another version. */
+/** Validate a diagnosis and return it; null if it has another shape, as from another version of gpuwidget. */
 export function parseDiagnosis(content: unknown): Diagnosis | null {
   try {
     return diagnosis(content);
@@ -247,8 +247,8 @@ export function parseDiagnosis(content: unknown): Diagnosis | null {
 }
 
 /**
- * Return the gpuwidget version in a reply of another format; null if it contains none. All versions so far
- * send their version in the state.
+ * Return the gpuwidget version in a reply of another format; null if it contains none. In all formats so far,
+ * the version is in the reply's `state`.
  */
 function versionIn(content: unknown): string | null {
   try {

@@ -4,13 +4,13 @@ import type { Gpu, GpuMemoryOwnership, Sample, ServerKernel, MemoryOwnership } f
 
 /** The limits at which hints are shown. */
 export interface Thresholds {
-  /** Seconds for which a notebook must have been idle. */
+  /** A hint about an idle notebook is shown after the notebook has been idle for this many seconds. */
   readonly idle: number;
-  /** Bytes that the idle notebook must hold. */
+  /** A hint about an idle notebook is shown if it holds at least this many bytes. */
   readonly memory: number;
-  /** Utilization, in percent, below which a GPU counts as underused. */
+  /** A GPU is underused if its mean utilization is below this percentage. */
   readonly utilization: number;
-  /** Seconds for which the utilization must have been low. */
+  /** The mean utilization is computed over at least this many seconds. */
   readonly window: number;
 }
 

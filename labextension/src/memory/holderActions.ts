@@ -167,7 +167,7 @@ export class HolderActions {
     try {
       const kernel = new ConnectedKernel(connection);
       // If the kernelspec is unknown, the language is requested from the kernel, which replies only after the
-      // running cell.
+      // running cell has ended. Therefore, the wait is limited.
       const language = await withTimeout(CONNECT_TIMEOUT_MS, kernel.language());
       if (language === null || !(await isConnected(connection))) {
         return this.trans.__('its kernel cannot be reached.');

@@ -53,7 +53,7 @@ export function ownershipNow(ownership: GpuMemoryOwnership, used: number | null)
   if (unattributed === null || used === null || unattributed <= used) {
     return ownership;
   }
-  // If the GPU has holders, it is unknown which part of the memory in use is now theirs.
+  // If the GPU has holders, their current memory is unknown, and therefore the unattributed memory as well.
   return { ...ownership, unattributed: holdings.length === 0 || used === 0 ? used : null };
 }
 
@@ -74,8 +74,8 @@ export function holdersOf(
       memory: holding.memory
     };
   });
-  // If there is a reason, the server cannot attribute all memory. In that case, the line is always shown, so that
-  // nothing moves when the amount becomes 0 or unknown.
+  // If there is a reason, the server cannot attribute all memory. Unattributed memory is then listed even if
+  // its amount is 0 or unknown, so that nothing moves when the amount changes.
   if (reason !== null || (unattributed ?? 0) > 0) {
     holders.push({
       key: 'unattributed',

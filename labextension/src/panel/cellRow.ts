@@ -21,7 +21,7 @@ import {
 
 /** Shown in place of a figure if the cell used no GPU. An unknown figure has another text. */
 const NONE = '–';
-/** Suffix of a memory figure that is the whole GPU's. */
+/** Suffix of a memory figure that includes the memory of all processes on the GPU. */
 const WHOLE_GPU = '*';
 
 /** A row of the list of cells: a button with the cell's name, followed by figures. */

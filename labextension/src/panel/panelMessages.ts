@@ -29,9 +29,8 @@ export interface Notice {
 /**
  * Return a notice about the connection to the server; null while samples arrive.
  *
- * `quiet` is for how many seconds no sample has arrived; null if that is not unusually long. `sampled` is
- * whether a sample has arrived since the stream was opened. `known` is whether the page has ever received a
- * sample.
+ * `quiet` is the number of seconds without a sample; null while samples arrive as usual. `sampled` is whether
+ * a sample has arrived since the stream was opened. `known` is whether the page has ever received a sample.
  */
 export function serverNotice(
   trans: TranslationBundle,
@@ -59,7 +58,7 @@ export function serverNotice(
       return null;
     case 'opening':
     case 'open':
-      // After the panel was hidden, it shows the last sample until the next one arrives.
+      // If the page has received a sample before, the panel shows that sample until the next one arrives.
       return known ? null : { text: trans.__('Waiting for the first sample…') };
     case 'lost':
       return {

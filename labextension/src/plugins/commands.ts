@@ -44,9 +44,9 @@ export const commands: JupyterFrontEndPlugin<void> = {
       describedBy: NO_ARGUMENTS,
       execute: () => {
         if (panel.isVisible) {
-          // Notebook 7's shell has the same methods. To use its token `INotebookShell`, this extension would
-          // have to bundle the whole application of Notebook, since JupyterLab does not provide the token's
-          // package.
+          // In Notebook 7, `labShell` is null, but `shell` has the same two methods. To use Notebook's token
+          // `INotebookShell`, this extension would have to bundle the whole application of Notebook, since
+          // JupyterLab does not provide the token's package.
           hide(shell, labShell ?? (shell as Partial<Sidebars>), panel);
         } else {
           shell.activateById(panel.id);

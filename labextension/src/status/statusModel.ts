@@ -8,16 +8,17 @@ import { duration, memory, UNKNOWN, unitsChanged } from '../ui/format';
 import type { KernelGpu, KernelState } from '../wire';
 
 /**
- * If the kernel can't be queried while a cell runs, n/a is shown only after the cell has run for this long.
+ * If the kernel can't be queried while a cell runs, n/a is shown only after the cell has run for this long,
+ * so that the text does not flicker when cells are short.
  */
 const SHORT_CELL_MS = 1000;
 
 /**
  * The text of the status item for the active notebook.
  *
- * The item is always shown, so it opens no stream and sends no request to an idle kernel. It shows the state
- * that the kernel sent after its last cell, and polls every five seconds while a cell runs. It polls only
- * while it is visible.
+ * The item is always shown, so it must cost little: it opens no stream and does not poll an idle kernel. It
+ * shows the state that the kernel sent after its last cell. While a cell runs and the page is visible, the
+ * kernel is polled every five seconds.
  */
 export class StatusModel {
   private wanted = false;

@@ -120,8 +120,8 @@ export class GpuMonitor implements IMonitor {
   }
 
   /**
-   * Update the minimum interval. A dashboard needs every sample, since it displays the samples' minimum and
-   * maximum.
+   * Update the minimum interval between samples. It is 0 while a dashboard is visible, because a dashboard
+   * displays the minimum and maximum of all samples.
    */
   private updateInterval(): void {
     const seconds = this.visibleDashboards.size > 0 ? 0 : this.minInterval;

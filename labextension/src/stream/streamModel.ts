@@ -13,7 +13,7 @@ import { HistoryBuffer } from './historyBuffer';
 
 /**
  * The capacity of the history buffer, relative to the number of samples that it needs at the server's rate.
- * The server may sample faster while it watches a cell in its own process.
+ * It is more than 1 because the server may sample faster while it watches a cell in its own process.
  */
 const CAPACITY_FACTOR = 1.25;
 const MIN_CAPACITY = 64;
@@ -87,8 +87,8 @@ export class StreamModel {
   }
 
   /**
-   * Seconds between two samples of this stream: a multiple of the server's own interval, because the server
-   * skips samples until the next one would be too late.
+   * Seconds between two samples of this stream. They are a multiple of the server's own interval, because the
+   * server respects the minimum interval by leaving out samples.
    */
   private get interval(): number {
     const steps = Math.ceil(this.minInterval / this.ownInterval - EARLY_SHARE);

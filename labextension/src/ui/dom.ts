@@ -96,7 +96,7 @@ export class KeyedList<Item extends ListItem> {
         this.node.insertBefore(node, present);
       }
     });
-    // A node that is moved within the document loses the focus.
+    // A node that is moved within the document loses the focus, so restore it.
     if (focused instanceof HTMLElement && focused !== document.activeElement && this.node.contains(focused)) {
       focused.focus();
     }
