@@ -128,7 +128,7 @@ def test_cuda_visible_devices(value: str, status: str, found: str) -> None:
 
 
 def shown(*indices: int) -> dict[str, Any]:
-    """Return what the CUDA probe sends if CUDA finds the GPUs with these indices."""
+    """Return the value that the CUDA probe sends if CUDA finds the GPUs with these indices."""
     if not indices:
         return {"cu_init": 100, "cu_count": None, "available": False}
     cuda = [

@@ -341,7 +341,7 @@ def test_a_build_for_the_cpu_gets_cuda_in_its_own_version(machine: FakeMachine) 
 
 def test_a_driver_that_is_too_old_for_the_build(machine: FakeMachine) -> None:
     """If the driver is too old, the doctor's command installs the build of the same torch version for an
-    older CUDA. The command of the next diagnosis then replaces the cuDNN of the old build."""
+    older CUDA. The next diagnosis then offers a command that replaces the cuDNN of the previous build."""
     on_the_index(machine.environment.wheels)
     make_wheel(
         machine.environment.wheels,

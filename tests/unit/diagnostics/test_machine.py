@@ -119,8 +119,8 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
 
 
 def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
-    """If a folder in LD_LIBRARY_PATH, or a library in it, is a link, the folder that the link leads to is
-    mapped to the folder as it is written in the variable."""
+    """If a folder in LD_LIBRARY_PATH or a library in it is a link, ``real_folders`` maps the target's folder
+    to the folder in the variable, spelled as in the variable."""
     root = tmp_path.resolve()
     files(root / "cuda-13.0/lib", **{"libcudart.so.13": ""})
     files(root / "elsewhere", **{"libcudnn.so.9.10": ""})

@@ -20,11 +20,11 @@ from gpuwidget.model.to_json import to_json
 
 FOLDER = Path(gpuwidget.diagnostics.__file__ or "").parent
 WITH_ID = ("Issue", "Fix", "text_fix", "command_fix")
-"""The functions and classes whose first argument is an id."""
+"""The functions and classes whose first argument is the id of an issue or a fix."""
 
 
 def functions_with_ids() -> Iterator[tuple[str, str]]:
-    """Yield each id with the name of the function that uses it."""
+    """Yield the id of each issue and fix with the name of the function that creates the issue or fix."""
     for file in FOLDER.glob("messages_*.py"):
         for function in ast.parse(file.read_text(encoding="utf-8")).body:
             for node in ast.walk(function):
@@ -49,7 +49,7 @@ def test_issues_and_fixes_are_phrased_in_the_message_modules_only() -> None:
         if not file.stem.startswith("messages"):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and ast.unparse(node.func) in WITH_ID:
-                    # isolated_run only creates them from JSON.
+                    # isolated_run creates issues and fixes too, but only from JSON.
                     assert (node.args, file.stem) == ([], "isolated_run")
 
 
@@ -105,8 +105,8 @@ def test_ids_and_parameters(
 
 
 def test_a_fix_with_text_after_its_command() -> None:
-    """A fix has a text before its command and a text after it. The check's remedy is the two texts with the
-    command between them."""
+    """A fix can have a text before its command and a text after it. The check's remedy consists of the text
+    before, the command and the text after."""
     check = check_of("driver", TOO_OLD)
     fix = check.issues[0].fix
     assert fix is not None
@@ -123,8 +123,10 @@ def issue(id_: str, status: Any) -> Issue:
 
 
 def test_all_issues_are_listed_worst_first() -> None:
-    """A check lists all its issues, the worst first, and its evidence contains the sentences of the others.
-    The same is true if issues are added to the check."""
+    """A check lists its issues, the worst first. Its evidence contains the texts of all issues but the worst.
+
+    Issues that are added to the check later are sorted in the same way.
+    """
     doubtful, small, large = issue("doubtful", "unknown"), issue("small", "warning"), issue("large", "broken")
     check = build_check(("gpu", "GPU"), "1", [doubtful, small], {"name": "H200"})
     assert (check.status, check.reason, check.issues) == ("warning", "This is small.", (small, doubtful))

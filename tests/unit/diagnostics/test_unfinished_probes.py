@@ -34,7 +34,7 @@ NAMES = {step: name for steps in (torch_probe.STEPS, cuda_probe.STEPS) for step,
 
 
 def values_until(probe: str, step: str) -> dict[str, Any]:
-    """Return the values that a probe has sent by the time it stops in ``step``."""
+    """Return the values that a probe has sent when it stops in ``step``."""
     steps, values = (torch_probe.STEPS, TORCH) if probe == "torch_result" else (cuda_probe.STEPS, CUDA)
     if probe not in ("torch_result", "cuda_result"):
         return {"step": step}
@@ -83,7 +83,8 @@ def test_unfinished_steps_on_a_server_without_torch(probe: str) -> None:
 
 
 def test_all_steps_finished() -> None:
-    """If every step has finished and no check has an issue, the summary states that all links were found."""
+    """If every step has finished and no check has an issue, the summary states that everything from
+    PyTorch to the GPU was found."""
     doctor = diagnose(results())
     assert (doctor.summary, doctor.unfinished, doctor.ok) == (ALL_FOUND, (), True)
 

@@ -50,9 +50,9 @@ def test_a_search_triggers_no_garbage_collection(gpu: StandInGpu) -> None:
 
 
 def test_the_time_limit(gpu: StandInGpu) -> None:
-    """A search that reaches its time limit finds only variables that are tensors.
+    """A search that reaches its time limit finds only memory that variables hold directly as tensors.
 
-    Other memory has no owner.
+    All other memory has no owner in the result.
     """
     x, kept = gpu.empty(1000), [gpu.empty(1)]
     roots = [Root("x", x, "variable"), Root("kept", kept, "variable"), Root("Out[1]", x[1:], "notebook")]

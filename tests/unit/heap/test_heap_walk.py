@@ -187,12 +187,12 @@ def test_odd_tensors(gpu: StandInGpu) -> None:
 
 
 def test_gradients_are_read_only_where_blocks_have_no_owner(gpu: StandInGpu) -> None:
-    """If every block has an owner without gradients, a search does not read gradients.
+    """If every block already has an owner, a search does not read gradients.
 
-    Reading a gradient would create a lasting Python object.
+    Reading a gradient would create a Python object that remains after the search.
     """
     x = gpu.empty(4).requires_grad_()
-    (x * 2).sum().backward()  # the gradient is on the CPU, so every block has an owner without it
+    (x * 2).sum().backward()  # the gradient is on the CPU, so it holds no GPU block
     before = count_tensors()
     assert names_and_bytes(holders_of(gpu, {"x": x})) == [(("x",), ROUND)]
     assert count_tensors() == before

@@ -53,9 +53,9 @@ def test_names_of_parts(gpu: StandInGpu) -> None:
 
 
 def test_no_dict_is_created(gpu: StandInGpu) -> None:
-    """A search creates no ``__dict__`` for an object whose attributes Python stores without one.
+    """If Python stores an object's attributes without a ``__dict__``, a search does not create one.
 
-    The exception is an object on a path that the search writes out as a Python expression.
+    A ``__dict__`` is created only for objects on a path that the search writes as a Python expression.
     """
 
     class Plain:

@@ -23,7 +23,8 @@ class Slotted:
 
 
 def run_cell_async(info: object, result: Any, code: Callable[[], object]) -> Any:
-    """Call ``code`` where IPython runs ``pre_run_cell``, then store errors in ``result`` as IPython does."""
+    """Call ``code`` at the time at which IPython triggers ``pre_run_cell``, then store errors in ``result``
+    as IPython does."""
     code()
     if result is not None:
         result.error_in_exec = None
@@ -63,7 +64,8 @@ def test_a_cell_within_a_cell() -> None:
 
 
 def test_stopped() -> None:
-    """After stop(), no error is reported, and the result is unchanged. stop() may be called twice."""
+    """After stop() is called, errors are not reported, and the result is unchanged. stop() may be called
+    twice."""
     info, errors = object(), list[Any]()
 
     def listen() -> None:

@@ -81,8 +81,8 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, another process of another user, "
         "another process: python x.py, another process (12)"
     )
-    # Unlike an output, the panel's list is not saved in the notebook, so it may contain user names and
-    # arguments.
+    # With live=True, the list is for the side panel. Unlike a cell's output, it is not saved in the
+    # notebook, so it may contain user names and arguments.
     assert monitor.device_choices(now, live=True).devices[2].holders == (
         "this notebook",
         "anna: train.py --lr 1",
@@ -163,7 +163,8 @@ def test_memory_reserved_by_the_driver_is_not_free(torch: Any, monitor: GpuMonit
 
 
 def test_contexts_of_this_kernel(torch: Any, monitor: GpuMonitor) -> None:
-    """If this kernel has opened a CUDA context on a GPU, the context is reported for that GPU only."""
+    """If this kernel has opened a CUDA context on one GPU, the context is reported for that GPU and for no
+    other GPU."""
     torch.cuda.set_device(1)
     assert [(gpu.uuid, gpu.torch_device, gpu.context) for gpu in monitor.kernel_gpus(NOW)] == [
         (ONE.uuid, "cuda:0", False),

@@ -160,7 +160,10 @@ def test_user_code_never_runs() -> None:
 
 
 def test_names_in_functions_on_the_traceback(tmp_path: Path) -> None:
-    """Names that user functions on the traceback read count as read. Names in library functions do not."""
+    """A variable counts as read if one of the user's functions on the traceback reads it.
+
+    Variables that only library functions on the traceback read do not count.
+    """
     (tmp_path / "mine.py").write_text("def step():\n    return cache[big]\n")
     scope: dict[str, Any] = {}
     exec(compile((tmp_path / "mine.py").read_text(), str(tmp_path / "mine.py"), "exec"), scope)

@@ -48,7 +48,7 @@ def outside(name: str, size: int) -> Holder:
 
 
 def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel of another notebook is listed without the notebook's file name.
+    """The kernel of another notebook is listed as "another notebook", without the notebook's file name.
 
     NCCL's buffers are mentioned if NCCL is in use.
     """
@@ -66,8 +66,8 @@ def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch)
 def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The size of the CUDA context is the driver's value for this process minus torch's reserved memory.
 
-    Other processes are listed in a form that may be saved in a notebook: the program of a process is named
-    only if the process belongs to the same user.
+    Because the list may be saved in a notebook, it names the program of another process only if the process
+    belongs to the same user.
     """
     now = moment(
         process(OURS, 12 * GIB),

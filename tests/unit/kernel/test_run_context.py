@@ -88,9 +88,9 @@ def test_other_libraries_and_children_may_work_on_gpus(monkeypatch: pytest.Monke
 
 
 def test_short_code_with_a_long_gpu_drain() -> None:
-    """If a short cell starts GPU work that lasts longer, the context is complete.
+    """After a short cell whose GPU work lasts longer than the cell, the whole context is collected.
 
-    The GPU readings of the run cover that work, too.
+    The run's GPU readings include that work, so there may be advice about it.
     """
     made = ended(0, 1, duration=0.5)
     assert RunContextBuilder("x")(made).process_cpu is None

@@ -96,9 +96,9 @@ def test_a_cancelled_cell() -> None:
 
 
 def test_a_cell_that_an_exception_leaves() -> None:
-    """If an exception ends a cell, its end event may have another info object with the same code.
+    """If an exception ends a cell, its end event may have a different info object than its start event.
 
-    Such an event ends the cell and the cells inside it.
+    The end event is matched by the cell's code, and ends that cell and the cells inside it.
     """
     cells = RunningCells(SHELL)
     for code in ("outer", "await forever()", "inner"):
@@ -131,7 +131,8 @@ def test_a_cell_whose_end_has_no_event() -> None:
 def test_only_lost_cells_are_removed() -> None:
     """A cell is not removed while it runs other cells.
 
-    Cells that IPython's ``run_cell_async`` does not run are not removed either.
+    A cell that was started without IPython's ``run_cell_async``, for example by another shell, is not removed
+    either.
     """
     cells = RunningCells(SHELL)
     run_cell_async(cells, "outer", "middle", "inner")
@@ -142,8 +143,8 @@ def test_only_lost_cells_are_removed() -> None:
 
 
 def test_the_cell_that_loads_the_extension() -> None:
-    """While the cell that loads the extension runs, the kernel is busy, and the cells that it runs are
-    nested."""
+    """While the cell that loads the extension runs, the kernel counts as busy, and a cell that it runs counts
+    as nested."""
 
     def run_cell_async(code: Callable[[], RunningCells]) -> RunningCells:
         return code()

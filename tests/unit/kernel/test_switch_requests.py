@@ -1,4 +1,4 @@
-"""Tests of requests to change torch's switches.
+"""Tests of requests to change one of torch's switches, such as cudnn.benchmark.
 
 A request is applied immediately or, while a cell runs, before the next cell.
 """
@@ -81,7 +81,7 @@ def benchmark(switches: SwitchRequests) -> Switch:
 def test_a_request_between_cells_is_applied_at_once(cudnn: Any, switches: SwitchRequests) -> None:
     """A request between cells is applied immediately.
 
-    The Python statement that applies the request is returned, and it stays in the state of the switch.
+    The equivalent Python statement is returned, and is shown in the state of the switch afterwards.
     """
     assert switches.request("cudnn.benchmark", "on") == BENCHMARK.format(True)
     found = benchmark(switches)
@@ -129,9 +129,9 @@ def test_the_last_request_wins(cudnn: Any, switches: SwitchRequests, cells: Cell
 
 
 def test_the_magic_takes_effect_at_once(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """``%gpu switches`` in a cell sets the switch immediately, because it is user code.
+    """``%gpu switches`` in a cell sets the switch immediately, as any other code in the cell would.
 
-    It replaces a pending request for the same switch.
+    A pending request for the same switch is dropped.
     """
     cells.running = True
     switches.request("cudnn.benchmark", "on")

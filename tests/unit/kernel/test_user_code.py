@@ -49,7 +49,7 @@ def test_the_source_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_the_source_of_wrapped_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a file changed after its import, lines of changed functions have a note in place of their source.
 
-    This includes functions inside decorators, classes and functions.
+    This also applies to decorated functions, methods and nested functions.
     """
     text = (
         "import functools\n"
@@ -72,8 +72,10 @@ def test_the_source_of_wrapped_functions(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def imported(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Write a module to ``path``, import it and return the path. The file is newer than this process, which
-    is already running."""
+    """Write a module to ``path``, import it and return the path.
+
+    The file is newer than this process, so UserCode compares it with the imported code to find changes.
+    """
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None

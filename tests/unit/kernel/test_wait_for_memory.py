@@ -349,7 +349,7 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
     assert chosen(bench) == ([0], "the first that CUDA sees")  # the choice takes effect before the next cell
     switch.before_cell()
     assert chosen(bench) == ([1], "chosen as the current CUDA device, cuda:1")
-    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # changed by the user's code
+    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # as if user code changed it
     assert chosen(bench) == ([0], "the current CUDA device, cuda:0")
     switch.detach()
     monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: None)

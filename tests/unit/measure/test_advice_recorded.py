@@ -208,8 +208,8 @@ def test_the_power_cap_is_reported_without_advice(player: Player) -> None:
     report = player.measure(*STEADY["two processes"], "1")
     assert report.gpus[0].throttled is not None
     assert set(report.gpus[0].throttled) == {"power cap"}
-    # Throttling does not count in the first two of the run's eight seconds: its reason may be from before the
-    # run.
+    # The run lasted eight seconds. The first two do not count, because a throttle reason that is known then
+    # may have been read before the run.
     assert report.gpus[0].throttled["power cap"] == pytest.approx(6.0, abs=0.3)
     assert report.advice == ()
 

@@ -186,9 +186,9 @@ def test_no_advice_on_work_that_is_not_attributed() -> None:
 
 
 def test_unattributed_work_that_may_be_the_runs() -> None:
-    """Advice about unattributed GPU work is uncertain.
+    """Unattributed GPU work leads to advice only if it may belong to this run, and the advice is uncertain.
 
-    It is given if another GPU library or a child process of this process may have done the work.
+    It may belong to the run if another GPU library or a child process may have done it.
     """
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     said = only(evidence(hungry, attributed=False, context=RunContext(other_gpu_work=True)))
@@ -277,17 +277,17 @@ def test_a_starved_gpu_by_its_line() -> None:
 def test_which_lines_load(seen: LineTime, found: bool) -> None:
     """A line is recognized as loading data by the function that it calls or by the loader's name.
 
-    There is advice about such a line if it takes much of the time while the GPU is idle.
+    Such a line leads to advice if it takes much of the time and the GPU is idle meanwhile.
     """
     given = evidence(half_idle(), time=time_of(seen), context=RunContext(loaders=(LOADER,)))
     assert rules(given) == (["input-pipeline"] if found else [])
 
 
 def test_an_unused_gpu_does_not_wait_for_data() -> None:
-    """A GPU that did no work does not count as waiting for data.
+    """A GPU does not count as waiting for data if it did no work, even if a line spends long on loading data.
 
-    The process may prepare data or train on the CPU. The same applies if the GPU's work may be another
-    process's.
+    The process may be preparing data or training on the CPU. There is no advice either if another process may
+    have done the GPU's work.
     """
     waiting = starved("for x in loader:", "DataLoader._next_data")
     context = RunContext(loaders=(LOADER,))
@@ -413,9 +413,9 @@ def test_a_model_left_on_the_cpu() -> None:
 
 
 def test_a_model_on_the_cpu_without_attribution() -> None:
-    """Without attribution, a busy GPU does not prevent advice about a model on the CPU.
+    """Without attribution of GPU work, there can be advice about a model on the CPU although a GPU is busy.
 
-    This holds only if the process never initialized CUDA, so that the GPU work cannot be its own.
+    The condition is that this process never initialized CUDA, so another process must have done the work.
     """
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext(
@@ -426,7 +426,7 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
         "model (Net, 512 MiB of parameters and buffers) is on the CPU, which was 350 % of a core busy, and "
         "CUDA was not even started."
     )
-    assert rules(evidence(busy(), context=context)) == []  # a child process of this one may use the GPU
+    assert rules(evidence(busy(), context=context)) == []  # the GPU's work may be a child process's
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
     ],
 )
 def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
-    """There is no advice about a model on the CPU if it is tiny or is not used to compute on the CPU.
+    """There is no advice about a model on the CPU if it is tiny or if it does not compute on the CPU.
 
     There is none either if no GPU is known to be idle, or if torch cannot use CUDA.
     """
@@ -471,8 +471,8 @@ def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
     ],
 )
 def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> None:
-    """If there are gaps in the GPU's work, the advice names the line that waits for the GPU and the call that
-    waits."""
+    """If there are gaps in the GPU's work, the advice names the line that waits for the GPU, and the call in
+    that line that waits."""
     context = RunContext(source_of=lambda frame: "total += loss.item()" if "In[2]:4" in frame else "")
     said = only(evidence(half_idle(), time=time_of(seen), context=context))
     assert (said.rule, said.evidence["call"], said.evidence["line"]) == ("sync-points", call, 7)
@@ -496,9 +496,10 @@ def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> N
     ],
 )
 def test_waiting_that_costs_nothing_gets_no_advice(gpu_report: GpuReport, seen: LineTime) -> None:
-    """There is no advice about a wait if the GPU is busy throughout, or if the wait is short.
+    """There is no advice about a line that waits if the GPU has no gaps in its work, or if the wait is short.
 
-    There is none if the GPU is idle during the wait. Time in other code does not count as a wait.
+    There is none either if the GPU is idle during the wait, or if the time may be spent in other code than
+    the wait.
     """
     assert rules(evidence(gpu_report, time=time_of(seen))) == []
 
@@ -506,7 +507,7 @@ def test_waiting_that_costs_nothing_gets_no_advice(gpu_report: GpuReport, seen: 
 def test_without_cuda_nothing_waits_for_the_gpu() -> None:
     """If this process never initialized CUDA, a line with ``float(v)`` does not count as waiting for the GPU.
 
-    This is so even if another process keeps the GPU busy.
+    This applies even if the GPU is busy, because another process must have done the work.
     """
     seen = time_of(line("x = sum([float(v) for v in rows])", 98.0, 90.0))
     assert [(one.rule, one.sure) for one in advise(evidence(half_idle(), time=seen))] == [
@@ -530,7 +531,7 @@ def test_a_call_has_only_its_share_of_its_line() -> None:
 def test_the_rest_of_a_line_beside_its_frames_has_no_call() -> None:
     """A call that was sampled in a function explains only the time that a line spends in that function.
 
-    For the rest of the line's time no call is known, so there is no advice about it.
+    No call is known for the rest of the line's time, so there is no advice about the rest.
     """
     frame = FrameTime("In[2]:4 step", 50.0, 90.0, "Tensor.__repr__", 50.0)
     seen = LineTime(7, "log(step())", 90.0, 90.0, "Tensor.__repr__", frame.frame, None, (frame,), 50.0)
@@ -598,7 +599,7 @@ def test_copies_name_their_line() -> None:
 def test_gpus_that_hold_memory_but_do_nothing() -> None:
     """There is advice about GPUs that did nothing if this process holds memory on them.
 
-    GPU work must be attributed to processes for this advice.
+    There is none if GPU work is not attributed to processes.
     """
     said = only(evidence(busy(0), unused(1), unused(2)))
     assert said.rule == "idle-gpus"
@@ -611,9 +612,9 @@ def test_gpus_that_hold_memory_but_do_nothing() -> None:
 
 
 def test_two_gpus_one_of_which_waits() -> None:
-    """With hardware counters, two GPUs that exchange data are enough for the straggler advice.
+    """With hardware counters, the straggler advice is given even if only two GPUs exchange data.
 
-    One of the two GPUs waits for the other.
+    One of them, the straggler, has gaps in its work, and the other one waits for it.
     """
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = busy(
@@ -636,7 +637,8 @@ def test_two_gpus_one_of_which_waits() -> None:
 
 
 def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
-    """A GPU without gaps in its work can be the straggler if the other GPUs wait while it is more active."""
+    """A GPU without gaps in its work counts as a straggler if the other GPUs wait for it and it is more
+    active than they are."""
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
     waits = [
         busy(n, sm_activity=level(25.0), tensor_activity=level(9.0), power_w=level(250.0), nvlink=links)
@@ -789,7 +791,10 @@ def test_memory_that_grows_from_run_to_run(runs: tuple[EarlierRun, ...], grows: 
 
 
 def test_growing_memory_has_the_number_of_runs_left() -> None:
-    """The number of further runs that fit is computed from the GPU's total, used and reserved memory."""
+    """The advice about growing memory contains how many more such runs fit into the GPU's memory.
+
+    This number is computed from the GPU's total, used and reserved memory.
+    """
     one = busy(device_memory=Span(gib(100), gib(120), gib(120)))
     past = RunContext(earlier_runs={one.uuid: ends(1.0, 6.0, 11.0, 16.0)})
     said = only(evidence(one, context=past))
@@ -814,7 +819,7 @@ def test_sure_advice_comes_first() -> None:
 
 
 def test_every_rule_has_its_section_in_the_docs() -> None:
-    """The name of each rule is a heading in docs/advice.md. The rule's advice links to that heading."""
+    """The name of each rule is a heading in docs/advice.md, and the rule's advice links to that heading."""
     import re
     from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Tests of which cell allocated each block that is still in use. The cell is either certain or unknown."""
+"""Tests of which cell allocated each memory block that is still in use. If this is uncertain, the cell is
+unknown."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ class Notebook:
         self.variables: dict[str, Any] = {}
 
     def after(self, cell: int, *, watched: bool = True) -> bool:
-        """Record new blocks as allocated by this cell; also track the variables' storages if ``watched``.
+        """Record all new blocks as allocated by ``cell``. Return whether any block is new.
 
-        Return whether any block is new.
+        If ``watched``, also track the storages of the variables' tensors.
         """
         found = allocator.snapshot()
         new = self.blocks.update(cell, found, allocator.allocation_counts())
@@ -53,8 +54,8 @@ def test_new_blocks_belong_to_the_latest_cell(gpu: StandInGpu) -> None:
 
 
 def test_unchanged_counters_take_no_snapshot(gpu: StandInGpu) -> None:
-    """If torch's two allocation counters have not changed since the last update, the recorded blocks are
-    current."""
+    """If torch's two allocation counters have not changed since the last update, no new snapshot is
+    needed."""
     notebook = Notebook()
     kept = gpu.empty(1)
     assert notebook.blocks.is_current(allocator.allocation_counts()) is False
@@ -90,14 +91,14 @@ def test_a_reused_address(gpu: StandInGpu) -> None:
 
 
 def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
-    """A storage that was resized to zero, as FSDP does, is not mistaken for a new storage at its old
-    address."""
+    """If a storage was resized to zero, as FSDP does, a new storage at its old address is not mistaken for
+    it."""
     notebook = Notebook()
     notebook.variables["shard"] = shard = gpu.empty(100)
     notebook.after(1)
     before, storage = shard.data_ptr(), shard.untyped_storage()
     gone = torch.UntypedStorage(0)
-    storage._swap_data_ptr_(gone)  # in place of resizing the storage, which this device does not support
+    storage._swap_data_ptr_(gone)  # has the effect of resize_(0), which this device lacks
     del gone
     assert (gpu.allocated, shard.data_ptr()) == (0, 0)
     notebook.variables["x"] = x = gpu.empty(100)
@@ -107,7 +108,7 @@ def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
 
 
 def test_another_size_at_a_reused_address(gpu: StandInGpu) -> None:
-    """A block of another size at a reused address counts as new, even if no storage was tracked."""
+    """A block at a reused address counts as new if its size differs, even if no storage was tracked."""
     notebook = Notebook()
     x = gpu.empty(100)
     notebook.after(1, watched=False)
@@ -118,14 +119,17 @@ def test_another_size_at_a_reused_address(gpu: StandInGpu) -> None:
 
 
 def test_a_block_without_variable_has_its_cell_while_addresses_are_new(gpu: StandInGpu) -> None:
-    """The cell of a block that no variable holds is known only while later allocations have new addresses."""
+    """If no variable holds a block, its cell is known until a later allocation may have reused its address.
+
+    From then on, the cell is unknown.
+    """
     notebook = Notebook()
     hidden = gpu.empty(100)
     notebook.after(1, watched=False)
     other = gpu.empty(100)
     notebook.after(2, watched=False)
     assert [notebook.origin(x) for x in (hidden, other)] == [1, 2]
-    gpu.empty(5)  # freed immediately, so its address may be that of an earlier block
+    gpu.empty(5)  # freed immediately, so it is unknown which address it had
     notebook.after(3, watched=False)
     assert [notebook.origin(x) for x in (hidden, other)] == [UNKNOWN_CELL, UNKNOWN_CELL]
     assert notebook.blocks.cell(0, hidden.data_ptr()) is None

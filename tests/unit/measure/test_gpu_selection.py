@@ -32,7 +32,7 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_selection_names_gpus(words: list[str], places: list[int]) -> None:
-    """A GPU is selected by its nvidia-smi index, by its UUID or a prefix of that, or as cuda:N.
+    """A GPU is selected by its nvidia-smi index, by its UUID or the beginning of its UUID, or as cuda:N.
 
     A GPU that is selected twice is returned once.
     """
@@ -85,7 +85,8 @@ def test_a_selection_without_any_gpu() -> None:
 def test_cuda_visible_devices_limits_and_reorders(visible: str, places: list[int]) -> None:
     """Before CUDA is initialized, cuda:N is the GPU in entry N of CUDA_VISIBLE_DEVICES.
 
-    The list ends at its first invalid entry. If an entry is repeated, CUDA shows no device.
+    The first invalid entry and all entries after it are ignored. If an entry is repeated, CUDA shows no
+    device.
     """
     assert cuda_order(GPUS, {"CUDA_VISIBLE_DEVICES": visible}) == tuple(UUIDS[place] for place in places)
 
@@ -113,7 +114,8 @@ def test_with_cuda_initialized_the_order_is_torchs(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_mig_slice_that_cuda_uses_is_unknown() -> None:
-    """If a GPU is in MIG mode, the GPU of cuda:0 is known only if CUDA_VISIBLE_DEVICES names MIG slices."""
+    """If a GPU is in MIG mode, the device behind cuda:0 is known only if CUDA_VISIBLE_DEVICES lists MIG
+    slices."""
     piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])
     machine = (GPUS[0], piece, GPUS[1])
     assert cuda_order(machine, {}) is None

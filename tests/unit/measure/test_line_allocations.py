@@ -64,7 +64,8 @@ def read(*traces: list[dict[str, Any]], segments: tuple[Any, ...] = (), **option
 
 
 def short(lines: LineAllocations) -> list[tuple[str | None, int | None, str, int, int, int | None]]:
-    """Return each line's file, number, device, and bytes allocated, held at the end and held at the peak."""
+    """Return a tuple per line: file, number, device, and bytes allocated, in use at the end and in use at the
+    peak."""
     return [(x.file, x.line, x.device, x.allocated, x.held, x.at_peak) for x in lines.lines]
 
 
@@ -105,7 +106,7 @@ def test_a_peak_inside() -> None:
     trace = [
         alloc(1, 100, 1.0, cell(1)),
         alloc(2, 5000, 2.0, cell(2)),
-        alloc(3, 700, 3.0, cell(3)),  # the peak: 5800
+        alloc(3, 700, 3.0, cell(3)),  # the peak: 5800 bytes
         *free(2, 5000, 4.0),
         alloc(4, 3000, 5.0, cell(4)),
         *free(3, 700, 6.0),
@@ -119,12 +120,12 @@ def test_a_peak_inside() -> None:
 
 
 def test_blocks_from_before_make_room() -> None:
-    """If a block from before the run is freed during the run, it belongs to no line, but it affects the
-    peak."""
+    """If a block from before the run is freed during the run, it belongs to no line, but the freed
+    bytes are taken into account when the time of the peak is determined."""
     trace = [
         alloc(1, 1000, 1.0, cell(1)),  # the peak: 1000 bytes more than at the start
         *free(77, 4000, 2.0),
-        alloc(2, 3000, 3.0, cell(2)),  # as many bytes as at the start
+        alloc(2, 3000, 3.0, cell(2)),  # now 0 bytes more than at the start
     ]
     assert short(read(trace)) == [
         ("In[5]", 1, "cuda:0", 1000, 1000, 1000),
@@ -133,7 +134,7 @@ def test_blocks_from_before_make_room() -> None:
 
 
 def test_a_peak_at_the_start_belongs_to_no_line() -> None:
-    """If the most memory was in use at the start of the run, every line held 0 bytes at the peak."""
+    """If the memory in use was highest at the start of the run, every line has 0 bytes at the peak."""
     assert short(read([*free(77, 4000, 1.0), alloc(1, 3000, 2.0, cell(1))])) == [
         ("In[5]", 1, "cuda:0", 3000, 3000, 0)
     ]
@@ -168,7 +169,7 @@ def test_only_allocations_count() -> None:
 
 
 def test_each_device_has_its_own_peak() -> None:
-    """The time of the peak is determined separately for each device. A line has one row per device."""
+    """The time of the peak is determined separately for each device. A line is reported once per device."""
     first = [alloc(1, 100, 1.0, cell(1)), *free(1, 100, 2.0), alloc(2, 60, 5.0, cell(2))]
     second = [alloc(3, 40, 1.5, cell(1)), alloc(4, 50, 6.0, cell(2))]
     assert short(read(first, [], second)) == [
@@ -188,7 +189,7 @@ def test_what_backward_allocates() -> None:
         alloc(1, 10, 1.0, []),
         alloc(2, 512, 2.0, root),
         alloc(3, 1000, 3.0, []),
-        alloc(4, 40, 4.0, hook),  # a hook of a library on autograd's thread
+        alloc(4, 40, 4.0, hook),  # a library's hook, called on autograd's thread
         alloc(5, 2000, 5.0),
         alloc(6, 70, 6.0, cell(5)),
         alloc(7, 80, 7.0, []),
@@ -205,13 +206,15 @@ def test_what_backward_allocates() -> None:
 
 
 def test_a_run_within_a_longer_recording() -> None:
-    """If the allocation history covers more than the run, only events during the run count."""
+    """If the allocation history also covers the time before or after the run, only events during the run
+    count."""
     trace = [alloc(1, 100, 9.0, cell(1)), alloc(2, 20, 10.0, cell(2)), *free(1, 100, 11.0), alloc(3, 5, 21.0)]
     assert short(read(trace, since_us=10.0, until_us=20.0)) == [("In[5]", 2, "cuda:0", 20, 20, 20)]
 
 
 def test_lines_that_add_up_to_the_counter_miss_nothing() -> None:
-    """If the allocations of the lines add up to torch's counter, no memory is reported as missing."""
+    """If the allocations of all lines add up to torch's counter of allocated bytes, no memory is reported as
+    missing."""
     lines = read([alloc(1, 100, 1.0, cell(1))], requests={0: RunRequests(100, 100, 100)})
     assert (lines.missing, lines.peak_unknown) == ({}, ())
 
@@ -219,7 +222,7 @@ def test_lines_that_add_up_to_the_counter_miss_nothing() -> None:
 def test_a_history_that_has_lost_its_beginning() -> None:
     """If the history has lost its oldest events, blocks that are still in use are attributed to their lines.
 
-    The lost bytes are reported as missing, and the memory at the peak is reported as unknown.
+    The remaining lost bytes are reported as missing, and the memory at the peak is reported as unknown.
     """
     trace = [alloc(3, 50, 8.0, cell(3)), *free(3, 50, 9.0)]
     block = {"state": "active_allocated", "frames": cell(1)}

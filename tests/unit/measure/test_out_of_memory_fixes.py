@@ -191,7 +191,8 @@ def oom_holder(
 ) -> OomHolder:
     """Return a holder of these blocks.
 
-    ``before``: the blocks are from before the failing cell. ``needed``: the failing code reads the variable.
+    ``before``: whether the blocks were allocated before the failing cell. ``needed``: whether the failing
+    code reads the variable.
     """
     holder = Holder(kind, (name,), "Tensor", "cuda:0", size, None)
     variables = None if needed or kind != "variable" else (name,)
@@ -349,7 +350,7 @@ def test_private_pools() -> None:
 def test_segments_for_small_tensors() -> None:
     """Freeing a tensor in a segment for small tensors does not help a large request.
 
-    It helps if the segment is expandable, because whole pages of it can be released.
+    If the segment is expandable, freeing it does help, because whole pages of the segment can be released.
     """
     row = Segment(12 * GIB, True, True, ((1, 10 * GIB, True), (2, 2 * GIB, True)), small=True)
     one = oom_holder("variable", "x", (1,), 10 * GIB)
@@ -401,9 +402,9 @@ def test_a_process_limit() -> None:
 
 
 def test_other_processes() -> None:
-    """Shutting down the smallest or the largest of the other processes that hold enough memory is offered.
+    """Of the other processes that hold enough memory, shutting down the smallest or the largest is offered.
 
-    The CUDA context of this process is not offered.
+    The CUDA context of this process is listed among the other memory, but is not offered.
     """
     others = (
         OtherMemory("notebook a.ipynb", 40 * GIB, True),

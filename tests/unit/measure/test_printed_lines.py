@@ -94,7 +94,7 @@ def test_the_stream_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_kernels_stream_is_read_through_its_echo(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines of a kernel's stream are read through its ``echo`` attribute.
 
-    Its write method is not replaced, so that tracebacks which contain the method are unchanged.
+    The stream's write method is not replaced, because a replacement would appear in the user's tracebacks.
     """
 
     class KernelStream(Stream):

@@ -90,7 +90,8 @@ def me(memory: int | None) -> tuple[Process, ...]:
 
 
 def test_a_function_is_called_later_in_a_run(bench: Bench) -> None:
-    """What short runs don't need, such as the live chart, starts once a run has lasted long enough."""
+    """A function that is scheduled with ``call_after``, such as showing the live chart, is called only if the
+    run lasts long enough."""
     called: list[str] = []
     for seconds, expected in ((0.4, []), (1.0, ["chart"])):
         run = Run(bench.sampler, DEFAULTS, clock=bench.clock)
@@ -102,7 +103,8 @@ def test_a_function_is_called_later_in_a_run(bench: Bench) -> None:
 
 
 def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
-    """The report contains the start, end and peak of each GPU's memory and of this process's part of it."""
+    """The report contains each GPU's memory at the start, at the end and at its peak, and this process's part
+    of it."""
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
     bench.source.memory[0], bench.source.processes[0] = 9_000_000, me(8_000)
@@ -129,9 +131,9 @@ def test_times_and_label(bench: Bench) -> None:
 
 
 def test_energy_while_idle(bench: Bench) -> None:
-    """The report contains the energy that was used in sampling windows in which no kernel ran.
+    """The idle energy is the energy used in the driver's utilization windows in which no CUDA kernel ran.
 
-    If too few windows are known, the energy is None.
+    If known windows cover less than nine tenths of the run, the idle energy is None.
     """
     bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
@@ -141,7 +143,7 @@ def test_energy_while_idle(bench: Bench) -> None:
     bench.pass_time(4.0)
     report = bench.report(run)
     assert report.energy_idle_j is not None
-    # The first two windows may have begun before the run. They count like the others.
+    # The first two utilization windows count too, although they may have begun before the run.
     assert report.energy_idle_j == pytest.approx(100.0 * 6, abs=100.0 * 0.4)
     assert report.gpus[0].energy_j == pytest.approx(100.0 * 6 + 300.0 * 4, abs=40.0)
     assert "energy_idle_j" not in report.gpus[0].missing
@@ -155,8 +157,8 @@ def test_energy_while_idle(bench: Bench) -> None:
 
 
 def test_an_idle_run_draws_all_its_energy_while_idle(bench: Bench) -> None:
-    """If no kernel runs, the idle energy equals the run's whole energy, including that of its first
-    windows."""
+    """If no CUDA kernel runs, the idle energy equals the whole energy of the run, including that of its first
+    utilization windows."""
     bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
     bench.source.memory[0], bench.source.processes[0] = 2_000_000, me(500)
     run = bench.run()
@@ -196,7 +198,8 @@ def test_memory_reserved_by_the_driver(bench: Bench) -> None:
 
 
 def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) -> None:
-    """If a run is too short to measure a value, the value is None with a reason, never 0."""
+    """If a run is shorter than the driver's utilization windows, values that need a window are None with a
+    reason, never 0."""
     gpu = bench.report(bench.run()).gpus[0]
     assert (gpu.utilization, gpu.power_w, gpu.energy_j, gpu.sm_activity) == (None, None, None, None)
     assert gpu.missing["utilization"] == "the run was shorter than two of the driver's windows of 0.2 s"
@@ -226,7 +229,7 @@ def test_counters_count_only_inside_the_run(
 ) -> None:
     """A window of the hardware counters is ignored if it began before the run.
 
-    The other windows must cover six tenths of the run.
+    If the other windows cover less than six tenths of the run, the value is unknown.
     """
     bench.source.activity[0] = _window(bench.clock.time() - 0.5, 90.0)
     run = bench.run()
@@ -242,7 +245,8 @@ def test_counters_count_only_inside_the_run(
 
 @pytest.mark.parametrize(("window_s", "length"), [(0.5, "0.5 s"), (1.0, "1.0 s")])
 def test_a_reason_has_the_length_of_the_counters_windows(bench: Bench, window_s: float, length: str) -> None:
-    """If no window of the hardware counters lies inside the run, the reason has the length of the windows."""
+    """If no window of the hardware counters lies inside the run, the reason for the unknown value states how
+    long the windows are."""
     run = bench.run()
     window = _window(bench.clock.time() - 0.2, 90.0)
     bench.source.activity[0] = replace(window, until=window.since + window_s)
@@ -376,7 +380,7 @@ def test_the_gpu_drain_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_readings_from_before_the_run_do_not_count(bench: Bench) -> None:
-    """If the sampling interval is long, a reading from before the run does not count for the run."""
+    """A reading from before the run does not count for the run, even if the sampling interval is long."""
     bench.source.utilization[0], bench.source.power[0] = 100.0, 700.0
     bench.pass_time(0.4, step=0.2)
     run = bench.run(RunOptions(interval_s=4.0))
@@ -389,7 +393,7 @@ def test_readings_from_before_the_run_do_not_count(bench: Bench) -> None:
 
 
 def test_the_timeline_begins_with_the_run(bench: Bench) -> None:
-    """Utilization from a sampling window before the run is not on the run's timeline."""
+    """Utilization that was measured in a window before the run is not on the run's timeline."""
     bench.source.utilization[0] = 99.0
     run = bench.run(RunOptions(gpus=("0",)))
     bench.source.utilization[0] = 40.0
@@ -515,8 +519,10 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
 
 
 def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container, process ids count as the host's if the driver lists this process on a GPU with a CUDA
-    context of torch."""
+    """In a container, process ids count as the host's only if the driver lists this process on a GPU.
+
+    Only GPUs on which torch has created a CUDA context are searched.
+    """
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     fake = FakeTorch()
     uuid = bench.source.gpus[0].uuid[4:]
@@ -557,7 +563,8 @@ def test_waiting_for_a_failed_kernel_does_not_raise(bench: Bench, monkeypatch: p
 
 
 def test_the_first_context_is_no_leak(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
-    """If a run initializes CUDA, a note explains that the memory of the CUDA context is no leak."""
+    """If a run initializes CUDA, a note explains that the additional memory is the CUDA context, not a
+    leak."""
     fake = FakeTorch()
     fake.up = False
     uuid = bench.source.gpus[0].uuid[4:]

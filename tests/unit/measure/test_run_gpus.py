@@ -29,7 +29,7 @@ def _host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def at(index: int, *holding: Process, measured: float = 0.0) -> tuple[Gpu, Reading]:
-    """Return a GPU and a reading of the GPU in which these processes hold its memory."""
+    """Return a GPU and a reading of that GPU. In the reading, these processes hold memory."""
     return h200(index), reading(h200(index), processes=holding, measured=EPOCH + measured)
 
 
@@ -69,8 +69,8 @@ def test_all_gpus_of_a_recording_are_shown() -> None:
 
 
 def test_a_reading_from_before_the_start_is_not_the_start() -> None:
-    """If a GPU does not answer in time, its older reading is not used as its reading at the run's start or
-    end."""
+    """If a GPU does not answer at the start or end of a run, an older reading is not used in place of the
+    missing one."""
     gpus = RunGpus(1.0)
     gpus.begin(sample(at(0), at(1, measured=0.5)), EPOCH + 0.5, ())
     gpus.started = EPOCH + 0.5

@@ -1,6 +1,6 @@
 """Tests of how much memory torch's cache can return to the driver at the end of a run.
 
-Some tests check in which cases torch's list of segments is read to find this out.
+Reading torch's list of segments can take long. Some tests check that it is read only if necessary.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def test_returnable_memory(snapshots: list[int]) -> None:
 
 
 def test_a_run_that_changed_nothing_does_not_wait_for_torch(snapshots: list[int]) -> None:
-    """If a run left torch's memory counters unchanged, the list of segments, which may be long, is not
-    read."""
+    """If a run left torch's memory counters unchanged, the list of segments is not read, because it may be
+    long."""
     assert returnable({0: account()}) == {}
     assert returnable({0: account(None, 0, allocated=0, reserved=0)}) == {}
     assert snapshots == []

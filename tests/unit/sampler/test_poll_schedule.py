@@ -43,20 +43,20 @@ def gap(loop: FastPollLoop, clock: FakeClock, took: float) -> float:
 
 @pytest.mark.parametrize(("took", "expected"), [(0.11, 0.55), (0.16, 0.8), (0.3, 0.9)])
 def test_slow_polls_are_made_less_often(clock: FakeClock, took: float, expected: float) -> None:
-    """If polls are slow, they are made less often, so that they take at most a fifth of the time. Samples are
-    still less than a second apart."""
+    """If polls are slow, they are made less often, so that they take at most a fifth of the time. They may
+    take more if samples would otherwise be a second or more apart."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, took) == expected
 
 
 def test_samples_stay_less_than_a_second_apart(clock: FakeClock) -> None:
-    """When the sampler schedules the next poll, it assumes that the poll will take as long as the slowest
-    poll so far. Samples are therefore less than a second apart."""
+    """When the sampler schedules the next poll, it assumes that this poll will take as long as the slowest
+    poll so far. Samples are therefore less than a second apart, even if the next poll is slow again."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, 0.5) == 0.9
-    assert gap(loop, clock, 0.2) == 0.6  # If the next poll takes 0.5 s, it ends 0.9 s after this poll.
+    assert gap(loop, clock, 0.2) == 0.6  # a next poll of 0.5 s ends 0.9 s after this poll's end
     assert gap(loop, clock, 0.5) == 0.9
 
 
@@ -70,7 +70,7 @@ def test_without_gpus_there_are_no_polls_of_memory(clock: FakeClock) -> None:
 
 @pytest.mark.parametrize(("late", "full"), [(0.0, False), (0.002, False), (0.005, True)])
 def test_no_polls_of_memory_while_other_code_holds_the_gil(clock: FakeClock, late: float, full: bool) -> None:
-    """Memory is also polled between two full polls, but not after a poll that had to wait for the GIL."""
+    """Memory is also polled between two full polls, unless the last poll had to wait for the GIL."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     gap(loop, clock, 0.0)

@@ -484,7 +484,8 @@ def test_sixteen_gpus_keep_every_value() -> None:
 
 
 def fullest(*gpus: GpuReport) -> Report:
-    """Return a report of these GPUs with long notes, advice, memory lines, time lines, holders and marks."""
+    """Return a report of these GPUs in which everything is long: notes, advice, holders, marks, and the lists
+    of code lines with their memory and time."""
     line = LineMemory("In[5]", 8, None, "loss.backward()", None, "cuda:0", gib(44), gib(1), gib(3))
     times = tuple(
         LineTime(n, f"history_{n}.append(loss.item())", 30.0 - n, 4.0, "Tensor.item", None) for n in range(6)
@@ -566,9 +567,8 @@ def test_gpus_that_differ_have_separate_lines() -> None:
 
 
 def test_means_of_many_gpus() -> None:
-    """For eight GPUs, the means of the hardware counters are shown as ranges in one line, both in HTML and in
-    text.
-    """
+    """For eight GPUs, the mean values of the hardware counters are shown as ranges in one line, both in HTML
+    and in text."""
     eight = reports.report(*(gpu(n, sm_occupancy=Level(4.0 + n, 20.0)) for n in range(8)), points=20)
     line = (
         "GPUs 0–7, mean: SM occupancy 4.0 to 11 % · float32 pipes 8.1 % · PCIe 4.4 MiB/s in, "  # noqa: RUF001
@@ -836,9 +836,8 @@ def test_evidence_of_advice_is_in_the_details() -> None:
 
 
 def test_means_beside_utilization_are_in_the_details() -> None:
-    """The details contain the means of SM occupancy, float32 pipes, PCIe and NVLink traffic, and how long the
-    clock was throttled.
-    """
+    """The details contain mean values of SM occupancy, float32 pipes, PCIe and NVLink traffic, and also how
+    long the clock was throttled."""
     hot = reports.gpu(0, throttled={"too hot": 3.0})
     lines = Page(html(reports.report(hot))).text.splitlines()
     assert (

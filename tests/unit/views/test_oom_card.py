@@ -82,9 +82,8 @@ def busy_server() -> OomContext:
 
 
 def test_the_text() -> None:
-    """The card shows how much memory was requested and free, who holds the memory, the last minute, what
-    would have been enough, and what to do before the next try.
-    """
+    """The card shows how much memory was requested and free, who holds the memory, how memory use changed in
+    the last minute, what would have been enough, and what to do before the next try."""
     text = bundle(busy_server())["text/plain"]
     assert [" ".join(line.split()) for line in text.splitlines()] == [
         "Out of memory on cuda:0 (GPU 0 H200): 6.0 GiB asked for, 2.1 of 139.8 GiB free",
@@ -160,7 +159,8 @@ def test_the_chart_has_a_caption() -> None:
 
 
 def test_no_chart_without_samples() -> None:
-    """If there are too few samples, the card has no chart, and no sentence about the last minute."""
+    """If there are too few samples of the memory, the card has no chart, and no sentence about the last
+    minute."""
     data = bundle(replace(busy_server(), recent=()))
     assert "sampled" not in data["text/plain"]
     assert "<svg" not in data["text/html"]
