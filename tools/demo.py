@@ -44,7 +44,7 @@ _LAYOUT = {
 }
 _READY_S = 120.0
 _END_S = 10
-"""Seconds that the server may take, after it was terminated, to shut down its kernels and exit."""
+"""Seconds in which a terminated server must shut down its kernels and exit. Otherwise it is killed."""
 
 
 def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:
@@ -157,7 +157,8 @@ def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
 def end_on_signals(server: subprocess.Popen[bytes]) -> None:
     """On Ctrl-C, SIGTERM and SIGHUP, terminate the server, and kill it if it does not exit in time.
 
-    If a page is open, a terminated server may shut down its kernels and then wait forever for AnyIO threads.
+    The server must sometimes be killed: if a page is open, a terminated server may shut down its kernels and
+    then wait forever for AnyIO threads.
     """
 
     def terminate(*_: object) -> None:

@@ -25,7 +25,7 @@ RESOLVE = (
 def without_torch(resolved: str) -> str:
     """Return uv's output without torch and torch's CUDA libraries.
 
-    The CUDA libraries are recognized because uv resolves only them for Linux alone.
+    The CUDA libraries are recognized by the marker ``sys_platform == 'linux'``, which only they have.
     """
     entries = re.findall(r"^\S.*\n(?:[ \t].*\n)*", resolved, re.MULTILINE)
     return "".join(

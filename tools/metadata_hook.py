@@ -20,8 +20,8 @@ class ProjectUrlsHook(MetadataHookInterface):
 
 
 def project_urls(repository: str) -> dict[str, str]:
-    """Return the project's URLs by label, or {} if ``repository`` is empty. The host must use GitHub's
-    paths."""
+    """Return the project's URLs by label, or {} if ``repository`` is empty. The URLs have GitHub's paths,
+    such as ``/issues``."""
     if not repository:
         return {}
     if not repository.startswith("https://"):

@@ -1,8 +1,8 @@
-"""Generate files from the table of GPU metrics: ``python -m tools.metrics``; ``--check`` compares them.
+"""Generate files from the table of GPU metrics in ``gpuwidget/model/metrics.py``.
 
-The table is in ``gpuwidget/model/metrics.py``. The generated files are the module with the dataclasses of
-readings, the labextension's list of metrics, and tables in the docs. In a page of the docs, two comments
-enclose the table.
+``python -m tools.metrics`` writes the files; with ``--check`` it only compares them with the table. They are
+the module with the dataclasses of readings, the labextension's list of metrics, and tables in the docs. In a
+page of the docs, the table is between two comments.
 """
 
 from __future__ import annotations

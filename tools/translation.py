@@ -4,9 +4,10 @@
 that JupyterLab loads, which ``make`` and the wheel's build do; ``--add de_DE`` adds a language; ``--check``
 reports whether the catalogue is up to date.
 
-JupyterLab finds the JSON by the entry point ``jupyterlab.locale``. Its tool, jupyterlab-translate, depends on
-copier, a client of Crowdin and a bundle of 3.6 MB. What we need of it is small: the strings, which
-TypeScript's own compiler finds (``strings.mjs``), and babel, which JupyterLab has.
+JupyterLab finds the JSON by the entry point ``jupyterlab.locale``. This module replaces JupyterLab's tool for
+translations, jupyterlab-translate, which depends on copier, a client of Crowdin and a bundle of 3.6 MB. It
+needs only TypeScript's compiler, which extracts the strings (``strings.mjs``), and babel, which JupyterLab
+requires too.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ TRANSLATED_ELSEWHERE = {
     "ui/format.ts: reason",
 }
 """Places at which the labextension translates a text that is not a literal. The catalogue contains these
-texts nevertheless, because they come from ``python_strings`` or from the settings."""
+texts nevertheless, because they are found by ``python_strings`` or in the settings schema."""
 _SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")
 
 
@@ -115,7 +116,8 @@ def text_of(made: Catalog) -> str:
     It has no dates or line numbers, so that it changes only if a string changes.
     """
     for message in made:
-        message.flags.discard("python-format")  # Babel mistakes the "% o" of "100 % of" for a format.
+        # Babel mistakes the "% o" of "100 % of" for a placeholder, and marks the message as a format string.
+        message.flags.discard("python-format")
     written = BytesIO()
     write_po(written, made, width=110, omit_header=True, include_lineno=False, sort_output=True)
     head = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=utf-8\\n"\n'
@@ -148,7 +150,7 @@ def compiled(language: Catalog) -> str:
 
 
 def _name(locale: Locale | str | None) -> str:
-    # The name is that of the folder. Babel would use zh_Hans_CN instead of zh_CN.
+    # The language's folder has this name, e.g. zh_CN. Babel's name would be zh_Hans_CN.
     known = Locale.parse(str(locale))
     return f"{known.language}_{known.territory}" if known.territory else known.language
 

@@ -18,8 +18,8 @@ from gpuwidget.system.processes import in_host_pid_namespace
 HOST_PIDS = pytest.mark.skipif(
     not in_host_pid_namespace(), reason="in a container the driver's process ids are not the processes' own"
 )
-"""Skips a test of values that the driver reports per process, unless the driver's process ids are those of
-this pid namespace.
+"""Skips a test that needs the driver's values per process, if the driver's process ids are not those of this
+pid namespace, as in a container.
 """
 _TIMEOUT_S = 240
 

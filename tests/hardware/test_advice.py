@@ -81,12 +81,12 @@ result = found
 
 @functools.cache
 def loads() -> Any:
-    """Run all loads once for all tests. Return the advice for each load, and the report of its first GPU."""
+    """Run all workloads once for all tests. Return, by workload, the advice and the first GPU's report."""
     return run_program(_LOADS)
 
 
 def rules(load: str) -> list[str]:
-    """Return the names of the rules that gave advice for this load."""
+    """Return the names of the rules that gave advice for this workload."""
     return [one["rule"] for one in loads()[load]["advice"]]
 
 
@@ -103,8 +103,8 @@ def rules(load: str) -> list[str]:
     ],
 )
 def test_a_mistake_gets_its_advice_until_it_is_fixed(load: str, rule: str, fixed: str) -> None:
-    """For a load with a mistake, only the rule for this mistake gives advice (without cuDNN, other rules may
-    too). Once the mistake is fixed, the rule gives none."""
+    """For a workload with a mistake, only the rule for this mistake gives advice. (If the mistake is to run
+    without cuDNN, other rules may give advice too.) Once the mistake is fixed, the rule gives none."""
     expected = [rule] if load != "without cuDNN" else None
     assert rules(load) == expected or (expected is None and rule in rules(load)), loads()[load]
     assert rule not in rules(fixed), loads()[fixed]
@@ -118,17 +118,17 @@ def test_healthy_code_gets_no_advice(healthy: str) -> None:
 
 
 def test_the_power_limit_alone_gets_no_advice() -> None:
-    """Under full load, the report contains how long the power limit held the clock down. That alone is no
-    reason for advice.
+    """If a workload reaches the GPU's power limit, the report contains how long the limit reduced the clock,
+    but there is no advice about it.
 
-    A light load does not reach the power limit.
+    A light workload does not reach the power limit.
     """
     full, light = (loads()[load]["gpu"] for load in ("full power", "small kernels"))
     throttled = full["throttled"] or {}
     if throttled.get(POWER_CAP, 0.0) < MIN_S:
         drawn = f"{full['power_w']} of {full['power_limit_w']} W"
         pytest.skip(f"at {drawn} the driver did not name the power cap for {MIN_S:g} s: {throttled}")
-    # The GPU of this machine may also be too hot, which is a reason for advice.
+    # This machine's GPU may also be throttled by heat. Only then is advice expected.
     hot = [one for one in needing_attention(throttled) if one != POWER_CAP and throttled[one] >= MIN_S]
     assert ("throttled" in rules("full power")) == bool(hot), loads()["full power"]
     assert POWER_CAP not in (light["throttled"] or {}), light

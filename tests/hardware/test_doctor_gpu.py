@@ -30,7 +30,8 @@ def checks_by_id(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_all_checks_pass() -> None:
-    """On a healthy machine, all checks from PyTorch to the GPU are ok, and no other check is broken."""
+    """On a healthy machine, all checks of PyTorch, CUDA, the driver and the GPU are ok. Other checks may
+    warn, but none is broken."""
     found = doctor()
     statuses = {name: check["status"] for name, check in checks_by_id(found).items()}
     assert {name: statuses[name] for name in CHECKS} == dict.fromkeys(CHECKS, "ok"), found

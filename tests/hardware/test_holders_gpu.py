@@ -65,8 +65,8 @@ def test_torchs_reserved_memory(kernel: Kernel) -> None:
 def test_freeing_the_cache_while_a_cell_computes(kernel: Kernel) -> None:
     """If torch's cache is freed while a cell computes, the memory is returned to the GPU, and the cell's
     result is correct."""
-    # cuBLAS allocates its workspace with the first matrix products, so allocate it before the memory that is
-    # freed.
+    # The first matrix products allocate cuBLAS's workspace. Run some now, so that both measurements of the
+    # reserved memory include the workspace.
     kernel.ok("a = torch.ones(4096, 4096, device='cuda')\nfor _ in range(3): b = a @ a")
     kernel.ok("gone = torch.ones(2**30, device='cuda')\ndel gone")
     before = int(kernel.ok("torch.cuda.memory_reserved(0)").result or 0)

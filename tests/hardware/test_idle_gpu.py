@@ -1,5 +1,5 @@
-"""Tests on a real GPU that the line profile agrees with CUDA events, and that stream queries don't disturb
-the program."""
+"""Tests on a real GPU that the line profile agrees with CUDA events, and that the profiler's queries of CUDA
+streams don't disturb the program."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def test_a_fast_loop_gets_no_wrong_numbers() -> None:
 
 @pytest.mark.parametrize("load", ["text generation", "small kernels"])
 def test_kernels_too_short_for_a_query(load: str) -> None:
-    """For code with very short kernels, a line's GPU activity agrees with hardware counters that another
-    process read, or is unknown.
+    """For code with very short CUDA kernels, a line's GPU activity either agrees with hardware counters that
+    another process read, or is unknown.
 
-    If it is unknown, the reason mentions that queries miss short kernels; it does not blame other streams
-    alone.
+    If queries and counters disagree, the report's reason mentions that queries miss short kernels. It does
+    not blame only other streams.
     """
     if load == "text generation" and importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed")

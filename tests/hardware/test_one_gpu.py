@@ -48,7 +48,8 @@ def test_readings_match_nvidia_smi() -> None:
         assert abs(reading["memory_used"] / MIB - float(used)) <= 2
         assert abs(reading["temperature_c"] - float(temperature)) <= 3
         assert reading["power_limit_w"] == pytest.approx(float(limit))
-        # The previous test made the GPU work, so its power is still falling.
+        # The power may still be falling after an earlier test, so the sample's power must be roughly between
+        # two readings of nvidia-smi, one before the sample and one after it.
         low, high = sorted((float(before), float(power)))
         assert 0.8 * low <= reading["power_w"] <= 1.2 * high
         assert reading["throttle"] is not None

@@ -158,8 +158,8 @@ async def test_the_servers_environment_is_diagnosed(server: Server, monkeypatch:
 
 
 def test_the_checks_use_the_place_server(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
-    """The route's diagnosis comes from the doctor's checks,
-    which are run in a subprocess for the place ``server``."""
+    """The route runs the doctor's checks in a subprocess.
+    The diagnosis is of the place ``server``, not of a kernel."""
     asked: list[Any] = []
 
     def run(place: str, version: str, environment: object) -> Diagnosis:

@@ -1,5 +1,5 @@
-"""While finding the owners of GPU memory hangs, the monitor never sends old results as new ones.
-It recovers once the owners can be found again."""
+"""If the search for the owners of GPU memory hangs, the monitor never sends old results as new ones.
+It sends correct results again once the search works again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ProcessContext(KernelInventory):
 
 
 class Machine:
-    """A machine on which finding the owners of GPU memory hangs while ``stuck`` is true.
+    """A machine on which every search for the owners of GPU memory hangs if ``stuck`` is true.
     ``messages`` contains the messages that the monitor sent, newest last."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Machine:
         self.messages.append(json.loads(message))
 
     def hang(self) -> None:
-        """Block the calling resolution while ``stuck`` is true, until the test lets it continue."""
+        """If ``stuck`` is true, block the calling thread until the test lets it continue."""
         gate = threading.Event()
         self.gates.append(gate)
         if self.stuck:
@@ -88,12 +88,12 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """Return a machine on which finding the owners of GPU memory hangs."""
+    """Return a machine on which every search for the owners of GPU memory hangs."""
     machines: list[Machine] = []
 
     class Hanging(OwnershipResolver):
-        """A resolver whose resolutions hang.
-        Each test defines this class again, so that a late thread does not affect the next test."""
+        """A resolver whose searches for the owners hang.
+        Each test defines this class again, so that threads of earlier tests keep using their own machine."""
 
         def resolve(self, request: Any) -> Any:
             machines[0].hang()
@@ -114,8 +114,8 @@ def kernel(name: str) -> ServerKernel:
 
 
 async def test_current_memory_is_sent_while_ownership_hangs(machine: Machine) -> None:
-    """If finding the owners has hung for ten seconds, the server sends the reason,
-    together with the current memory and kernels."""
+    """If the search for the owners has hung for ten seconds, the monitor sends a message without owners:
+    it contains the reason, the current memory and the current kernels."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
     machine.add_sample()
@@ -133,8 +133,8 @@ async def test_current_memory_is_sent_while_ownership_hangs(machine: Machine) ->
 
 
 async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
-    """If finding the owners hangs, new attempts are made, but at most three at the same time.
-    As soon as one of them returns, the memory is attributed again."""
+    """If the search for the owners hangs, the monitor starts further searches, at most three at a time.
+    As soon as a search succeeds again, the monitor sends the owners and their memory."""
     before = threading.active_count()
     machine.watch.enable(True)
     machine.add_sample()
@@ -151,8 +151,8 @@ async def test_hung_resolutions_use_few_threads(machine: Machine) -> None:
 
 
 async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
-    """If finding the owners has hung for hours, a new client receives no old result.
-    It receives the result of a new attempt, or the reason if that attempt times out."""
+    """If a search for the owners has hung for hours, a new client does not receive that search's result.
+    The monitor starts a new search, and sends the reason if the new search hangs too."""
     machine.context.kernels = (kernel("old"),)
     machine.watch.enable(True)
     machine.add_sample()
@@ -174,7 +174,7 @@ async def test_a_new_client_gets_no_old_data(machine: Machine) -> None:
         SILENT,
     )
     assert machine.clock.time() - message["time"] <= 2.0
-    # The first attempt returns now; its late result must be discarded.
+    # Let the first search return. Its result is hours old and must be discarded.
     machine.gates[0].set()
     await machine.run(3.0)
     assert {one["gpus"][0]["reason"] for one in machine.messages} == {SILENT}

@@ -187,20 +187,20 @@ def status(state: str, request: str, kind: str = "execute_request", **changes: A
         ([status("busy", "1"), status("idle", "2", "comm_msg")], True),
         ([status("busy", "1"), status("idle", "2", "complete_request")], True),
         ([status("busy", "1", "comm_msg")], False),
-        # The ``idle`` message of the first request was lost.
+        # The ``idle`` message of the first request was lost, so the second request ends the first one.
         ([status("busy", "1"), status("busy", "2"), status("idle", "2")], False),
         ([status("busy", "1"), status("idle", "0")], True),
-        # In the next two cases, the kernel has a new process.
+        # In the next two cases, the kernel has restarted, so no request is running.
         ([status("busy", "1"), status("idle", "2", "kernel_info_request", session="new")], False),
         ([status("busy", "1", session="client"), status("starting", "", session="client")], False),
-        # The kernel uses the client's session id as its own.
+        # This kernel has no session id, and repeats the client's. It has not restarted.
         ([status("busy", "1", session="client"), status("idle", "2", "comm_msg", session="client")], True),
         ([status("busy", "1"), [{"msg_type": "stream", "session": "new"}, {}, {"text": "status"}]], True),
     ],
 )
 def test_status_messages(messages: list[list[dict[str, Any]]], running: bool) -> None:
-    """A request runs from its ``busy`` message until its ``idle`` message,
-    the ``busy`` message of the next request or a restart of the kernel."""
+    """A request runs from its ``busy`` message until its ``idle`` message arrives.
+    If that message is lost, the request ends with the next request or with a restart of the kernel."""
     execution_tracker = KernelExecutions()
     for message in messages:
         execution_tracker.receive(*message)

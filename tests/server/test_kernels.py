@@ -37,7 +37,8 @@ async def test_control_channel_requests_keep_state_and_last_activity(server: Ser
     try:
         loaded = await channels.send("shell", "execute_request", {"code": ANSWERING, "silent": False})
         await channels.until("status", loaded, execution_state="idle")
-        # Once the first request has finished, the server has received all messages of the cell.
+        # Every message of the cell updates the last activity. Once these requests have been answered, the
+        # server has received all messages of the cell, so compare only from here on.
         await send_requests()
         idle = await shown()
         assert idle[0] == "idle"

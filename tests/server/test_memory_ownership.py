@@ -219,8 +219,8 @@ async def test_consoles_and_several_sessions(server: Server) -> None:
 
 
 async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: FakeSource) -> None:
-    """After a restart, a kernel has a new process.
-    A process that the old one left behind no longer counts as the kernel's."""
+    """After a restart, only the memory of the kernel's new process is attributed to the kernel.
+    A child process that has outlived the previous kernel process is a separate holder."""
     kernel = await start_kernel(server)
     channels = await connected(server, kernel)
     orphan = int(
@@ -436,7 +436,7 @@ async def test_kernels_report_their_memory_in_a_container(
     assert (found["unattributed"], found["reason"]) == (22 * GIB, f"{FOREIGN} {BY_TORCH}")
     assert held(usage, 1) == []
     assert {one["id"] for one in usage["kernels"]} == {busy, silent, idle}
-    # A kernel that has no CUDA device open is not queried.
+    # The kernel ``idle`` is not queried, because it has no CUDA device open.
     assert set(server.hub._ownership._reports._kernels) == {busy, silent}
     channels.close()
 
@@ -507,7 +507,8 @@ async def test_an_open_device_proves_matching_pids(
     container's processes and one of these processes uses CUDA."""
     own = os.getpid()
     container[own] = True
-    # No process in the container has the second id. While the driver lists it, the ids may be the host's.
+    # No process in the container has the second id. While the driver lists this id, all listed ids may be the
+    # host's, so no holder is sent.
     ours = process(own, 2 * GIB, user=None, program=None)
     source.processes[0] = (ours, process(4_194_305, GIB, user=None, program=None))
     stream = await server.stream()
@@ -586,8 +587,8 @@ async def test_the_report_of_a_restarted_kernel_is_discarded(
 async def test_a_stopped_kernel_delays_nothing(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
-    """A stopped kernel is queried once and delays no other message.
-    Its query is cancelled when the last client disconnects."""
+    """A suspended kernel (SIGSTOP) is queried only once, and ownership messages are not delayed.
+    The query is cancelled when the last client disconnects."""
     hung = await start_kernel(server)
     pid = pid_of(server, hung)
     (await connected(server, hung)).close()

@@ -1,4 +1,5 @@
-"""The sample hub on a busy server sends messages in batches, so that they do not pile up."""
+"""The sample hub, which sends samples to the stream's clients.
+On a busy server it sends them in batches, so that messages do not pile up."""
 
 from __future__ import annotations
 

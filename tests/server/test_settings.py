@@ -128,8 +128,9 @@ async def test_settings_on_the_command_line(server: Server, jp_argv: list[str], 
 async def test_the_configured_install_command(
     variable: pytest.MonkeyPatch, server: Server, configuration: dict[str, str], command: str | None
 ) -> None:
-    """The panel gets the configured requirement as a quoted pip command. A bare package name is pinned to the
-    server's version. Kernels and terminals get the requirement through the environment."""
+    """The panel receives a pip command with the configured requirement, quoted for the shell.
+    A bare package name is pinned to the server's version.
+    Kernels and terminals inherit the requirement in an environment variable."""
     hello = await (await server.stream()).next()
     assert (hello["install"], hello["documentation"]) == (command, installation.documentation())
     requirement = configuration.get("install_requirement")

@@ -97,8 +97,8 @@ def test_a_part_of_a_whole(size: float | None, total: float | None, text: str) -
     ],
 )
 def test_numbers_of_a_column(value: float | None, unit: str, text: str) -> None:
-    """A number in a column whose title contains the unit is shown without the unit, unless it would be
-    rounded to 0.
+    """A number in a column whose title contains the unit is shown without a unit. If it would be rounded to
+    0, it is shown with a smaller unit.
     """
     assert units.number_in_unit(value, unit) == text
 

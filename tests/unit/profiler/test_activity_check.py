@@ -48,8 +48,8 @@ def stepping(run: ProfiledRun, count: int = 50, *, busy: int = 0) -> None:
 def test_kernels_too_short_for_queries() -> None:
     """A launch-bound loop that is 17 % busy according to the counters is not reported as 0 % busy.
 
-    Stream queries miss its short kernels. The activity of the line therefore comes from the regression over
-    the driver's windows, and the reason mentions short kernels.
+    Queries of the CUDA stream miss the loop's short kernels. The line's activity is therefore computed by
+    regression over the driver's utilization windows, and the report's reason mentions short kernels.
     """
     run = ProfiledRun()
     stepping(run)
@@ -75,11 +75,11 @@ def test_kernels_too_short_for_queries() -> None:
 
 
 def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
-    """If hardware counters (GPM) and the driver's mean utilization differ, the queries are compared with the
-    counters.
+    """If hardware counters (GPM) and the driver's mean utilization differ, the stream queries are compared
+    with the counters.
 
-    The counters measured 16 %, so a line that the queries measured at 0 % gets no activity, although the
-    driver's mean of 3 % would confirm 0 %.
+    The counters measured 16 %. A line for which the queries found 0 % therefore gets no activity, although
+    the driver's mean utilization of 3 % would confirm the 0 %.
     """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 16.0, lambda number: stepping(run))
@@ -118,9 +118,11 @@ def test_the_drivers_windows_where_there_is_no_gpm() -> None:
 
 
 def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
-    """A line has no activity if work that the queries missed could change it noticeably.
+    """If a line's activity could change noticeably because of work that the queries missed, no activity is
+    reported for the line.
 
-    Here the idle line could be 8 % busy, so its activity is unknown. The line with 100 % keeps its activity.
+    Here, the GPU could be busy for 8 % of the line that seems idle, so this line's activity is unknown. The
+    line with 100 % keeps its activity.
     """
     run = ProfiledRun()
 
@@ -153,9 +155,10 @@ def test_agreement_within_the_counters_noise() -> None:
 
 
 def test_work_on_other_streams() -> None:
-    """If the process used almost no CPU time, it can't have launched short kernels.
+    """If queries and counters disagree and the process used almost no CPU time, short kernels can't be the
+    cause, because the process can't have launched many.
 
-    The reason then mentions other streams, libraries and processes instead.
+    The reason for the missing activity then names other streams, libraries and processes as the cause.
     """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 48.0, lambda number: stepping(run))
@@ -185,8 +188,8 @@ def test_copies_are_not_gpu_activity() -> None:
 def test_the_drivers_mean_covers_the_gpu_drain() -> None:
     """The driver's mean is compared with the whole run, which includes the GPU drain after the code.
 
-    The GPU was idle for 4 s of code and busy for 10 s of drain, so the driver's mean of 71 % confirms 0 % for
-    the code.
+    The GPU was idle for 4 s of code and busy for 10 s of drain, so a driver's mean of 71 % over the 14 s
+    confirms an activity of 0 % for the code.
     """
     run = ProfiledRun()
     stepping(run, 400)
@@ -202,11 +205,11 @@ def test_a_short_run_is_compared_too() -> None:
 
 
 def test_a_difference_that_a_short_runs_edges_explain() -> None:
-    """In a short run, the driver's mean may include work just before the run or omit work at its end. A small
-    difference between the driver's mean and the queries therefore proves nothing.
+    """In a short run, the driver's mean may include work just before the run or omit work at the run's end. A
+    small difference between the driver's mean and the queries therefore proves nothing.
 
-    Here the queries found no work in the first 0.05 s of 0.6 s, and the driver's mean is 100 %. No activity
-    is reported, and the reason does not mention short kernels.
+    Here, the queries found no work in the first 0.05 s of 0.6 s, and the driver's mean is 100 %. No activity
+    is reported, but the reason does not blame short kernels.
     """
     run = ProfiledRun()
     for number in range(60):
@@ -216,8 +219,8 @@ def test_a_difference_that_a_short_runs_edges_explain() -> None:
 
 
 def test_without_counters_there_is_no_activity() -> None:
-    """If there are no counters that could confirm the queries, no activity is reported, and the reason
-    explains this.
+    """If there are neither hardware counters nor a driver's mean that could confirm the queries, no activity
+    is reported, and the reason explains this.
     """
     for busy in (0, 1):
         run = ProfiledRun()
@@ -238,8 +241,8 @@ def test_windows_that_cover_half_the_run_do_not_count() -> None:
 
 
 def test_streams_that_failed_near_the_end_are_compared() -> None:
-    """If the queries fail near the end of the run, the earlier queries are compared with the counters, and
-    the reason includes the failure.
+    """If stream queries fail near the end of the run, the earlier queries are compared with the counters. If
+    they disagree, the reason for the missing activity mentions the failure too.
     """
     run = ProfiledRun()
     for number in range(1000):

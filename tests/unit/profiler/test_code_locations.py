@@ -24,8 +24,8 @@ SLEEP = ("/lib/site-packages/lib.py", "sleep", 2)
 
 
 def locate(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | None, str | None]:
-    """Return the line of the cell in which a thread is, its deepest frame in the user's files, and the call
-    made there.
+    """Return where a thread with these frames is: the line of the cell, the deepest frame in the user's
+    files, and the call that the thread makes.
     """
     locator = CodeLocator(NAMES.__contains__, NAMES.get, CellSource.parse(text))
     locator.begin(stack(KERNEL), None)
@@ -35,7 +35,9 @@ def locate(text: str, *frames: tuple[str, str, int]) -> tuple[int | None, str | 
 
 @pytest.mark.parametrize("above", ["", "%%gpuwatch\n", "\n\n%%gpuwatch --no-live\n\n"])
 def test_the_body_of_time_has_the_cells_lines(above: str) -> None:
-    """Code below %%time is attributed to its line in the cell, with the line numbers that IPython uses."""
+    """Code below %%time is attributed to its line in the cell. Magics count as lines, but as in IPython,
+    empty lines at the start of the cell do not.
+    """
     text = f"{above}%%time\n\nx = 1\ny = f(x)\n"
     line = len(text.lstrip("\n").splitlines())
     body = ("<timed exec>", "<module>", 2)
@@ -45,8 +47,8 @@ def test_the_body_of_time_has_the_cells_lines(above: str) -> None:
 
 
 def test_magics_in_magics() -> None:
-    """If magics are stacked, code of the outer magic is attributed to the line of the inner magic, and code
-    of the inner magic to its line in the cell.
+    """If a cell has two cell magics, code that the first magic runs is attributed to the line of the second
+    magic, and code that the second magic runs to its line in the cell.
     """
     text = "%%prun\n%%time\nx = 1\ny = 2\n"
     outer, inner = ("<string>", "<module>", 1), ("<timed exec>", "<module>", 2)

@@ -115,7 +115,7 @@ def test_an_operation_that_blocked_the_gil_to_the_runs_end() -> None:
     assert counts.gil_blocked_at_end == (3, 0.7)
     assert counts.at(location, lambda _: 3).counts.seconds == pytest.approx(1.0)
     counts.add(StackSample(1.1, 0.0, 0.1, None), counts.at(CodeLocation(0, 0, 0, 0, 9), lambda _: None), 0)
-    counts.end(StackSample(1.8, 0.7, 0.7, 0.7))  # ignored: the cell's code had already ended
+    counts.end(StackSample(1.8, 0.7, 0.7, 0.7))  # The cell's code had ended, so ignore this.
     assert counts.gil_blocked_at_end == (3, 0.7)
 
 
@@ -179,7 +179,9 @@ def test_lines_that_alternate_too_fast_are_merged() -> None:
 
 
 def test_lines_that_run_one_after_the_other_stay_apart() -> None:
-    """Samples that wait for the GIL do not merge two lines if the second one only follows the first one."""
+    """If one line runs after another without alternating, the two lines are not merged, even if samples have
+    to wait for the GIL.
+    """
     run = ProfiledRun()
     for _ in range(30):
         run.sample(WAITING)
@@ -190,7 +192,9 @@ def test_lines_that_run_one_after_the_other_stay_apart() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_a_function_that_has_not_begun_counts_for_its_caller() -> None:
-    """A thread that is preempted at a function's entry has spent the time in the line that calls it."""
+    """If a thread is preempted at a function's entry, the time is attributed to the line that calls the
+    function.
+    """
     step = stack((CELL, "<module>", 2), (TRAIN, "step", 31)).f_code
     entry = next(one.offset for one in dis.get_instructions(step) if one.opname == "RESUME")
     run = ProfiledRun()
@@ -277,7 +281,9 @@ def test_a_busy_machine_makes_nothing_ambiguous() -> None:
 def test_a_busy_machine_makes_preemptions_doubtful(
     delay: float, expected: list[tuple[int | None, int | None, float]]
 ) -> None:
-    """If the machine delays many samples, a long delay does not prove that the line held the GIL."""
+    """If a busy machine delays many samples, a long delay does not prove that the sampled line held the GIL.
+    The line is then merged with the line before it.
+    """
     run = ProfiledRun()
     used = 0.0
     run.profiler._thread_cpu = lambda: used

@@ -148,9 +148,9 @@ def test_the_call_outside_the_cell() -> None:
 
 
 def test_failed_samples_count_for_no_line() -> None:
-    """If samples fail for a part of the run, the reason contains that part in percent.
+    """If sampling fails for part of the run, the report states the percentage of the run for which it failed.
 
-    If the part is large, no lines are reported.
+    If it failed for much of the run, no lines are reported.
     """
     for duration, told, percent in ((8.5, [(1, 100.0, 0.0)], "5.9 %"), (10.0, [], "20 %")):
         run = ProfiledRun()
@@ -220,7 +220,7 @@ def test_awaited_objects_run_no_user_code() -> None:
     assert asked in (
         [],
         ["send", "send"],
-    )  # CPython itself reads the attribute 'send' of an iterator that is not a generator.
+    )  # If the iterator is not a generator, CPython itself reads its attribute 'send', which is harmless.
 
 
 def test_a_watched_cell_within_a_cell() -> None:

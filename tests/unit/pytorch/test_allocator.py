@@ -57,8 +57,8 @@ def memory(blocks: DeviceBlocks) -> DeviceMemory:
 
 
 def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
-    """Return the MiB of the cache that are returnable, in use by another stream, in private pools, and
-    fragmented.
+    """Return how many MiB of torch's cache are returnable, still used by another stream, in private pools,
+    and fragmented.
     """
     found = memory(device_blocks(1, segments))
     assert found.returnable + found.pending_free + found.private_pools + found.fragmented == found.cached
@@ -71,7 +71,7 @@ def sums(*segments: dict[str, Any]) -> tuple[int, int, int, int]:
 
 
 def test_blocks_and_their_sums() -> None:
-    """The address of each allocated block is known, even if torch's snapshot has no addresses of blocks."""
+    """If torch's snapshot has no addresses of blocks, they are computed from the segment's address."""
     half_used = segment(0x1000, used(512), free(1024))
     grown = segment(0xC000, free(8192), block(512, "active_allocated", address=0xE000), is_expandable=True)
     found = device_blocks(1, [grown, half_used])

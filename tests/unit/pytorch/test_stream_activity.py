@@ -135,7 +135,7 @@ def test_queries_stop_after_a_cuda_error(torch: Any) -> None:
     assert streams.busy() is None
     torch.idle[0] = True
     assert (streams.open(), streams.busy(), torch.asked) == (False, None, [0])
-    assert streams.devices == (0,)  # kept, so that the earlier results can be compared with the counters
+    assert streams.devices == (0,)  # still listed, so that earlier queries can be compared with counters
     assert streams.reason is not None
     assert streams.reason.id == "streams-failed"
 

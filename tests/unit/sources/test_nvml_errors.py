@@ -102,7 +102,7 @@ def test_a_hung_call_does_not_delay_other_gpus(machine: Machine) -> None:
 
 def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> None:
     """If the source is reopened while a call hangs, NVML is not shut down but initialised a second time. When
-    the source is closed later, NVML is shut down twice."""
+    the source is closed later, NVML is shut down twice, once per initialisation."""
     machine.set_scenario("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus

@@ -270,7 +270,7 @@ def test_activity_after_hours_is_that_of_the_last_loop(clock: SetClock, counters
 
 def test_played_once_activity_has_the_times_of_the_wall_clock(clock: SetClock, counters: str) -> None:
     """With `replay-once`, the times of counter windows are counted from the moment when the recording was
-    opened. After the end of the recording, there are no windows."""
+    opened. After the recording's last window, `read_activity()` returns None."""
     clock.now = 1000.0
     source = ReplaySource(counters, loop=False, clock=clock)
     gpu = source.open().gpus[0]
