@@ -1,4 +1,4 @@
-"""Measure the largest card (16 GPUs, a full timeline): its size, and how long it takes to build.
+"""Measure cards with 16 GPUs: their size, and how long it takes to build the largest one.
 
 ``python -m benchmarks.card_size SECONDS`` watches a run of SECONDS seconds and prints the card's mime bundle.
 """
@@ -24,7 +24,7 @@ _GPUS = 16
 _SIZE_BAR = 20_000
 _TIME_BAR_MS = 8.0
 _FULL_S = 14.0
-"""Length of the run in seconds; slightly longer than a full timeline, which has 240 points of 50 ms."""
+"""Length of the run in seconds. Its timeline has fewer points than that of :func:`_fullest_of_tests`."""
 
 
 def measure(settings: Settings) -> Iterator[Figure]:

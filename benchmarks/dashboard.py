@@ -23,7 +23,7 @@ _GPUS = 16
 _MAIN_THREAD_BAR_MS = 60.0
 _HEAP_BAR_KIB = 1024.0
 _FILL_S = 20.0
-"""Seconds to wait until the charts have data and the page has processed the server's first response."""
+"""Seconds to wait after the time range is changed, until the charts have data for the new range."""
 _CHART = ".jp-gpuwidget-dashboard .jp-gpuwidget-dashboard-chart canvas"
 
 

@@ -1,4 +1,4 @@
-"""Compare the time of torch calls under gpuwidget's default device, under torch's own, and without any."""
+"""Compare torch calls with a default device set by gpuwidget, with one set by torch, and with none."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def measure(settings: Settings) -> Iterator[Figure]:
             kernel.run("%load_ext gpuwidget")
             kernel.run("pass", rest_s=_WARM_UP_S)
             for place, (what, code) in enumerate(_FORMS):
-                # The last form makes no card and so shows how much of the cost is due to the card. It has no
-                # bar.
+                # %%gpuwatch --quiet makes no card. It is measured without a bar, to show how much of the
+                # other forms' cost is due to the card.
                 bar = 5 if place < 2 else None
                 yield _figure(kernel, settings.pick(200, 15), f"{what}, {_GPUS} GPUs", code, bar)
             if not settings.quick:

@@ -24,7 +24,8 @@ _WIDTH = 1536
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure with a model that has gradients and AdamW state. A fake allocator replaces real GPU memory."""
+    """Measure the search while a model has gradients and AdamW state. A fake allocator replaces real GPU
+    memory."""
     command = [sys.executable, "-m", "benchmarks.holders", str(settings.pick(40, 5))]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])

@@ -1,7 +1,8 @@
 """Measure the line profile's accuracy on a real GPU.
 
-For loops with a known pattern, the profile is compared with values from CUDA events. If a load's kernels are
-too short for stream queries, the profile is compared with the GPU's counters instead.
+For loops with a known pattern, the profile is compared with values from CUDA events. Other workloads
+("loads") launch GPU kernels so short that queries of the CUDA stream miss most of them. For these loads, the
+profile is compared with the GPU's counters.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ _LAUNCH_BOUND = ("text generation", "small kernels")
 _LAUNCH_BOUND_S = (2.0, 4.0)
 _PERIODS_S = (0.03, 0.1, 0.3, 1.0)
 _MIN_PERIOD_S = 0.1
-"""Shortest period, in seconds, of loops in which every line must have figures. In loops with a shorter
-period, lines may lack figures, but figures that exist must be right."""
+"""In a loop with at least this period, in seconds, the profile must contain the GPU activity of every line.
+In a loop with a shorter period, it may lack the GPU activity of some lines, but the rest must be right."""
 _MIN_SHARE = 2.0
-"""Minimum share of a line, in percent of the run's time, for which the line's GPU activity is compared."""
+"""The GPU activity of a line is checked only if the line takes at least this share of the run's time, in
+percent."""
 _SHARE_BAR, _ACTIVITY_BAR = 3.0, 5.0
 
 
@@ -105,7 +107,7 @@ def _measure(kind: str, period: float, settings: Settings) -> Iterator[Figure]:
 
 
 class Errors(NamedTuple):
-    """The largest errors of a line profile, in percentage points, over all lines that have figures."""
+    """The largest errors of a line profile, in percentage points, over all lines in the profile."""
 
     share: float
     activity: float
@@ -116,7 +118,8 @@ class Errors(NamedTuple):
 def profile_errors(profile: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
     """Return the largest errors of the profile ``profile``, given the true shares and activities by line.
 
-    An entry that merges several lines is compared with their sum. Missing figures do not count as errors.
+    An entry that merges several lines is compared with their total share and their mean activity. Values that
+    the profile lacks do not count as errors; they are counted in :attr:`Errors.untold`.
     """
     share = activity = 0.0
     reported: set[str] = set()

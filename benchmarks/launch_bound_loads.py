@@ -1,7 +1,8 @@
-"""Two loads whose kernels are too short for stream queries, measured together with the GPU's counters.
+"""Two workloads ("loads") whose GPU kernels are so short that queries of the CUDA stream miss most of them.
 
-``python -m benchmarks.launch_bound_loads LOAD SECONDS RUNS`` prints the card's figures for each line, and the
-mean GPM graphics activity of each run. Another process samples the graphics activity.
+``python -m benchmarks.launch_bound_loads LOAD SECONDS RUNS`` prints gpuwidget's line profile of each run. For
+comparison, it also prints the run's mean graphics activity, which another process measures with the GPU's
+counters (GPM).
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ print(get.metrics[0].value, flush=True)
 
 @contextmanager
 def graphics_activity() -> Iterator[Callable[[], float]]:
-    """Sample GPM's graphics activity in another process. Yield a function that returns the mean in
-    percent."""
+    """Measure the GPU's graphics activity with GPM, in another process.
+
+    Yield a function that returns the mean since the start of the block, in percent.
+    """
     uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
     command = [sys.executable, "-c", _COUNTERS_PROGRAM, uuid]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -54,7 +54,8 @@ _hooks.insert(_names.index("OutOfMemoryCards") + 1 if "OutOfMemoryCards" in _nam
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the milliseconds from the error to its card, and how many of them IPython's traceback takes."""
+    """Measure the milliseconds from the error to its card. For comparison, also measure the milliseconds from
+    the error to IPython's traceback in a kernel without gpuwidget."""
     times = settings.pick(30, 3)
     where = "a stand-in GPU" if without_a_gpu() is not None else "a real GPU"
     what = f"from an out-of-memory error to its card, {where}"

@@ -30,9 +30,10 @@ class Peer:
 
 
 def find(*packages: str) -> Peer | None:
-    """Return an interpreter that has all ``packages`` installed, or None.
+    """Return a Python environment in which all ``packages`` are installed, or None.
 
-    If GPUWIDGET_BENCH_PEER_PYTHON is set, only its interpreter is considered, otherwise only the current one.
+    If GPUWIDGET_BENCH_PEER_PYTHON names an interpreter, only that interpreter's environment is considered,
+    otherwise only the current interpreter's.
     """
     python = os.environ.get(_VARIABLE, sys.executable)
     probe = [python, "-c", _PROBE, *packages]

@@ -44,7 +44,7 @@ _LIVE = "with the live chart"
 _NOT_LIVE = "without the live chart"
 _BARS = {_NOT_LIVE: 1.01, _LIVE: 1.02, _RESTED: 1.02, _AT_ONCE: 1.02}
 _KEPT_BARS = {_NOT_LIVE: 1.0, _LIVE: 1.5}
-"""Highest acceptable time, in percent of the cell's time, in which the cell's thread could not run."""
+"""Highest acceptable median of :attr:`_Ratios.waited`, in percent."""
 _SHORT_S = 2.4
 _FIRST_LINES = {None: "", _NOT_LIVE: "%%gpuwatch --no-live\n"}
 _ANY_LIVE = "%%gpuwatch\n"

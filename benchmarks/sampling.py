@@ -23,8 +23,8 @@ _GPUS = 8
 _BAR = 0.5
 _WINDOW_S = 10.0
 _WINDOWS = 6
-"""Number of windows in one minute. The sampler makes its slowest calls once per minute, so these windows
-contain the calls once."""
+"""Number of windows, which together take one minute. The sampler makes its slowest calls once per minute, so
+only one of the windows contains them."""
 _SETTLE_S = 2.0
 
 
@@ -54,8 +54,8 @@ def _figure(what: str, found: Mapping[str, Any], bar: float | None) -> Figure:
     }
     if found["gpus"] != _GPUS:
         details[f"% if each of {_GPUS} GPUs took as much"] = mean * _GPUS / found["gpus"]
-    # The value is the mean of the windows, not their median, because only one window contains the slowest
-    # calls.
+    # The value is the mean of the windows. Their median would exclude the cost of the slowest calls, because
+    # only one window contains these calls.
     return Figure(benchmark="sampling", what=what, unit="%", bar=bar, values=[mean], details=details)
 
 

@@ -1,7 +1,8 @@
-"""Measure the panel's cost in a Jupyter server: response times with 1, 20 and 100 clients of the stream.
+"""Measure how much clients of gpuwidget's sample stream slow down a Jupyter server.
 
-The server runs fifty notebooks, and each of their kernels holds memory on one of the GPUs. The measured
-requests have nothing to do with the stream.
+Each open panel is a client of the stream. With 1, 20 and 100 clients, the benchmark measures the response
+time of requests that have nothing to do with the stream. The server runs fifty notebooks, and each of their
+kernels holds memory on one of the GPUs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _CALLS_BAR = 1.05
 may contain one more full poll than the other."""
 _SETTLE_S = 2.0
 _LINGER_S = 12.0
-"""Seconds after the last client has left. By then, the server has closed the driver."""
+"""Seconds to wait after the last client has left, until the server has closed the driver."""
 _PATH = "/gpuwidget/api/stream"
 
 

@@ -144,7 +144,7 @@ def _tick(wanted: int) -> list[int]:
             done.set()
 
     run.start()
-    # The interval is the run's, so that each of the run's samples is one tick.
+    # The longer the run lasts, the less often it requests memory. This subscription keeps ticks frequent.
     with sampler.subscribe(on_sample, memory_interval_s=0.05, activity=True):
         done.wait()
     run.end()

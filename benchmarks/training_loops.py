@@ -150,7 +150,9 @@ class _LoggingProfiler(SamplingProfiler):
 
 
 def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
-    """Return the cost of stack samples and GPU samples: ratios between steps of the same watched loop.
+    """Return by which factor stack samples and GPU samples prolong a watched loop, with one ratio per run.
+
+    For each ratio, the steps during a sample are compared with the other steps of the same loop.
 
     The cost of the sampler's slow calls is not included, because they run on another thread at unknown times.
     """

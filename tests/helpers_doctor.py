@@ -30,8 +30,8 @@ LAST = "is the last with such a build."
 
 
 def build(wheel: str, wanted: str | None = None) -> str:
-    """Return the command that installs torch 2.13.0, or the requirement ``wanted``,
-    from the wheels for ``wheel`` (such as cu130)."""
+    """Return the pip command that installs torch 2.13.0 from the index for ``wheel`` (such as cu130).
+    If ``wanted`` is given, the command installs that requirement instead of torch 2.13.0."""
     return f"{PIP} install {wanted or f'torch==2.13.0+{wheel}'} --index-url {WHEELS}/{wheel}"
 
 
@@ -114,7 +114,7 @@ def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
 
 
 def no_driver(error: int, text: str = "") -> NvmlHealth:
-    """Return the NVML results of a driver that does not start, with NVML's text of the error."""
+    """Return the NVML results of a driver whose initialization fails with this error code and error text."""
     return NvmlHealth(error, text, None, None, (), (), ())
 
 
@@ -195,7 +195,7 @@ def results(
 
 
 def check_of(which: str, of: ProbeResults) -> Check:
-    """Return the check with this id from a diagnosis of the results."""
+    """Diagnose the probe results ``of``, and return the check with the id ``which``."""
     return next(one for one in diagnose(of).links if one.id == which)
 
 
@@ -260,8 +260,8 @@ int cuDeviceGetAttribute(int *out, int which, int on) { (void)on; *out = which =
 
 
 def build_libcuda(folder: Path) -> Path:
-    """Build a CUDA driver library with one H200.
-    Its cuInit returns the value of FAKE_CUINIT, or hangs if the value is ``hang``."""
+    """Build a fake CUDA driver library with one H200.
+    Its cuInit returns the value of the environment variable FAKE_CUINIT, or hangs if that is ``hang``."""
     source = folder / "libcuda.c"
     source.write_text(_LIBCUDA)
     library = folder / "libcuda.so.1"
@@ -277,7 +277,7 @@ NO_GPUS: dict[str, Any] = {
     "nvml": no_driver(12),
     "torch": {"cu_init": None, "libcuda_error": "libcuda.so.1: cannot open", "available": False},
 }
-"""Changes for a machine without a driver and therefore without a GPU."""
+"""Arguments with which :func:`results` returns the results of a machine without a driver."""
 
 
 def outcome(one: Check) -> tuple[str, str | None, str | None]:

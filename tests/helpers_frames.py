@@ -73,7 +73,8 @@ def stack(*frames: tuple[str, str, int]) -> Any:
 
 
 class FakeStreams:
-    """Fake CUDA streams whose busy bits a test sets. If ``bits`` is None, the streams can't be queried."""
+    """Fake CUDA streams. A test sets ``bits``, in which bit N is set if the stream of ``cuda:N`` is busy.
+    If ``bits`` is None, the streams can't be queried."""
 
     def __init__(self, bits: int | None = None, reason: Message | None = None) -> None:
         self.bits = bits
@@ -88,7 +89,8 @@ class FakeStreams:
 
 
 class FakeWindows:
-    """Fake utilization windows of the driver and fake means of the hardware counters. A test sets both."""
+    """A fake source of the driver's utilization windows (``windows``) and of the mean values of hardware
+    counters by GPU (``counted``). A test sets both."""
 
     def __init__(self) -> None:
         self.windows: Sequence[UtilizationWindow] = ()
@@ -171,7 +173,8 @@ def report(duration: float = 10.0, utilization: float | None = None, tail: float
 def time_of(run: ProfiledRun, **options: Any) -> CodeTime:
     """Return the line profile of a run that was sampled from its beginning to its end.
 
-    By default, the driver's mean utilization in the report equals that of the stream queries.
+    By default, the driver's mean utilization in the report is the percentage of time for which the stream
+    queries found the GPU busy.
     """
     counts = run.profiler._counts
     defaults = {

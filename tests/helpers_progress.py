@@ -58,7 +58,8 @@ def progress(gpus: int = 1, points: int = 3, marks: tuple[Mark, ...] = ()) -> Pr
 
 
 def moving(gpus: int, origin: Origin = LIVE, attributed: bool = True) -> Callable[[], Progress]:
-    """Return a function that returns the progress of a run in real time, on GPUs with different loads."""
+    """Start a simulated run on GPUs with different loads, and return a function that returns its progress
+    at the time of the call."""
     began = time.monotonic()
 
     def course(index: int, t: float) -> float:

@@ -1,5 +1,7 @@
-"""Runs over a part of a recording, with the real source, sampler and run,
-and with a clock that a test controls."""
+"""Measured runs for which a part of a recording is played, on a clock that a test controls.
+
+The source, the sampler and the run are gpuwidget's real ones.
+"""
 
 from __future__ import annotations
 
@@ -84,8 +86,8 @@ class Player:
         return self.report(run)
 
     def progress(self, start: float, seconds: float) -> Progress:
-        """Return the progress that a run started at ``start`` has after ``seconds``,
-        while the run is still in progress."""
+        """Start a run at ``start`` in the recording, and return its progress after ``seconds``,
+        while it still runs."""
         self.go_to(start)
         run = self.start()
         self.play(seconds)

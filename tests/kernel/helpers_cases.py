@@ -42,7 +42,8 @@ class Case:
     """Text that the unwatched cell must print, display or raise.
     It ensures that the case tests what its name promises."""
     plain: str | None = None
-    """The code of the unwatched cell; by default, a comment followed by the body."""
+    """The code of the unwatched cell; by default, the body below a comment,
+    which takes the place of the line with the magic."""
     watched: str | None = None
     """The code of the watched cell, with ``MAGIC`` in place of the line with the magic;
     by default, that line followed by the body."""

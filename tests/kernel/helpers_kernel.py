@@ -62,7 +62,7 @@ class Ran:
 
     @property
     def report(self) -> dict[str, Any]:
-        """The report on the cell's only card."""
+        """The report in the cell's card. The cell must have exactly one card."""
         (card,) = self.cards
         found = card[CARD]
         assert isinstance(found, dict)
@@ -192,7 +192,7 @@ class Kernel:
         self._ids.note_models(messages, self.our_models)
         if ran.reply["status"] == "error":
             # After a cell has failed, the kernel aborts the requests in its queue.
-            # Wait until it has done that.
+            # Wait for the end of this phase, so that the test's next request is not aborted.
             self.reply_to(self.client.kernel_info())
         return ran
 

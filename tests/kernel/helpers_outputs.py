@@ -218,8 +218,8 @@ def _is_own(message: Message, our_models: set[str]) -> bool:
 
 
 class ExpectedIds:
-    """Replaces text that differs between two kernels even if they run the same cells,
-    such as ids, with fixed text."""
+    """Replaces ids and other text with fixed text,
+    if this text differs between two kernels that run the same cells."""
 
     def __init__(self, root: str) -> None:
         self._root = root

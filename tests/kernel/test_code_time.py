@@ -68,8 +68,8 @@ def test_a_cell_that_fails(kernel: Kernel) -> None:
 
 
 def test_a_statement_that_holds_the_gil(kernel: Kernel) -> None:
-    """The profiler can't sample while a statement holds the GIL.
-    The lines to which that time may belong then share a row."""
+    """The profiler can't take samples while a statement holds the GIL.
+    All lines that may have taken the time between two samples share one row of the line profile."""
     profile = lines(kernel, "import time\ntime.sleep(0.8)\nx = 3**3_000_000\ny = x * x")
     assert profile[3]["until"] == 5
     assert profile[3]["share"] > 95

@@ -83,8 +83,8 @@ def test_invalid_devices(with_torch: Kernel, line: str, message: str) -> None:
 
 
 def test_torch_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
-    """If torch was built without CUDA, a sentence gives that as the reason,
-    and only the CPU can be chosen."""
+    """If torch was built without CUDA, the error on choosing a GPU gives that as the reason,
+    and the panel offers only the CPU."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none", TORCH_STANDIN_GPUS="0")
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
     reason = "This torch (2.13.0+cpu) was built without CUDA: there is only the CPU."

@@ -108,7 +108,7 @@ class Machine:
         self.standin.scenario(*lines)
 
     def wait_for_calls(self, times: int = 3, call: str = MEMORY) -> None:
-        """Wait until the driver's function ``call`` has been called this many more times."""
+        """Wait until the driver's function ``call`` has been called ``times`` more times."""
         self.standin.calls()
         seen = 0
         deadline = time.monotonic() + TIMEOUT_S
@@ -217,7 +217,8 @@ def test_call_hangs_in_a_cell(machine: Machine, call: str) -> None:
     request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
     machine.kernel.wait_for_message(request, lambda message: message.shows_chart)
     machine.set_scenario(*IDLE, f"gpu.1.{call}=hang", f"gpu.0.memory_used={2 * GIB}")
-    # When the cell ends, the call still hangs. Its timeout may or may not have passed by then.
+    # When the cell ends, the call still hangs. Whether its timeout has passed by then is not certain,
+    # so only this GPU's memory at the start of the run is checked.
     _, report = machine.finish(request)
     assert report["gpus"][1]["device_memory"]["start"] == GIB
     request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")

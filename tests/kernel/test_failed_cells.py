@@ -27,8 +27,11 @@ explained = 0
 
 @pytest.fixture(scope="module")
 def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
-    """Return a kernel with gpuwidget loaded.
-    Its cells can raise exceptions that add a mark when IPython formats their traceback."""
+    """Return a kernel with gpuwidget loaded, in which cells can raise special exceptions.
+
+    They add a mark while IPython formats their traceback. If the measured time ended before, the report does
+    not contain this mark.
+    """
     made = start_kernel()
     made.setup(SETUP)
     made.setup("%load_ext gpuwidget")
@@ -67,7 +70,7 @@ def test_the_measured_time_ends_with_an_interrupt(kernel: Kernel) -> None:
 
 def test_the_measured_time_below_another_magic(kernel: Kernel) -> None:
     """If another cell magic, such as %%prun, runs the watched cell,
-    its measured time still ends with the error."""
+    the cell's measured time still ends with the error."""
     assert marks(kernel, "%%prun -q\n%%gpuwatch\nfail()") == ["at work"]
 
 

@@ -63,8 +63,8 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def live_outputs(ran: Ran) -> list[str]:
-    """Return a text for each message that displays or updates the live chart's output:
-    the message type, and 'chart' or 'empty'."""
+    """Return a string for each message that displays or updates the live chart's output.
+    The string consists of the message type and 'chart' or 'empty'."""
     return [
         f"{message.type} {'chart' if WIDGET in message.content['data'] else 'empty'}"
         for message in ran.messages
@@ -107,7 +107,8 @@ def test_nothing_is_left_behind(kernel: Kernel) -> None:
 
 
 def test_a_short_cell_creates_no_widget(kernel: Kernel) -> None:
-    """If a cell ends before its chart is shown, the chart's output stays empty, and no progress is read."""
+    """If a cell ends before its chart is shown, the chart's output stays empty,
+    and the run's progress is not read."""
     code = "r = Run(); v = live_display.LiveDisplay(r, get_ipython()); v.start(); v.stop(); v.show()"
     ran = kernel.ok(f"{code}; print(r.reads)")
     assert message_types(ran) == ["display_data", "stream"]

@@ -152,8 +152,8 @@ def run(tmp_path: Path, others: list[int]) -> Any:
 
 
 def test_a_saved_notebook_has_no_secret(tmp_path: Path, others: list[int]) -> None:
-    """In a saved notebook, gpuwidget's outputs identify another process only by its program and by the kind
-    of its owner."""
+    """In a saved notebook, gpuwidget's outputs show another process only as a program, such as
+    'python other.py', as another notebook, or as a process of another user."""
     skip_without_torch()
     notebook = run(tmp_path, others)
     outputs = {
@@ -166,7 +166,8 @@ def test_a_saved_notebook_has_no_secret(tmp_path: Path, others: list[int]) -> No
         for output in cell.outputs
         if output.output_type == "error"
     }
-    # An IPython traceback repeats the cell's source, with colours, so only the error's message is checked.
+    # A traceback repeats the cell's source, which contains the searched strings.
+    # Therefore, only the error's message is checked.
     saved = json.dumps([outputs[cell] for cell in CELLS], ensure_ascii=False)
     saved += json.dumps(notebook.metadata, ensure_ascii=False) + json.dumps(errors, ensure_ascii=False)
     assert [secret for secret in SECRETS if secret in saved or json.dumps(secret)[1:-1] in saved] == []

@@ -104,8 +104,8 @@ def test_a_nested_cell_does_not_apply_a_pending_switch(kernel: Kernel) -> None:
 
 
 def test_both_tf32_settings_agree(kernel: Kernel) -> None:
-    """If the user changes a TF32 setting in the panel, torch's old and new settings agree,
-    and reading either of them raises no error."""
+    """If the user changes a TF32 setting in the panel, torch's older API (``allow_tf32``) and its newer API
+    (``fp32_precision``) return the same setting, and neither raises an error."""
     kernel.ok("torch.backends.fp32_precision = 'tf32'")
     assert request_switch(kernel, "highest", "matmul.precision")["status"] == "ok"
     assert switch(request_switch(kernel, "off", "cudnn.tf32"), "cudnn.tf32")["value"] == "off"

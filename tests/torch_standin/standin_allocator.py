@@ -92,7 +92,7 @@ class Allocator:
             self.traces[index].append({**entry, "time_us": time.time_ns() // 1000})
             del self.traces[index][: -self.most]
 
-    # -- what torch calls these ----------------------------------------------------------------------
+    # -- replacements of torch's functions -----------------------------------------------------------
 
     def record_memory_history(
         self, enabled: Any = "all", *, max_entries: int = sys.maxsize, **options: Any

@@ -1,9 +1,11 @@
 """A stand-in for torch on imaginary GPUs, with the parts of its device handling that gpuwidget uses.
 
-It is for tests in separate processes, first on their ``sys.path``. TORCH_STANDIN_GPUS (default 2) is the
-number of GPUs; if it is 0, this is a torch that was built without CUDA. As in torch, the default device and
-the current device belong to a thread, the first use of CUDA initializes it and runs the calls queued for
-that, and setting a device opens a context on it.
+Tests put its folder first on the ``sys.path`` of a separate process, which then imports it as torch. The
+environment variable TORCH_STANDIN_GPUS (default 2) is the number of GPUs. If it is 0, the stand-in behaves
+like a torch that was built without CUDA.
+
+As in torch, each thread has its default device and its current device. The first use of CUDA initializes
+CUDA and runs the calls that were queued until then. Setting the current device opens a context on it.
 """
 
 from __future__ import annotations
@@ -176,7 +178,7 @@ class _Cuda:
         pass
 
     def get_allocator_backend(self) -> str:
-        return "cudaMallocAsync"  # This backend has no counters, and this module allocates no memory.
+        return "cudaMallocAsync"  # With this backend, gpuwidget does not read memory counters.
 
 
 class _NoHooks:
