@@ -105,7 +105,9 @@ def test_disposed_views_stop_all_work(open_notebook: Open) -> None:
     assert page.evaluate("window.changes") == 0
     assert failed == ["history"]
     page.click(f"{DIAGNOSTICS} > summary")
+    # Server and kernel have both replied: a pending request to a kernel would keep its timeout.
     page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:enabled")
+    page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:disabled", state="detached")
     page.click(COPY)
     assert page.inner_text(COPY) == "Copied"
     for widget in ("jp-gpuwidget-panel", "jp-gpuwidget-status"):

