@@ -55,7 +55,7 @@ def write_samples(
 ) -> None:
     """Write samples to a new file. Print a line when the recording starts and one when it ends.
 
-    Samples before the first one with slow readings are not written, for at most two seconds.
+    Until a sample contains slow readings, samples are skipped, but only for at most two seconds.
     """
     began: float | None = None
     for sample in samples:
@@ -85,8 +85,10 @@ def write_samples(
 
 
 def _has_slow_readings(reading: Reading) -> bool:
-    """Return whether the slow readings are known or will never be known. The recording need not wait for
-    them."""
+    """Return whether the slow readings are known or will never be known.
+
+    In both cases, the recording need not wait for them.
+    """
     if reading.silent_since is not None or reading.lost_since is not None:
         return True
     return is_settled(reading, "utilization_window")

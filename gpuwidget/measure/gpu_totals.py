@@ -203,7 +203,8 @@ class GpuTotals:
         seconds = t - self._last_t
         self._last_t = t
         if seconds > self.max_gap_s:
-            # Nothing was read for too long (the GIL may have been held), so this time counts as unknown.
+            # Nothing was read for too long (other code may have held the GIL), so this time counts as
+            # unknown.
             self._energy.add(t, None)
             self._energy.add(t, reading.power_w)
             self._last_power = reading.power_w
@@ -369,9 +370,9 @@ class GpuTotals:
     def energy_idle(self, duration_s: float) -> float | None:
         """Return the joules drawn while no CUDA kernel ran.
 
-        This is :meth:`energy` times a share: of the energy drawn in the driver's utilization windows, the
-        part drawn in windows without a CUDA kernel. Return None if the windows cover less than nine tenths of
-        the run.
+        The driver's utilization windows show which share of the energy was drawn in windows without a CUDA
+        kernel. The result is that share of :meth:`energy`. Return None if the windows cover less than nine
+        tenths of the run.
         """
         total = self.energy(duration_s)
         if total is None or not self._idle_known(duration_s) or self._idle_known_j <= 0:

@@ -193,8 +193,8 @@ class _StackCache:
 class _BackwardCaller:
     """Assigns the allocations of autograd's threads to the line that called ``backward()``.
 
-    ``backward()`` allocates its first gradient on the caller's thread. Allocations without Python frames that
-    follow are assigned to the same call until the caller's thread allocates again.
+    ``backward()`` allocates its first gradient on the caller's thread. Later allocations without Python
+    frames are assigned to the same call, until the caller's thread allocates memory outside ``backward()``.
     """
 
     def __init__(self) -> None:

@@ -197,7 +197,7 @@ class OomFacts:
         """
         if self.needed is None:
             return False
-        # Count only what freeing these blocks adds. Memory that is releasable without it was freed after the
+        # Count only what freeing these blocks adds. Memory that is already releasable now was freed after the
         # error, so it was still in use when the error occurred.
         since, largest_since = _free_after(self.segments, frozenset())
         released, largest = _free_after(self.segments, freed)
@@ -441,7 +441,7 @@ def _pool(facts: OomFacts) -> Fix | None:
 
 
 def _processes(facts: OomFacts) -> list[Fix]:
-    """Suggest shutting down a process: the smallest one that frees enough memory, and the largest one."""
+    """Suggest up to two processes to shut down: the smallest that frees enough memory, and the largest."""
     sufficient = sorted(
         (other for other in facts.others if other.is_process and facts.would_fit(others=other.bytes)),
         key=lambda other: other.bytes,

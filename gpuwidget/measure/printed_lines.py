@@ -67,7 +67,7 @@ class _EchoHook:
 
 
 class _WriteHook:
-    """Reads a stream without ``echo`` by replacing the stream object's ``write`` method."""
+    """Reads a stream that has no ``echo`` attribute by replacing the stream object's ``write`` method."""
 
     def __init__(self, stream: Any, on_text: TextCallback) -> None:
         self._stream = stream

@@ -40,6 +40,6 @@ class ResidentMemory:
             and self._peak_at_start is not None
             and process_peak > self._peak_at_start
         ):
-            # The process's high-water mark rose during the run, so it is the exact peak.
+            # The process's high-water mark rose during the run, so the mark is the run's exact peak.
             peak = process_peak
         return Span(self._start, end, peak)

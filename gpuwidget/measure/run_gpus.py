@@ -63,8 +63,8 @@ class RunGpus:
         self.origin: Origin | None = None
         """The source of the samples, or None before the first sample."""
         self.started = float("inf")
-        """When the run began, in epoch seconds. Infinite before the start, so that all readings count as
-        earlier."""
+        """When the run began, in epoch seconds. Infinite before the start, so that every reading counts as
+        taken before the run."""
 
     # -- samples -------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class RunGpus:
         for gpu, reading in self._pairs(sample):
             holding, totals = self._holding(gpu, reading), self._by_uuid[gpu.uuid]
             recent = self._recent.get(gpu.uuid)
-            if recent is None:  # created only now, because creating it at the start would delay short cells
+            if recent is None:  # not created at the start, because that would delay short cells
                 began = self._first_seen[gpu.uuid]
                 recent = RecentTotals(gpu, totals.reading, self._max_gap_s, began)
                 self._recent[gpu.uuid] = recent

@@ -29,7 +29,7 @@ _MIN_EXPLAINED = 0.8
 """Fraction of the time series' variance that the step alone must explain."""
 _MAX_WINDOW_S = 1.0
 """Maximum length, in seconds, of the window that a reading covers. A reading taken up to this long after the
-warm-up may still cover a part of the warm-up."""
+warm-up may still cover a part of the warm-up, so such readings are left out of means."""
 _MIN_POINTS = 3
 
 
@@ -39,7 +39,11 @@ def warm_up_s(report: Report) -> float | None:
 
 
 def steady_mean(report: Report, uuid: str, metric: SteadyMetric, since: float) -> float | None:
-    """Return a metric's time-weighted mean from ``since`` seconds on, or None if it has too few points."""
+    """Return a metric's time-weighted mean over the steady state, or None if there are too few points.
+
+    The steady state begins ``since`` seconds into the run. Unless ``since`` is 0, the mean begins
+    ``_MAX_WINDOW_S`` later.
+    """
     timeline = report.timeline
     gpu = next((gpu for gpu in timeline.gpus if gpu.uuid == uuid), None) if timeline is not None else None
     if timeline is None or gpu is None:

@@ -78,7 +78,8 @@ class GuardedSource:
         now = self._clock.monotonic()
         if self.opened and not (self._must_reopen() and now >= self._open_due):
             return False
-        # While another thread's call that opens the source hangs, a second such call would hang as well.
+        # If an earlier attempt to open the source still hangs in an abandoned thread, a second attempt would
+        # hang as well.
         if self._hung_openings:
             return False
         self.opening_since = now
@@ -156,8 +157,8 @@ class GuardedSource:
                 self._open_due = min(self._open_due, self._opened_at + _REOPEN_AFTER_S)
             return False
         except Exception as error:
-            # According to its contract, a source raises no other errors. An error in a source must not end
-            # the sampling.
+            # According to its contract, a source raises no other errors, so this one is a bug in the source.
+            # A bug must not end the sampling.
             _LOG.debug("A GPU could not be read.", exc_info=True)
             state.set_failed(_unexpected(error))
             return not thread.abandoned

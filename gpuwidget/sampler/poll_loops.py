@@ -16,14 +16,16 @@ _NEVER = float("inf")
 _STATUS_INTERVAL_S = 2.0
 _PROCESSES_INTERVAL_S = 1.0
 _PROCESSES_MAX_AGE_S = 10.0
-"""Seconds for which a list of processes is reused while the memory in use does not change, if a caller waits
-for the poll or other code holds the GIL. In all other polls, _PROCESSES_INTERVAL_S applies."""
+"""Maximum age, in seconds, of a list of processes that is reused if a caller waits for the poll or if other
+code holds the GIL. In all other polls, the maximum age is _PROCESSES_INTERVAL_S. A list is reused only while
+the memory in use does not change."""
 _DELAYED_S = 0.003
 """If a poll starts at least this many seconds late, other code is assumed to hold the GIL. Python makes such
 code release the GIL after 5 ms."""
 _DELAYED_MEMORY_INTERVAL_S = 0.5
-"""Shortest time from any poll to a memory-only poll while other code holds the GIL, because each poll
-interrupts that code. With the default interval, there are then no memory-only polls."""
+"""While other code holds the GIL, a memory-only poll starts at least this many seconds after the previous
+poll, because each poll interrupts that code. Full polls at the default interval usually come sooner, so
+memory-only polls are then rare."""
 _DELAYED_INTERVAL_PER_GPU_S = 0.05
 """Interval between full polls while other code holds the GIL, in seconds per GPU. Four GPUs are still read
 five times per second, eight GPUs 2.5 times."""
@@ -39,7 +41,8 @@ While a cell holds the GIL, each driver call waits 5 ms for the GIL and then int
 GPUs, five polls per second would take one percent of the cell's time.
 """
 _MAX_SAMPLE_GAP_S = 0.9
-"""Slow full polls are made less often, but each should end at most this many seconds after the last one.
+"""If full polls take long, they are made less often, but each should end at most this many seconds after the
+previous full poll.
 
 The limit is below one second, because a run counts longer gaps between samples as unknown time.
 """
@@ -197,8 +200,8 @@ class FastPollLoop:
             state.memory_at_processes = fast.memory_used
         else:
             processes = state.processes
-        # A caller waits for a requested poll. The status changes slowly, so the next poll may read it
-        # instead.
+        # A caller waits for a requested poll, so that poll reads the status only if it is still unknown. The
+        # status changes slowly, so the next poll can read it.
         if now - state.status_read_at >= _STATUS_INTERVAL_S and not (requested and state.has_status):
             state.status = source.read_status(gpu)
             state.status_read_at = now

@@ -50,8 +50,9 @@ class Subscription:
         """
         if self.memory_interval_s is not None:
             return True
-        # A sample may arrive early by up to a tenth of the interval, because polls may follow the schedule of
-        # a faster subscription.
+        # A sample may arrive early by up to a tenth of the interval. Polls may follow the schedule of a
+        # faster subscription, and waiting for the next of them could make this subscription's interval much
+        # longer.
         if not full or now < self._next_due - self.interval_s / 10:
             return False
         self._next_due = now + self.interval_s

@@ -61,7 +61,8 @@ def _cgroup_folders(root: Path) -> list[Path]:
             continue
         top = root / "sys/fs/cgroup" / controllers
         folder = top / path.lstrip("/")
-        # In a container, the path may be the host's. Only its top folder is visible in that case.
+        # In a container, the path may be the one on the host. The container then has none of the path's
+        # folders except ``top``.
         found += [parent for parent in (folder, *folder.parents) if parent == top or top in parent.parents]
     return found
 

@@ -17,7 +17,8 @@ from gpuwidget.views.card_summary import DELTA, gpu_names, gpu_number, model_nam
 _MAX_FULL_ROWS = 4
 _MIN_FRAGMENTED = 256 * units.MIB
 _MIN_FRAGMENTED_SHARE = 0.1
-"""Smallest fragmented share of torch's reserved memory that is reported."""
+"""Torch's reserved memory counts as fragmented if at least this fraction of it, and at least
+``_MIN_FRAGMENTED`` bytes, can't be released although no tensor uses them."""
 _Describe = Callable[[Sequence[GpuReport]], list[str]]
 """Function that describes the figures of one GPU, or the range of the figures of several GPUs."""
 
@@ -62,7 +63,8 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
     torch = [gpu.torch for gpu in gpus]
     process = [gpu.process_memory for gpu in gpus]
     with_process = any(span is not None for span in process)
-    # This process's torch counters exclude the memory of child processes.
+    # This process's torch counters exclude the memory of child processes, so the table does not show torch's
+    # memory if child processes held memory.
     children = with_process and any(gpu.children for gpu in gpus)
     with_torch = any(memory is not None for memory in torch) and not children
     device = [gpu.device_memory for gpu in gpus]

@@ -166,7 +166,10 @@ def _compact_table(gpus: Sequence[GpuReport], lanes: str) -> str:
 
 
 def _lanes(chart: Chart, level: DetailLevel, compact: bool) -> str:
-    """Return one table cell that contains the lanes of all rows and is as high as the rows in any theme."""
+    """Return one table cell that contains the lanes of all rows.
+
+    The cell spans all rows, so each lane stays beside its row in themes with other row heights, too.
+    """
     style = "position:absolute;left:0;top:0;width:100%;height:100%"
     picture = svg(chart, style, 96 if compact else 160, outlined=not compact)
     # The picture is positioned absolutely, so it does not widen the cell. A spacer widens it instead.

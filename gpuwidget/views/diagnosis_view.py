@@ -24,8 +24,8 @@ _CELL = "text-align:left;vertical-align:top"
 _MIN_WIDTH = 60
 _TEXT_LENGTH = 600
 _PUNCTUATION = ".,; "
-"""Characters that end or continue the command's sentence. They are removed if the text after the command is
-shown on a separate line."""
+"""Punctuation that may follow a command within a sentence. The terminal's text form shows the words after the
+command on a separate line, so it removes this punctuation from their start."""
 
 
 # -- text ------------------------------------------------------------------------------------------------

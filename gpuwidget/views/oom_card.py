@@ -47,7 +47,7 @@ _GENERAL_ADVICE = (
 
 _TABLE = f"{styles.TABLE}font-size:12px"
 _CODE = "display:inline-block"
-"""Keeps code together on one line if it fits."""
+"""CSS that keeps a piece of code on one line if it fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class _Row:
     cell: str
     bytes: int
     aside: bool = False
-    """Whether the row is not about memory of this notebook's tensors."""
+    """Whether the row is shown less prominently, because its memory is not in this notebook's tensors now."""
     total: int | None = None
-    """For the row with the sum: the GPU's total memory."""
+    """The GPU's total memory in the row with the sum; None in all other rows."""
 
     @property
     def size(self) -> str:

@@ -49,7 +49,8 @@ OPTIONAL_FIELDS = (
     *("memory_reserved", "bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink"),
     *("power_limit_w", "throttled"),
 )
-"""The GPU fields that the JSON of a small card omits. Advice keeps the figures on which it is based."""
+"""The GPU fields that the JSON of a small card omits. Advice still contains the figures on which it is based,
+even if they come from these fields."""
 _OPTIONAL_TORCH_FIELDS = ("inactive_split", "returnable")
 _OMITTED = "left out of this card"
 
@@ -175,7 +176,8 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
         if optional == "null":
             gpu["missing_ids"] = {}
             if not place:
-                # Only the first GPU contains the reason. It applies to all GPUs.
+                # Only the first GPU contains the reason why the optional fields are missing, which applies to
+                # all GPUs.
                 gpu["missing"] |= dict.fromkeys(OPTIONAL_FIELDS, _OMITTED)
             continue
         del gpu["missing_ids"]
@@ -249,7 +251,8 @@ def bin_ends(t: Sequence[float], bins: Bins) -> tuple[float, ...]:
 def bin_means(values: Sequence[float | None], bins: Bins) -> tuple[float | None, ...]:
     """Return the rounded mean of the known values in each bin."""
     try:
-        # Most series have no gaps. Checking each value would take most of the time needed for a card.
+        # Most series have no gaps, so first compute the means without checking each value. The checks would
+        # take most of the time needed for a card.
         means = [sum(values[start:end]) / (end - start) for start, end in bins]  # type: ignore[arg-type]
         return tuple(_short(mean) for mean in means)
     except (TypeError, ValueError, OverflowError):  # A bin contains None, NaN or infinity.

@@ -50,8 +50,8 @@ class Chart:
 def svg(chart: Chart, style: str, width: int, *, outlined: bool) -> str:
     """Return the chart as SVG. ``width`` is its resolution in units, independent of its size on the screen.
 
-    Without ``outlined``, utilization is a filled shape without an outline. It takes fewer bytes, and is
-    easier to read in low lanes.
+    Without ``outlined``, utilization is a filled shape without an outline. Such a shape takes fewer bytes,
+    and is easier to read in low lanes.
     """
     height = _LANE_HEIGHT * len(chart.lanes)
     xs = [round(width * min(1.0, max(0.0, t / chart.duration))) for t in chart.t]

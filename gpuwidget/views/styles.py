@@ -14,7 +14,8 @@ from html import escape
 BLUE = "#1976d2"
 UTILIZATION = f"var(--jp-brand-color1,{BLUE})"
 MEMORY = "#ab47bc"
-"""A colour readable on white and on black. JupyterLab's themes have no second chart colour."""
+"""A colour that is readable on white and on black. It does not depend on the theme, because JupyterLab's
+themes have no second chart colour."""
 ERROR = "var(--jp-error-color1,#e5393f)"
 WARNING = "var(--jp-warn-color0,#c77700)"
 SUCCESS = "var(--jp-success-color1,#388e3c)"

@@ -8,15 +8,16 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.sources.throttle_reasons import HARMFUL
 
 MIN_SHARE = 0.1
-"""Minimum fraction of the run during which the clock must have been throttled."""
+"""The rule gives advice only if the clock was throttled for at least this fraction of the run."""
 MIN_S = 4.0
-"""Minimum seconds of throttling. These are two readings, because throttle reasons are read every 2 s."""
+"""The rule gives advice only if the clock was throttled for at least this many seconds. Throttle reasons are
+read every 2 s, so these are two readings."""
 MIN_UTILIZATION = 20.0
 """Mean utilization, in percent, below which throttling does not slow the run down."""
 
 
 def throttled(evidence: RunEvidence) -> Advice | None:
-    """Advise if heat or the power supply throttled the clock.
+    """Return advice if heat or the power supply throttled the clock.
 
     Throttling by the power cap does not count: a GPU at full load is expected to reach its power limit.
     """

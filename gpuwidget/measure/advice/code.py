@@ -28,9 +28,10 @@ UNUSED = 1.0
 """Mean utilization, in percent, at or below which a GPU counts as unused."""
 
 MIN_SHARE = 10.0
-"""Minimum percent of the run's time that a line must take for the rule to consider it."""
+"""The rule considers only lines that take at least this percentage of the run's time."""
 MIN_GPU_BUSY = 50.0
-"""Minimum GPU activity, in percent, while the line ran. Code can wait only for a GPU that is working."""
+"""A line counts as waiting for the GPU only if the GPU was active for at least this percentage of the line's
+time. Code can wait only for a GPU that is working."""
 MIN_CALL_PART = 0.5
 """A call counts as waiting for the GPU only if it takes at least this fraction of its line's time. GPU
 activity is known only for the whole line, so it shows little about a shorter call."""
@@ -52,7 +53,7 @@ class _Wait(NamedTuple):
 
 
 def model_on_cpu(evidence: RunEvidence) -> Advice | None:
-    """Advise if a model computes on the CPU while this process uses no GPU."""
+    """Return advice if a model computes on the CPU while this process uses no GPU."""
     context = evidence.context
     if not evidence.gpu_count or not context.can_use_cuda or _gpu_may_have_worked(evidence):
         return None
@@ -77,7 +78,10 @@ def model_on_cpu(evidence: RunEvidence) -> Advice | None:
 
 
 def sync_points(evidence: RunEvidence) -> Advice | None:
-    """Advise if a line waits for the GPU. After the wait, the GPU has no queued work."""
+    """Return advice if a line waits for the GPU.
+
+    Such a wait costs time: when it ends, the GPU has no queued work, so it idles until the code queues more.
+    """
     utilization = busiest(evidence)
     if not evidence.context.cuda_initialized or utilization is None or utilization > HAS_GAPS:
         return None

@@ -35,10 +35,11 @@ STEADY = 1.6
 """Maximum ratio of the highest to the mean utilization at which utilization counts as steady. In recorded
 runs: 1.2 with tiny kernels, 8 with bursts."""
 IDLE_POWER = 25.0
-"""Mean power, in percent of the power limit, at or below which a GPU counts as having a context but no work.
-An H200 in this state draws 120 W of 700 W, which is 17 percent."""
+"""A GPU counts as having a CUDA context but no work only if its mean power is at most this percentage of its
+power limit. An H200 in this state draws 120 W of 700 W, which is 17 percent."""
 MAX_IDLE_POWER = 30.0
-"""Highest power, in percent of the power limit, that a GPU with a context but no work may have drawn."""
+"""A GPU counts as having a CUDA context but no work only if its highest power is at most this percentage of
+its power limit."""
 
 FULL = 60.0
 """SM activity, in percent, at or above which a GPU counts as fully loaded. In recorded runs: 81 to 98 under
@@ -66,7 +67,7 @@ _COPY_CALL = re.compile(r"\.(?:cpu|cuda|numpy|to|copy_)\(")
 
 
 def small_kernels(evidence: RunEvidence) -> Advice | None:
-    """Advise if the kernels are so small that launching them takes most of the time."""
+    """Return advice if the kernels are so small that launching them takes most of the time."""
     torch = evidence.context.switches is not None
     found = [gpu for gpu in evidence.gpus if _runs_small_kernels(gpu)]
     if found:
@@ -89,7 +90,7 @@ def small_kernels(evidence: RunEvidence) -> Advice | None:
 
 
 def tensor_cores_idle(evidence: RunEvidence) -> Advice | None:
-    """Advise if the GPU is fully loaded with float32 work that its tensor cores could do."""
+    """Return advice if the GPU is fully loaded with float32 work that its tensor cores could do."""
     found = [gpu for gpu in evidence.gpus if _computes_in_fp32(gpu)]
     if not found:
         return None
@@ -111,7 +112,7 @@ def tensor_cores_idle(evidence: RunEvidence) -> Advice | None:
 
 
 def memory_bound(evidence: RunEvidence) -> Advice | None:
-    """Advise if memory bandwidth limits the GPU."""
+    """Return advice if memory bandwidth limits the GPU."""
     torch = evidence.context.switches is not None
     found = [gpu for gpu in evidence.gpus if _is_memory_bound(gpu)]
     if found:
@@ -138,7 +139,8 @@ def memory_bound(evidence: RunEvidence) -> Advice | None:
 
 
 def copies(evidence: RunEvidence) -> Advice | None:
-    """Advise if the GPU spends its time on copies over PCIe or NVLink while its multiprocessors are idle."""
+    """Return advice if the GPU spends its time on copies over PCIe or NVLink while its multiprocessors are
+    idle."""
     found = [gpu for gpu in evidence.gpus if _copies(gpu)]
     if found:
         rate = average([traffic(gpu) for gpu in found])

@@ -17,16 +17,16 @@ kernels, which takes microseconds, so a large share indicates searches."""
 MIN_DROPS = 3
 MIN_DROP = 16 * MIB
 """A fall of a GPU's memory by at least this many bytes counts as the end of a search. A search needs much
-memory, and torch then returns its cache to the driver. Without a search, torch usually keeps the memory that
-it has reserved."""
+memory, and when it ends, torch returns its cache to the driver. Without a search, torch usually keeps the
+memory that it has reserved."""
 _CONVOLUTION = re.compile(r"\bConv\w*\.(?:forward|_conv_forward)$")
 
 MIN_UTILIZATION = 5.0
-"""Utilization, in percent, below which cuDNN's settings make no difference."""
+"""Mean utilization, in percent, below which cuDNN's settings make no difference to the run's duration."""
 
 
 def cudnn_off(evidence: RunEvidence) -> Advice | None:
-    """Advise if cuDNN is off although a model whose layers use cuDNN ran on a GPU."""
+    """Return advice if cuDNN is off although a model whose layers use cuDNN ran on a GPU."""
     switches = evidence.context.switches
     if switches is None or switches.cudnn is not False:
         return None
@@ -42,7 +42,8 @@ def cudnn_off(evidence: RunEvidence) -> Advice | None:
 
 
 def cudnn_benchmark(evidence: RunEvidence) -> Advice | None:
-    """Advise if cuDNN's benchmark mode still searches late in the run, because input shapes keep changing."""
+    """Return advice if cuDNN's benchmark mode still searches late in the run, because input shapes keep
+    changing."""
     switches, utilization = evidence.context.switches, busiest(evidence)
     if switches is None or switches.cudnn_benchmark is not True or switches.cudnn is False:
         return None

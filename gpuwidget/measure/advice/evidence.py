@@ -28,11 +28,11 @@ MIN_RUN_S = 3.0
 """Minimum duration, in seconds, of a run whose activity the rules judge. A shorter run has only a few of the
 hardware counters' half-second windows, and much of it is start-up."""
 HAS_GAPS = 85.0
-"""Mean utilization, in percent, above which a GPU counts as always busy. Waiting cannot have slowed down such
-a run."""
+"""Mean utilization, in percent, above which a GPU counts as always busy. Waiting cannot have slowed down a
+run that kept its GPU busy."""
 _IPYTHON_CALL = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
 """Matches IPython's translation of ``%%`` and ``!`` lines. The translation quotes code that the line itself
-does not run."""
+does not run, so the rules ignore it."""
 _PAGE = "docs/advice.md"
 
 
@@ -86,7 +86,8 @@ class RunEvidence:
     duration_s: float
     """Seconds for which the code ran; :attr:`time` covers the same span."""
     gpu_s: float
-    """Seconds that the GPU figures cover: the code and the GPU drain after it."""
+    """Seconds that the GPU figures cover: the code, and the GPU drain (the GPU's work after the code's
+    end)."""
     time: CodeTime | None
     context: RunContext = NO_CONTEXT
     recorded: bool = False
@@ -220,7 +221,8 @@ def mean_power(gpus: Sequence[GpuReport]) -> float | None:
 
 
 def busiest(evidence: RunEvidence) -> float | None:
-    """Return the mean utilization of the busiest GPU. The other GPUs may not be needed by the code."""
+    """Return the mean utilization of the busiest GPU. The other GPUs do not count, because the code may not
+    need them."""
     return max((gpu.utilization.mean for gpu in evidence.gpus if gpu.utilization is not None), default=None)
 
 

@@ -13,8 +13,8 @@ from gpuwidget.model.units import MIB
 MIN_UNUSED = 512 * MIB
 """Minimum bytes that torch must have reserved without using them for tensors."""
 MIN_UNUSED_PART = 0.2
-"""Minimum fraction of the reserved memory that must be unused. In a healthy training step, it is less than
-0.1."""
+"""Minimum fraction of the reserved memory that must be unused. In a healthy training step, less than a tenth
+is unused."""
 
 RUNS = 4
 """Number of runs of the same code that the rule needs. The first run may allocate memory that stays in use
@@ -30,7 +30,8 @@ Otherwise, the memory is freed between the runs and is no leak."""
 
 
 def fragmentation(evidence: RunEvidence) -> Advice | None:
-    """Advise if torch had to flush its cache to find memory while much of its reserved memory was unused."""
+    """Return advice if torch had to flush its cache to find memory while much of its reserved memory was
+    unused."""
     found = [gpu for gpu in evidence.gpus if _is_fragmented(gpu)]
     if not found:
         return None
@@ -52,7 +53,7 @@ def fragmentation(evidence: RunEvidence) -> Advice | None:
 
 
 def growing_memory(evidence: RunEvidence) -> Advice | None:
-    """Advise if each run of the same code leaves more memory in use than the run before."""
+    """Return advice if each run of the same code leaves more memory in use than the run before."""
     for gpu in evidence.gpus:
         runs = (evidence.context.earlier_runs or {}).get(gpu.uuid, ())[-RUNS:]
         if len(runs) < RUNS or not _grows(runs):
@@ -77,12 +78,12 @@ def _is_fragmented(gpu: GpuReport) -> bool:
 
 
 def _unused(gpu: GpuReport) -> int:
-    """Return the reserved bytes that were unused because of fragmentation, according to two figures.
+    """Return the reserved bytes that were unused because of fragmentation: the lower of two figures.
 
     The first is the free bytes, at the run's end, in segments that also contain tensors. Segments without
     tensors do not count, because a flush of the cache returns them to the driver. The second is the
     difference between the peaks of reserved and allocated memory: at least this much was unused when the most
-    memory was reserved, even if the two peaks fall at different moments. The result is the lower figure.
+    memory was reserved, even if the two peaks fall at different moments.
     """
     torch = gpu.torch
     if torch is None or None in (torch.reserved.peak, torch.allocated.peak, torch.inactive_split):

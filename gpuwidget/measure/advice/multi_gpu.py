@@ -26,9 +26,11 @@ MAX_SPINNING_POWER = 50.0
 """Maximum mean power, in percent of the power limit, of a GPU that waits in a collective. In recorded runs:
 27 while waiting, 90 or more while training."""
 MIN_UTILIZATION = 2.0
-"""Utilization, in percent, below which a GPU takes no part in the work, unless it exchanges data."""
+"""A GPU whose mean utilization is below this percentage, and which exchanges no data, counts as taking no
+part in the work."""
 HALF_IDLE = 60.0
-"""Utilization, in percent, at or below which the straggler's own work has gaps. In recorded runs: 11."""
+"""Mean utilization, in percent, at or below which the straggler's own work counts as having gaps. In recorded
+runs: 11."""
 MIN_EXCHANGE_RATE = 100 * MIB
 """Bytes per second over PCIe and NVLink at or above which GPUs exchange data. In recorded runs: 7 GiB over
 NVLink in a collective; at most 250 MiB over PCIe and none over NVLink for GPUs with independent work."""
@@ -40,14 +42,15 @@ BUSY = 20.0
 UNUSED = 1.0
 """Mean utilization, in percent, at or below which a GPU counts as unused."""
 UNUSED_MAX = 10.0
-"""Highest utilization, in percent, that an unused GPU may have had at any time."""
+"""A GPU whose utilization exceeded this percentage at any time does not count as unused."""
 MIN_HELD = 256 * MIB
-"""Minimum bytes that torch must have allocated on an idle GPU. They are a sign that the user meant to use the
-GPU."""
+"""The rule considers an idle GPU only if torch has allocated at least this many bytes on it. They are a sign
+that the user meant to use the GPU."""
 
 
 def straggler(evidence: RunEvidence) -> Advice | None:
-    """Advise if all GPUs but one wait for that one. The waiting GPUs nevertheless show full utilization."""
+    """Return advice if all GPUs but one wait for that one, although the waiting GPUs show full
+    utilization."""
     gpus = [gpu for gpu in evidence.gpus if _takes_part(gpu)]
     waiting = [gpu for gpu in gpus if _waits(gpu)]
     others = [gpu for gpu in gpus if not _waits(gpu)]
@@ -81,7 +84,7 @@ def straggler(evidence: RunEvidence) -> Advice | None:
 
 
 def idle_gpus(evidence: RunEvidence) -> Advice | None:
-    """Advise if this process holds memory on GPUs that did nothing while others worked."""
+    """Return advice if this process holds memory on GPUs that did nothing while others worked."""
     if not evidence.attributed:
         return None
     busy = [gpu for gpu in evidence.gpus if (mean(gpu.utilization) or 0) >= BUSY]

@@ -29,27 +29,29 @@ from gpuwidget.pytorch.torch_variables import Loader
 MIN_SHARE = 20.0
 """Percent of the run's time spent on loading data, at or above which a faster loader is worth the effort."""
 GPU_IDLE = 30.0
-"""GPU activity during loading, in percent, at or below which the GPU waits for data. Code also waits for a
-loader that keeps up with the GPU, but the GPU then still has queued work."""
+"""GPU activity during loading, in percent, at or below which the GPU waits for data. The code may also wait
+for a loader that is fast enough for the GPU. The GPU then still has queued work, so its activity is
+higher."""
 HALF_IDLE = 50.0
 """Mean utilization, in percent, at or below which a GPU that works in bursts is mostly idle. In recorded
 runs: 18 while the GPU lacks data."""
 _TOOK_PART = 0.5
-"""A GPU that worked for less than this percent of the time took no part in the run, so its idle time does not
-count as waiting for data."""
+"""With stack samples, a GPU that worked for less than this percentage of the time counts as having taken no
+part in the run, so its idle time does not count as waiting for data."""
 _FIRST_WORKERS = 8
 MIN_UTILIZATION = 2.0
-"""Utilization, in percent, at or above which a GPU took part in the work. In recorded runs: 12 while the GPU
-lacks data, 0 for idle GPUs."""
+"""Without stack samples, a GPU counts as having taken part in the work if its mean utilization was at least
+this percentage. In recorded runs: 12 while the GPU lacks data, 0 for idle GPUs."""
 MIN_BURSTS = 5
 MIN_BURSTS_PER_SECOND = 0.3
-"""Minimum bursts of work per second. In recorded runs: 1.9 while the GPU lacks data. A run with one long
-start-up has one burst in all."""
+"""Minimum bursts of work per second. In recorded runs: 1.9 while the GPU lacks data. The minimum excludes
+runs whose GPU idled only during a long start-up, because they have a single burst."""
 LOW_POWER = 60.0
 """Mean power, in percent of the power limit, at or below which a GPU is often idle. In recorded runs: 30 with
 bursts, 90 or more for fully busy training."""
 SMALL_SHARED_MEMORY = 1 * GIB
-"""Free bytes in /dev/shm below which more workers may exhaust it. A container has 64 MiB by default."""
+"""Free bytes in /dev/shm below which more workers may exhaust it. In a container, /dev/shm has 64 MiB by
+default."""
 
 _LOADER_CALL = re.compile(
     r"^(?:torch\.utils\.data\.)?_?\w*DataLoader\w*\.|^_\w*DatasetFetcher\.|^torch\.(?:_next_data|_try_get_data)$"
@@ -61,7 +63,7 @@ _LOADER_CALLBACK = re.compile(r"[ .](?:__getitems?__|collate(?:_\w+)?|\w+_collat
 
 
 def input_pipeline(evidence: RunEvidence) -> Advice | None:
-    """Advise if the GPU is idle while the code loads the next batch."""
+    """Return advice if the GPU is idle while the code loads the next batch."""
     spots = hotspots(evidence)
     return _from_hotspots(evidence, spots) if spots else _from_bursts(evidence)
 
@@ -106,7 +108,8 @@ def _from_hotspots(evidence: RunEvidence, spots: Sequence[Hotspot]) -> Advice | 
 def _from_bursts(evidence: RunEvidence) -> Advice | None:
     busy_gpus = [gpu for gpu in evidence.gpus if (mean(gpu.utilization) or 0) >= MIN_UTILIZATION]
     found = [gpu for gpu in busy_gpus if _works_in_bursts(gpu, evidence.gpu_s)]
-    # If other GPUs work steadily, the bursts may just be this GPU's smaller share of the work.
+    # If other GPUs work steadily, the bursts may just be this GPU's smaller share of the work, so there is no
+    # advice.
     if not found or len(found) < len(busy_gpus):
         return None
     busy = mean_utilization(found)
@@ -147,8 +150,8 @@ def loader_fix(loader: Loader | None, evidence: RunEvidence) -> str:
 
 
 def _no_line_uses_gpu(evidence: RunEvidence) -> bool:
-    """Return whether this process left the GPU idle during every line. Any GPU work was then another
-    process's."""
+    """Return whether this process left the GPU idle during every line. If so, all measured GPU work was done
+    by other processes."""
     lines = evidence.time.lines if evidence.time is not None else ()
     at_most = 100.0 - sum(line.share for line in lines)
     at_most += sum(line.share * (100.0 if line.gpu_busy is None else line.gpu_busy) / 100 for line in lines)
