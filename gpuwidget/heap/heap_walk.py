@@ -189,8 +189,8 @@ class HeapWalk:
         self._exclude(excluded)
 
     def _exclude(self, excluded: Iterable[object]) -> None:
-        # A function refers to all variables of its module, so following a module's dict would link unrelated
-        # objects.
+        # Do not follow the dicts of modules. A function refers to its module's dict, so the walk would get
+        # from a function to all variables of its module.
         for module in list(sys.modules.values()):
             if issubclass(type(module), ModuleType):
                 self._numbers[id(module_dict(module))] = _EXCLUDED
@@ -202,7 +202,7 @@ class HeapWalk:
 
         The walk follows the roots in this order: tensors, storages, modules, optimizers (for their state),
         and other variables, breadth first. Next it follows optimizers' parameter groups, gradients and
-        autograd graphs. The notebook's references come last.
+        autograd graphs. The references that IPython keeps to results and errors come last.
         """
         by_kind: dict[ObjectKind, list[int]] = {}
         notebook: list[int] = []
@@ -233,7 +233,7 @@ class HeapWalk:
         for number in numbers:
             root = self._roots[number]
             if root.is_namespace:
-                # _exclude() excludes the dicts of all modules, so include this one again.
+                # _exclude() has excluded the dicts of all modules. Include the dict of this root again.
                 self._numbers.pop(id(root.value), None)
             if is_tracked(root.value):
                 self._record((root.value,), number, NO_PARENT)
@@ -262,7 +262,7 @@ class HeapWalk:
             non_leaves, self._non_leaves = self._non_leaves, []
             first = len(self._values)
             for number in non_leaves:
-                with suppress(Exception):  # this may raise for a tensor type that is not torch's
+                with suppress(Exception):  # saved_behind() may raise for a tensor type of another library
                     saved = self._graph.saved_behind(self._values[number])
                     self._record_tracked(saved, self._object_roots[number], number)
             self._expand_all()
@@ -295,7 +295,10 @@ class HeapWalk:
                     self._record(found, roots[number], number)
 
     def _record(self, found: Iterable[object], root: int, parent: int) -> None:
-        """Record new objects, so that their references are followed later, and repeats of known objects."""
+        """Record the objects in ``found`` that are new. Their references are followed later.
+
+        If ``record_repeats`` is set, also record that the known objects have been found again.
+        """
         kind_of, number_of, max_objects = self._kinds.get, self._numbers.get, self._limits.max_objects
         values, record_repeats = self._values, self._record_repeats
         for value in found:
@@ -321,7 +324,7 @@ class HeapWalk:
                 self._repeat_parents.append(~root if parent == NO_PARENT else parent)
 
     def _has_only_leaves(self, value: Any) -> bool:
-        """Return whether a small container holds only objects that refer to no others, such as numbers."""
+        """Return whether ``value`` is a small container of objects without references, such as numbers."""
         if id(type(value)) not in BUILTIN_CONTAINER_IDS or len(value) > _SMALL_CONTAINER:
             return False
         parts = get_referents(value)
@@ -329,7 +332,11 @@ class HeapWalk:
         return True not in map(is_tracked, parts)
 
     def _parts(self, number: int, value: object, kind: ObjectKind) -> Sequence[object]:
-        """Return the objects to which ``value`` refers. If it is a tensor or storage, assign its block."""
+        """Return the objects to which ``value`` refers.
+
+        If ``value`` is a tensor or storage, also make its root the owner of its memory block, unless the
+        block already has an owner.
+        """
         if kind is _CONTAINER:
             return container_items(value)
         if kind is _TENSOR:
@@ -354,7 +361,8 @@ class HeapWalk:
     def _tensor_parts(self, number: int) -> Sequence[object]:
         value = self._values[number]
         tensor = self._torch.Tensor
-        # The tensor's attributes may contain tensors that a subclass wraps or that the user has set.
+        # Follow the tensor's attributes, because they may contain tensors that a subclass wraps or that the
+        # user has set.
         parts = get_referents(value)
         device = None
         has_memory = False

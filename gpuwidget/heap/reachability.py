@@ -83,7 +83,7 @@ def _cross_references(
     for number, device, position in owners.references:
         owner, root = owners.by_device[device][position], visited.roots[number]
         assert owner is not None
-        owned[number] = bit_of[owner]  # one owner is enough, because a tensor lies in one block
+        owned[number] = bit_of[owner]  # only one owner per object, because a tensor lies in one block
         if owner != root:
             yield root, visited.parents[number], number, bit_of[owner]
     repeat_parents: dict[int, list[int]] = {}
@@ -140,7 +140,7 @@ class _NameWriter:
             return "[…]" if position is None else f"[{position}]"
         attributes = instance_dict(holder)
         if attributes is value:
-            return ""  # the next step writes the attribute
+            return ""  # ``value`` is the __dict__; the next step adds the attribute's name
         attribute = attribute_name(holder, attributes, value)
         if attribute is not None:
             return f".{attribute}"

@@ -140,5 +140,5 @@ def _saved_data(node: Any, name: str) -> Iterator[object]:
         found = getattr(node, name)
         for saved in found if isinstance(found, (list, tuple)) else (found,):
             yield saved.data
-    except (RuntimeError, AttributeError):  # freed by backward(), or nothing was saved in this attribute
+    except (RuntimeError, AttributeError):  # backward() has freed the tensors, or none were saved here
         return

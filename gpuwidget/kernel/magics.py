@@ -65,7 +65,7 @@ class Extension:
             ("post_run_cell", ErrorHints(shell).show_hint),  # shown below the traceback and above the card
             ("post_run_cell", out_of_memory.after),
             ("post_run_cell", self._watcher.after),
-            ("post_run_cell", CELL_MEMORY.after),  # after the run has ended, because it takes milliseconds
+            ("post_run_cell", CELL_MEMORY.after),  # takes milliseconds, which do not count: the run has ended
             ("post_run_cell", self._running.after),
         )
         self._loop_handle: asyncio.TimerHandle | None = None
@@ -80,8 +80,8 @@ class Extension:
             self._shell.events.register(event, hook)
         self._shell.register_magic_function(self._gpuwatch, "cell", "gpuwatch")
         self._shell.register_magic_function(self._gpu, "line", "gpu")
-        # ipykernel runs cells on the main thread. A subshell runs them on another thread, which has separate
-        # torch defaults.
+        # The device switch applies to the main thread, on which ipykernel runs cells. It does not apply to
+        # cells in a subshell, because they run on another thread, which has separate torch defaults.
         DEVICE_SWITCH.attach(threading.main_thread().ident or 0)
         SWITCHES.attach(lambda: self._running.busy)
         self._requests.start()

@@ -89,8 +89,8 @@ def _compare(
         excess = means.counters - means.stream
         if abs(excess) > AGREE_WITHIN + edges:
             return messages.contradiction(gpu, means, cpu), None
-        # In a short run, the edges alone can explain such a difference. It then neither contradicts nor
-        # confirms the queries.
+        # If the run is short, the driver's mean may differ this much only because its period differs from the
+        # run's (_EDGES_S). Then the mean neither contradicts nor confirms the queries.
         if abs(excess) > AGREE_WITHIN:
             hidden = None
         elif hidden is not None:
@@ -101,7 +101,7 @@ def _compare(
 def _whole_run(
     gpu: GpuReport, report: Report, counts: SampleCounts, device: int, *, alone: bool
 ) -> MatchedMeans | None:
-    """Return the driver's mean utilization over the run, with the nearest mean that the queries allow.
+    """Return the driver's mean utilization over the run, and the mean of the queries that is nearest to it.
 
     The queries allow a range of means, because the stream's state is unknown for part of the run. ``alone``
     is true if no other device was queried.
@@ -112,7 +112,7 @@ def _whole_run(
     busy = sum(seconds for bits, seconds in dict(counts.busy_s).items() if bits & 1 << device)
     queried = 100 * busy / known
     # The driver's mean includes the GPU drain (work after the code's end), during which at least one of the
-    # devices was busy. If only one device was queried, it was that device.
+    # devices was busy. If only one device was queried, that device was busy.
     drain = report.cell.gpu_tail_s or 0.0
     low, high = busy + drain * alone, busy + unknown + drain
     percent = 100 / (counts.total_s + drain)

@@ -181,7 +181,7 @@ class CodeLocator:
         return frames
 
     def _locate_await(self, user: int, user_offset: int, call: int, outside: int) -> CodeLocation:
-        """Return the location if no frame of the cell is on the stack, for example while the cell awaits."""
+        """Return the location of a thread whose stack has no cell frame, e.g. while the cell awaits."""
         cell = cell_offset = deepest = deepest_offset = awaited = 0
         for frame in self._await_chain():
             key = id(frame.f_code)

@@ -126,7 +126,7 @@ class SamplerWindows:
 
 
 class _Sample(NamedTuple):
-    """One stack sample. It is a tuple, which is cheap to create, because 200 samples are taken per second."""
+    """One stack sample. Each second, 200 are created, so the class is a tuple, which is cheap to create."""
 
     t: float
     line: int | None

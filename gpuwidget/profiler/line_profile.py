@@ -26,8 +26,9 @@ _MIN_KNOWN = 90.0
 """A line's GPU activity is reported only if the GPU's state is known for at least this percentage of the
 line's time."""
 _MAX_MISSED = 10.0
-"""Maximum percent of the run for which samples may be missing. Above this, no lines are reported."""
+"""If samples are missing for more than this percentage of the run, no lines are reported."""
 _MAX_MISSED_S = 0.2
+"""If samples are missing for fewer seconds than this, lines are reported, whatever the percentage is."""
 _LONG_S = 2.0
 _MIN_GIL_BLOCKED = 5.0
 """If GIL-blocked time (:attr:`Counts.gil_blocked`) is at least this percentage of the time, the report

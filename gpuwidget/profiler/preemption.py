@@ -34,7 +34,8 @@ _PREEMPTION_ONLY = frozenset(
 def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
     """Return the lines whose operations may have held the GIL until the instruction at ``offset``."""
     if sys.version_info < (3, 11):
-        return frozenset()  # any instruction may be a preemption point, so there is no other line
+        # Any instruction may be a preemption point, so no other line can have held the GIL.
+        return frozenset()
     before = [
         instruction
         for instruction in dis.get_instructions(code, adaptive=True)

@@ -27,8 +27,8 @@ _RAN = 0.5
 """A late sample counts as having waited for the GIL only if the sampled thread ran for at least this fraction
 of the delay. Otherwise, the machine was busy."""
 _BUSY_MACHINE = 0.1
-"""Fraction of the time in samples that were late although the thread did not run. Above this, the machine is
-so busy that a long delay does not prove that the thread was preempted."""
+"""If samples that were late without waiting for the GIL make up more than this fraction of the time, the
+machine is so busy that a long delay does not prove that the thread was preempted."""
 _ELSEWHERE_IF_BUSY = 0.5
 _RECENT_S = 0.06
 """If a sample is late because the thread released the GIL voluntarily, and the thread was preempted at most
@@ -166,7 +166,10 @@ class SampleCounts:
         return late > 0 and (sample.at_preemption_point or late >= _PREEMPTED_FROM * self._switch_interval)
 
     def add(self, sample: StackSample, current: LocationCounts, bits: int | None) -> None:
-        """Add a sample that found the thread at ``current`` and the devices in the bit mask ``bits`` busy."""
+        """Add a sample that found the thread at ``current``.
+
+        ``bits`` is the bit mask of the busy devices, or None if it is unknown.
+        """
         t, seconds, late = sample.t, sample.seconds, self._waited_for_gil(sample)
         self.samples += 1
         self.total_s += seconds
@@ -198,7 +201,7 @@ class SampleCounts:
             if preempted and self._is_long(sample):
                 counts.gil_blocked = seconds
                 if changed:
-                    earlier_bits = None  # it is unknown when the state changed
+                    earlier_bits = None  # the state counts as unknown, because it changed at an unknown time
         elif sample.late > _CERTAIN_S:
             self._machine_delay_s += seconds
         if earlier_bits is not None:

@@ -202,7 +202,7 @@ class SamplingProfiler:
                 continue
             adjust_at = t + min(_ADJUST_EVERY_S, _ADJUST_FIRST_S + t - began)
             self.open()
-            self._cpu_times.begin()  # only now, to spare short cells the cost
+            self._cpu_times.begin()  # not at the start, because reading CPU times would slow down short cells
             cpu, samples = time.thread_time(), self._counts.samples
             period = sampling_period(
                 self._counts,

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 MAX_EVENTS = 200_000
 """Maximum number of events that torch's history keeps per device. Each event takes a few hundred bytes of
-memory, and time when the history is read."""
+memory, and makes reading the history slower."""
 _RECORD_FUNCTIONS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
 _SKIPPED_EVENTS = [
     "free_completed",

@@ -103,8 +103,8 @@ class _DefaultDevice:
         if not self.is_unchanged(torch):
             now = cuda_state.default_device_context(torch)
             self._before = None if now is None else str(now.device)
-        # If the device is invalid, torch.device() raises. set_default_device would remove the earlier device
-        # before it raises.
+        # If the device is invalid, torch.device() raises here. Given the string, set_default_device would
+        # raise too, but only after removing the earlier device.
         torch.set_default_device(torch.device(device))
         self._ours = cuda_state.default_device_context(torch)
 
@@ -121,8 +121,8 @@ class _DefaultDevice:
     def replace_context(self, before: Any, after: Any) -> None:
         """If ``before`` is the stored ``DeviceContext``, store ``after`` instead.
 
-        Setting the same device again creates a new context, which would otherwise look like a change by the
-        user.
+        Call this after gpuwidget has restored the device of an inner choice. torch then creates a new context
+        for the same device. Without this call, the new context would look like a change by the user.
         """
         if before is not None and self._ours is before:
             self._ours = after
@@ -378,7 +378,8 @@ class DeviceSwitch:
             return level.restore(torch)
         finally:
             self._levels.remove(level)
-            # If the cell's code has set another context, do not treat that context as gpuwidget's.
+            # If the cell's code has changed the default device, the current context is the user's and not
+            # gpuwidget's.
             if unchanged:
                 for outer in self._levels:
                     outer.default.replace_context(context_before, cuda_state.default_device_context(torch))
@@ -471,7 +472,7 @@ def _notes_of(restore: Callable[[Any], None], torch: Any) -> list[str]:
         restore(torch)
     except _ChangedByUser as changed:
         return [str(changed)]
-    except Exception as error:  # For example, after a failed CUDA kernel every CUDA call fails.
+    except Exception as error:  # For example, every CUDA call fails once a CUDA kernel has failed.
         return [f"The torch device of before can't be put back: {_first_line(error)}"]
     return []
 

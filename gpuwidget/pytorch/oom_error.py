@@ -20,7 +20,8 @@ from gpuwidget.pytorch.allocator import Segment, parse_segment
 
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _NEW_SETTING_SINCE = (2, 10)
-"""From this version of torch on, error messages mention the first of ``_SETTINGS``; before, the second."""
+"""Error messages of this and later versions of torch mention the first of ``_SETTINGS``, those of earlier
+versions the second."""
 _MAX_ERRORS = 50
 _OUT_OF_MEMORY = re.compile(
     r"\b(?:CUDA|HIP) out of memory"
@@ -94,7 +95,8 @@ def _may_be_torch_error(error: BaseException, torch_classes: Sequence[object]) -
 def _related_errors(error: BaseException) -> list[BaseException]:
     """Return an error's cause and context and, for an exception group, its members."""
     found = [error.__cause__]
-    # The context of an interrupt (which is not an Exception) is left out: it did not cause the interrupt.
+    # Leave out the ``__context__`` of an interrupt, which is not an Exception: the user caused the interrupt,
+    # not the error that was being handled.
     if issubclass(type(error), Exception) and not error.__suppress_context__:
         found.append(error.__context__)
     group: Any = getattr(builtins, "BaseExceptionGroup", None)  # Python 3.11 and later have this class.

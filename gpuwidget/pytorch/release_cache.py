@@ -9,7 +9,8 @@ Two side effects must be avoided. First, the call would open a context on the th
 is ``cuda:0`` by default (https://github.com/pytorch/pytorch/issues/25752). The thread therefore first sets
 its current device to one that has a context. Second, the call could invalidate a graph capture on another
 thread. The thread therefore relaxes its capture mode, as in :mod:`~gpuwidget.pytorch.stream_activity`, and
-first checks the stream that torch captures on by default. torch itself refuses the call while it captures a
+does not make the call if a graph is being captured on the default stream, on a stream that blocks the default
+stream, or on the stream that torch captures on by default. torch itself refuses the call while it captures a
 graph.
 """
 

@@ -23,8 +23,10 @@ ON, OFF = "on", "off"
 
 @dataclass(frozen=True, slots=True)
 class ComputeSwitches:
-    """Switches that decide which hardware units and algorithms compute. None if the version of torch lacks a
-    switch."""
+    """The values of the switches that determine which hardware units and algorithms torch uses.
+
+    A value is None if the version of torch lacks the switch.
+    """
 
     tf32_matmul: bool | None
     """Whether float32 matrix products may use TF32 on the tensor cores."""
@@ -199,7 +201,7 @@ def _set_cudnn_tf32(native: Any, value: str) -> tuple[str, ...]:
     lines = [f"torch.backends.cudnn.allow_tf32 = {value == ON}"]
     if value == OFF and _precision(native, "cuda", "all") == "tf32":
         # If TF32 was enabled for all of CUDA or all of torch, the older API alone would not turn it off for
-        # these two.
+        # convolutions and recurrent layers.
         lines += [f'torch.backends.cudnn.{layer}.fp32_precision = "ieee"' for layer in ("conv", "rnn")]
     return tuple(lines)
 

@@ -107,8 +107,8 @@ def models(variables: Variables) -> tuple[Model, ...]:
             try:
                 if id(value) not in sizes:
                     size = _ModuleSize(torch, cudnn_layers, objects_left)
-                    # Store the size before it is complete. If reading the module fails, it is not read again
-                    # for another variable with the same module.
+                    # Store the size before the module is read. If reading the module fails, it will not be
+                    # read again for another variable that refers to the same module.
                     sizes[id(value)] = size
                     size.add(value)
                     objects_left = size.objects_left
@@ -185,7 +185,7 @@ class _ModuleSize:
 
 
 def devices_of_tensors(variables: Variables) -> dict[str, tuple[str, ...]]:
-    """Return the sorted devices of each tensor and module by name; a module may be on several.
+    """Return the sorted devices of each tensor and module by name; a module may be on several devices.
 
     The result is empty if torch is not loaded. This reads at most 2000 variables, and about 200 parameters
     and buffers per module.

@@ -36,8 +36,11 @@ def _profiler(shell: Any, raw_cell: str) -> SamplingProfiler:
         return cell_label(shell, file)
 
     def line_text(file: str, line: int) -> str:
-        """Return a line as the user wrote it, or, if IPython compiled another number of lines, as
-        compiled."""
+        """Return a line as the user wrote it.
+
+        If IPython compiled another number of lines than the user wrote in a cell without cell magics, return
+        the compiled line.
+        """
         as_written = len(source.bodies) > 1 or len(linecache.getlines(file)) == len(source.lines)
         if as_written:
             return source.lines[line - 1] + "\n" if line <= len(source.lines) else ""

@@ -1,5 +1,4 @@
-"""Find the GPUs that a cell is about to use: the GPUs that its options name, or else the GPU that torch would
-use."""
+"""Find the GPUs that a cell is about to use: the GPUs that its options name, or else torch's device."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
 
     The first of these that is set determines the GPUs: the cell's ``--device``, its ``--gpu``, torch's
     default device, the current CUDA device, the device that will be current once CUDA is initialized, the
-    first device that CUDA lists. Raise OptionError if none of them is set.
+    first device that CUDA lists. Raise OptionError if none of them is set, or if the GPU does not exist.
     """
     if sample is None:
         raise OptionError("The NVIDIA driver has not answered: which GPU there is can't be told.")

@@ -203,7 +203,10 @@ def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
 
 
 def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: float) -> _GpuMemory:
-    """Return the GPU's memory. It is unknown if the sample is older than ``requested`` (epoch seconds)."""
+    """Return the GPU's memory.
+
+    The memory is unknown if it was read before ``requested``, the time of the request in epoch seconds.
+    """
     reading = (
         next((reading for reading in sample.readings if reading.uuid == target.gpu.uuid), None)
         if sample

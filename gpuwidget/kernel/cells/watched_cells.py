@@ -325,7 +325,7 @@ class CellWatcher:
         try:
             code = getattr(info, "transformed_cell", None)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the shell will show them
+                warnings.simplefilter("ignore")  # the shell shows these warnings when it compiles the cell
                 self._shell.compile.ast_parse(
                     self._shell.transform_cell(info.raw_cell) if code is None else code
                 )

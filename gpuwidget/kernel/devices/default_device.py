@@ -16,7 +16,10 @@ from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
 FULL_MODE_COST = "1 to 2 µs on every call into torch"
-"""The measured cost of the full mode (docs/device.md)."""
+"""The measured cost of the full mode (docs/device.md).
+
+In full mode, new tensors are created on the chosen device by default.
+"""
 
 _TIMEOUT_S = 1.0
 

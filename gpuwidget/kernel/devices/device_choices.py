@@ -304,7 +304,7 @@ def _installed() -> bool:
         return True
     try:
         return importlib.util.find_spec("torch") is not None
-    except (ImportError, ValueError):  # a module object named torch without a spec
+    except (ImportError, ValueError):  # sys.modules["torch"] is an object without a spec
         return False
 
 
@@ -316,7 +316,7 @@ def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
     if cuda_state.cuda_initialized():
         return [device.uuid for device in cuda_state.devices()]
     if sample is None or not sample.origin.live or cuda_state.is_rocm():
-        return None  # a recording's GPUs say nothing about this machine's
+        return None  # the GPUs of a recording may not be those of this machine
     order = cuda_order(sample.gpus, os.environ)
     if order is not None:
         return order

@@ -142,8 +142,10 @@ def downsample(series: Sequence[Sequence[float | None]], points: int) -> Values:
 
 
 def _area_times(t: Values, gaps: NDArray[np.bool_]) -> Values:
-    """Return the times of the areas' outlines, shifted next to gaps so that the outlines are vertical
-    there."""
+    """Return the times of the areas' outlines.
+
+    Next to a gap, the times are shifted so that the outline is vertical there.
+    """
     if not gaps.any():
         return t
     vertical = np.repeat(t[None], len(gaps), axis=0)

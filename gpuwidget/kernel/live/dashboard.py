@@ -209,7 +209,7 @@ class Dashboard:
 
     def _start(self) -> None:
         if getattr(self._shell, "kernel", None) is None:
-            return  # a terminal shows only the text of the mime bundle
+            return  # A terminal needs no widgets: it shows only the mime bundle's text.
         channel = IOPubChannel.of_running_cell(self._shell)
         live_display.import_libraries()
         from gpuwidget.kernel.live.dashboard_widgets import DashboardView

@@ -29,7 +29,7 @@ def run_header(progress: Progress) -> str:
         parts.append(f'<span class="gpuwidget-quiet">{_LEGEND}</span>')
     else:
         parts.append(f"<span>{NO_GPU_IN_USE}</span>")
-    # A recording needs no such note: its label already implies that this notebook does not use its GPUs.
+    # Leave out this note for a recording, whose label implies that this notebook does not use its GPUs.
     if progress.gpus and not progress.attributed and recording is None:
         note = 'class="gpuwidget-quiet gpuwidget-note"'
         parts.append(f'<span {note} title="{NOT_ATTRIBUTED}">{NOT_ATTRIBUTED}</span>')

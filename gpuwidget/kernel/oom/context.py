@@ -216,7 +216,7 @@ def _oom_holders(
         if blocks.has_cells:
             cell_number = origin if origin > 0 else None
             group.cells[cell_number] = group.cells.get(cell_number, 0) + size
-        # A block counts as older than the failing cell only if that is certain.
+        # Count a block as older than the failed cell only if that cell certainly did not allocate it.
         if number is not None and origin not in (number, UNKNOWN_CELL):
             group.older.add(address)
     names_needed = _names_needed(shell, error, cell)
@@ -306,7 +306,7 @@ def _variables_to(
 
 
 def _older_bytes(blocks: _OwnedBlocks | None, cell: FailedCell | None) -> int | None:
-    """Return the bytes of blocks that the failed cell did not allocate.
+    """Return the bytes of blocks that the failed cell did not allocate, or None if cells are not recorded.
 
     Blocks whose cell is unknown are included.
     """

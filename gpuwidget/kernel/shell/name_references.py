@@ -92,7 +92,7 @@ def _names_read_first(cell: str) -> set[str]:
     """Return the names that may be read before they are assigned; all names if ``cell`` can't be parsed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the user saw the warnings when the cell ran
+            warnings.simplefilter("ignore")  # the shell has shown these warnings when the cell ran
             tree = ast.parse(cell)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set(_NAME.findall(cell))

@@ -113,8 +113,8 @@ def _results(shell: Any) -> Iterator[tuple[str, object]]:
     for name, value in list(shell.user_ns.items()):
         if _is_result_name(name) and _is_hidden(shell, name, value):
             yield name, value
-    # The display hook and user_ns_hidden keep references to results, even if the names are no longer in
-    # user_ns.
+    # The display hook and user_ns_hidden also refer to results, and still do so after the names have been
+    # deleted from user_ns.
     for name in _RECENT_RESULTS:
         yield name, getattr(shell.displayhook, name, None)
     for name, value in list(shell.user_ns_hidden.items()):

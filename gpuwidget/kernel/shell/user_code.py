@@ -123,7 +123,7 @@ def cell_history(shell: Any) -> list[Any]:
 
 _MAGIC_CALL = "get_ipython()."
 _TIME = "time"
-"""Name of the cell magic whose body IPython compiles under a separate file name, but with line numbers."""
+"""Name of the cell magic whose body IPython compiles separately, so that each line's number is known."""
 
 
 class _CellLines:
