@@ -24,7 +24,8 @@ _GPUS = 16
 _SIZE_BAR = 20_000
 _TIME_BAR_MS = 8.0
 _FULL_S = 14.0
-"""Length of the run in seconds. Its timeline has fewer points than that of :func:`_fullest_of_tests`."""
+"""Length of the run in seconds. The timeline of its card has fewer points than the report of
+:func:`_largest_test_report`, which is therefore measured too."""
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
@@ -97,7 +98,8 @@ def _encoded(value: Any) -> bytes:
 
 
 def _indented(bundle: Mapping[str, Any]) -> bytes:
-    # nbformat writes text as a list of lines, and puts each value of a JSON bundle on a separate line.
+    # Imitate nbformat, which writes text as a list of lines, and each value of a JSON bundle on a separate
+    # line.
     split = {
         kind: content.splitlines(keepends=True) if isinstance(content, str) else content
         for kind, content in bundle.items()

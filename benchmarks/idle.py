@@ -1,8 +1,9 @@
 """Measure the line profile's accuracy on a real GPU.
 
-For loops with a known pattern, the profile is compared with values from CUDA events. Other workloads
-("loads") launch GPU kernels so short that queries of the CUDA stream miss most of them. For these loads, the
-profile is compared with the GPU's counters.
+In some loops, each line keeps the GPU busy or idle for a known time. For these loops, the profile is compared
+with values from the host's clock and CUDA events. Other workloads ("loads") launch GPU kernels so short that
+queries of the CUDA stream miss most of them. For these loads, the profile is compared with the GPU's
+counters.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _SHARE_BAR, _ACTIVITY_BAR = 3.0, 5.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure errors of time shares and GPU activity, in percentage points, in loops of 30 ms to 1 s."""
+    """Measure the errors of the profile in percentage points: of time shares and GPU activity in loops with
+    periods from 30 ms to 1 s, and of GPU activity in the loads."""
     for kind in _KINDS:
         for period in _PERIODS_S:
             yield from _measure(kind, period, settings)
@@ -112,14 +114,15 @@ class Errors(NamedTuple):
     share: float
     activity: float
     unreported: int
-    """Number of lines without figures."""
+    """Number of lines that took at least ``_MIN_SHARE`` of the time and for which the profile has no GPU
+    activity, or only that of several lines together."""
 
 
 def profile_errors(profile: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
     """Return the largest errors of the profile ``profile``, given the true shares and activities by line.
 
     An entry that merges several lines is compared with their total share and their mean activity. Values that
-    the profile lacks do not count as errors; they are counted in :attr:`Errors.untold`.
+    the profile lacks do not count as errors; they are counted in :attr:`Errors.unreported`.
     """
     share = activity = 0.0
     reported: set[str] = set()

@@ -15,7 +15,7 @@ from benchmarks.settings import ROOT
 
 _AT_ONCE = 500
 _SETTLES_S = 30.0
-"""Seconds to wait after the first heap reading, which collects garbage, before the first measured window."""
+"""Seconds to wait between the first heap reading, which collects garbage, and the first measured window."""
 _FLOOD = """
 const now = performance.now.bind(performance);
 let ahead = 0;

@@ -1,4 +1,4 @@
-"""Compare pure Python in a watched cell with the same code in a plain cell, which reveals use of the GIL.
+"""Compare pure Python code in a watched and in a plain cell: it slows down if gpuwidget holds the GIL.
 
 Every cell of a kernel does the same work. Each watched cell runs between two plain cells and is compared with
 their mean. The first watched cell of a fresh kernel has a live chart and loads the chart's libraries. It is
@@ -64,16 +64,20 @@ class _CellTimes:
 
 @dataclass
 class _Ratios:
-    """Ratios of all watched cells of one kind to the plain cells before and after them."""
+    """All watched cells of one kind, each compared with the plain cells before and after it.
+
+    ``reply`` and ``inside`` are ratios of times; ``others`` and ``waited`` are differences.
+    """
 
     reply: list[float] = field(default_factory=list)
     inside: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
-    """CPU time of the kernel's other threads in percent of the body's time, minus the same in plain cells."""
+    """CPU time of the kernel's other threads in percent of the body's time, minus that percentage in plain
+    cells."""
     waited: list[float] = field(default_factory=list)
-    """Time in which the body's thread could not run, in percent of the body's time, minus the same in plain
-    cells. Unlike the ratios, it does not depend on the clock rate of a shared machine, which causes most of
-    their noise.
+    """Time in which the body's thread could not run, in percent of the body's time, minus that percentage in
+    plain cells. Unlike the ratios ``reply`` and ``inside``, it does not depend on the changing clock rate of
+    a shared machine, which causes most of the noise in the ratios.
     """
 
     def add(self, cell: _CellTimes, before: _CellTimes, after: _CellTimes) -> None:

@@ -25,8 +25,8 @@ _NOTEBOOKS = 50
 _REPORT_TIMEOUT_S = 10.0
 _BAR_MS = 3.0
 _CALLS_BAR = 1.05
-"""Highest acceptable ratio between the numbers of NVML calls in two windows. It exceeds 1 because one window
-may contain one more full poll than the other."""
+"""Highest acceptable ratio of the NVML calls per second with the most clients to those with one client. It
+exceeds 1 because one of the two measurements may contain one more full poll than the other."""
 _SETTLE_S = 2.0
 _LINGER_S = 12.0
 """Seconds to wait after the last client has left, until the server has closed the driver."""

@@ -112,7 +112,7 @@ class _BusySource:
         return SlowReadings(700 * self._clock.monotonic(), 0.2, 0, None, None, {})
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Return no windows."""
+        """Return no utilization windows."""
         return ()
 
     def read_activity(self, gpu: Gpu) -> Activity | None:
@@ -144,7 +144,8 @@ def _tick(wanted: int) -> list[int]:
             done.set()
 
     run.start()
-    # The longer the run lasts, the less often it requests memory. This subscription keeps ticks frequent.
+    # The longer the run lasts, the less often it requests memory readings. This subscription requests them at
+    # a constant rate, so that ticks stay frequent.
     with sampler.subscribe(on_sample, memory_interval_s=0.05, activity=True):
         done.wait()
     run.end()

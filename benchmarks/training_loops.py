@@ -133,7 +133,7 @@ def measure_pairs(
 
 
 _SAMPLE_S = 0.001
-"""Assumed seconds from the start of a GPU sample to its callback; more than a sample of one GPU takes."""
+"""Assumed seconds from the start of a GPU sample to its callback. A sample of one GPU takes less time."""
 _WAKING_S = 3e-5
 """Assumed seconds for which the profiler waited for the GIL before a stack sample."""
 
@@ -150,9 +150,9 @@ class _LoggingProfiler(SamplingProfiler):
 
 
 def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
-    """Return by which factor stack samples and GPU samples prolong a watched loop, with one ratio per run.
+    """Return the factors by which stack samples and GPU samples prolong a watched loop, one factor per run.
 
-    For each ratio, the steps during a sample are compared with the other steps of the same loop.
+    For each factor, the steps during a sample are compared with the other steps of the same loop.
 
     The cost of the sampler's slow calls is not included, because they run on another thread at unknown times.
     """
@@ -193,7 +193,7 @@ def measure_steps(kind: str, runs: int, seconds: float) -> dict[str, Any]:
 
 
 def _report_figures(report: Report) -> dict[str, Any]:
-    """Return figures of the report that prove that the loop was watched."""
+    """Return figures from the report which show that the loop was watched."""
     return {
         "gpus_shown": sum(gpu.shown for gpu in report.gpus),
         "looks": report.time.samples if report.time is not None else 0,

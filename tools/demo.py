@@ -44,7 +44,7 @@ _LAYOUT = {
 }
 _READY_S = 120.0
 _END_S = 10
-"""Seconds in which a terminated server must shut down its kernels and exit. Otherwise it is killed."""
+"""A terminated server is killed if it has not shut down its kernels and exited after this many seconds."""
 
 
 def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:

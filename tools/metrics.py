@@ -1,8 +1,8 @@
 """Generate files from the table of GPU metrics in ``gpuwidget/model/metrics.py``.
 
-``python -m tools.metrics`` writes the files; with ``--check`` it only compares them with the table. They are
-the module with the dataclasses of readings, the labextension's list of metrics, and tables in the docs. In a
-page of the docs, the table is between two comments.
+``python -m tools.metrics`` writes the files; with ``--check`` it only compares them with the table. The
+generated files are the module with the dataclasses of readings, the labextension's list of metrics, and pages
+of the docs. In a page of the docs, only the table between two comments is generated.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ ROOTS: Sequence[type] = (
     kernel_state.KernelState,
     *(member for members, _ in UNIONS.values() for member in members),
 )
-"""Dataclasses of the messages that are sent. The dataclasses of their fields need not be listed."""
+"""Dataclasses of the messages between the labextension and Python: the server or a kernel. The dataclasses of
+their fields need not be listed."""
 
 _NAMES = {
     str: "string",

@@ -155,7 +155,7 @@ def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> N
     assert sort_by(notebook, 4) == "descending"
     assert sort_by(notebook, 4) == "ascending"
     assert names(notebook) == ["[3]", "[2]", "[1]"]
-    notebook.page.wait_for_timeout(1500)  # JupyterLab saves a workspace's state with a delay.
+    notebook.page.wait_for_timeout(1500)  # JupyterLab saves the sort order with a delay.
     notebook.page.goto(notebook.page.url.split("?")[0])
     notebook.wait_until_open(kernel=False)
     show(notebook)

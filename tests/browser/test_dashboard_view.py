@@ -332,10 +332,10 @@ def test_metrics_are_kept_when_reopened(two_gpu_lab: Lab, browser: Browser) -> N
 
 
 def test_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
-    """In Notebook 7, the dashboard opens below the notebook with half of the height, even if it is opened
-    again.
+    """In Notebook 7, the dashboard opens below the notebook with half of the height, also when it is closed
+    and opened again. Its list of metrics fits into the window.
 
-    Notebook 7 allows only the notebook in its main area. The list of metrics fits into the window.
+    It is not in the main area, because Notebook 7 allows only the notebook there.
     """
     path = two_gpu_lab.write("seven-dashboard.ipynb", ["1"])
     page = browser.new_page(viewport={"width": 1200, "height": 700})

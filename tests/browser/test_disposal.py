@@ -105,7 +105,7 @@ def test_disposed_views_stop_all_work(open_notebook: Open) -> None:
     assert page.evaluate("window.changes") == 0
     assert failed == ["history"]
     page.click(f"{DIAGNOSTICS} > summary")
-    # Server and kernel have both replied: a pending request to a kernel would keep its timeout.
+    # Wait until server and kernel have replied, because a pending request would leave its timeout running.
     page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:enabled")
     page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:disabled", state="detached")
     page.click(COPY)
@@ -113,6 +113,6 @@ def test_disposed_views_stop_all_work(open_notebook: Open) -> None:
     for widget in ("jp-gpuwidget-panel", "jp-gpuwidget-status"):
         dispose(notebook, widget)
     assert page.evaluate("[...window.timers.values()]") == []
-    page.wait_for_function("() => true")  # Receive the page's pending events.
+    page.wait_for_function("() => true")  # This round trip delivers pending events.
     assert streams == ["open", "closed"]
     assert page.evaluate("window.changes") == 0

@@ -112,7 +112,7 @@ def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
     assert broken.locator("dd b").count() == 0
     warned = notebook.page.locator(f"{CHECK}[data-status=warning]")
     assert "docker run --shm-size=8g …" in warned.inner_text()
-    assert warned.locator("code").count() == 0  # The command is incomplete, so it gets no copy button.
+    assert warned.locator("code").count() == 0  # An incomplete command has no copy button.
 
 
 def test_the_copied_json_has_the_format_of_the_command(open_notebook: Open) -> None:

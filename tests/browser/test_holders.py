@@ -340,7 +340,7 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
     """A hint is shown for an idle notebook that holds memory, and for a notebook whose GPU had low
     utilization for an hour."""
     view = open_panel()
-    view.ownership.interval = 1000  # With this interval, an hour consists of only a few samples.
+    view.ownership.interval = 1000  # A few samples must suffice for an hour.
     view.ownership.reopen()
     wait_for_text(view.notebook, PANEL, "every 1000 s")
     means = [{"seconds": seconds, "utilization": 12.4} for seconds in (600, 1800, 3600)]
@@ -375,7 +375,7 @@ def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
     view = open_panel()
     view.standin.scenario(*machine(2), f"gpu.0.memory_used={5 * GIB}")
     state = view.kernel_state()
-    state["choices"][2]["memory_free"] = 1 * GIB  # Outdated: the server's value must be used.
+    state["choices"][2]["memory_free"] = 1 * GIB  # Outdated, so the panel must use the server's value.
     view.notebook.run(0)
     view.notebook.wait_until_done()
     view.notebook.script(

@@ -123,7 +123,7 @@ def test_hidden_parts(lab: Lab, browser: Browser) -> None:
     assert page.is_visible(CARD)
     screenshot(page, "show-nothing")
     notebook.script("await app.commands.execute('gpuwidget:examine');")
-    page.wait_for_selector(DIAGNOSTICS, state="visible")  # The command overrides the setting.
+    page.wait_for_selector(DIAGNOSTICS, state="visible")  # The command shows the hidden section.
     set_settings(notebook, show={"switches": False})
     for name in ("cells", "health", "statusBar"):
         page.wait_for_selector(parts[name], state="visible")
@@ -162,8 +162,8 @@ def test_invalid_values(lab: Lab, browser: Browser) -> None:
 
 @pytest.fixture(scope="module")
 def lab_with_invalid_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Path]]:
-    """Start a JupyterLab whose overrides.json has invalid defaults, and whose settings schema is that of
-    another version and lacks some settings. Yield the JupyterLab and the path of the user's settings
+    """Start a JupyterLab whose overrides.json has invalid defaults, and whose settings schema lacks some
+    settings, as in another version of gpuwidget. Yield the JupyterLab and the path of the user's settings
     file."""
     folder = tmp_path_factory.mktemp("mixed")
     presets = {SETTINGS: {"chartSeconds": "long", "units": {"memory": "bits", "temperature": "F"}}}

@@ -51,7 +51,10 @@ export function abbreviate(names: readonly string[], max: number): string {
   return `${sorted.slice(0, max - 1).join(' ')} +${String(sorted.length - max + 1)}`;
 }
 
-/** Return each run of consecutive known values as its first row and the row after its last one. */
+/**
+ * Return each group of consecutive known values as two indices: of its first value, and of the position after
+ * its last value.
+ */
 export function rowRanges(values: readonly (number | null)[]): (readonly [number, number])[] {
   const runs: [number, number][] = [];
   let first = -1;

@@ -12,8 +12,8 @@ export const STATUS_POLL_MS = 5000;
 /** Maximum time that a kernel may take to reply to a request for a diagnosis of its environment. */
 const DIAGNOSIS_TIMEOUT_MS = 75_000;
 /**
- * If gpuwidget is loaded or being loaded in an idle kernel, the kernel's condition changes only after this
- * many consecutive queries without a reply: a single missing reply may be chance.
+ * After this many consecutive queries without a reply, an idle kernel in which gpuwidget was loaded or being
+ * loaded gets another condition. Fewer missing replies change nothing, because they may be chance.
  */
 const MAX_MISSES = 2;
 

@@ -36,8 +36,8 @@ export interface ActionTarget {
 }
 
 /**
- * A holder moves up in the list only past holders that are smaller by at least this factor and this many
- * bytes.
+ * A holder moves up in the list only past holders that are clearly smaller: it must be larger by more than
+ * this factor, and by more than `CLEARLY_LARGER_BYTES`.
  */
 const CLEARLY_LARGER = 1.1;
 const CLEARLY_LARGER_BYTES = 64 * 1024 ** 2;

@@ -151,8 +151,8 @@ export class GpuCard {
   }
 
   /**
-   * Update the memory bar that is shown in the current state, expanded or collapsed, and the list of holders
-   * if the card is expanded.
+   * Update the parts that are visible in the card's current state: if it is expanded, its memory bar and its
+   * list of holders, otherwise the memory bar in the row.
    */
   private updateExpandedPart(): void {
     if (this.content === null) {

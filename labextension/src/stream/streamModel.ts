@@ -118,8 +118,8 @@ export class StreamModel {
   }
 
   /**
-   * Return the current data of every GPU in the newest sample. The kernel's state is joined by UUID. `activeKernelId`
-   * is the kernel's id.
+   * Return the current data of every GPU in the newest sample. `state` and `activeKernelId` are the state and
+   * the id of the active notebook's kernel. The GPUs in `state` are matched by their UUIDs.
    */
   gpus(state: KernelState | null, activeKernelId: string | null): GpuNow[] {
     const usage = new Map(this.usage?.gpus.map(gpu => [gpu.uuid, gpu]));

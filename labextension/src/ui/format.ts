@@ -223,8 +223,8 @@ export function elapsedTime(seconds: Optional): string {
 }
 
 /**
- * Return what `elapsedTime` returns, shortened for a narrow column: `3:05 min` from one minute on, `2:04 h` from one
- * hour on.
+ * Return a duration in seconds like `elapsedTime`, but shorter, for a narrow column: `3:05 min` from one minute
+ * on, and `2:04 h` from one hour on.
  */
 export function shortElapsedTime(seconds: Optional): string {
   const whole = known(seconds) ? Math.round(seconds) : 0;
