@@ -129,8 +129,8 @@ def test_a_recording_is_not_this_machine() -> None:
 
 
 def test_the_summary_names_what_to_fix_first() -> None:
-    """A diagnosis's summary contains the first broken check, its reason and the number of other broken
-    checks. If no check is broken, the summary names the first warning."""
+    """A diagnosis's summary contains the first check whose status is "broken", the check's reason, and the
+    number of other such checks. If no check is "broken", the summary names the first warning."""
     broken = diagnose(results(machine={"container": "/.dockerenv", "devices": ()}, **NO_GPUS))
     assert (broken.status, broken.summary) == (
         "broken",

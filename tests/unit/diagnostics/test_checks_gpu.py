@@ -90,8 +90,8 @@ def test_torch_that_cannot_use_a_working_cuda() -> None:
 
 @pytest.mark.parametrize("cu", [{"cu_init": 100, "cu_count": None}, {"cu_init": 0, "cu_count": 0}])
 def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
-    """If CUDA finds no GPU, the check that explains the cause is broken and the GPU check is "ok". If no
-    check explains the cause, the GPU check is broken."""
+    """If CUDA finds no GPU, the check that explains the cause is "broken", and the GPU check is "ok". If no
+    check explains the cause, the GPU check is "broken"."""
     nothing = {**cu, "available": False}
     unexplained = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
     assert outcome(check_of("gpu", unexplained))[:2] == (

@@ -124,7 +124,7 @@ def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, .
 )
 def test_an_import_that_lacks_a_library(library: str, which: str, package: str) -> None:
     """If `import torch` fails because a library is missing, the PyTorch check and the library's check are
-    broken. The fix reinstalls only the package of the library, or torch if that package is not known."""
+    "broken". The fix reinstalls only the package of the library, or torch if that package is not known."""
     error = f"{library}: cannot open shared object file: No such file or directory"
     required = {"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"}
     cublas = {"nvidia-cublas": "==13.1.0.*"}

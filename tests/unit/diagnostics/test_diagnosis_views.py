@@ -247,7 +247,7 @@ def run(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[i
 
 
 def test_exit_status(diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str]) -> None:
-    """`gpuwidget doctor` exits with 1 if a check is broken or a probe did not finish, and otherwise with 0,
+    """`gpuwidget doctor` exits with 1 if a check is "broken" or a probe did not finish, otherwise with 0,
     even if there are warnings."""
     assert run([], capsys)[:2] == (0, f"{diagnosis_view.text(WELL, 110)}\n")
     diagnoses[0] = diagnose(results(nvml=nvml(h200(pcie_width=8))))

@@ -68,8 +68,8 @@ def links(doctor: Diagnosis) -> dict[str, Check]:
 
 
 def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -> None:
-    """On a working machine, every check shows the value that torch, CUDA or NVML returned, and nothing is
-    broken."""
+    """On a working machine, every check shows the value that torch, CUDA or NVML returned, and no check
+    is "broken"."""
     build_libcuda(fake.standin.folder)
     fake.torch(WORKING)
     found = links(fake.run_doctor())
@@ -189,8 +189,8 @@ def test_users_files_named_like_standard_modules_do_no_harm(fake: FakeEnvironmen
 
 
 def test_a_users_file_that_breaks_the_import(fake: FakeEnvironment) -> None:
-    """If a user's file hides a standard module that torch imports, the PyTorch check is broken, and the fix
-    is to rename the file."""
+    """If a user's file hides a standard module that torch imports, the PyTorch check is "broken", and the
+    fix is to rename the file."""
     user = fake.folder / "user"
     user.mkdir()
     (user / "calendar.py").write_text("mine = True\n")

@@ -1,4 +1,4 @@
-"""Tests that a search for holders has no side effects and respects its limits."""
+"""Tests that a search for the holders of GPU memory has no side effects and respects its limits."""
 
 from __future__ import annotations
 

@@ -328,8 +328,8 @@ def count_tensors() -> int:
 
 
 def test_the_number_of_items_limits_a_search() -> None:
-    """A search ends when it has read more than 20 container items for each object that it is allowed to
-    visit."""
+    """The number of container items that a search may read is 20 times the number of objects that it may
+    visit. If the search has read more items, it ends."""
     limits = Limits(10, None)
     limits.items_left -= 200
     assert (limits.max_objects, limits.exceeded()) == (10, False)

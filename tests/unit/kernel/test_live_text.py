@@ -97,7 +97,7 @@ def test_no_gpu_in_use() -> None:
 def test_newest_mark_is_named() -> None:
     """The header shows the newest mark that the user set.
 
-    It shows no printed lines: they are in the output.
+    It shows none of the lines that the cell printed, because the cell's output contains them already.
     """
     marks = (Mark(1.0, "epoch 1", "mark"), Mark(2.0, "epoch 2", "mark"), Mark(2.5, "loss", "printed"))
     shown = visible(run_header(replace(progress(), marks=marks)))
@@ -134,12 +134,12 @@ def test_number_of_a_mig_slice() -> None:
 
 
 def test_axes_of_rows() -> None:
-    """A row has percentages on the left and times below. The last time is followed by the unit of time."""
+    """If GPUs are shown as rows, each row has percentages at its left, and times with their unit below it."""
     assert visible(axes(ChartLayout.for_gpus(1), TimeAxis.reaching(7.0))) == "0 2 4 6 8 10 s 0 50 100"
 
 
 def test_axes_of_tiles() -> None:
-    """Tiles have a baseline and no numbers."""
+    """If GPUs are shown as tiles, each tile has a baseline, but its axes have no numbers."""
     html = axes(ChartLayout.for_gpus(8), TimeAxis.reaching(7.0))
     assert html.count('class="gpuwidget-plot"') == 8
     assert visible(html) == ""

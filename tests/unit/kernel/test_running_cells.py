@@ -84,7 +84,8 @@ def test_the_number_of_a_cell() -> None:
 
 
 def test_a_cancelled_cell() -> None:
-    """An end event without a result, such as after a cancellation, ends the newest cell of its thread."""
+    """If an end event has no result, as after a cancellation, it ends the newest cell of the thread on which
+    the event occurs."""
     cells = RunningCells(SHELL)
     begin(cells, info("cancelled"))
     other = threading.Thread(target=begin, args=(cells, info("another thread's")))

@@ -96,8 +96,7 @@ class Bench:
         return outcome
 
     def error_of(self, options: str) -> str:
-        """Wait for memory with these options, for a cell that must be skipped; return the message of the
-        error."""
+        """Wait for memory with these options. Assert that the cell is skipped; return the error's message."""
         with pytest.raises(OptionError) as raised:
             self.wait(options)
         text = str(raised.value)
@@ -349,7 +348,7 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
     assert chosen(bench) == ([0], "the first that CUDA sees")  # the choice takes effect before the next cell
     switch.before_cell()
     assert chosen(bench) == ([1], "chosen as the current CUDA device, cuda:1")
-    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # as if user code changed it
+    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # as if user code chose cuda:0
     assert chosen(bench) == ([0], "the current CUDA device, cuda:0")
     switch.detach()
     monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: None)

@@ -28,8 +28,10 @@ STEADY = {
     "leak": (124.5, 4.0),
     "idle at the end": (131.6, 3.4),
 }
-"""Start and length, in seconds, of the steady part of each phase, after the phase's processes have started
-up."""
+"""For each phase of the recording: when its steady part starts, and how long this part lasts, in seconds.
+
+The steady part begins after the processes of the phase have started up.
+"""
 WHOLE = {
     "starved": (5.0, 19.2),
     "DDP bf16": (24.3, 24.4),
@@ -92,7 +94,7 @@ def test_each_phase_gets_the_advice_that_its_description_names(
 ) -> None:
     """Each phase leads to exactly the advice that its description names; a healthy phase leads to none.
 
-    A single run whose memory grows does not count as a leak.
+    The phase 'leak' leads to none either, because growing memory in a single run does not count as a leak.
     """
     assert rules(player.measure(*STEADY[phase]).advice) == expected
 
@@ -208,8 +210,8 @@ def test_the_power_cap_is_reported_without_advice(player: Player) -> None:
     report = player.measure(*STEADY["two processes"], "1")
     assert report.gpus[0].throttled is not None
     assert set(report.gpus[0].throttled) == {"power cap"}
-    # The run lasted eight seconds. The first two do not count, because a throttle reason that is known then
-    # may have been read before the run.
+    # The run lasted eight seconds. Its first two seconds do not count, because the throttle reasons of
+    # samples in that time may have been read before the run.
     assert report.gpus[0].throttled["power cap"] == pytest.approx(6.0, abs=0.3)
     assert report.advice == ()
 

@@ -34,7 +34,7 @@ NOTHING = Traffic(Level(0.0, 0.0), Level(0.0, 0.0))
 
 
 def level(value: float) -> Level:
-    """Return a level whose mean and maximum are ``value``."""
+    """Return a ``Level``, the summary of a measured value, whose mean and maximum are ``value``."""
     return Level(value, value)
 
 
@@ -286,8 +286,8 @@ def test_which_lines_load(seen: LineTime, found: bool) -> None:
 def test_an_unused_gpu_does_not_wait_for_data() -> None:
     """A GPU does not count as waiting for data if it did no work, even if a line spends long on loading data.
 
-    The process may be preparing data or training on the CPU. There is no advice either if another process may
-    have done the GPU's work.
+    In that case, the process may be preparing data or training on the CPU. There is no advice either if it
+    is unknown when the GPU was busy, and another process may have done the GPU's work.
     """
     waiting = starved("for x in loader:", "DataLoader._next_data")
     context = RunContext(loaders=(LOADER,))
@@ -498,8 +498,8 @@ def test_a_line_that_waits_for_the_gpu(seen: LineTime, call: str, fix: str) -> N
 def test_waiting_that_costs_nothing_gets_no_advice(gpu_report: GpuReport, seen: LineTime) -> None:
     """There is no advice about a line that waits if the GPU has no gaps in its work, or if the wait is short.
 
-    There is none either if the GPU is idle during the wait, or if the time may be spent in other code than
-    the wait.
+    There is none either if the GPU is idle during the wait, or if the line's time may have been spent in
+    code that does not wait.
     """
     assert rules(evidence(gpu_report, time=time_of(seen))) == []
 
@@ -597,7 +597,7 @@ def test_copies_name_their_line() -> None:
 
 
 def test_gpus_that_hold_memory_but_do_nothing() -> None:
-    """There is advice about GPUs that did nothing if this process holds memory on them.
+    """If this process holds memory on GPUs that did nothing, there is advice about these GPUs.
 
     There is none if GPU work is not attributed to processes.
     """
@@ -662,8 +662,8 @@ def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
 def test_which_throttle_reasons_get_advice(held: dict[str, float] | None, expected: str | None) -> None:
     """Throttling by heat or by the power supply leads to advice if it lasts long enough.
 
-    It must last for at least 4 s and a tenth of the time. Throttling by the power cap leads to no advice,
-    because full load is expected to reach the cap.
+    It must last for at least 4 s and for at least a tenth of the run. Throttling by the power cap leads to
+    no advice, because full load is expected to reach the cap.
     """
     found = advise(evidence(busy(throttled=held)))
     assert [one.text for one in found] == ([] if expected is None else [expected])
@@ -682,7 +682,8 @@ def test_cudnn_off() -> None:
 def benchmark_mode(*, drops: int = 8, late: bool = True, share: float = 30.0, **changes: Any) -> RunEvidence:
     """Return the evidence of a loop of convolutions in cuDNN's benchmark mode.
 
-    torch frees its cache ``drops`` times, as after a search by cuDNN for the fastest algorithm.
+    The memory in use falls ``drops`` times, because torch frees its cache when cuDNN has searched for the
+    fastest algorithm.
     """
     one = half_idle()
     assert one.torch is not None

@@ -129,7 +129,7 @@ def test_a_block_without_variable_has_its_cell_while_addresses_are_new(gpu: Stan
     other = gpu.empty(100)
     notebook.after(2, watched=False)
     assert [notebook.origin(x) for x in (hidden, other)] == [1, 2]
-    gpu.empty(5)  # freed immediately, so it is unknown which address it had
+    gpu.empty(5)  # This tensor is freed immediately, so its address is unknown.
     notebook.after(3, watched=False)
     assert [notebook.origin(x) for x in (hidden, other)] == [UNKNOWN_CELL, UNKNOWN_CELL]
     assert notebook.blocks.cell(0, hidden.data_ptr()) is None

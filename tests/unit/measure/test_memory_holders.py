@@ -1,4 +1,4 @@
-"""Tests of the names that hold torch's memory, with sums that are exact to the byte."""
+"""Tests of listing the variables that hold torch's memory. The sizes add up to torch's own total."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_model_and_its_optimizer(gpu: StandInGpu) -> None:
     for parameter in model.parameters():
         parameter.grad = gpu.like(parameter)
         optimizer.state[parameter] = {
-            "step": torch.tensor(1.0),  # on the CPU, as torch keeps it
+            "step": torch.tensor(1.0),  # torch keeps the step on the CPU
             "exp_avg": gpu.like(parameter),
             "exp_avg_sq": gpu.like(parameter),
         }

@@ -402,9 +402,9 @@ def test_a_process_limit() -> None:
 
 
 def test_other_processes() -> None:
-    """Of the other processes that hold enough memory, shutting down the smallest or the largest is offered.
+    """If other processes hold enough memory, two fixes suggest shutting down the smallest or the largest one.
 
-    The CUDA context of this process is listed among the other memory, but is not offered.
+    The CUDA context of this process is listed among the other memory, but no fix suggests freeing it.
     """
     others = (
         OtherMemory("notebook a.ipynb", 40 * GIB, True),

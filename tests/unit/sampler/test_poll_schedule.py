@@ -56,7 +56,8 @@ def test_samples_stay_less_than_a_second_apart(clock: FakeClock) -> None:
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, 0.5) == 0.9
-    assert gap(loop, clock, 0.2) == 0.6  # a next poll of 0.5 s ends 0.9 s after this poll's end
+    # The next poll starts after a pause of 0.4 s. If it takes 0.5 s, it ends 0.9 s after this poll.
+    assert gap(loop, clock, 0.2) == 0.6
     assert gap(loop, clock, 0.5) == 0.9
 
 
@@ -70,7 +71,8 @@ def test_without_gpus_there_are_no_polls_of_memory(clock: FakeClock) -> None:
 
 @pytest.mark.parametrize(("late", "full"), [(0.0, False), (0.002, False), (0.005, True)])
 def test_no_polls_of_memory_while_other_code_holds_the_gil(clock: FakeClock, late: float, full: bool) -> None:
-    """Memory is also polled between two full polls, unless the last poll had to wait for the GIL."""
+    """Between two full polls, there are polls that read only memory, unless the last poll started late
+    because other code held the GIL."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     gap(loop, clock, 0.0)

@@ -131,8 +131,8 @@ def test_memory_is_read_faster_on_request(sampler: Sampler, source: FakeSource, 
 
 
 def test_counters_are_read_only_on_request(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
-    """Hardware counters, which other tools may need too, are read only while a subscription requests them.
-    Afterwards, they are released."""
+    """Hardware counters are read only while a subscription requests them. Afterwards, they are released,
+    because other tools may need them."""
     with sampler.subscribe():
         clock.until(lambda: source.calls["slow"] == 2)
         assert source.calls["activity"] == 0

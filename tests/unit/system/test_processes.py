@@ -122,8 +122,8 @@ def test_a_parent_younger_than_its_child_is_unrelated(
 def test_an_orphan_is_found_by_its_session(
     table: Callable[[dict[int, tuple[float, int]]], Table], rows: dict[int, tuple[float, int]], ours: bool
 ) -> None:
-    """A process whose parent has died belongs to the tree if it is in this process's session. It does not if
-    it is in a session of its own."""
+    """If the parent of a process died before the process was found, the process belongs to the tree only if
+    it is in this process's session."""
     table(rows)
     assert OwnProcessTree(ManualClock()).contains(50) is ours
 

@@ -215,7 +215,8 @@ def test_the_card_in_a_terminal() -> None:
 )
 def test_important_facts_are_visible_without_the_details(make: Callable[[], Report], sentence: str) -> None:
     """Without opening the card's details, a user can see that values come from a recording, that it is
-    unknown which GPUs the notebook uses, that it uses none, that a GPU is lost, or that there is no driver.
+    unknown which GPUs the notebook uses, that the notebook uses no GPU, that a GPU is lost, or that there
+    is no driver.
     """
     assert sentence in text(make())
     assert sentence in Page(html(make()).partition("<details")[0]).text
@@ -836,8 +837,8 @@ def test_evidence_of_advice_is_in_the_details() -> None:
 
 
 def test_means_beside_utilization_are_in_the_details() -> None:
-    """The details contain mean values of SM occupancy, float32 pipes, PCIe and NVLink traffic, and also how
-    long the clock was throttled."""
+    """The details contain the mean values of SM occupancy, of the activity of the float32 pipes, and of PCIe
+    and NVLink traffic. They also contain how long the clock was throttled."""
     hot = reports.gpu(0, throttled={"too hot": 3.0})
     lines = Page(html(reports.report(hot))).text.splitlines()
     assert (

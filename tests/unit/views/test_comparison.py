@@ -203,8 +203,8 @@ def test_a_steady_part_too_short_has_no_rate() -> None:
     ],
 )
 def test_ratios(first: float | None, second: float | None, said: str) -> None:
-    """The ratio is the second value divided by the first. It is empty if one of them is unknown or the first
-    is 0.
+    """The ratio is the second value divided by the first. It is empty if either value is unknown, or if the
+    first value is 0.
     """
     assert ratio(first, second) == said
 
