@@ -30,7 +30,8 @@ SOURCE = "for x, y in loader:\n    loss = step(x, y)\n    print(loss)\n"
 
 
 def code(file: str, name: str, lines: int = 40) -> CodeType:
-    """Return the code object of a function with this many lines. Each line has instructions."""
+    """Return the code object of a function with this many lines.
+    Every line has bytecode, so that a frame of this code can be at any line."""
     body = "".join(f"    x{n} = {n}\n" for n in range(2, lines + 1))
     if name == "<module>":
         text = "x = 0\n" + "".join(f"x{n} = {n}\n" for n in range(2, lines + 1))

@@ -88,8 +88,8 @@ Install = Callable[[Path], Machine]
 
 @contextmanager
 def replace_driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Provide a function that makes this process use the given library as its NVML,
-    until the context ends."""
+    """Yield a function that makes this process use the given library as its NVML, and returns the machine.
+    At the end of the context, the machine's sources are closed; ``monkeypatch`` restores NVML."""
     machines: list[Machine] = []
 
     def put(library: Path) -> Machine:

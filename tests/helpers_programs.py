@@ -1,4 +1,4 @@
-"""Programs outside Python that some tests need: a C compiler, Chromium and Prometheus."""
+"""Helpers for tests that need a program besides Python: a C compiler, Chromium or Prometheus."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_the_power_limit_alone_gets_no_advice() -> None:
     """If a workload reaches the GPU's power limit, the report contains how long the limit reduced the clock,
     but there is no advice about it.
 
-    A light workload does not reach the power limit.
+    The report of a light workload, which does not reach the power limit, contains no such time.
     """
     full, light = (loads()[load]["gpu"] for load in ("full power", "small kernels"))
     throttled = full["throttled"] or {}

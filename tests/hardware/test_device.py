@@ -1,5 +1,5 @@
-"""Tests on two real GPUs of what a default device changes in torch, CuPy and Numba, and of the CUDA contexts
-that it opens."""
+"""Tests on two real GPUs of choosing a default device: what the choice changes in torch, CuPy and Numba, and
+on which GPUs CUDA contexts are opened."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ def test_choices_are_joined_by_uuid(visible: str) -> None:
 
 
 def test_a_new_thread_has_torchs_default() -> None:
-    """A new thread has torch's own default devices, cpu and cuda:0, even if another device is chosen. The
-    docs say so."""
+    """As documented, a new thread has torch's own default devices, cpu and cuda:0, even if another device was
+    chosen."""
     result = run_cells(
         "cell('import torch; torch.cuda.init()')\ncell('%gpu device cuda:1')\nfound = []\n"
         "shell.user_ns.update(found=found, where=where)\n"

@@ -67,7 +67,7 @@ def test_the_holders_of_a_gpu(kernel: Kernel) -> None:
         state = state_of(kernel, ask="state")
         if all(choice["holders"] for choice in state["choices"][1:3]):
             break
-        kernel.idle_for(0.05)  # holders are polled less often than free memory
+        kernel.idle_for(0.05)  # Holders are polled rarely, so the first replies may lack them.
     assert [choice["holders"][0] for choice in state["choices"][1:3]] == ["this notebook"] * 2
     assert all(gpu["process_memory"] > GIB for gpu in state["gpus"][:2])
 

@@ -83,8 +83,8 @@ def test_freeing_the_cache_while_a_cell_computes(kernel: Kernel) -> None:
 
 
 def test_freeing_the_cache_breaks_no_graph_capture(kernel: Kernel) -> None:
-    """If torch's cache is to be freed while a cell captures CUDA graphs, no capture fails. Each request gets
-    a reply: either the cache was freed, or the request was refused because of the capture."""
+    """Requests to free torch's cache while a cell captures CUDA graphs make no capture fail. The reply to
+    each request is that the cache was freed, or that the request was refused because of the capture."""
     kernel.ok("a = torch.ones(256, 256, device='cuda')\nb = a @ a\ntorch.cuda.synchronize()")
     capturing = """
 open('on', 'w').close()

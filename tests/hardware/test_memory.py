@@ -249,8 +249,8 @@ def used() -> int:
 
 
 def holders(kernel: Kernel) -> dict[str, tuple[int, int | None]]:
-    """Return the bytes and the cell of each holder, by its first name. Assert that the holders add up exactly
-    to torch's count."""
+    """Return the bytes and the cell of each holder. The key is the first of the holder's names, or its kind
+    if it has no name. Assert that the holders add up exactly to torch's count."""
     query = "[gpuwidget.holders() for _ in range(1)][0]"
     exact = (
         f"(lambda found: (sum(h.bytes for h in found if h.kind != 'outside torch') == "

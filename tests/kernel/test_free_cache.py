@@ -67,7 +67,7 @@ def test_the_cache_is_freed(kernel: Kernel) -> None:
 
 def test_the_cache_is_freed_while_a_cell_runs(kernel: Kernel) -> None:
     """The cache is freed even while a cell runs.
-    The cell continues, and the reply explains how freeing the cache slows it down."""
+    The cell continues, and the reply explains how freeing the cache slows the cell down."""
     kernel.ok("import os\ngone = gpu.empty(5_000_000)\ndel gone")
     request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass\n'done'")
     kernel.wait_for_file("on")
@@ -223,7 +223,7 @@ def test_the_state_has_the_reserved_memory(start_kernel: Callable[..., Kernel], 
 
     def reserved() -> list[int | None]:
         reply = kernel.answer_to(ask="state")
-        while not reply["state"]["gpus"]:  # the driver has not replied yet
+        while not reply["state"]["gpus"]:  # The list is empty until the driver has replied.
             reply = kernel.answer_to(ask="state")
         return [gpu["torch_reserved"] for gpu in reply["state"]["gpus"]]
 

@@ -159,7 +159,7 @@ async def test_the_servers_environment_is_diagnosed(server: Server, monkeypatch:
 
 def test_the_checks_use_the_place_server(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     """The route runs the doctor's checks in a subprocess.
-    The diagnosis is of the place ``server``, not of a kernel."""
+    The place that it passes to them is ``server``, so the diagnosis is not mistaken for a kernel's."""
     asked: list[Any] = []
 
     def run(place: str, version: str, environment: object) -> Diagnosis:

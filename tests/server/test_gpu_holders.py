@@ -1,5 +1,5 @@
-"""The holders of one GPU's memory and its unattributed memory,
-computed from the driver's process list and the kernels' reports."""
+"""For one GPU: the holders of its memory, and how much of its memory is unattributed.
+Both are computed from the driver's process list and the kernels' reports."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def test_torch_reports_are_used_without_a_process_list() -> None:
 
 
 def test_torch_reports_are_used_without_matching_pids() -> None:
-    """If the driver's process ids don't match this server's, the listed processes are not shown,
-    and the memory that kernels report is not counted twice."""
+    """If the driver's process ids don't match this server's, the listed processes are ignored:
+    the memory that kernels report has holders, and all other memory is unattributed."""
     usage = ownership(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
     assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, 20 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")

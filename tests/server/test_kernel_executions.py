@@ -166,7 +166,8 @@ async def test_a_restarted_kernel_is_idle(server: Server, tmp_path: Path, how: s
         before = kernel.manager.provisioner.pid
         os.kill(before, signal.SIGKILL)
         await server.until(lambda: kernel.manager.provisioner.pid not in (before, None))
-        await Channels(server, kernel.id).open()  # Pages reconnect after a restart by the server.
+        # After the server has restarted a kernel, pages reconnect to it, so the test does that too.
+        await Channels(server, kernel.id).open()
     else:
         await kernel.server.fetch("api", "kernels", kernel.id, "restart", method="POST", body="{}")
     await kernel.wait_for_state("idle")

@@ -316,7 +316,7 @@ async def test_the_report_of_a_kernel_that_restarts(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     """If Jupyter reports that a kernel restarts or has died, the kernel's report is discarded,
-    even if the server can't see the kernel's process."""
+    even if the kernel is remote, so that its process id is unknown."""
     manager = kernel(SimpleNamespace(pid=None))
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     queries.reply = STATE_REPLY

@@ -186,8 +186,8 @@ async def test_nothing_is_read_without_clients(
 
 
 async def test_a_notebook_that_is_moved(server: Server) -> None:
-    """If a notebook is moved, the path and name of its kernel are updated,
-    even if the request contains only the new path."""
+    """If a notebook is moved, the path and name that are listed for its kernel are updated,
+    even if the request that moves the session contains only the new path."""
     session = await start_session(server, "work/train.ipynb")
     stream = await server.stream()
     await usage_where(stream, lambda one: one["kernels"] and one["kernels"][0]["name"] == "train.ipynb")

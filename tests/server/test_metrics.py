@@ -44,8 +44,8 @@ def values_of(answer: Any) -> dict[str, list[float]]:
 
 
 async def test_the_first_scrape_is_complete(server: Server, source: FakeSource) -> None:
-    """Even if no client is connected, the first scrape is in Prometheus's text format
-    and contains all readings, including those that are rarely read."""
+    """Even if no client is connected, the first scrape contains all readings,
+    including those that are rarely read. It is in Prometheus's text format."""
     answer = await scrape(server)
     assert (answer.code, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
     found = values_of(answer)

@@ -1,5 +1,5 @@
 """Deciding whether the process ids that the driver lists are those of this server's PID namespace.
-Outside the host's namespace, that needs proof."""
+If the server runs outside the host's PID namespace, they count as different until there is proof."""
 
 from __future__ import annotations
 

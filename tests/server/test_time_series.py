@@ -112,8 +112,8 @@ def test_steps_are_aligned() -> None:
 
 
 def test_steps_below_a_second() -> None:
-    """If there are more samples than the requested number of points,
-    but no more half-second steps than that, the reply has half-second steps."""
+    """If the time range has more samples than the requested number of points,
+    but not more half-second steps than points, the reply has half-second steps."""
     store = filled([float(tick) for tick in range(301)])
     times, metrics, whole = query(store, 0.0, 60.0, points=130)
     assert (whole["step_s"], times[:3], whole["samples"][:3]) == (0.5, [0.0, 0.5, 1.0], [3, 2, 3])

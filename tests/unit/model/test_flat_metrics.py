@@ -33,7 +33,9 @@ def test_json_is_the_dict() -> None:
 
 
 def test_any_report_can_be_written_as_text() -> None:
-    """A report can be saved as JSON even if its label contains a lone surrogate, as a file name can."""
+    """A report can be saved as JSON even if its label contains a lone surrogate, for example from the name of
+    a file.
+    """
     made = report(gpu(0), cell=reports.cell(label="run \ud800 \N{GREEK SMALL LETTER ALPHA}"))
     assert json.loads(made.to_json().encode())["cell"]["label"] == "run ? \N{GREEK SMALL LETTER ALPHA}"
 

@@ -1,4 +1,4 @@
-"""Tests of which files, modules and classes are the user's."""
+"""Tests of which files, modules and classes count as the user's code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ from gpuwidget.model import user_files
 def test_user_files(filename: str, expected: bool) -> None:
     """A file is the user's unless it belongs to Python, gpuwidget or an installed package.
 
-    Code that was compiled from a text has no file, except for a notebook's cells, which are the user's.
+    Code that was compiled from a string, such as generated code, does not count as the user's. Only the cells
+    of a notebook do.
     """
     assert user_files.is_user_file(filename) is expected
 

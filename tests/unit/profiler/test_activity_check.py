@@ -186,7 +186,8 @@ def test_copies_are_not_gpu_activity() -> None:
 
 
 def test_the_drivers_mean_covers_the_gpu_drain() -> None:
-    """The driver's mean is compared with the whole run, which includes the GPU drain after the code.
+    """The driver's mean utilization covers the whole run, including the GPU drain: the time in which the GPU
+    finishes its queued work after the code has ended.
 
     The GPU was idle for 4 s of code and busy for 10 s of drain, so a driver's mean of 71 % over the 14 s
     confirms an activity of 0 % for the code.

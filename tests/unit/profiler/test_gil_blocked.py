@@ -115,7 +115,7 @@ def test_an_operation_that_blocked_the_gil_to_the_runs_end() -> None:
     assert counts.gil_blocked_at_end == (3, 0.7)
     assert counts.at(location, lambda _: 3).counts.seconds == pytest.approx(1.0)
     counts.add(StackSample(1.1, 0.0, 0.1, None), counts.at(CodeLocation(0, 0, 0, 0, 9), lambda _: None), 0)
-    counts.end(StackSample(1.8, 0.7, 0.7, 0.7))  # The cell's code had ended, so ignore this.
+    counts.end(StackSample(1.8, 0.7, 0.7, 0.7))  # After the cell's code, waiting is ignored.
     assert counts.gil_blocked_at_end == (3, 0.7)
 
 

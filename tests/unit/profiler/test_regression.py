@@ -14,8 +14,8 @@ TRUTH = {1: 4.0, 2: 97.0}
 
 
 def windows(parts: list[float], noise: float = 0.0) -> list[WindowMixture]:
-    """Return one window per item of ``parts``, the share of line 1 in the window. Line 2 has the rest of the
-    time.
+    """Return one window per item of ``parts``. The item is line 1's share of the window's time, and line 2
+    has the rest.
     """
     draw = random.Random(7)
     return [
@@ -61,8 +61,8 @@ def test_windows_that_are_alike_give_nothing(parts: list[float]) -> None:
 
 
 def test_utilization_that_fits_no_line() -> None:
-    """If the utilization is unrelated to the lines, for example another process's, the regression returns
-    None.
+    """If the utilization is unrelated to the lines, for example because another process causes it, the
+    regression returns None.
     """
     draw = random.Random(3)
     mixed = [WindowMixture({1: part, 2: 1 - part}, draw.uniform(0, 100)) for part in [0.0, 0.5, 1.0] * 8]

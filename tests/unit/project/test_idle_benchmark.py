@@ -9,8 +9,8 @@ TRUTH = {"2": (60.0, 0.0), "3": (39.5, 98.0), "1": (0.5, 0.0)}
 
 
 def test_the_largest_error_is_returned() -> None:
-    """`profile_errors()` compares each line with its true share and activity, and returns the largest error
-    of each."""
+    """`profile_errors()` compares each line's share and activity with the true values. It returns the largest
+    error in share and the largest error in activity over all lines."""
     profile = [
         {"line": 2, "until": None, "share": 58.0, "gpu_busy": 1.5},
         {"line": 3, "until": None, "share": 40.5, "gpu_busy": 94.0},
@@ -19,8 +19,9 @@ def test_the_largest_error_is_returned() -> None:
 
 
 def test_lines_shown_as_one_are_their_sum() -> None:
-    """If the profile merges several lines into one row, the row is compared with the sum of their shares and
-    their mean activity. The lines count as missing."""
+    """If the profile merges several lines into one row, the row is compared with the sum of the lines' true
+    shares and the mean of their true activities. The merged lines count as unreported, because the profile
+    has no values for each of them alone."""
     profile = [{"line": 2, "until": 3, "share": 99.0, "gpu_busy": 40.0}]
     found = profile_errors(profile, TRUTH)
     assert round(found.share, 6) == 0.5

@@ -106,7 +106,7 @@ def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> No
     """torch's peak counter is reset at the start of a run only if an older, higher peak would hide the run's
     own peak.
 
-    The older peak is recorded in the run's scope, since torch no longer reports it.
+    The older peak is stored in ``hidden_peaks``, since torch no longer reports it after the reset.
     """
     torch.allocate(9 * GIB)
     torch.allocate(-9 * GIB)

@@ -42,7 +42,7 @@ def test_other_patches_stay() -> None:
 
 def test_the_callback_runs_once() -> None:
     """However often a callback is registered, it runs once. It never runs if CUDA was already initialized, or
-    if torch has no such callbacks.
+    if torch lacks the function that registers callbacks.
     """
     torch = make_torch()
     called: list[Any] = []
@@ -72,4 +72,4 @@ def test_a_forked_child_registers_its_own_callback(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "getpid", lambda: child)
     on_cuda_init.register(torch)
     torch.cuda.init()
-    assert called == [torch]  # called by the child's registration only
+    assert called == [torch]  # The callback ran once: the one that the child registered.

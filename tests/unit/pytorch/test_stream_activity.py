@@ -135,7 +135,8 @@ def test_queries_stop_after_a_cuda_error(torch: Any) -> None:
     assert streams.busy() is None
     torch.idle[0] = True
     assert (streams.open(), streams.busy(), torch.asked) == (False, None, [0])
-    assert streams.devices == (0,)  # still listed, so that earlier queries can be compared with counters
+    # The device is still listed, so that earlier queries of it can be compared with the GPU's counters.
+    assert streams.devices == (0,)
     assert streams.reason is not None
     assert streams.reason.id == "streams-failed"
 
@@ -187,8 +188,8 @@ def test_only_a_loaded_runtime_is_queried(tmp_path: Path) -> None:
     usual, renamed = "libcudart.so.98", "libcudart-d0da41ae.so.98.1"
     for name in (usual, renamed):
         compile_library(source, tmp_path / name, f"-Wl,-soname,{name}")
-    # This runs in a separate process, because this one may have loaded a real runtime, and would not unload
-    # these libraries.
+    # The code runs in a separate process, because the tests' process may have loaded the real CUDA runtime,
+    # and would not unload the two fake ones after the test.
     here = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", _LOADING, renamed, usual],

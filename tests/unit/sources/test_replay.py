@@ -256,8 +256,8 @@ def test_activity_starts_again_after_a_stop(clock: SetClock, counters: str) -> N
 
 
 def test_activity_after_hours_is_that_of_the_last_loop(clock: SetClock, counters: str) -> None:
-    """If `read_activity()` is called after a long pause, it returns the mean over the recording's last loop,
-    not over the whole pause."""
+    """If a recording was repeated many times since the last call of `read_activity()`, the next call returns
+    the mean over the length of one repetition, not over the whole pause between the calls."""
     clock.now = 0.0
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
