@@ -53,7 +53,8 @@ def check_driver(results: ProbeResults) -> Check:
 
 
 def _downgrade_if_cuda_works(results: ProbeResults, issues: list[Issue]) -> list[Issue]:
-    """Return the issues. If CUDA works, they are at most warnings, since only readings may be missing."""
+    """Return the issues. If CUDA works, turn broken ones into warnings, since only readings may be
+    missing."""
     if not results.cuda_works:
         return issues
     return [replace(issue, status="warning") if issue.status == "broken" else issue for issue in issues]
@@ -116,8 +117,8 @@ def _version_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _install_build_fix(results: ProbeResults, cuda: str, wheel: str, command: str) -> Fix:
-    """Return the fix if the driver is too old for torch's CUDA version ``cuda``: install torch's build
-    ``wheel``, or update the driver."""
+    """Return the fix for a driver that is too old for torch's CUDA version ``cuda``: install torch's build
+    ``wheel`` or, if that helps, update the driver."""
     built_with, last_torch = cuda_versions.wheel_cuda(wheel), cuda_versions.wheel_last_torch(wheel)
     newest = cuda_versions.torch_wheel(None, results.capabilities, arm=results.arm)
     if newest is not None and version_tuple(cuda_versions.wheel_cuda(newest))[0] < version_tuple(cuda)[0]:

@@ -63,8 +63,8 @@ def hides_all(results: ProbeResults) -> bool:
 
 
 def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
-    """Return an issue if the variable was changed after CUDA started in the notebook. Such a change has no
-    effect."""
+    """Return an issue if CUDA_VISIBLE_DEVICES was changed after CUDA started in the notebook. Such a change
+    has no effect on the notebook."""
     in_notebook, now = results.notebook.devices, _currently_visible(results)
     if (
         not in_notebook
@@ -75,7 +75,7 @@ def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
         return None
     value = results.variables.get("CUDA_VISIBLE_DEVICES")
     if value is None and len(in_notebook) > len(now):
-        return None  # an unset variable hides no GPUs, so it is not the cause
+        return None  # an unset variable hides no GPUs, so the missing GPUs have another cause
     reordered = len(in_notebook) == len(now) and "CUDA_DEVICE_ORDER" in results.variables
     return messages.changed_after_start(value, reordered=reordered)
 
@@ -177,8 +177,8 @@ def _resolve(entry: str, known: NameableDevices) -> str | RejectedEntry:
         return RejectedEntry(entry, "out-of-range", count) if index >= count else known.gpus[index]
     older = re.match(r"MIG-(GPU-[^/]+)/\d+/\d+$", entry)
     if older is not None and older[1] in known.gpus:
-        # This is the format before driver 470. It does not contain the slice's UUID, so the entry itself
-        # stands for the slice.
+        # Drivers before 470 used this format for MIG slices. It does not contain the slice's UUID, so return
+        # the entry itself.
         return entry
     if entry.startswith("MIG-"):
         slices = [uuid for uuid in known.slices if uuid.startswith(entry)]

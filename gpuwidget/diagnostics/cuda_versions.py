@@ -32,7 +32,7 @@ class _WheelBuild(NamedTuple):
     first: str
     """The oldest PyTorch version with this build."""
     last: str | None
-    """The newest PyTorch version with this build; None if new versions still have it."""
+    """The newest PyTorch version with this build; None if PyTorch still publishes the build."""
     min_capability: tuple[int, ...]
     """The lowest compute capability that the build has code for."""
     max_capability: tuple[int, ...]
@@ -57,14 +57,14 @@ support."""
 
 
 def minimum_driver(cuda: str) -> str | None:
-    """Return the oldest driver for programs built with this CUDA; None if the table does not contain this
-    CUDA."""
+    """Return the oldest driver for programs built with this version of CUDA; None if the table does not
+    contain the version."""
     major, _, _ = cuda.partition(".")
     return MINIMUM_DRIVERS.get(major) or MINIMUM_DRIVERS.get(".".join(cuda.split(".")[:2]))
 
 
 def driver_too_old(driver: str, cuda: str) -> bool:
-    """Return whether this driver is too old for this CUDA; False if that is unknown."""
+    """Return whether this driver is too old for this version of CUDA; False if that is unknown."""
     minimum, installed = minimum_driver(cuda), version_tuple(driver)
     return minimum is not None and bool(installed) and installed < version_tuple(minimum)
 
@@ -118,7 +118,7 @@ def wheel_specifier(wheel: str) -> str:
 
 
 def wheel_last_torch(wheel: str) -> str | None:
-    """Return the newest PyTorch version with the build; None if new versions still have it."""
+    """Return the newest PyTorch version with this build; None if PyTorch still publishes the build."""
     return next(build.last for build in _WHEELS if build.name == wheel)
 
 

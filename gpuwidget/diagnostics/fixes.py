@@ -131,8 +131,12 @@ def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
 
 
 def remove_duplicate_torch(results: ProbeResults) -> Fix:
-    """Return the fix if torch is installed several times: uninstall the first copy or, if two copies are in
-    the same folder, reinstall torch."""
+    """Return the fix for several installed copies of torch.
+
+    The fix uninstalls the first copy or, if the second copy is in the same folder, reinstalls torch. If the
+    first copy is outside the virtual environment, where pip does not uninstall it, the fix is to take its
+    folder off the path.
+    """
     first, second = results.packages.torch_copies[:2]
     by = _installer_of(results, "torch")
     remove = _uninstall_arguments(results, by, "torch")

@@ -88,8 +88,8 @@ class MachineState:
     """The file names of the CUDA libraries in each folder of LD_LIBRARY_PATH. The keys are the folders as
     they are spelled in the variable."""
     real_folders: Mapping[str, str] = field(default_factory=dict)
-    """The folders in ``libraries``, spelled as in LD_LIBRARY_PATH. The keys are the real path of each folder,
-    and the real path of each folder that links in it lead to."""
+    """The keys of ``libraries``, by real path. A folder of LD_LIBRARY_PATH is listed under its own real path,
+    and under the real path of every other folder to which links to libraries in it lead."""
 
 
 def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> MachineState:
@@ -178,8 +178,8 @@ def _mps_pipes(variables: Mapping[str, str], root: Path) -> str | None:
     place = root / folder.lstrip("/")
     if not (place / "control").exists():
         return None
-    # The files of a daemon remain after it has died, so check its process id. In a container, the file
-    # contains a process id of the host, which can't be checked.
+    # The files of a daemon remain after it has died, so check whether its process exists. In a container,
+    # this can't be checked, because the file contains a process id of the host.
     number = _read_text(place / "nvidia-cuda-mps-control.pid").strip()
     has_ended = (
         number.isdecimal() and _detect_container(variables, root) is None and not _is_running(int(number))
@@ -216,10 +216,10 @@ def _cuda_libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the folders of LD_LIBRARY_PATH. The keys are the real path of each folder, and the real folders
-    of its files.
+    """Return the folders of LD_LIBRARY_PATH, each under its own real path and under the real path of every
+    folder that contains one of its libraries.
 
-    These real paths are needed because /proc lists the files that a process has mapped by their real paths,
+    The real paths are needed because /proc lists the files that a process has mapped by their real paths,
     and all files in /usr/local/cuda/lib64 are links.
     """
     found: dict[str, str] = {}

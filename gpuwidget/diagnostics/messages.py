@@ -31,7 +31,7 @@ def pluralize(number: int, what: str) -> str:
 
 
 def broken_summary(first: Check, count: int) -> str:
-    """Return the summary if ``count`` checks are broken. ``first`` is the first of them."""
+    """Return the summary for ``count`` broken checks. ``first`` is the first of them."""
     if count == 1:
         return f"Broken: {first.title}. {first.reason}"
     others = f"{pluralize(count - 1, 'other link')} {'is' if count == 2 else 'are'} broken too."
@@ -39,16 +39,17 @@ def broken_summary(first: Check, count: int) -> str:
 
 
 def unfinished_summary(step: str, check: Check | None) -> str:
-    """Return the summary if ``step`` did not finish. ``check`` is the check whose issue explains it, if
-    any."""
+    """Return the summary for the case that ``step`` did not finish. ``check`` is the check whose issue
+    explains why, or None."""
     return f"Incomplete: {step}." if check is None else f"Incomplete: {check.title}. {check.reason}"
 
 
 def doubtful_summary(first: Check, count: int) -> str:
-    """Return the summary if no check is broken and ``count`` checks have a warning or no result."""
+    """Return the summary for the case that no check is broken, but ``count`` checks have a warning or no
+    result. ``first`` is the first of them."""
     return f"Nothing is broken; {pluralize(count, 'link')} to look at: {first.title} first."
 
 
 def healthy_summary() -> str:
-    """Return the summary if no check has an issue."""
+    """Return the summary for the case that no check has an issue."""
     return "All links were found, from PyTorch to the GPU."

@@ -176,9 +176,9 @@ Rejection = Literal[
 
 
 def changed_after_start(value: str | None, *, reordered: bool) -> Issue:
-    """Return the issue that the variable was changed after CUDA started in the notebook.
+    """Return the issue that CUDA_VISIBLE_DEVICES was changed after CUDA started in the notebook.
 
-    ``reordered`` is whether CUDA_DEVICE_ORDER may have been changed instead.
+    ``reordered`` is whether the changed variable may be CUDA_DEVICE_ORDER instead.
     """
     what = "CUDA_VISIBLE_DEVICES was " + ("unset" if value is None else f"set to {value!r}")
     if reordered:
@@ -202,13 +202,13 @@ def hidden_by_empty_value() -> Issue:
 
 
 def nothing_to_compare() -> Issue:
-    """Return the issue that the variable can't be checked without a GPU."""
+    """Return the issue that CUDA_VISIBLE_DEVICES can't be checked, because there is no GPU."""
     reason = "There is no GPU to compare it with."
     return Issue("visible-devices-unknown", "unknown", {}, reason, None)
 
 
 def entry_rejected(value: str, entry: str, why: Rejection, number: int, *, hides_all: bool) -> Issue:
-    """Return the issue that CUDA rejects an entry of the variable, and with it all entries after it.
+    """Return the issue that CUDA rejects an entry of CUDA_VISIBLE_DEVICES and ignores all entries after it.
 
     ``number`` is the number of GPUs or slices in the text for ``why``. ``hides_all`` is whether CUDA then
     shows no GPU.

@@ -153,7 +153,7 @@ def replace_package_manually(wrong: str, requirement: str) -> Fix:
 
 
 def separate_environments(wrong: str, right: str, dependents: Sequence[str]) -> Fix:
-    """Return the fix if torch requires ``right`` but other packages require ``wrong``."""
+    """Return the fix for the conflict that torch requires ``right`` but other packages require ``wrong``."""
     return text_fix(
         "separate-environments",
         f"PyTorch requires {right}, but {' and '.join(dependents)} {wrong}: give them separate environments.",
@@ -244,7 +244,7 @@ def reinstall_gpuwidget_manually(documentation: str | None, readme: str) -> Fix:
 def install_torch(why: TorchInstallation, command: str, last_torch: str | None) -> Fix:
     """Return the fix that installs a build of torch.
 
-    ``last_torch`` is the newest torch version that has this build; None if new versions still have it.
+    ``last_torch`` is the newest torch version that has this build; None if PyTorch still publishes the build.
     """
     before = f"{_INSTALL_TORCH[why]}:"
     after = after_build_command(last_torch)

@@ -113,7 +113,7 @@ def in_working_directory(file: str) -> Issue:
 
 
 def hidden_torch(file: str | None) -> Issue:
-    """Return the issue that a file hides the package torch. ``file`` is None if it is unknown which one."""
+    """Return the issue that a file hides the package torch. ``file`` is None if the file is unknown."""
     what = file or "a folder"
     reason = f"{what} is what 'import torch' finds in place of the package."
     return Issue("torch-hidden", "broken", {"file": file}, reason, rename_file(what))

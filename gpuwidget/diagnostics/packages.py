@@ -99,8 +99,8 @@ class InstalledPackages:
     installed: Mapping[str, InstalledPackage] = field(default_factory=dict)
     """torch, numpy and torch's requirements, by name, without the packages that are not installed."""
     required_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The packages other than torch that require a package, by the required package: pynvml, and each library
-    that is installed for two CUDA versions."""
+    """The packages, other than torch, that require a package, by the name of the required package. Contains
+    only pynvml and the libraries that are installed for two CUDA versions."""
 
 
 def inspect(path: Sequence[str]) -> InstalledPackages:
@@ -225,9 +225,9 @@ def _requirements(distribution: metadata.Distribution, extras: Iterable[str] = (
 
 
 def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[str, ...]]:
-    """Return the packages other than torch that require a package, by the required package.
+    """Return the packages, other than torch, that require a package, by the name of the required package.
 
-    The required packages are pynvml, and each library that is installed for two CUDA versions.
+    The result contains only pynvml and the libraries that are installed for two CUDA versions.
     """
     stems: dict[str, list[str]] = {}
     for name in first:
@@ -247,8 +247,8 @@ def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[
 
 
 def _is_pip_leftover(distribution: metadata.Distribution) -> bool:
-    """Return whether the package is left over from a failed uninstallation, for which pip renamed it
-    ``~orch``."""
+    """Return whether the package is left over from a failed uninstallation. While pip uninstalls a package,
+    it renames the package's folders, for example to ``~orch``."""
     path = getattr(distribution, "_path", None)
     return path is not None and str(getattr(path, "name", "")).startswith("~")
 

@@ -48,7 +48,7 @@ def run_checks(target: Target) -> Diagnosis:
         )
     finally:
         for process in processes:
-            process.kill(deadline)  # needed if this process is interrupted
+            process.kill(deadline)  # ends probes that still run after an interrupt or error
     results = ProbeResults(
         place=target.place,
         version=target.version,

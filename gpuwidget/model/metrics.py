@@ -27,8 +27,8 @@ class Recorded:
     """How a recording stores a metric."""
 
     key: str
-    """Key of the metric in each line of the recording with readings. Hardware counters are in the object
-    ``gpm`` of that line."""
+    """Key of the metric in every line of the recording that contains readings. For a hardware counter, the
+    key is in that line's object ``gpm``."""
     scale: float = 1
     """Factor by which a value in the model's unit is multiplied to get the recorded value."""
 
@@ -82,8 +82,8 @@ class Metric:
     table_title: str | None = None
     """Title of the metric's column in the command line's table, or None if it has no column there."""
     report: str | None = None
-    """For a hardware counter: name of the field of :class:`~gpuwidget.model.report.GpuReport` with its mean
-    over a run."""
+    """For a hardware counter: name of the field of :class:`~gpuwidget.model.report.GpuReport` that contains
+    the counter's mean over a run."""
     recorded: Recorded | None = None
     exported: Exported | None = None
 

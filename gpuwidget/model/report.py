@@ -269,8 +269,8 @@ class LineMemory:
     source: str
     """The line's text or, without a line, a description of the code that allocated the memory."""
     called_from: str | None
-    """The line of the cell from which most of the bytes were allocated through calls, such as ``In[5] line
-    7``. None if no line of the cell called this line."""
+    """The line of the cell whose calls to this line allocated the most bytes, such as ``In[5] line 7``. None
+    if no line of the cell called this line."""
     device: str
     allocated: int
     """All bytes that the line allocated."""
@@ -319,8 +319,8 @@ class LineTime:
     until: int | None = None
     """The last line if the entry stands for several lines that can't be distinguished, else None."""
     frames: tuple[FrameTime, ...] = ()
-    """At most four frames of the user's code outside the cell in which this line's calls spent time, the one
-    with the largest share first. Time counts for the deepest such frame on the stack."""
+    """The frames in which this line's calls spent time: at most four, all in the user's code outside the
+    cell, the one with the largest share first. Time counts for the deepest such frame on the stack."""
     call_share: float | None = None
     """Percentage of the running time of the cell's code that ``call`` alone took, or None if there is no
     call."""

@@ -130,7 +130,7 @@ class Sample:
 
 
 def is_settled(reading: Reading, name: str) -> bool:
-    """Return True if a value is known, or if no later reading will contain it either."""
+    """Return whether a value needs no more waiting: it is known, or no later reading will contain it."""
     return (
         getattr(reading, name) is not None or why_missing(reading, name, NOT_READ_YET).id != NOT_READ_YET.id
     )

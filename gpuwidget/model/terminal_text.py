@@ -51,7 +51,7 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-@functools.lru_cache(maxsize=1024)  # Cached, because every card contains the same names and reasons.
+@functools.lru_cache(maxsize=1024)  # Cached, because many reports contain the same names and reasons.
 def clean_line(text: str, max_length: int) -> str:
     """Return user text as one printable line of at most ``max_length`` characters."""
     line = "".join(c if c.isprintable() else " " for c in _ESCAPE_SEQUENCE.sub("", text[: 4 * max_length]))

@@ -15,7 +15,8 @@ _SAME = frozenset({type(None), str, int, bool})
 def to_json(value: object) -> Any:
     """Convert dataclasses to dicts and tuples to lists. NaN and infinity become None, because JSON lacks
     them."""
-    # Test the most frequent types first: a card has hundreds of values, and the user waits for the card.
+    # Test the most frequent types first: a report has hundreds of values, and the user waits while they are
+    # converted.
     if type(value) in _SAME or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):

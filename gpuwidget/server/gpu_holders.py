@@ -113,8 +113,8 @@ def _holder(
 ) -> MemoryHolder:
     unknown = {process.pid for process in found if process.memory is None}
     known_bytes = sum(process.memory for process in found if process.memory is not None)
-    # torch's number does not include the kernel's child processes, so it can replace only the unknown size of
-    # the kernel's own process.
+    # torch's allocator counts only the bytes of the kernel's own process. They can therefore replace the
+    # unknown size of that process, but not of the kernel's child processes.
     kernel_pid = context.kernels.get(owner.kernel) if owner.kernel is not None else None
     torch_bytes = usage.reserved if usage is not None and kernel_pid in unknown else None
     memory = None if unknown and torch_bytes is None else known_bytes + (torch_bytes or 0)

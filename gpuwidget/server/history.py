@@ -15,7 +15,8 @@ from gpuwidget.server.history_query import HistoryQuery
 from gpuwidget.server.hourly_rollup import HourlyRollup
 
 _MIN_INTERVAL = 0.9
-"""Smallest distance between ticks, as a fraction of the interval. The sampler may deviate by a tenth."""
+"""The shortest time between two samples for which the history has room, as a fraction of the sampling
+interval. The sampler's actual interval may be a tenth shorter than configured."""
 _CLOCK_CORRECTION_S = 60.0
 """If the system clock is set back by at most this many seconds, only the samples that are later than the new
 time are dropped. If it is set back by more, all samples are dropped, because the clock was probably wrong

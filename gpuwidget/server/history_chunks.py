@@ -36,7 +36,7 @@ class Chunk:
         """The values of each GPU, by UUID, as an array with the axes stats, metrics and ticks."""
         self._sealed: tuple[str, dict[tuple[str, str], str]] | None = None
         """What :meth:`seal` has encoded as JSON: the times, and the values of ``INITIAL_METRICS`` by UUID and
-        metric. None before."""
+        metric. None until :meth:`seal` is called."""
 
     def __len__(self) -> int:
         return self._length

@@ -19,8 +19,8 @@ _DEFAULT_POINTS = 600
 _FRACTIONS_OF_A_SECOND = (0.1, 0.2, 0.5)
 _SECONDS = (1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 _MIN_SAMPLES = 2
-"""Minimum number of samples per step. Shorter steps would be finer than the sampling, and some would be
-empty."""
+"""A step of less than a second is used only if it is at least this many sampling intervals long. Some shorter
+steps might contain no sample, because the time between two samples varies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,9 +84,9 @@ class KernelExecutions:
     def __init__(self) -> None:
         self._session: str | None = None
         self._requests: dict[str | None, str] = {}
-        """The id of each subshell's unfinished request; None is the main shell. Each shell handles one
-        request at a time, so the next request ends the previous one even if the ``idle`` of the previous one
-        was lost."""
+        """The id of each shell's unfinished request, by the subshell's id; the key None stands for the main
+        shell. Each shell handles one request at a time, so the next request ends the previous one even if
+        the ``idle`` of the previous one was lost."""
 
     @property
     def running(self) -> bool:

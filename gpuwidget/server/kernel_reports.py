@@ -25,8 +25,8 @@ from gpuwidget.server.kernel_inventory import KernelInventory, last_activity
 _LOG = logging.getLogger(__name__)
 
 _REPLY_TIMEOUT_S = 30.0
-"""Seconds to wait for a reply; long enough for a kernel that is importing torch. Nothing else waits for the
-reply."""
+"""Seconds to wait for a reply; long enough for a kernel that is importing torch. A long timeout is harmless,
+because nothing else is delayed until the reply arrives."""
 _INTERVAL_S = 5.0
 _RETRY_S = 10.0
 _MAX_RETRY_S = 320.0

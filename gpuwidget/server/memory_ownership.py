@@ -54,8 +54,8 @@ class OwnershipMonitor:
         self._enabled = False
         self._last_request = self._due = self._started = _NEVER
         self._pending_since: float | None = None
-        """Monotonic time at which the first resolution after the last successful one was due; None if there
-        is none."""
+        """Monotonic time since which no resolution has succeeded although one was due; None if the newest
+        resolution succeeded."""
         self._count = self._running = 0
         """``_count`` is how many resolutions have started. ``_running`` is the number of the running one,
         counted from 1, or 0 if none runs."""

@@ -10,8 +10,8 @@ from gpuwidget.server.wire import MeanUtilization
 WINDOWS_S = (600.0, 1800.0, 3600.0)
 
 _SPAN_S = 10.0
-"""Length in seconds of the spans in which utilization is stored. A window ends with the last complete
-span."""
+"""Utilization is stored in spans of this many seconds. Each window (the time over which a mean is computed)
+ends with the last complete span."""
 _MAX_SPANS = round(WINDOWS_S[-1] / _SPAN_S)
 _MIN_COVERAGE = 0.95
 """The fraction of a window that must have been sampled. If less was sampled, the window's mean is unknown."""

@@ -1,5 +1,5 @@
-"""Distributes the samples of one sampler to all clients of a server: the history, and the stream's
-messages."""
+"""Distributes the samples of one sampler to all clients of a server, as the history and as messages of the
+stream."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _MIN_BATCH = 4
 _BATCHES = 16
 _BATCH_PAUSE_S = 0.002
 """Seconds between two batches of messages. Sending a hundred messages in one go would delay other requests by
-milliseconds, so they are sent in batches. All messages of a tick are sent within ``_BATCHES`` pauses, unless
-older messages wait.
+milliseconds, so they are sent in batches. The messages with one sample are sent within ``_BATCHES`` pauses,
+unless older messages are still in the queue.
 """
 _TIME_SLICE_S = 0.001
 """Seconds for which a history query is encoded before other requests run. A single part may take a little
@@ -54,7 +54,7 @@ class StreamClient(Protocol):
 
 
 class SampleHub:
-    """Samples while there are clients, and sends each sample, encoded once, to all of them.
+    """Takes samples while there are clients. Encodes each sample once, and sends it to all clients.
 
     A client that received the previous sample receives only the changes since then.
 

@@ -38,8 +38,8 @@ class GpuHistory:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The samples that were taken while there were clients, oldest first. Without clients, ``t`` has a
-    gap."""
+    """The samples that were taken while there were clients, oldest first. ``t`` has a gap for each
+    period without clients."""
 
     t: tuple[float, ...]
     """Time of each sample in epoch seconds, ascending."""

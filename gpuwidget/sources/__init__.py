@@ -54,7 +54,7 @@ class UtilizationWindow:
 class Source(Protocol):
     """A source of GPU readings.
 
-    Every ``read_*`` method raises :class:`gpuwidget.model.errors.GpuLostError` if that GPU is lost and
+    Every ``read_*`` method raises :class:`gpuwidget.model.errors.GpuLostError` if its GPU is lost and
     :class:`gpuwidget.model.errors.SourceLostError` if the source must be opened again. It raises no other
     exception: after any other failure, the affected value is None and ``missing`` has the reason.
     """

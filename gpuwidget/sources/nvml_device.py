@@ -85,7 +85,8 @@ class NvmlDevice:
             # The second choice, because it returns a mean over 1 s on Ampere and later.
             nvml.nvmlDeviceGetPowerUsage,
         )
-        # Older versions of pynvml lack the newer name, and CUDA 14 is to drop the older name.
+        # The function has two names. Older versions of pynvml lack the newer name, and CUDA 14 is to drop
+        # the older name.
         self._throttle: Sequence[NvmlCall] = [
             getattr(nvml, name)
             for name in (
@@ -221,7 +222,8 @@ class NvmlDevice:
     def _field(self, number: int, handle: Any) -> Any:
         value = self._nvml.nvmlDeviceGetFieldValues(handle, [number])[0]
         if value.nvmlReturn == nvml_messages.INVALID_ARGUMENT:
-            # A driver that is too old for the field returns INVALID_ARGUMENT, so treat it as not supported.
+            # Drivers that are too old to have this field return INVALID_ARGUMENT. Treat the error as "not
+            # supported".
             raise self._nvml.NVMLError(nvml_messages.NOT_SUPPORTED)
         if value.nvmlReturn:
             raise self._nvml.NVMLError(value.nvmlReturn)

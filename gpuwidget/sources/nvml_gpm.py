@@ -35,7 +35,8 @@ unit to percent or bytes per second."""
 
 
 _MetricsRequest = tuple[Any, list[tuple[Any, tuple[int, str, int]]]]
-"""NVML's structure for a request and its results, and the place of each metric in that structure."""
+"""NVML's structure for a request and its results, and one pair per metric: the metric's part of that
+structure, and its entry in ``_METRICS``."""
 TakeSample = Callable[[Any], object]
 """Fills a sample of one GPU with nvmlGpmSampleGet or nvmlGpmMigSampleGet. It may raise pynvml's NVMLError."""
 

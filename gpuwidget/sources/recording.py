@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 NOT_RECORDED = message("not-recorded", "not in the recording")
 UTILIZATION_WINDOW_S = 0.2
-"""Length of utilization windows in seconds, used for recordings that do not state it. It is that of H200s."""
+"""Length in seconds of the utilization windows of an H200. Used for recordings that do not contain the
+length."""
 TICK_METRICS = tuple(
     (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.poll != "activity"
 )

@@ -68,8 +68,7 @@ EXPECTED = tuple(name for name in ALL_NAMES if name not in NEEDS_ATTENTION)
 def reason_names(mask: int) -> tuple[str, ...]:
     """Return the names of the reasons in ``mask``, the worst first. Empty if nothing throttles the clock.
 
-    An unknown bit, for example of a newer driver, is named by its value: ``reason
-    0x800``.
+    An unknown bit, for example of a newer driver, is named by its value, such as ``reason 0x800``.
     """
     if mask & (HW_THERMAL_SLOWDOWN | HW_POWER_BRAKE_SLOWDOWN):
         # The driver sets the general slowdown bit in addition to these specific bits. The specific bits are

@@ -297,7 +297,10 @@ export interface GpuHistory {
   readonly power_w: readonly (number | null)[];
 }
 
-/** The samples that were taken while there were clients, oldest first. Without clients, `t` has a gap. */
+/**
+ * The samples that were taken while there were clients, oldest first. `t` has a gap for each period without
+ * clients.
+ */
 export interface History {
   /** Time of each sample in epoch seconds, ascending. */
   readonly t: readonly number[];
