@@ -1,6 +1,6 @@
-"""The results of a benchmark: figures with values, bars and conditions, which are printed as a table.
+"""The results of a benchmark, printed as a table: measured quantities with values, limit and conditions.
 
-A bar is the highest median that is good enough.
+The limit, ``bar``, is the highest acceptable median: lower values are better.
 """
 
 from __future__ import annotations

@@ -151,11 +151,10 @@ class Page:
         self._session.send("Performance.enable")
 
     def windows(self, count: int) -> tuple[list[float], float]:
-        """Measure ``count`` windows; return each window's busy milliseconds per second, and the heap's growth
-        in bytes.
+        """Measure ``count`` periods; return the main thread's busy milliseconds per second in each period,
+        and the heap's growth in bytes.
 
-        Busy time is the main thread's. The heap is read only before and after all windows, because reading it
-        collects garbage.
+        The heap is read only before the first and after the last period, because reading it collects garbage.
         """
         before = self.heap()
         self.window(_SETTLES_S if count > 1 else 1.0)

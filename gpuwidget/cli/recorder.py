@@ -210,6 +210,6 @@ def _gpm(activity: Activity) -> dict[str, float | None]:
 def _recorded(value: float | None, recorded: Recorded) -> float | None:
     if value is None:
         return None
-    # If the recording's unit is smaller than the model's, such as milliwatts, the value is stored as a whole
-    # number.
+    # A value is stored as a whole number if its unit in the recording, such as mW, is smaller than its unit
+    # in gpuwidget.model, such as W.
     return round(value * recorded.scale) if recorded.scale > 1 else value * recorded.scale

@@ -69,7 +69,8 @@ def throttled(gpu: int, reasons: Sequence[str], *, hot: bool) -> Issue:
 
 
 def xids_logged(logged: Sequence[tuple[str, int]]) -> Issue:
-    """Return the issue that the driver has logged errors, each given by the GPU's address and the XID."""
+    """Return the issue reporting that the driver has logged errors, each given by the GPU's address and the
+    XID."""
     return Issue(
         "xids-logged",
         "warning",
@@ -88,7 +89,7 @@ def xid(logged: tuple[str, int]) -> str:
 
 
 def persistence_off(gpus: int) -> Issue:
-    """Return the issue that persistence mode is off on this number of GPUs."""
+    """Return the issue reporting that persistence mode is off on this number of GPUs."""
     return Issue(
         "persistence-off",
         "warning",
@@ -119,7 +120,7 @@ def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int)
 
 
 def peers_unknown() -> Issue:
-    """Return the issue that it is unknown which GPUs can access each other's memory."""
+    """Return the issue reporting that it is unknown which GPUs can access each other's memory."""
     return Issue("peers-unknown", "unknown", {}, "The driver does not say.", None)
 
 
@@ -144,7 +145,7 @@ def peers_without_access(pairs: Sequence[tuple[int, int]]) -> Issue:
 
 
 def shm_small(total: int, *, in_container: bool) -> Issue:
-    """Return the issue that /dev/shm, of ``total`` bytes, is too small."""
+    """Return the issue reporting that /dev/shm, of ``total`` bytes, is too small."""
     size = units.memory(total)
     return Issue(
         "shm-small",
@@ -162,7 +163,7 @@ def shm_small(total: int, *, in_container: bool) -> Issue:
 
 
 def shm_full(free: int, total: int) -> Issue:
-    """Return the issue that little of /dev/shm is free."""
+    """Return the issue reporting that little of /dev/shm is free."""
     return Issue(
         "shm-full",
         "warning",
@@ -176,7 +177,7 @@ def shm_full(free: int, total: int) -> Issue:
 
 
 def files_overwritten(files: Sequence[str], other: str | None, fix: Fix) -> Issue:
-    """Return the issue that gpuwidget's files were overwritten.
+    """Return the issue reporting that gpuwidget's files were overwritten.
 
     ``other`` is the version of the package that overwrote them, if it is known.
     """
@@ -192,7 +193,7 @@ def files_overwritten(files: Sequence[str], other: str | None, fix: Fix) -> Issu
 
 
 def other_package(version: str, fix: Fix) -> Issue:
-    """Return the issue that another package with gpuwidget's import name is installed."""
+    """Return the issue reporting that another package with gpuwidget's import name is installed."""
     return Issue(
         "gpuwidget-other-package",
         "warning",
@@ -204,7 +205,7 @@ def other_package(version: str, fix: Fix) -> Issue:
 
 
 def other_source(source: str) -> Issue:
-    """Return the issue that GPUWIDGET_SOURCE selects something other than this machine's GPUs."""
+    """Return the issue reporting that GPUWIDGET_SOURCE selects something other than this machine's GPUs."""
     return Issue(
         "gpuwidget-source",
         "warning",

@@ -18,7 +18,7 @@ _START_FABRIC_MANAGER = "sudo systemctl start nvidia-fabricmanager"
 
 
 def for_macos() -> Issue:
-    """Return the issue that macOS has no NVIDIA driver."""
+    """Return the issue reporting that macOS has no NVIDIA driver."""
     return Issue(
         "driver-for-macos",
         "broken",
@@ -29,13 +29,13 @@ def for_macos() -> Issue:
 
 
 def container_without_gpus(fix: Fix) -> Issue:
-    """Return the issue that the container was started without the machine's GPUs."""
+    """Return the issue reporting that the container was started without the machine's GPUs."""
     reason = "This container was started without the machine's GPUs."
     return Issue("container-without-gpus", "broken", {}, reason, fix)
 
 
 def timeout(timeout_s: float, step: str) -> Issue:
-    """Return the issue that the driver did not answer in time."""
+    """Return the issue reporting that the driver did not answer in time."""
     return Issue(
         "driver-timeout",
         "broken",
@@ -50,7 +50,10 @@ def timeout(timeout_s: float, step: str) -> Issue:
 
 
 def no_result(step: str, detail: str) -> Issue:
-    """Return the issue that NVML's probe ended without a result. ``detail`` is the error, or empty."""
+    """Return the issue reporting that NVML's probe ended without a result.
+
+    ``detail`` is the error, or empty.
+    """
     return Issue(
         "driver-no-result",
         "unknown",
@@ -61,17 +64,17 @@ def no_result(step: str, detail: str) -> Issue:
 
 
 def binding_missing(fix: Fix) -> Issue:
-    """Return the issue that NVML's Python binding is missing."""
+    """Return the issue reporting that NVML's Python binding is missing."""
     return Issue("nvml-binding-missing", "unknown", {}, nvml_messages.PYNVML_MISSING, fix)
 
 
 def binding_foreign(fix: Fix) -> Issue:
-    """Return the issue that the module pynvml is a fork of NVML's Python binding."""
+    """Return the issue reporting that the module pynvml is a fork of NVML's Python binding."""
     return Issue("nvml-binding-foreign", "unknown", {}, nvml_messages.PYNVML_FOREIGN, fix)
 
 
 def version_mismatch(module: str | None) -> Issue:
-    """Return the issue that the driver's libraries and its kernel module have different versions.
+    """Return the issue reporting that the driver's libraries and its kernel module have different versions.
 
     ``module`` is the version of the kernel module, if it is known.
     """
@@ -90,7 +93,7 @@ def version_mismatch(module: str | None) -> Issue:
 
 
 def not_loaded(nvml_text: str) -> Issue:
-    """Return the issue that the driver is not loaded. ``nvml_text`` is NVML's text of the error."""
+    """Return the issue reporting that the driver is not loaded. ``nvml_text`` is NVML's text of the error."""
     return Issue(
         "driver-not-loaded",
         "broken",
@@ -103,7 +106,7 @@ def not_loaded(nvml_text: str) -> Issue:
 
 
 def start_failed(code: int, nvml_text: str) -> Issue:
-    """Return the issue that NVML can't be initialized, with NVML's error number and text."""
+    """Return the issue reporting that NVML can't be initialized, with NVML's error number and text."""
     error = nvml_messages.explain_start_error(code, nvml_text)
     return Issue(
         "driver-start-failed",
@@ -115,7 +118,7 @@ def start_failed(code: int, nvml_text: str) -> Issue:
 
 
 def too_old(driver: str, cuda: str, minimum: str | None, fix: Fix) -> Issue:
-    """Return the issue that the driver is too old for the CUDA that torch was built with."""
+    """Return the issue reporting that the driver is too old for the CUDA that torch was built with."""
     params = {"driver": driver, "cuda": cuda, "minimum": minimum}
     reason = (
         f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {minimum} or newer."
@@ -162,7 +165,7 @@ def update_driver_or_install_build(
 
 
 def container_without_compute(capabilities: str) -> Issue:
-    """Return the issue that the container was started without the driver capability ``compute``."""
+    """Return the issue reporting that the container was started without the driver capability ``compute``."""
     return Issue(
         "container-without-compute",
         "broken",
@@ -173,7 +176,7 @@ def container_without_compute(capabilities: str) -> Issue:
 
 
 def libcuda_missing(error: str) -> Issue:
-    """Return the issue that CUDA's driver library can't be loaded, with the loader's error."""
+    """Return the issue reporting that CUDA's driver library can't be loaded, with the loader's error."""
     return Issue(
         "libcuda-missing",
         "broken",
@@ -184,7 +187,7 @@ def libcuda_missing(error: str) -> Issue:
 
 
 def libcuda_stub(library: str) -> Issue:
-    """Return the issue that a stub was loaded instead of CUDA's driver library."""
+    """Return the issue reporting that a stub was loaded instead of CUDA's driver library."""
     return Issue(
         "libcuda-stub",
         "broken",
@@ -195,7 +198,7 @@ def libcuda_stub(library: str) -> Issue:
 
 
 def libcuda_mismatch(library: str, code: int) -> Issue:
-    """Return the issue that CUDA's driver library is incompatible with the loaded driver."""
+    """Return the issue reporting that CUDA's driver library is incompatible with the loaded driver."""
     return Issue(
         "libcuda-mismatch",
         "broken",
@@ -208,7 +211,7 @@ def libcuda_mismatch(library: str, code: int) -> Issue:
 
 
 def fabric_manager_missing() -> Issue:
-    """Return the issue that GPUs with NVSwitch wait for the fabric manager."""
+    """Return the issue reporting that GPUs with NVSwitch wait for the fabric manager."""
     return Issue(
         "fabric-manager-missing",
         "broken",
@@ -224,7 +227,7 @@ def fabric_manager_missing() -> Issue:
 
 
 def wsl_without_gpu() -> Issue:
-    """Return the issue that WSL has no device file."""
+    """Return the issue reporting that WSL has no device file."""
     return Issue(
         "wsl-without-gpu",
         "broken",
@@ -238,7 +241,10 @@ def wsl_without_gpu() -> Issue:
 
 
 def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
-    """Return the issue that this user may not use the device files. ``mode`` is the mode of the first one."""
+    """Return the issue reporting that this user may not use the device files.
+
+    ``mode`` is the mode of the first one.
+    """
     return Issue(
         "device-files-forbidden",
         "broken",
@@ -254,25 +260,26 @@ def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
 
 
 def gpu_files_missing(fix: Fix) -> Issue:
-    """Return the issue that the control files exist, but no device file of a GPU."""
+    """Return the issue reporting that the control files exist, but no device file of a GPU."""
     reason = "There are the driver's files, but none of a GPU (/dev/nvidia0)."
     return Issue("gpu-files-missing", "broken", {}, reason, fix)
 
 
 def control_files_missing(files: Sequence[str], fix: Fix) -> Issue:
-    """Return the issue that device files of GPUs exist, but not all control files."""
+    """Return the issue reporting that device files of GPUs exist, but not all control files."""
     reason = f"{' and '.join(files)} missing: CUDA does not start without."
     return Issue("control-files-missing", "broken", {"files": tuple(files)}, reason, fix)
 
 
 def device_files_invisible() -> Issue:
-    """Return the issue that no device files are visible to this process, although the driver works."""
+    """Return the issue reporting that no device files are visible to this process, although the driver
+    works."""
     reason = "No /dev/nvidia* is to be seen, though the driver answers."
     return Issue("device-files-invisible", "unknown", {}, reason, None)
 
 
 def container_without_device_files(driver: str | None, fix: Fix) -> Issue:
-    """Return the issue that the container has no device files.
+    """Return the issue reporting that the container has no device files.
 
     ``driver`` is the version of the host's driver, if it is known.
     """
@@ -283,13 +290,13 @@ def container_without_device_files(driver: str | None, fix: Fix) -> Issue:
 
 
 def device_files_missing() -> Issue:
-    """Return the issue that there are no device files, although the driver is loaded."""
+    """Return the issue reporting that there are no device files, although the driver is loaded."""
     reason = "The driver is loaded, but there is no /dev/nvidia*."
     return Issue("device-files-missing", "broken", {}, reason, create_device_files())
 
 
 def no_driver_and_no_device_files() -> Issue:
-    """Return the issue that neither a driver nor device files were found."""
+    """Return the issue reporting that neither a driver nor device files were found."""
     return Issue(
         "no-driver-or-gpu",
         "broken",
@@ -300,7 +307,7 @@ def no_driver_and_no_device_files() -> Issue:
 
 
 def mig_files_forbidden(files: Sequence[str]) -> Issue:
-    """Return the issue that this user has no permission to use the device files of MIG slices."""
+    """Return the issue reporting that this user has no permission to use the device files of MIG slices."""
     return Issue(
         "mig-files-forbidden",
         "broken",
@@ -311,7 +318,7 @@ def mig_files_forbidden(files: Sequence[str]) -> Issue:
 
 
 def mig_files_missing() -> Issue:
-    """Return the issue that there are no device files of MIG slices."""
+    """Return the issue reporting that there are no device files of MIG slices."""
     return Issue(
         "mig-files-missing",
         "broken",

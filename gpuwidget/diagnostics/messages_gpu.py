@@ -31,7 +31,10 @@ def lost(gpu: LostGpu, *, others: bool) -> Issue:
 
 
 def none_found(fix: Fix | None) -> Issue:
-    """Return the issue that the driver shows no GPU. Without ``fix``, the fix is to restart the machine."""
+    """Return the issue reporting that the driver shows no GPU.
+
+    Without ``fix``, the fix is to restart the machine.
+    """
     reason = "The driver runs but shows no GPU."
     return Issue("no-gpu", "broken", {}, reason, fix or _restart_machine())
 
@@ -44,7 +47,7 @@ def _restart_machine() -> Fix:
 
 
 def unknown_without_driver() -> Issue:
-    """Return the issue that GPUs can't be listed because the driver does not answer."""
+    """Return the issue reporting that GPUs can't be listed because the driver does not answer."""
     return Issue(
         "gpu-unknown-without-driver",
         "unknown",
@@ -58,7 +61,7 @@ def unknown_without_driver() -> Issue:
 
 
 def compiled_at_first_use(gpu: str, capability: str) -> Issue:
-    """Return the issue that torch has only PTX for this GPU, which is compiled at its first use."""
+    """Return the issue reporting that torch has only PTX for this GPU, which is compiled at its first use."""
     name = _with_capability(gpu, capability)
     return Issue(
         "gpu-code-compiled-at-first-use",
@@ -70,7 +73,7 @@ def compiled_at_first_use(gpu: str, capability: str) -> Issue:
 
 
 def no_code(gpu: str, capability: str, archs: Sequence[str], fix: Fix) -> Issue:
-    """Return the issue that torch has no code for this GPU."""
+    """Return the issue reporting that torch has no code for this GPU."""
     name = _with_capability(gpu, capability)
     params = {"gpu": gpu, "capability": capability, "archs": tuple(archs)}
     reason = f"This PyTorch has no code for {name}: it was built for {' '.join(archs)}."
@@ -107,7 +110,7 @@ def install_older_torch_or_build(gpu: str, cuda: str, command: str, last_torch: 
 
 
 def in_exclusive_use() -> Issue:
-    """Return the issue that another process uses the GPU exclusively."""
+    """Return the issue reporting that another process uses the GPU exclusively."""
     return Issue(
         "gpu-in-exclusive-use",
         "broken",
@@ -118,7 +121,7 @@ def in_exclusive_use() -> Issue:
 
 
 def uvm_fails() -> Issue:
-    """Return the issue that CUDA does not start for an unknown reason, often because of the module
+    """Return the issue reporting that CUDA does not start for an unknown reason, often because of the module
     nvidia_uvm."""
     return Issue(
         "cuda-unknown-error",
@@ -130,7 +133,7 @@ def uvm_fails() -> Issue:
 
 
 def none_for_cuda() -> Issue:
-    """Return the issue that CUDA finds no GPU, although the driver lists some."""
+    """Return the issue reporting that CUDA finds no GPU, although the driver lists some."""
     return Issue(
         "no-gpu-for-cuda",
         "broken",
@@ -141,7 +144,7 @@ def none_for_cuda() -> Issue:
 
 
 def cuda_start_failed(code: int, text: str | None) -> Issue:
-    """Return the issue that CUDA does not start, with CUDA's error number and text."""
+    """Return the issue reporting that CUDA does not start, with CUDA's error number and text."""
     return Issue(
         "cuda-start-failed",
         "broken",
@@ -152,7 +155,8 @@ def cuda_start_failed(code: int, text: str | None) -> Issue:
 
 
 def unusable_by_torch(warning: str | None, fix: Fix) -> Issue:
-    """Return the issue that CUDA starts but torch can't use it, with the first line of torch's warning."""
+    """Return the issue reporting that CUDA starts but torch can't use it, with the first line of torch's
+    warning."""
     why = "" if warning is None else f": {warning}"
     reason = f"CUDA starts, but PyTorch can't use it{why}".rstrip(".") + "."
     return Issue("cuda-unusable-by-torch", "broken", {"warning": warning}, reason, fix)
@@ -176,7 +180,7 @@ Rejection = Literal[
 
 
 def changed_after_start(value: str | None, *, reordered: bool) -> Issue:
-    """Return the issue that CUDA_VISIBLE_DEVICES was changed after CUDA started in the notebook.
+    """Return the issue reporting that CUDA_VISIBLE_DEVICES was changed after CUDA started in the notebook.
 
     ``reordered`` is whether the changed variable may be CUDA_DEVICE_ORDER instead.
     """
@@ -196,19 +200,20 @@ def changed_after_start(value: str | None, *, reordered: bool) -> Issue:
 
 
 def hidden_by_empty_value() -> Issue:
-    """Return the issue that CUDA_VISIBLE_DEVICES is empty and therefore hides all GPUs."""
+    """Return the issue reporting that CUDA_VISIBLE_DEVICES is empty and therefore hides all GPUs."""
     reason = "CUDA_VISIBLE_DEVICES is set and empty: it hides every GPU."
     return Issue("visible-devices-empty", "broken", {}, reason, _set_visible_devices())
 
 
 def nothing_to_compare() -> Issue:
-    """Return the issue that CUDA_VISIBLE_DEVICES can't be checked, because there is no GPU."""
+    """Return the issue reporting that CUDA_VISIBLE_DEVICES can't be checked, because there is no GPU."""
     reason = "There is no GPU to compare it with."
     return Issue("visible-devices-unknown", "unknown", {}, reason, None)
 
 
 def entry_rejected(value: str, entry: str, why: Rejection, number: int, *, hides_all: bool) -> Issue:
-    """Return the issue that CUDA rejects an entry of CUDA_VISIBLE_DEVICES and ignores all entries after it.
+    """Return the issue reporting that CUDA rejects an entry of CUDA_VISIBLE_DEVICES and ignores all entries
+    after it.
 
     ``number`` is the number of GPUs or slices in the text for ``why``. ``hides_all`` is whether CUDA then
     shows no GPU.

@@ -22,7 +22,7 @@ def missing(library: str, fix: Fix) -> Issue:
 
 
 def overridden(file: str, folder: str, entry: str, fix: Fix) -> Issue:
-    """Return the issue that LD_LIBRARY_PATH overrides a library that comes with torch.
+    """Return the issue reporting that LD_LIBRARY_PATH overrides a library that comes with torch.
 
     ``entry`` is the spelling of ``folder`` in the variable.
     """
@@ -33,13 +33,13 @@ def overridden(file: str, folder: str, entry: str, fix: Fix) -> Issue:
 
 
 def second_cudnn(folder: str, file: str, fix: Fix) -> Issue:
-    """Return the issue that a folder in LD_LIBRARY_PATH contains a second cuDNN."""
+    """Return the issue reporting that a folder in LD_LIBRARY_PATH contains a second cuDNN."""
     reason = f"{folder} in LD_LIBRARY_PATH has another cuDNN ({file}), whose parts may be mixed in."
     return Issue("second-cudnn", "warning", {"folder": folder, "file": file}, reason, fix)
 
 
 def mixed(library: Library, folders: Sequence[str], fix: Fix) -> Issue:
-    """Return the issue that parts of one library were loaded from several folders."""
+    """Return the issue reporting that parts of one library were loaded from several folders."""
     number = pluralize(len(folders), "folder")
     reason = f"{_NAMES[library]} was loaded from {number} at once: {' and '.join(folders)}."
     params = {"library": library, "folders": tuple(folders)}
@@ -47,32 +47,32 @@ def mixed(library: Library, folders: Sequence[str], fix: Fix) -> Issue:
 
 
 def copies(library: Library, packages: Sequence[str], fix: Fix) -> Issue:
-    """Return the issue that a library is installed several times."""
+    """Return the issue reporting that a library is installed several times."""
     reason = f"{_NAMES[library]} is installed {len(packages)} times: {', '.join(packages)}."
     params = {"library": library, "packages": tuple(packages)}
     return Issue("library-copies", "warning", params, reason, fix)
 
 
 def shared_files(packages: Sequence[str], required: str, fix: Fix) -> Issue:
-    """Return the issue that several packages own the same files."""
+    """Return the issue reporting that several packages own the same files."""
     reason = f"{' and '.join(packages)} own the same files, and this PyTorch requires {required}."
     params = {"packages": tuple(packages), "required": required}
     return Issue("packages-share-files", "warning", params, reason, fix)
 
 
 def cudnn_fails(error: str, fix: Fix) -> Issue:
-    """Return the issue that cuDNN fails. ``error`` is the first line of its error."""
+    """Return the issue reporting that cuDNN fails. ``error`` is the first line of its error."""
     return Issue("cudnn-fails", "broken", {"error": error}, f"cuDNN fails: {error}", fix)
 
 
 def torch_without_cudnn(fix: Fix) -> Issue:
-    """Return the issue that this build of torch has no cuDNN."""
+    """Return the issue reporting that this build of torch has no cuDNN."""
     reason = "This build of PyTorch has no cuDNN: convolutions are slow or fail."
     return Issue("torch-without-cudnn", "warning", {}, reason, fix)
 
 
 def cudnn_off() -> Issue:
-    """Return the issue that cuDNN is switched off."""
+    """Return the issue reporting that cuDNN is switched off."""
     return Issue(
         "cudnn-off",
         "warning",
@@ -83,7 +83,7 @@ def cudnn_off() -> Issue:
 
 
 def nccl_switch(variable: str) -> Issue:
-    """Return the issue that an environment variable makes NCCL slower."""
+    """Return the issue reporting that an environment variable makes NCCL slower."""
     return Issue(
         "nccl-switch",
         "warning",

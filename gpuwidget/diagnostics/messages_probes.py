@@ -29,7 +29,7 @@ def not_reached(steps: Sequence[str], unfinished_step: str, result: ProbeResult)
 
 
 def files_not_compared(step: str, result: ProbeResult) -> Issue:
-    """Return the issue that the comparison of installed files did not finish."""
+    """Return the issue reporting that the comparison of installed files did not finish."""
     reason = f"Not all installed files were compared: {step} {_ending(result)}."
     return Issue("files-not-compared", "unknown", _params(step, result), reason, None)
 

@@ -15,13 +15,13 @@ from gpuwidget.model.diagnosis import Fix, Issue
 
 
 def not_installed(fix: Fix) -> Issue:
-    """Return the issue that torch is not installed."""
+    """Return the issue reporting that torch is not installed."""
     reason = "PyTorch is not installed in this environment."
     return Issue("torch-not-installed", "broken", {}, reason, fix)
 
 
 def installed_several_times(copies: Sequence[TorchCopy], fix: Fix) -> Issue:
-    """Return the issue that torch is installed several times."""
+    """Return the issue reporting that torch is installed several times."""
     reason = (
         f"PyTorch is installed {len(copies)} times: {', '.join(map(str, copies))}. The first one is used."
     )
@@ -29,7 +29,8 @@ def installed_several_times(copies: Sequence[TorchCopy], fix: Fix) -> Issue:
 
 
 def changed_since_import(loaded: str, installed: str | None) -> Issue:
-    """Return the issue that the notebook has loaded a version of torch other than the installed one."""
+    """Return the issue reporting that the notebook has loaded a version of torch other than the installed
+    one."""
     return Issue(
         "torch-changed-since-import",
         "warning",
@@ -40,7 +41,7 @@ def changed_since_import(loaded: str, installed: str | None) -> Issue:
 
 
 def for_macos() -> Issue:
-    """Return the issue that torch for macOS has no CUDA."""
+    """Return the issue reporting that torch for macOS has no CUDA."""
     return Issue(
         "torch-for-macos",
         "broken",
@@ -51,15 +52,20 @@ def for_macos() -> Issue:
 
 
 def without_cuda(fix: Fix, *, amd: bool) -> Issue:
-    """Return the issue that this build of torch has no CUDA. ``amd`` is whether the build is for AMD's
-    GPUs."""
+    """Return the issue reporting that this build of torch has no CUDA.
+
+    ``amd`` is whether the build is for AMD's GPUs.
+    """
     what = "is for AMD's GPUs" if amd else "can't use a GPU"
     reason = f"This build of PyTorch {what}: it has no CUDA."
     return Issue("torch-without-cuda", "broken", {"amd": amd}, reason, fix)
 
 
 def numpy_fails(error: str, fix: Fix) -> Issue:
-    """Return the issue that numpy fails with this torch. ``error`` is the first line of numpy's error."""
+    """Return the issue reporting that numpy fails with this torch.
+
+    ``error`` is the first line of numpy's error.
+    """
     reason = f"numpy fails with this PyTorch: {error}."
     return Issue("numpy-fails", "warning", {"error": error}, reason, fix)
 
@@ -80,7 +86,7 @@ class HidingFile(NamedTuple):
 
 
 def hidden_module(hiding: HidingFile) -> Issue:
-    """Return the issue that a file hides a module that torch uses."""
+    """Return the issue reporting that a file hides a module that torch uses."""
     reason = f"{_hides(hiding)}."
     return Issue("module-hidden", "warning", hiding._asdict(), reason, rename_file(hiding.file))
 
@@ -98,8 +104,8 @@ def rename_file(file: str) -> Fix:
 
 
 def in_working_directory(file: str) -> Issue:
-    """Return the issue that torch is imported from the working directory, whose files the doctor does not
-    run."""
+    """Return the issue reporting that torch is imported from the working directory, whose files the doctor
+    does not run."""
     return Issue(
         "torch-in-working-directory",
         "unknown",
@@ -113,7 +119,10 @@ def in_working_directory(file: str) -> Issue:
 
 
 def hidden_torch(file: str | None) -> Issue:
-    """Return the issue that a file hides the package torch. ``file`` is None if the file is unknown."""
+    """Return the issue reporting that a file hides the package torch.
+
+    ``file`` is None if the file is unknown.
+    """
     what = file or "a folder"
     reason = f"{what} is what 'import torch' finds in place of the package."
     return Issue("torch-hidden", "broken", {"file": file}, reason, rename_file(what))
@@ -123,13 +132,13 @@ def hidden_torch(file: str | None) -> Issue:
 
 
 def python_not_started(detail: str) -> Issue:
-    """Return the issue that the probe's Python did not start."""
+    """Return the issue reporting that the probe's Python did not start."""
     reason = f"Python could not be started to look at it ({detail})."
     return Issue("python-not-started", "unknown", {"error": detail}, reason, None)
 
 
 def import_timeout(timeout_s: float) -> Issue:
-    """Return the issue that ``import torch`` did not finish in time."""
+    """Return the issue reporting that ``import torch`` did not finish in time."""
     return Issue(
         "torch-import-timeout",
         "unknown",
@@ -145,7 +154,8 @@ def import_timeout(timeout_s: float) -> Issue:
 
 
 def import_killed() -> Issue:
-    """Return the issue that ``import torch`` was killed with SIGKILL, as happens if memory runs out."""
+    """Return the issue reporting that ``import torch`` was killed with SIGKILL, as happens if memory runs
+    out."""
     return Issue(
         "torch-import-killed",
         "broken",
@@ -159,24 +169,25 @@ def import_killed() -> Issue:
 
 
 def import_crashed(detail: str, fix: Fix) -> Issue:
-    """Return the issue that ``import torch`` crashes Python; ``detail`` is the signal or exit status."""
+    """Return the issue reporting that ``import torch`` crashes Python; ``detail`` is the signal or exit
+    status."""
     reason = f"'import torch' crashes Python ({detail})."
     return Issue("torch-import-crashed", "broken", {"signal": detail}, reason, fix)
 
 
 def import_ended(fix: Fix) -> Issue:
-    """Return the issue that ``import torch`` ends Python without an error."""
+    """Return the issue reporting that ``import torch`` ends Python without an error."""
     return Issue("torch-import-ended", "broken", {}, "'import torch' ends Python without a word.", fix)
 
 
 def import_error(kind: str, error: str, fix: Fix) -> Issue:
-    """Return the issue that ``import torch`` raises an error of this type and with this text."""
+    """Return the issue reporting that ``import torch`` raises an error of this type and with this text."""
     params = {"type": kind, "error": error}
     return Issue("torch-import-error", "broken", params, _raised(kind, error), fix)
 
 
 def import_error_by_hidden_module(kind: str, error: str, hiding: HidingFile) -> Issue:
-    """Return the issue that ``import torch`` raises an error because a file hides a module."""
+    """Return the issue reporting that ``import torch`` raises an error because a file hides a module."""
     params = {"type": kind, "error": error, **hiding._asdict()}
     reason = f"{_raised(kind, error)} {_hides(hiding)}."
     fix = rename_file(hiding.file)
@@ -184,14 +195,14 @@ def import_error_by_hidden_module(kind: str, error: str, hiding: HidingFile) -> 
 
 
 def import_error_by_damage(kind: str, error: str, package: CheckedPackage, fix: Fix) -> Issue:
-    """Return the issue that ``import torch`` raises an error because a package is damaged."""
+    """Return the issue reporting that ``import torch`` raises an error because a package is damaged."""
     params = {"type": kind, "error": error, "package": package.name}
     reason = f"{_raised(kind, error)} {damage(package)}"
     return Issue("torch-import-error-damaged-package", "broken", params, reason, fix)
 
 
 def import_error_in_package(kind: str, error: str, package: str, fix: Fix) -> Issue:
-    """Return the issue that ``import torch`` raises an error in the code of another package."""
+    """Return the issue reporting that ``import torch`` raises an error in the code of another package."""
     params = {"type": kind, "error": error, "package": package}
     origin = "numpy's error" if package == "numpy" else f"an error of {package}"
     reason = f"{_raised(kind, error)} That is {origin}."

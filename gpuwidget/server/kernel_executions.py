@@ -85,8 +85,8 @@ class KernelExecutions:
         self._session: str | None = None
         self._requests: dict[str | None, str] = {}
         """The id of each shell's unfinished request, by the subshell's id; the key None stands for the main
-        shell. Each shell handles one request at a time, so the next request ends the previous one even if
-        the ``idle`` of the previous one was lost."""
+        shell. A shell handles one request at a time. The start of the next request therefore shows that the
+        previous one has finished, even if its ``idle`` message was lost."""
 
     @property
     def running(self) -> bool:

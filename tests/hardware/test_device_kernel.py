@@ -1,5 +1,5 @@
-"""Tests of the default device in a real kernel with two real GPUs: the state for the panel, cells that are
-running, and hints for errors."""
+"""Tests in a real kernel with two real GPUs: the state that the panel shows, choosing the default device
+(also while a cell runs), and the hints for CUDA errors."""
 
 from __future__ import annotations
 

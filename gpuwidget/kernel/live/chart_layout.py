@@ -129,7 +129,10 @@ _EMPTY: Lines = (np.zeros(1, np.float32), np.zeros((2, 1), np.float32))
 
 
 def downsample(series: Sequence[Sequence[float | None]], points: int) -> Values:
-    """Reduce each series to at most ``points`` means of successive values, one row each. None becomes NaN."""
+    """Downsample each series to at most ``points`` values, each the mean of a block of consecutive values.
+
+    The result has one row per series; None becomes NaN.
+    """
     values = np.array(series, dtype=float)
     step = -(-values.shape[1] // points)
     if step <= 1:

@@ -382,7 +382,7 @@ def test_expandable_segments() -> None:
     assert "expandable" not in kinds(fragmented=8 * GIB, segments=pieces)
     assert "expandable" not in kinds(fragmented=9 * GIB, segments=pieces, expandable=True)
     assert "expandable" not in kinds(fragmented=None, segments=pieces)
-    # A free block of 39 MiB may contain no whole page.
+    # Pages are 20 MiB and aligned, so a free block of 39 MiB may not contain a whole page.
     crumbs = tuple(segment((n, 1 * MIB, True), (n + 1, 39 * MIB, False)) for n in range(0, 600, 2))
     assert "expandable" not in kinds(fragmented=11 * GIB, segments=crumbs)
 

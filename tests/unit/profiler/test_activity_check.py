@@ -172,8 +172,8 @@ def test_work_on_other_streams() -> None:
 
 
 def test_copies_are_not_gpu_activity() -> None:
-    """A stream that only copies is busy, but the GPU's compute engines are idle. A line whose stream only
-    copies therefore gets no activity.
+    """A stream that only copies is busy, but the GPU's compute engines are idle. The activity of
+    a line whose stream only copies is therefore unknown (None).
     """
     run = ProfiledRun()
     run_windows(run, 8, lambda number: 0.0, lambda number: stepping(run, busy=1))
