@@ -36,7 +36,7 @@ class _WheelBuild(NamedTuple):
     min_capability: tuple[int, ...]
     """The lowest compute capability that the build has code for."""
     max_capability: tuple[int, ...]
-    """The lowest compute capability for which the build is too old."""
+    """Exclusive upper limit: the build has no code for GPUs of this compute capability or a higher one."""
     has_arm: bool = True
 
 
@@ -52,8 +52,8 @@ _WHEELS = (
 """PyTorch's builds in order of preference. CUDA 13 dropped Maxwell, Pascal and Volta; Blackwell needs CUDA
 12.8. Only cu130 has PTX. On ARM no build supports GPUs before Ampere."""
 NEWEST_WHEEL = _WHEELS[0].name
-"""The build that PyPI has. PyPI's build may be for a newer minor version of CUDA, which the same drivers
-support."""
+"""The build that is closest to the one on PyPI. PyPI's build may be for a newer minor version of CUDA, which
+the same drivers support."""
 
 
 def minimum_driver(cuda: str) -> str | None:

@@ -31,8 +31,9 @@ _BUSY_MACHINE = 0.1
 machine is so busy that a long delay does not prove that the thread was preempted."""
 _ELSEWHERE_IF_BUSY = 0.5
 _RECENT_S = 0.06
-"""If a sample is late because the thread released the GIL voluntarily, and the thread was preempted at most
-this many seconds earlier, the sample counts at the location of that preemption."""
+"""Part of a sample's delay may belong to the location at which the thread was last preempted. This is assumed
+only if that preemption was at most this many seconds ago and the thread has released the GIL
+voluntarily since."""
 _ALTERNATING_S = 1.0
 """If the sampled line changed at most this many seconds ago, ambiguous time may belong to the line before the
 change."""

@@ -139,7 +139,7 @@ class SampleHub:
             self._rate_limit.set_interval(client, interval_s)
 
     def stay_on(self) -> None:
-        """From now on, also sample while there are no clients, including the hardware counters."""
+        """From now on, sample even without clients. The samples include the hardware counters."""
         self._always_on = True
         self._update_subscription()
         self._update_activity()

@@ -423,7 +423,7 @@ def _rounded(gpu: GpuReport, level: DetailLevel) -> GpuReport:
 def _short(value: float) -> float:
     """Round to 2 decimals below 1, to 1 decimal below 100, and to integers from 100 on.
 
-    No sensor is more precise.
+    This loses nothing, because no sensor is more precise.
     """
     magnitude = abs(value)
     rounded = round(value, 0 if magnitude >= 100 else 1 if magnitude >= 1 else 2)

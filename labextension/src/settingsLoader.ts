@@ -173,9 +173,9 @@ function transformSettings(
  * Return whether Jupyter's server sent `{}` because it found the user's settings invalid.
  *
  * The server reports this only in its log, and sends none of the user's settings, not even the valid ones.
- * However, in the server's list of all plugins, only the plugins with replaced settings lack `warning: null`.
- * The missing `warning` shows nothing in two cases: if all plugins in the list lack it, and if the plugin was
- * fetched alone. A plugin that was fetched alone has no `data`.
+ * However, in the server's list of all plugins, every plugin has `warning: null`, except those whose settings
+ * were replaced. A missing `warning` therefore proves the replacement, unless no plugin in the list has one, or
+ * the plugin was fetched alone, in which case it has no `data`.
  */
 export function serverHasReplaced(
   plugin: ISettingRegistry.IPlugin,

@@ -116,8 +116,8 @@ def test_the_doctor_below_many_gpus(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> None:
-    """After a reload of the page, sections are expanded and the list of cells is sorted as before. The checks
-    of an expanded doctor do not run."""
+    """After a reload of the page, the same sections are expanded and the list of cells has the same order.
+    The checks of an expanded "Health" section do not run."""
     notebook = open_notebook(write_reports(lab, "sections.ipynb", [report(1, 1, 1.0)]), kernel=False)
     page = notebook.page
     fake_doctor_route(notebook, (200, healthy()))

@@ -93,8 +93,9 @@ def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[st
 def final_outputs(messages: Iterable[Message], our_models: set[str]) -> dict[str, list[tuple[str, Any]]]:
     """Return the final outputs of each area. An area is the cell (``cell``) or an Output widget (its id).
 
-    gpuwidget's outputs are applied before they are removed from the result, because they affect the other
-    outputs: they end a line that a progress bar rewrites, and they trigger a ``clear_output(wait=True)``.
+    gpuwidget's outputs are left out, but only after all messages were applied, because they affect the other
+    outputs: after an output of gpuwidget, a progress bar can't rewrite its previous line, and a pending
+    ``clear_output(wait=True)`` takes effect.
     """
     return {
         area: _joined([output for output in outputs if not _is_own(output["message"], our_models)])

@@ -32,7 +32,8 @@ on the GPU, the value ``ok`` makes it succeed on the slice.
 - ``gpu.0.xids=13 79``: the XIDs so far; a registered event set receives the XIDs that a test adds later
 - ``gpu.0.persistence`` ``.compute_mode`` ``.mig_mode`` ``.mig_mode_pending``: the GPU's settings
 - ``gpu.0.pcie_gen`` ``.pcie_gen_max`` ``.pcie_width`` ``.pcie_width_max``: the GPU's PCIe link
-- ``gpu.0.p2p.1.2=5``: the P2P status from GPU 0 to GPU 1 for capability 2 (NVLink; 0 is reading)
+- ``gpu.0.p2p.1.2=5``: the P2P status from GPU 0 to GPU 1 for capability 2, NVLink (capability 0 is
+  P2P reads)
 - ``latency=h200``: calls take as long as on a real H200
 """
 

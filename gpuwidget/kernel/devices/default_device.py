@@ -44,7 +44,7 @@ def devices() -> tuple[DeviceChoice, ...]:
 
 
 def set_device(device: object, *, new_tensors: bool = True) -> None:
-    """Make ``device``, such as ``"cpu"``, ``"cuda:1"`` or a torch.device, torch's default device.
+    """Set torch's default device to ``device``: a name such as ``"cpu"`` or ``"cuda:1"``, or a torch.device.
 
     None restores the previous default device.
 

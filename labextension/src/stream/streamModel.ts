@@ -18,7 +18,10 @@ import { HistoryBuffer } from './historyBuffer';
 const CAPACITY_FACTOR = 1.25;
 const MIN_CAPACITY = 64;
 const MIN_GAP_S = 2;
-/** The server also sends a sample that is early by up to this fraction of the server's own interval. */
+/**
+ * The server sends a sample to a client even if the client's minimum interval has not quite passed: the sample may
+ * be early by up to this fraction of the server's sampling interval.
+ */
 const EARLY_SHARE = 0.25;
 /** With up to this many GPUs, a new panel shows all of them expanded. */
 const FEW_GPUS = 4;

@@ -519,9 +519,9 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
 
 
 def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container, process ids count as the host's only if the driver lists this process on a GPU.
+    """In a container, the driver's process ids are used only if it lists this process's own id on a GPU.
 
-    Only GPUs on which torch has created a CUDA context are searched.
+    Only GPUs on which torch has created a CUDA context are searched for that id.
     """
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     fake = FakeTorch()

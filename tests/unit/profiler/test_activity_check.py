@@ -207,10 +207,10 @@ def test_a_short_run_is_compared_too() -> None:
 
 def test_a_difference_that_a_short_runs_edges_explain() -> None:
     """In a short run, the driver's mean may include work just before the run or omit work at the run's end. A
-    small difference between the driver's mean and the queries therefore proves nothing.
+    small difference between the driver's mean and the stream queries therefore proves nothing.
 
-    Here, the queries found no work in the first 0.05 s of 0.6 s, and the driver's mean is 100 %. No activity
-    is reported, but the reason does not blame short kernels.
+    Here, the stream queries found no work in the first 0.05 s of 0.6 s, and the driver's mean is 100 %. The
+    activity is reported as unknown. The reason for this does not mention short kernels.
     """
     run = ProfiledRun()
     for number in range(60):

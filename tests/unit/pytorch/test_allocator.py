@@ -101,8 +101,8 @@ def test_expandable_segments_return_whole_pages() -> None:
 
 
 def test_blocks_that_another_stream_still_uses() -> None:
-    """If the only used blocks of a segment are freed blocks that another stream still uses, the whole segment
-    counts as memory that will be returnable once that stream has finished.
+    """If all blocks of a segment have been freed, but another stream still uses some of them, the whole
+    segment counts as memory that will be returnable once that stream has finished.
     """
     assert sums(segment(0, pending(8 * MIB), free(12 * MIB))) == (0, 20, 0, 0)
     assert sums(segment(0, pending(8 * MIB), used(12 * MIB))) == (0, 0, 0, 8)

@@ -173,7 +173,7 @@ def test_a_gpu_with_unified_memory_shows_the_hosts(
     assert (fast.memory_used, fast.missing, source.read_memory(gpu)) == (40, {}, 40)
 
 
-# -- the steady and the slow calls -----------------------------------------------------------------------
+# -- status readings and slow readings -------------------------------------------------------------------
 
 
 def test_status_readings(machine: Machine) -> None:
