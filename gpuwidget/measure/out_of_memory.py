@@ -212,7 +212,7 @@ class OomFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Fix:
+class OomFix:
     """A change by the user that would have made the request fit."""
 
     kind: FixKind
@@ -262,12 +262,12 @@ def parse_message(message: str) -> OomMessage:
     )
 
 
-def first_step(facts: OomFacts) -> Fix | None:
+def first_step(facts: OomFacts) -> OomFix | None:
     """Return the first fix to apply, if any: releasing the memory that the error's own frames keep alive."""
     size = sum(held.holder.bytes for held in facts.held if held.is_error)
     if not size:
         return None
-    return Fix(
+    return OomFix(
         "free",
         f"Before the next try let go of this error: its frames keep {units.memory(size)} alive, which that "
         "try would lack (%debug is then gone).",
@@ -276,7 +276,7 @@ def first_step(facts: OomFacts) -> Fix | None:
     )
 
 
-def fixes(facts: OomFacts) -> list[Fix]:
+def fixes(facts: OomFacts) -> list[OomFix]:
     """Return the changes that would have made the request fit, the simplest first."""
     if facts.needed is None or contradicts_itself(facts):
         return []
@@ -301,14 +301,14 @@ def contradicts_itself(facts: OomFacts) -> bool:
     return facts.needed is not None and facts.available is not None and facts.available >= facts.needed
 
 
-def _retry(facts: OomFacts) -> Fix | None:
+def _retry(facts: OomFacts) -> OomFix | None:
     """Suggest running the cell again if enough older memory has been freed since the error."""
     if facts.at_start is None or facts.older_now is None:
         return None
     freed = facts.at_start - facts.older_now
     if freed <= 0 or not facts.would_fit(own=freed):
         return None
-    return Fix(
+    return OomFix(
         "again",
         f"Run it again: {units.memory(freed)} from before this cell, such as an earlier error's frames, were "
         "let go of since, which is enough.",
@@ -317,14 +317,14 @@ def _retry(facts: OomFacts) -> Fix | None:
     )
 
 
-def _limit(facts: OomFacts) -> Fix | None:
+def _limit(facts: OomFacts) -> OomFix | None:
     if facts.limit is None or facts.reserved is None or facts.free is None or not facts.total:
         return None
     needed = facts.needed or 0
     fraction = math.ceil((facts.reserved + needed) / facts.total * 100) / 100
     if facts.free < needed or fraction > 1:
         return None
-    return Fix(
+    return OomFix(
         "limit",
         f"Raise this process's own limit: it lets itself have {units.memory(facts.limit)} "
         f"(set_per_process_memory_fraction), and the GPU had {units.memory(facts.free)} free.",
@@ -333,14 +333,14 @@ def _limit(facts: OomFacts) -> Fix | None:
     )
 
 
-def _notebook(facts: OomFacts) -> Fix | None:
+def _notebook(facts: OomFacts) -> OomFix | None:
     own = _notebooks(facts)
     blocks = _blocks(own)
     if not blocks or not facts.would_fit(blocks):
         return None
     names = _listed(name for held in own for name in held.holder.names[:1])
     size = _bytes(facts, blocks)
-    return Fix(
+    return OomFix(
         "free",
         f"Let go of what the notebook itself keeps, {names}: {units.memory(size)} from before this cell.",
         "%gpu free --yes",
@@ -348,7 +348,7 @@ def _notebook(facts: OomFacts) -> Fix | None:
     )
 
 
-def _variables(facts: OomFacts) -> Fix | None:
+def _variables(facts: OomFacts) -> OomFix | None:
     """Suggest deleting as few of the largest variables as possible, and none that the failing code reads."""
     own = _notebooks(facts)
     candidates = sorted(
@@ -366,12 +366,12 @@ def _variables(facts: OomFacts) -> Fix | None:
 
 def _without(
     facts: OomFacts, chosen: Sequence[OomHolder], blocks: frozenset[int], *, with_notebook: bool
-) -> Fix:
+) -> OomFix:
     names = dict.fromkeys(name for held in chosen for name in held.variables or ())
     sizes = _listed(f"{held.holder.names[0]} ({units.memory(held.holder.bytes)})" for held in chosen)
     notebook_text = ", and of what the notebook itself keeps" if with_notebook else ""
     pronoun = "it" if len(chosen) == 1 else "them"
-    return Fix(
+    return OomFix(
         "delete",
         f"Let go of {sizes}{notebook_text}, if you need no more of {pronoun}: the code that failed was "
         f"not seen to read {pronoun}.",
@@ -380,7 +380,7 @@ def _without(
     )
 
 
-def _batch(facts: OomFacts) -> Fix | None:
+def _batch(facts: OomFacts) -> OomFix | None:
     cell_growth, room, needed = facts.cell_growth, facts.available, facts.needed
     if cell_growth is None or room is None or needed is None or cell_growth + room <= 0:
         return None
@@ -388,7 +388,7 @@ def _batch(facts: OomFacts) -> Fix | None:
     parts = math.ceil((cell_growth + needed) / room_for_cell)
     if not 1 < parts <= _MAX_PARTS:
         return None
-    return Fix(
+    return OomFix(
         "batch",
         f"Make the batch {parts} times smaller, or go through it in {parts} parts (gradient accumulation): "
         f"the cell had {units.memory(cell_growth)} above its start and asked for "
@@ -399,12 +399,12 @@ def _batch(facts: OomFacts) -> Fix | None:
     )
 
 
-def _expandable(facts: OomFacts) -> Fix | None:
+def _expandable(facts: OomFacts) -> OomFix | None:
     if facts.fragmented is None or facts.needed is None or facts.expandable:
         return None
     if min(facts.fragmented, _joinable_bytes(facts.segments)) < facts.needed:
         return None
-    return Fix(
+    return OomFix(
         "expandable",
         f"Use expandable segments: {units.memory(facts.fragmented)} that torch has reserved are in no "
         "tensor, in pieces that can't be joined without. Restart the kernel, and run this before torch is "
@@ -428,10 +428,10 @@ def _joinable_bytes(segments: Sequence[Segment]) -> int:
     return total
 
 
-def _pool(facts: OomFacts) -> Fix | None:
+def _pool(facts: OomFacts) -> OomFix | None:
     for pool in facts.pools:
         if pool.free and facts.would_fit(others=pool.free):
-            return Fix(
+            return OomFix(
                 "pool",
                 f"Let {pool.name} give back what it keeps for later: {units.memory(pool.free)}.",
                 pool.flush,
@@ -440,14 +440,14 @@ def _pool(facts: OomFacts) -> Fix | None:
     return None
 
 
-def _processes(facts: OomFacts) -> list[Fix]:
+def _processes(facts: OomFacts) -> list[OomFix]:
     """Suggest up to two processes to shut down: the smallest that frees enough memory, and the largest."""
     sufficient = sorted(
         (other for other in facts.others if other.is_process and facts.would_fit(others=other.bytes)),
         key=lambda other: other.bytes,
     )
     return [
-        Fix(
+        OomFix(
             "process",
             f"Shut down {other.name} if no longer needed: this frees {units.memory(other.bytes)}.",
             None,

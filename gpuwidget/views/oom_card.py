@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from html import escape
 
 from gpuwidget.measure.out_of_memory import (
-    Fix,
     OomContext,
     OomFacts,
+    OomFix,
     OomHolder,
     contradicts_itself,
     first_step,
@@ -245,7 +245,7 @@ def _memory_chart(context: OomContext) -> str:
 # -- what to do ------------------------------------------------------------------------------------------
 
 
-def _advice(facts: OomFacts) -> tuple[str, Sequence[Fix], Fix | None]:
+def _advice(facts: OomFacts) -> tuple[str, Sequence[OomFix], OomFix | None]:
     found = fixes(facts)
     if contradicts_itself(facts):
         return _CONTRADICTION, (), first_step(facts)
@@ -273,7 +273,7 @@ def _html_advice(facts: OomFacts) -> str:
     )
 
 
-def _html_fix(fix: Fix) -> str:
+def _html_fix(fix: OomFix) -> str:
     code = "" if fix.code is None else f" <code style='{_CODE}'>{escape(fix.code)}</code>"
     return f"{escape(clean_line(fix.text, 600))}{code}"
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gpuwidget.measure.out_of_memory import (
-    Fix,
     LibraryPool,
     OomFacts,
+    OomFix,
     OomHolder,
     OtherMemory,
     RoundedBytes,
@@ -234,7 +234,7 @@ def kinds(**changes: Any) -> list[str]:
     return [fix.kind for fix in fixes(facts(**changes))]
 
 
-def only(kind: str, **changes: Any) -> Fix:
+def only(kind: str, **changes: Any) -> OomFix:
     """Return the offered fix of this kind, which must be the only one."""
     (fix,) = [fix for fix in fixes(facts(**changes)) if fix.kind == kind]
     return fix
@@ -273,7 +273,7 @@ def test_variables_to_delete() -> None:
         oom_holder("variable", "old", (400,), 5 * GIB),
         oom_holder("variable", "fresh", (200,), 10 * GIB, before=False),
     )
-    assert only("delete", held=(model, cache, old, small)) == Fix(
+    assert only("delete", held=(model, cache, old, small)) == OomFix(
         "delete",
         "Let go of cache (6.0 GiB) and old (5.0 GiB), if you need no more of them: the code that failed "
         "was not seen to read them.",
@@ -291,7 +291,7 @@ def test_notebook_references() -> None:
     """
     out = oom_holder("notebook", "Out[3]", (200,), 10 * GIB)
     error = oom_holder("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
-    assert only("free", held=(error, out)) == Fix(
+    assert only("free", held=(error, out)) == OomFix(
         "free",
         "Let go of what the notebook itself keeps, Out[3]: 10.0 GiB from before this cell.",
         "%gpu free --yes",
@@ -299,7 +299,7 @@ def test_notebook_references() -> None:
     )
     assert "free" not in kinds(held=(error,))
     assert first_step(facts(held=(out,))) is None
-    assert first_step(facts(held=(error,))) == Fix(
+    assert first_step(facts(held=(error,))) == OomFix(
         "free",
         "Before the next try let go of this error: its frames keep 9.0 GiB alive, which that try would lack "
         "(%debug is then gone).",
