@@ -50,6 +50,17 @@ class Ran:
         return "".join(m.content["text"] for m in self.messages if m.type == "stream")
 
     @property
+    def message_types(self) -> list[str]:
+        """The types of the cell's messages, without widget messages and ``execute_input``.
+
+        Consecutive ``stream`` messages count as one,
+        since ipykernel's timer may send a printed line in two pieces."""
+        types = [
+            m.type for m in self.messages if not m.type.startswith("comm_") and m.type != "execute_input"
+        ]
+        return [kind for kind, before in zip(types, [None, *types]) if (kind, before) != ("stream",) * 2]
+
+    @property
     def displayed(self) -> str:
         """The plain text of all outputs that the cell displayed."""
         found = [m.content["data"]["text/plain"] for m in self.messages if m.type == "display_data"]

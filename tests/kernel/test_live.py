@@ -78,11 +78,6 @@ def model_ids(ran: Ran, kind: str) -> list[str]:
     return [message.content["comm_id"] for message in ran.messages if message.type == kind]
 
 
-def message_types(ran: Ran) -> list[str]:
-    """Return the types of the cell's messages, without widget messages and ``execute_input``."""
-    return [m.type for m in ran.messages if not m.type.startswith("comm_") and m.type != "execute_input"]
-
-
 def test_a_long_cell_shows_and_clears_the_chart(kernel: Kernel) -> None:
     """An output is reserved for the live chart.
     The chart appears there and is updated, and at the end the output is empty."""
@@ -111,7 +106,7 @@ def test_a_short_cell_creates_no_widget(kernel: Kernel) -> None:
     and the run's progress is not read."""
     code = "r = Run(); v = live_display.LiveDisplay(r, get_ipython()); v.start(); v.stop(); v.show()"
     ran = kernel.ok(f"{code}; print(r.reads)")
-    assert message_types(ran) == ["display_data", "stream"]
+    assert ran.message_types == ["display_data", "stream"]
     assert live_outputs(ran) == ["display_data empty"]
     assert ran.text == "0\n"
     assert model_ids(ran, "comm_open") == []
@@ -189,7 +184,7 @@ r = Run(); v = start(r); r.wait(5); clear_output(wait=True); r.wait(5)
 display("next"); r.wait(5); v.stop()
 """
     ran = kernel.ok(code)
-    assert [kind for kind in message_types(ran) if kind in ("clear_output", "display_data")] == [
+    assert [kind for kind in ran.message_types if kind in ("clear_output", "display_data")] == [
         "display_data",
         "clear_output",
         "display_data",
@@ -268,7 +263,7 @@ def fail(count):
 r = Run(fail); v = start(r); v._thread.join(60); v.stop(); print("fine")
 """
     ran = kernel.ok(code)
-    assert message_types(ran)[-1] == "stream"
+    assert ran.message_types[-1] == "stream"
     assert ran.text == "fine\n"
     assert live_outputs(ran) == [
         "display_data empty",

@@ -97,7 +97,7 @@ def test_name(kernel: Kernel) -> None:
 def test_quiet(kernel: Kernel) -> None:
     """With --quiet, no card is shown, but gpuwidget.reports() contains the report."""
     ran = kernel.run("%%gpuwatch --quiet --name silently\nprint('only this')\n6 * 7")
-    assert [message.type for message in ran.messages] == ["execute_input", "stream", "execute_result"]
+    assert ran.message_types == ["stream", "execute_result"]
     assert kernel.value("__import__('gpuwidget').reports()[-1].cell.label") == "'silently'"
 
 
