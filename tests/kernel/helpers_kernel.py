@@ -55,10 +55,13 @@ class Ran:
 
         Consecutive ``stream`` messages count as one,
         since ipykernel's timer may send a printed line in two pieces."""
-        types = [
-            m.type for m in self.messages if not m.type.startswith("comm_") and m.type != "execute_input"
-        ]
-        return [kind for kind, before in zip(types, [None, *types]) if (kind, before) != ("stream",) * 2]
+        types: list[str] = []
+        for message in self.messages:
+            if message.type.startswith("comm_") or message.type == "execute_input":
+                continue
+            if message.type != "stream" or types[-1:] != ["stream"]:
+                types.append(message.type)
+        return types
 
     @property
     def displayed(self) -> str:
