@@ -43,8 +43,9 @@ window.layoutShifts = [];
 new PerformanceObserver(list => {
     for (const { value, sources, hadRecentInput } of list.getEntries()) {
         const elements = sources.map(({ node }) => (node instanceof Element ? node : node?.parentElement));
-        const moved = elements.map(element => element?.className);
-        if (!hadRecentInput) { window.layoutShifts.push(`${value}: ${moved}`); }
+        const inside = elements.filter(element => element?.parentElement?.closest(argument));
+        const moved = inside.map(element => element.className);
+        if (!hadRecentInput && inside.length > 0) { window.layoutShifts.push(`${value}: ${moved}`); }
     }
 }).observe({type: 'layout-shift'});
 """
@@ -259,15 +260,17 @@ class Notebook:
         )
         return outputs
 
-    def record_layout_shifts(self) -> None:
-        """Start recording the layout shifts that no user action causes."""
-        self.script(_RECORD_LAYOUT_SHIFTS)
+    def record_layout_shifts(self, selector: str) -> None:
+        """Start recording the layout shifts inside the matching elements that no user action causes.
+
+        JupyterLab's own elements move too: the status bar, for example, when the kernel's state changes."""
+        self.script(_RECORD_LAYOUT_SHIFTS, selector)
 
     def layout_shifts(self) -> list[str]:
         """Return the layout shifts since the last call. Each is a text with its score and the classes of the
         moved elements.
 
-        If the list is empty, the page's layout-shift score is 0.
+        If the list is empty, the layout-shift score is 0.
         """
         moved: list[str] = self.script("return window.layoutShifts.splice(0);")
         return moved

@@ -210,7 +210,7 @@ def test_no_layout_shift_when_holders_change(open_panel: Callable[..., OpenPanel
     )
     view.notebook.page.wait_for_timeout(3000)
     order = [line.split()[0] for line in view.holder_rows(0)]
-    view.notebook.record_layout_shifts()
+    view.notebook.record_layout_shifts(CARD)
     for step in range(1, 9):
         send(step)
         view.notebook.page.wait_for_timeout(500)

@@ -27,7 +27,7 @@ def test_the_panel(open_notebook: Open) -> None:
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     # Wait for the memory ownership, which arrives after the first samples and adds text to the cards.
     page.wait_for_selector(f"{CARD} .jp-gpuwidget-holder-reason:not(:empty)")
-    notebook.record_layout_shifts()
+    notebook.record_layout_shifts(f"{CARD}, {PANEL} .jp-gpuwidget-cells-body")
     notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", UPDATES)
     notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-cells-running", UPDATES)
     assert notebook.layout_shifts() == []
@@ -40,7 +40,7 @@ def test_the_dashboard(open_notebook: Open) -> None:
     open_dashboard(notebook)
     values = f"{DASHBOARD} .jp-gpuwidget-dashboard-charts"
     notebook.wait_for_changes(values, 2)
-    notebook.record_layout_shifts()
+    notebook.record_layout_shifts(DASHBOARD)
     notebook.wait_for_changes(values, UPDATES)
     assert notebook.layout_shifts() == []
     # The tooltip moves with the pointer but must not move any other element.

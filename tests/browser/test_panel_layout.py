@@ -90,7 +90,7 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
     for part in (f"{SWITCHES} .jp-gpuwidget-settings-row", f"{CARD} .jp-gpuwidget-gpu-row", RUN_CHECKS, ROW):
         assert scroll_to(page, part), part
     before = page.eval_on_selector(PANEL, HEIGHTS)
-    notebook.record_layout_shifts()
+    notebook.record_layout_shifts(PANEL)
     notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", 5)
     assert notebook.layout_shifts() == []
     assert page.eval_on_selector(PANEL, HEIGHTS) == before

@@ -104,7 +104,7 @@ def test_no_layout_shift_when_values_change(browser: Browser, tmp_path: Path) ->
         notebook.page.wait_for_selector(LOAD_BUTTON)
         power = f"{CARD} .jp-gpuwidget-gpu-power"
         wait_for_text(notebook, power, "611 of 700 W")
-        notebook.record_layout_shifts()
+        notebook.record_layout_shifts(CARD)
         for step in range(1, 7):
             standin.scenario(*machine(8, step))
             notebook.wait_for_changes(power, 1)
