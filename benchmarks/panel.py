@@ -118,14 +118,14 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> 
         ".jp-gpuwidget-device-section .jp-gpuwidget-notice-action", state="visible"
     )
     notebook.page.wait_for_timeout(1000)
-    notebook.watch_shifts()
+    notebook.record_layout_shifts(".jp-gpuwidget-panel")
     for layout in ("as it opens", "all unfolded"):
         if layout == "all unfolded":
             notebook.script(_UNFOLD)
             notebook.page.wait_for_timeout(3000)
-            notebook.shifts()
+            notebook.layout_shifts()
         busy, grown = page.windows(windows)
-        shifts = notebook.shifts()
+        shifts = notebook.layout_shifts()
         yield Figure(
             "panel",
             f"main thread a second, {gpus} GPUs at 5 Hz, {layout}",

@@ -235,9 +235,9 @@ def install_torch(
     """Return the fix that installs a torch build for this driver and GPU.
 
     If there is no such build, the fix is a newer driver, another GPU or a build from source. If the installed
-    version of torch has such a build, the version is kept. If torch is not installed and the newest build
-    fits, the command installs it from PyPI, without ``--index-url``. The option is added even then if
-    ``always_index`` is True or if PyPI's build may be a CPU build.
+    version of torch has such a build, the command keeps the version, unless that build is installed already:
+    the command then upgrades torch. If torch is not installed and the newest build fits, the command installs
+    it from PyPI, without ``--index-url``, unless ``always_index`` is True or PyPI's build may be a CPU build.
     """
     here = results.capabilities if capabilities is None else capabilities
     wheel = cuda_versions.torch_wheel(results.driver, here, arm=results.arm, version=_torch_version(results))

@@ -17,7 +17,8 @@ _REPLACEMENTS = (
     (re.compile(r"/\S*ipykernel_\d+/\d+\.py"), "/tmp/ipykernel/cell.py"),
     (re.compile(r"\(\d+\.py, line"), "(cell.py, line"),
     (re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>"), r"<ipython-input-\1>"),
-    # In the unwatched cell, the line with the magic is a comment.
+    # The unwatched cell has a comment in place of the line with the magic. Use one text for all forms, so
+    # that outputs that quote this line compare equal.
     (re.compile(r"(# )?%%gpuwatch( --[a-z-]+)*"), "# gpuwatch"),
     (re.compile(r"\d+(\.\d+)?(e[+-]\d+)? (ns|µs|us|μs|ms|s|min)\b"), "TIME"),
 )
