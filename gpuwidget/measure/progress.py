@@ -42,3 +42,7 @@ class Progress:
     marks: tuple[Mark, ...]
     advice: Advice | None
     """The most important advice, available after the first 30 seconds, or None if there is none."""
+    workers: int = 0
+    """Number of workers that are running: child processes that use a GPU, ranks and Dask workers."""
+    worker_memory: int | None = 0
+    """Bytes that the workers hold on all GPUs, or None if unknown."""

@@ -26,6 +26,15 @@ FOREIGN_PIDS = message(
     "foreign-pids", "the driver names the host's process ids and this container has its own"
 )
 NO_PROCESS_SIZES = message("no-process-sizes", "the driver does not say how much each process holds")
+WORKER_GPU_SHARED = message(
+    "worker-gpu-shared",
+    "other processes used the same GPU, and the driver's figures can't be divided among them",
+)
+WORKER_NOT_REPORTED = message("worker-not-reported", "the process did not report it")
+NO_TORCH_IN_WORKER = message("no-torch-in-worker", "torch did not use CUDA on this GPU in the process")
+EXIT_CODE_NOT_REPORTED = message("exit-code-not-reported", "the process did not report its exit code")
+WORKER_TOO_SHORT = message("worker-too-short", "the process was observed for too short a time")
+NO_GPU_MEMORY = message("no-gpu-memory", "the process held no memory on a GPU")
 NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes")
 
 

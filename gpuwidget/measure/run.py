@@ -145,6 +145,7 @@ class Run:
             t, time_series = gpus.time_series()
             names = gpus.torch_names()
             elapsed = self._clock.monotonic() - self._began
+            workers, worker_memory = gpus.workers.now()
             return Progress(
                 elapsed_s=elapsed,
                 origin=gpus.origin,
@@ -161,6 +162,8 @@ class Run:
                     )
                     for totals in gpus.shown()
                 ),
+                workers=workers,
+                worker_memory=worker_memory,
                 marks=self._marks.all(),
                 advice=self._advice_so_far(elapsed),
             )
@@ -258,6 +261,7 @@ class Run:
         with self._lock:
             if sample is not None:
                 self._gpus.end(t, sample, requested_at)
+            self._gpus.workers.end(t)
         # The lock is not held during this call, so that the sampler's thread does not wait for torch.
         can_return = returnable(peaks)
         with self._lock:

@@ -8,6 +8,7 @@ from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.measure.process_memory import Attribution, ProcessMemory
 from gpuwidget.measure.timeline import GpuTimeSeries, RunTimeSeries
+from gpuwidget.measure.workers import WorkerTracker
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Origin, Sample
 from gpuwidget.pytorch import cuda_state
@@ -60,6 +61,7 @@ class RunGpus:
         self._attribution: Attribution | None = None
         self._selected: frozenset[str] | None = None
         self._time_series = RunTimeSeries(max_gap_s)
+        self.workers = WorkerTracker(max_gap_s)
         self.origin: Origin | None = None
         """The source of the samples, or None before the first sample."""
         self.started = float("inf")
@@ -80,6 +82,7 @@ class RunGpus:
         for gpu, reading in self._pairs(sample):
             holding = self._holding(gpu, reading)
             self._by_uuid[gpu.uuid].begin(reading, holding, _is_fresh(reading, requested_at))
+            self.workers.begin(gpu, reading, holding)
         self._time_series.add(0.0, self.all, self.started)
 
     def add(self, t: float, sample: Sample) -> None:
@@ -94,6 +97,8 @@ class RunGpus:
                 self._recent[gpu.uuid] = recent
             totals.add(t, reading, holding, self.started)
             recent.add(t, reading, holding, self.started)
+            self.workers.add(t, gpu, reading, holding)
+        self.workers.poll(t)
         self._time_series.add(t, self.all, self.started)
 
     def end(self, t: float, sample: Sample, requested_at: float) -> None:
@@ -102,6 +107,7 @@ class RunGpus:
         for gpu, reading in self._pairs(sample):
             holding, fresh = self._holding(gpu, reading), _is_fresh(reading, requested_at)
             self._by_uuid[gpu.uuid].end(t, reading, holding, self.started, fresh)
+            self.workers.add(t, gpu, reading, holding)
         self._time_series.add(t, self.all, self.started)
 
     def _update(self, sample: Sample, t: float = 0.0) -> None:

@@ -145,6 +145,7 @@ def build_report(
         holders=(),
         lines=(),
         energy_idle_j=_idle_energy(run_gpus, t),
+        workers=run_gpus.workers.rows(t, [gpu.uuid for gpu in gpus]),
     )
     found = _notes(run_gpus, gpus, devices, peak_scope, contexts_before)
     return report.with_notes(*found, *marks.notes())

@@ -22,6 +22,10 @@ def metrics(report: Values) -> dict[str, float]:
     shown = [gpu for gpu in report["gpus"] if gpu["shown"]]
     for gpu in shown:
         found.update((f"{_prefix(gpu)}/{name}", value) for name, value in _gpu_metrics(gpu))
+    for worker in report["workers"]:
+        if worker["rank"] is not None:
+            prefix = f"rank{worker['rank']}"
+            found.update((f"{prefix}/{name}", value) for name, value in _worker_metrics(worker))
     energies = [gpu["energy_j"] for gpu in shown]
     found["energy_j"] = sum(energies) if energies and None not in energies else None
     return {name: value for name, value in found.items() if _is_number(value)}
@@ -76,6 +80,14 @@ def _gpu_metrics(gpu: Values) -> Iterator[tuple[str, Any]]:
     for name in _LEVEL_METRICS:
         yield from _nested(name, gpu[name], _LEVEL_FIELDS)
     yield "energy_j", gpu["energy_j"]
+
+
+def _worker_metrics(worker: Values) -> Iterator[tuple[str, Any]]:
+    yield from _nested("memory", worker["memory"], _SPAN_FIELDS)
+    yield from _nested("torch_allocated", worker["torch_allocated"], _SPAN_FIELDS)
+    yield from _nested("utilization", worker["utilization"], _LEVEL_FIELDS)
+    for name in ("energy_j", "cpu", "steps", "step_s"):
+        yield name, worker[name]
 
 
 def _nested(name: str, whole: Values | None, parts: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

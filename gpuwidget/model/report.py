@@ -24,6 +24,8 @@ REPORT_SCHEMA = 1
 Status = Literal["ok", "error", "interrupted"]
 MarkKind = Literal["mark", "printed"]
 HolderKind = Literal["variable", "notebook", "unknown", "outside torch"]
+WorkerKind = Literal["child", "rank", "dask"]
+WorkerStatus = Literal["running", "ended", "failed", "lost"]
 
 
 WAITING_FOR_CHILD = "waiting for a child process"
@@ -362,6 +364,62 @@ class CodeTime:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """One worker of the run on one GPU: a child process, a rank of distributed training, or a Dask worker.
+
+    A worker that used several GPUs has one entry per GPU. Values about the process, such as ``cpu``, are the
+    same in all of its entries.
+    """
+
+    kind: WorkerKind
+    """``rank`` for a process with a rank, ``dask`` for a Dask worker, ``child`` for any other child
+    process."""
+    name: str | None
+    """The name of a Dask worker, or the program of a process, such as ``python train.py``."""
+    host: str | None
+    """Host name, or None for a process of the notebook's own host."""
+    pid: int
+    rank: int | None
+    """Rank in the whole job (RANK, as set by torchrun)."""
+    local_rank: int | None
+    """Rank among the processes of the same host (LOCAL_RANK)."""
+    world_size: int | None
+    """Number of ranks of the whole job (WORLD_SIZE)."""
+    gpu: str | None
+    """UUID of the GPU, or None if the process used no GPU or if its GPU is unknown."""
+    memory: Span | None
+    """Memory of the process on the GPU, according to the driver (nvidia-smi: GPU Memory Usage)."""
+    torch_allocated: Span | None
+    """Torch's allocated memory. The peak is exact. Only the process itself can report this."""
+    torch_reserved: Span | None
+    """Torch's reserved memory. The peak is exact. Only the process itself can report this."""
+    utilization: Level | None
+    """Utilization of the GPU while the process ran. None if other processes also used the GPU."""
+    energy_j: float | None
+    """Joules that the GPU drew while the process ran. None if other processes also used the GPU."""
+    cpu: float | None
+    """Mean CPU use of the process, in percent of one core."""
+    steps: int | None
+    """Number of steps that the process reported (``gpuwidget.rank().step()``)."""
+    step_s: float | None
+    """Mean seconds per reported step."""
+    status: WorkerStatus
+    """State at the run's end. ``running``: the process still existed. ``ended``: it ended before the run did.
+    ``failed``: it reported an error or an exit code other than 0. ``lost``: it is on another host and stopped
+    reporting."""
+    exit_code: int | None
+    """The exit code of the process, or None if it is still running or did not report its exit code."""
+    started_s: float | None
+    """When the process was first seen, in seconds since the run's start. 0 if it existed before the run."""
+    ended_s: float | None
+    """When the process ended, in seconds since the run's start, or None if it still ran."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """The reason why each unknown value is None, by field name."""
+    missing_ids: Mapping[str, MessageId] = field(default_factory=dict)
+    """The ids and parameters of the reasons in :attr:`missing`, by field name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The report of one run: its time, its memory and the activity of the GPUs."""
 
@@ -392,6 +450,9 @@ class Report:
     therefore not included. None if unknown."""
     note_ids: tuple[MessageId, ...] = ()
     """The ids and parameters of :attr:`notes`, in the same order. Notes that only a card adds have no id."""
+    workers: tuple[WorkerReport, ...] = ()
+    """Other processes that worked for the run: child processes that used a GPU, ranks of distributed training
+    in the order of their ranks, and Dask workers."""
 
     def with_notes(self, *notes: Message) -> Report:
         """Return the report with ``notes`` added to its notes."""

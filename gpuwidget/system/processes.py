@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
@@ -147,7 +147,7 @@ def children_cpu_time() -> ChildrenTime:
     if not has_children():
         return ChildrenTime(ended, 0.0)
     try:
-        return ChildrenTime(ended, sum(_cpu_time(pid) for pid in _descendants()))
+        return ChildrenTime(ended, sum(_cpu_time(pid) for pid in _walk_children(os.getpid())))
     except OSError:
         # This system does not list a process's children in /proc, so use psutil.
         alive = 0.0
@@ -160,11 +160,30 @@ def children_cpu_time() -> ChildrenTime:
         return ChildrenTime(ended, alive)
 
 
-def _descendants() -> list[int]:
-    found = _children(os.getpid())
-    for pid in found:  # ``found`` grows during the loop.
+def descendants() -> list[int]:
+    """Return the ids of this process's descendants, parents before their children."""
+    if not has_children():
+        return []
+    try:
+        return list(_walk_children(os.getpid()))
+    except OSError:
+        # This system does not list a process's children in /proc, so use psutil.
+        with suppress(psutil.Error):
+            return [child.pid for child in psutil.Process().children(recursive=True)]
+        return []
+
+
+def _walk_children(pid: int) -> dict[int, None]:
+    """Return the ids of a process's descendants, parents before their children. Raise OSError if this system
+    does not list them."""
+    # A dict, because a process that changes its parent during the walk is found twice.
+    found = dict.fromkeys(_children(pid))
+    queue = list(found)
+    for child in queue:  # ``queue`` grows during the loop.
         with suppress(OSError):
-            found += _children(pid)
+            new = [grandchild for grandchild in _children(child) if grandchild not in found]
+            found.update(dict.fromkeys(new))
+            queue += new
     return found
 
 
@@ -178,11 +197,92 @@ def _children(pid: int) -> list[int]:
 
 def _cpu_time(pid: int) -> float:
     try:
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         # The CPU time of the process itself and of its children that have ended.
-        return sum(map(int, fields[11:15])) / _TICKS
+        return sum(map(int, _stat_fields(pid)[11:15])) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0
+
+
+class ProcessTimes(NamedTuple):
+    """When a process started, and its CPU time."""
+
+    started: float
+    """Distinguishes the process from a later one with the same id. The unit depends on the system."""
+    cpu: float
+    """CPU seconds of the process and of its children that have ended and for which it has waited."""
+    parent: int
+
+
+def times_of(pid: int) -> ProcessTimes | None:
+    """Return the times of the process ``pid``; None if it has ended, even if its parent has not yet waited
+    for it."""
+    try:
+        fields = _stat_fields(pid)
+        if fields[0] in (b"Z", b"X"):
+            return None
+        return ProcessTimes(float(fields[19]), sum(map(int, fields[11:15])) / _TICKS, int(fields[1]))
+    except (OSError, IndexError, ValueError):
+        if psutil.LINUX:
+            return None
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        spent = process.cpu_times()
+        return ProcessTimes(process.create_time(), spent.user + spent.system, process.ppid())
+    except (psutil.Error, ValueError):
+        return None
+
+
+class Rank(NamedTuple):
+    """A process's place among the processes of a distributed job."""
+
+    rank: int
+    local_rank: int | None
+    """Rank among the processes of the same host."""
+    world_size: int | None
+    """Number of processes of the job."""
+
+
+_RANK_VARIABLES = (
+    ("RANK", "LOCAL_RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"),
+)
+"""The environment variables of torchrun and accelerate, Open MPI, MPICH and Intel MPI, and Slurm."""
+
+
+def rank_in(environment: Mapping[str, str]) -> Rank | None:
+    """Return the rank that launchers such as torchrun put into the environment; None if there is none."""
+    return next(filter(None, (_rank_from(environment, names) for names in _RANK_VARIABLES)), None)
+
+
+def rank_of(pid: int) -> Rank | None:
+    """Return the rank in the environment of the process ``pid``; None if there is none or if this user has no
+    permission to read it.
+
+    Variables with the same values as in this process's environment don't count, because the process has
+    inherited them: in a notebook that was started by ``srun``, every child process has SLURM_PROCID.
+    """
+    try:
+        environment = psutil.Process(pid).environ()
+    except (psutil.Error, OSError, ValueError):
+        return None
+    for names in _RANK_VARIABLES:
+        rank = _rank_from(environment, names)
+        if rank is not None and rank != _rank_from(os.environ, names):
+            return rank
+    return None
+
+
+def _rank_from(environment: Mapping[str, str], names: tuple[str, str, str]) -> Rank | None:
+    rank, local_rank, world_size = (_whole_number(environment.get(name, "")) for name in names)
+    return None if rank is None else Rank(rank, local_rank, world_size)
+
+
+def _whole_number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 class _ProcessCache(Generic[_T]):
@@ -339,9 +439,7 @@ def own_user() -> str | None:
 def _start_info(pid: int) -> _StartInfo | None:
     if psutil.LINUX:
         try:
-            # The name in parentheses may contain spaces and parentheses, so count fields from the last
-            # parenthesis.
-            fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+            fields = _stat_fields(pid)
             return _StartInfo(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
         except (OSError, IndexError, ValueError):
             return None
@@ -350,6 +448,12 @@ def _start_info(pid: int) -> _StartInfo | None:
         return _StartInfo(started=process.create_time(), parent=process.ppid())
     except (psutil.Error, ValueError):
         return None
+
+
+def _stat_fields(pid: int) -> list[bytes]:
+    """Return the fields of ``/proc/PID/stat`` from the process's state on."""
+    # The name in parentheses may contain spaces and parentheses, so count fields from the last parenthesis.
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def _identify(pid: int, info: _StartInfo) -> Identity:

@@ -15,7 +15,7 @@ from typing import Any
 from gpuwidget.model import units
 from gpuwidget.model.report import Advice, CodeTime, GpuReport, LineMemory, LineTime, Report, Span, in_call
 from gpuwidget.model.terminal_text import clean_line
-from gpuwidget.views import card_gpus
+from gpuwidget.views import card_gpus, card_workers
 from gpuwidget.views.card_summary import NEGLIGIBLE_WAIT_S, gpu_names
 from gpuwidget.views.holders_view import names as holder_names
 
@@ -99,7 +99,7 @@ def unknown_values(report: Report) -> list[str]:
         for gpus, names in groupby(fields, key=lambda name: fields[name]):
             where = "" if len(gpus) == len(shown) else f" of {gpu_names(gpus)}"
             found.append(f"{', '.join(names)}{where}: {reason}")
-    return found
+    return found + card_workers.unknown_values(report)
 
 
 def _gpu_tail(seconds: float | None) -> str:

@@ -13,7 +13,7 @@ from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Mark, Report
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.views import card_summary as summary
-from gpuwidget.views import card_text, styles
+from gpuwidget.views import card_text, card_workers, styles
 from gpuwidget.views.card_details import details
 from gpuwidget.views.card_gpus import is_compact, row_names, table_columns
 from gpuwidget.views.detail_levels import DetailLevel
@@ -42,7 +42,7 @@ def card(report: Report, level: DetailLevel) -> str:
         )
     table = _table(report, level, None if chart_beside_lead else chart) if gpus else ""
     return styles.frame(
-        f"{lead}{_advice(report)}{table}{_details(report, level, chart is not None)}",
+        f"{lead}{_advice(report)}{table}{_workers(report)}{_details(report, level, chart is not None)}",
         _STATUS_COLORS[report.cell.status],
     )
 
@@ -181,6 +181,12 @@ def _lanes(chart: Chart, level: DetailLevel, compact: bool) -> str:
 def _row_name(parts: Sequence[str]) -> str:
     """Return a row's name as HTML in which a line may break only after a separating dot."""
     return styles.SEPARATOR.join(map(styles.unbroken, parts))
+
+
+def _workers(report: Report) -> str:
+    """Return the table of the workers as HTML, or nothing if there are none."""
+    rows = card_workers.table(report)
+    return f"<div style='overflow-x:auto'>{styles.html_table(rows)}</div>" if rows else ""
 
 
 # -- the details -----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpuwidget.model import units
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line, printable_lines
-from gpuwidget.views import card_details, card_gpus
+from gpuwidget.views import card_details, card_gpus, card_workers
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views.detail_levels import DetailLevel
 from gpuwidget.views.styles import text_table
@@ -32,6 +32,9 @@ def card(report: Report, level: DetailLevel) -> str:
     lines += [_INDENT + recording] if recording is not None else []
     lines += [_INDENT + text for text in summary.explanations(report)]
     lines += _gpu_table(report, min(level.gpus, _BRIEF_ROWS) if level.brief_text else level.gpus)
+    workers = card_workers.table(report)
+    if workers:
+        lines += text_table(workers)
     by_line = card_details.memory_rows(report)
     if by_line:
         lines.append(f"{_INDENT}torch's memory by line:")

@@ -116,6 +116,7 @@ def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Co
         *_memory_rows(a, b),
         *_metric_rows(a, b, reasons),
         *_energy_rows(a, b, reasons),
+        *_worker_rows(a, b),
     ]
     unknown = (f"{run}, {', '.join(names)}: {reason}" for (run, reason), names in reasons.items())
     return Comparison(
@@ -217,6 +218,34 @@ def _rise(spans: Sequence[Span]) -> int | None:
     ]
     known = [rise for rise in found if rise is not None]
     return max(known) if known and len(known) == len(found) else None
+
+
+def _worker_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
+    """Return rows about the workers: their number, their highest memory and their longest mean step time."""
+    workers = [run.report.workers for run in (a, b)]
+    if not any(workers):
+        return []
+    numbers = [len({(worker.host, worker.pid) for worker in rows}) for rows in workers]
+    torch = all(worker.torch_allocated is not None for rows in workers for worker in rows)
+    peaks = [
+        _highest([worker.torch_allocated if torch else worker.memory for worker in rows]) for rows in workers
+    ]
+    steps = [
+        max((worker.step_s for worker in rows if worker.step_s is not None), default=None) for rows in workers
+    ]
+    rows = [
+        ComparisonRow("workers", (str(numbers[0]), str(numbers[1])), ""),
+        _row(f"highest {'torch ' if torch else ''}memory of a worker", peaks[0], peaks[1], units.memory),
+        _row("longest mean step of a worker", steps[0], steps[1], units.duration),
+    ]
+    return [row for row in rows if row is not None]
+
+
+def _highest(spans: Sequence[Span | None]) -> int | None:
+    """Return the highest peak, or None if any peak is unknown."""
+    peaks = [None if span is None else span.peak for span in spans]
+    known = [peak for peak in peaks if peak is not None]
+    return max(known) if known and len(known) == len(peaks) else None
 
 
 def _metric_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:

@@ -31,6 +31,8 @@ class DetailLevel:
     """Maximum number of lines of code shown with their time. Those with the largest share are kept."""
     memory_lines: int
     """Maximum number of lines of code shown with their memory."""
+    workers: int
+    """Maximum number of workers. Ranks are kept first."""
     note_length: int
     """Maximum number of characters of a note."""
     advice: int = 3
@@ -62,6 +64,7 @@ FULL = DetailLevel(
     holders=10,
     time_lines=8,
     memory_lines=15,
+    workers=64,
     note_length=300,
 )
 REDUCED = DetailLevel(
@@ -75,6 +78,7 @@ REDUCED = DetailLevel(
     holders=5,
     time_lines=5,
     memory_lines=4,
+    workers=16,
     note_length=200,
     per_gpu=False,
     terse=True,
@@ -91,12 +95,20 @@ COMPACT = replace(
     holders=2,
     time_lines=3,
     memory_lines=3,
+    workers=8,
     note_length=120,
     optional_fields="null",
     brief_text=True,
 )
 BRIEF = replace(
-    COMPACT, name="brief", drawn_points=16, marks=0, time_lines=2, memory_lines=2, optional_fields="absent"
+    COMPACT,
+    name="brief",
+    drawn_points=16,
+    marks=0,
+    time_lines=2,
+    memory_lines=2,
+    workers=4,
+    optional_fields="absent",
 )
 MINIMAL = replace(
     BRIEF,
@@ -106,6 +118,7 @@ MINIMAL = replace(
     holders=0,
     time_lines=1,
     memory_lines=0,
+    workers=2,
     note_length=40,
     advice=1,
     evidence=False,

@@ -26,6 +26,7 @@ from gpuwidget.model.report import (
     Report,
     Timeline,
     Traffic,
+    WorkerReport,
 )
 from gpuwidget.model.terminal_text import clean_line, shorten_path
 from gpuwidget.views.card_summary import ADVICE_LENGTH
@@ -145,6 +146,7 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
         lines=tuple(map(_reduce_line, report.lines[: level.memory_lines])),
         time=_reduce_time(report.time, level),
         energy_idle_j=None if report.energy_idle_j is None else _short(report.energy_idle_j),
+        workers=tuple(_reduce_worker(worker, level) for worker in report.workers[: level.workers]),
     )
     return ReducedReport(
         level=level,
@@ -167,6 +169,10 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
         del values["source"]["reason_id"]
         if values["time"] is not None:
             del values["time"]["reason_ids"]
+    for worker in values["workers"]:
+        del worker["missing"], worker["missing_ids"]
+    if not values["workers"]:
+        del values["workers"]
     for place, gpu in enumerate(values["gpus"]):
         _omit(gpu, OPTIONAL_FIELDS, optional)
         if gpu["torch"] is not None:
@@ -203,6 +209,8 @@ def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[
         found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
     if len(report.lines) > level.memory_lines:
         found.append(f"{len(report.lines) - level.memory_lines} of {len(report.lines)} lines of code")
+    if len(report.workers) > level.workers:
+        found.append(f"{len(report.workers) - level.workers} of {len(report.workers)} rows of workers")
     if level.holders < len(report.holders):
         found.append(f"{len(report.holders) - level.holders} of {len(report.holders)} holders")
     advice = min(len(report.advice), FULL.advice) - level.advice
@@ -337,6 +345,22 @@ def _reduce_holder(holder: Holder) -> Holder:
         holder,
         names=tuple(clean_line(name, _HOLDER_NAME_LENGTH) for name in holder.names[:_HOLDER_NAMES]),
         type=None if holder.type is None else clean_line(holder.type, _HOLDER_NAME_LENGTH),
+    )
+
+
+def _reduce_worker(worker: WorkerReport, level: DetailLevel) -> WorkerReport:
+    utilization = worker.utilization
+    return replace(
+        worker,
+        name=_name_or_none(worker.name),
+        host=_name_or_none(worker.host),
+        utilization=None if utilization is None else Level(_short(utilization.mean), _short(utilization.max)),
+        energy_j=_short_or_none(worker.energy_j),
+        cpu=_short_or_none(worker.cpu),
+        step_s=None if worker.step_s is None else _six_digits(worker.step_s),
+        started_s=None if worker.started_s is None else round(worker.started_s, 2),
+        ended_s=None if worker.ended_s is None else round(worker.ended_s, 2),
+        missing={name: clean_line(text, level.reason_length) for name, text in worker.missing.items()},
     )
 
 

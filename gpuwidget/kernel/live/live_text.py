@@ -33,12 +33,19 @@ def run_header(progress: Progress) -> str:
     if progress.gpus and not progress.attributed and recording is None:
         note = 'class="gpuwidget-quiet gpuwidget-note"'
         parts.append(f'<span {note} title="{NOT_ATTRIBUTED}">{NOT_ATTRIBUTED}</span>')
+    if progress.workers:
+        parts.append(f'<span class="gpuwidget-quiet">{escape(_workers(progress))}</span>')
     mark = next((mark.label for mark in reversed(progress.marks) if mark.kind == "mark"), None)
     if mark is not None:
         parts.append(f'<span class="gpuwidget-mark">{escape(mark)}</span>')
     if recording is not None:
         parts.append(_chip(recording))
     return f'<div class="gpuwidget-header">{"".join(parts)}</div>'
+
+
+def _workers(progress: Progress) -> str:
+    number = f"{progress.workers} worker{'' if progress.workers == 1 else 's'}"
+    return f"{number}: {units.memory(progress.worker_memory)}"
 
 
 def dashboard_header(progress: Progress) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -466,3 +467,51 @@ def test_whether_a_process_has_a_cuda_context(tmp_path: Path, monkeypatch: pytes
     gone.wait()
     assert processes.uses_cuda(gone.pid) is None
     assert (processes.process_exists(ME), processes.process_exists(gone.pid)) == (True, False)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_ranks_of_launchers() -> None:
+    """The rank is read from the environment variables of torchrun, Open MPI, MPICH and Slurm."""
+    found = {
+        "torchrun": processes.rank_in({"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}),
+        "Open MPI": processes.rank_in({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}),
+        "MPICH": processes.rank_in({"PMI_RANK": "0", "PMI_SIZE": "2"}),
+        "Slurm": processes.rank_in({"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NTASKS": "6"}),
+        "no rank": processes.rank_in({"RANK": "high", "WORLD_SIZE": "2"}),
+    }
+    assert found == {
+        "torchrun": (3, 1, 8),
+        "Open MPI": (2, None, 4),
+        "MPICH": (0, None, 2),
+        "Slurm": (5, 1, 6),
+        "no rank": None,
+    }
+
+
+def test_rank_and_times_of_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running child is among the descendants, with its start, its CPU time and its rank. A variable that it
+    inherited is not its rank. After its end, it has no times, even before its parent waits for it."""
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    environment = dict(os.environ)
+    plain = subprocess.Popen(["sleep", "60"], env=environment)
+    rank = subprocess.Popen(["sleep", "60"], env=environment | {"RANK": "1", "WORLD_SIZE": "2"})
+    try:
+        until(lambda: processes.rank_of(rank.pid) is not None)
+        assert {plain.pid, rank.pid} <= set(processes.descendants())
+        assert (processes.rank_of(plain.pid), processes.rank_of(rank.pid)) == (None, (1, None, 2))
+        times = processes.times_of(rank.pid)
+        assert times is not None
+        assert (times.parent, times.started > 0) == (os.getpid(), True)
+        rank.kill()
+        until(lambda: processes.times_of(rank.pid) is None)
+    finally:
+        for process in (plain, rank):
+            process.kill()
+            process.wait()

@@ -1,0 +1,132 @@
+"""Format the workers of a run for the card: child processes, ranks of distributed training, Dask workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpuwidget.measure import reasons
+from gpuwidget.measure.notes import gpu_number
+from gpuwidget.model import units
+from gpuwidget.model.report import Report, WorkerReport
+from gpuwidget.model.terminal_text import clean_line
+
+_NAME_LENGTH = 40
+_UUID_LENGTH = 12
+_FIELD_NAMES = {
+    "memory": "memory",
+    "torch_allocated": "torch's memory",
+    "utilization": "utilization",
+    "energy_j": "energy",
+    "cpu": "CPU",
+    "exit_code": "exit code",
+}
+"""The names of the fields whose unknown values the details explain."""
+
+
+def worker_name(worker: WorkerReport) -> str:
+    """Return a worker's name: ``rank 1``, the name of a Dask worker, or program and process id."""
+    host = "" if worker.host is None else f" on {clean_line(worker.host, _NAME_LENGTH)}"
+    if worker.rank is not None:
+        return f"rank {worker.rank}{host}"
+    name = clean_line(worker.name or "process", _NAME_LENGTH)
+    return f"{name}{host}" if worker.kind == "dask" else f"{name} ({worker.pid}){host}"
+
+
+def worker_status(worker: WorkerReport) -> str:
+    """Return a worker's status, such as ``running`` or ``failed (exit code 1)``."""
+    code = worker.exit_code
+    return worker.status if code is None else f"{worker.status} (exit code {code})"
+
+
+def table(report: Report) -> list[list[str]]:
+    """Return a header and one row per worker and GPU, or nothing if there are no workers.
+
+    A figure that is unknown for all workers has no column; the details contain the reason.
+    """
+    workers = report.workers
+    if not workers:
+        return []
+    gpus = {gpu.uuid: f"GPU {gpu_number(gpu)}" for gpu in report.gpus}
+    columns = [
+        (title, [figure(worker) for worker in workers])
+        for title, figure in (
+            ("worker", worker_name),
+            ("GPU", lambda worker: _gpu(worker, gpus)),
+            ("memory", _memory),
+            ("peak", _peak),
+            ("torch peak", _torch_peak),
+            ("util", _utilization),
+            ("energy", _energy),
+            ("CPU", _cpu),
+            ("steps", _steps),
+            ("status", worker_status),
+        )
+    ]
+    shown = [(title, cells) for title, cells in columns if any(cell is not None for cell in cells)]
+    rows = [[cells[row] or units.UNKNOWN for _, cells in shown] for row in range(len(workers))]
+    return [[title for title, _ in shown], *rows]
+
+
+def unknown_values(report: Report) -> list[str]:
+    """Return the workers' unknown values grouped by reason.
+
+    For example ``utilization, energy of rank 0, rank 1: other processes used the same GPU``.
+    """
+    by_reason: dict[str, dict[str, list[str]]] = {}
+    for worker in report.workers:
+        for field, name in _FIELD_NAMES.items():
+            if field in worker.missing:
+                workers = by_reason.setdefault(worker.missing[field], {}).setdefault(name, [])
+                workers.append(worker_name(worker))
+    found = []
+    for reason, fields in by_reason.items():
+        by_workers: dict[tuple[str, ...], list[str]] = {}
+        for name, workers in fields.items():
+            by_workers.setdefault(tuple(dict.fromkeys(workers)), []).append(name)
+        for names, of in by_workers.items():
+            found.append(f"{', '.join(of)} of {_listed(names)}: {reason}")
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more workers"
+
+
+def _gpu(worker: WorkerReport, gpus: Mapping[str, str]) -> str:
+    if worker.gpu is not None:
+        # A GPU of another host has no number here.
+        return gpus.get(worker.gpu) or worker.gpu[:_UUID_LENGTH]
+    reason = worker.missing_ids.get("memory")
+    return "none" if reason is not None and reason.id == reasons.NO_GPU_MEMORY.id else units.UNKNOWN
+
+
+def _memory(worker: WorkerReport) -> str | None:
+    return None if worker.memory is None else units.memory_change(worker.memory.start, worker.memory.end)
+
+
+def _peak(worker: WorkerReport) -> str | None:
+    return None if worker.memory is None else units.memory(worker.memory.peak)
+
+
+def _torch_peak(worker: WorkerReport) -> str | None:
+    return None if worker.torch_allocated is None else units.memory(worker.torch_allocated.peak)
+
+
+def _utilization(worker: WorkerReport) -> str | None:
+    return None if worker.utilization is None else units.percent(worker.utilization.mean)
+
+
+def _energy(worker: WorkerReport) -> str | None:
+    return None if worker.energy_j is None else units.energy(worker.energy_j)
+
+
+def _cpu(worker: WorkerReport) -> str | None:
+    return None if worker.cpu is None else units.percent(worker.cpu)
+
+
+def _steps(worker: WorkerReport) -> str | None:
+    if worker.steps is None:
+        return None
+    per_step = "" if worker.step_s is None else f" of {units.duration(worker.step_s)}"
+    return f"{worker.steps}{per_step}"

@@ -1,0 +1,329 @@
+"""Tests of the workers in a run's report: child processes, ranks and reports of other processes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fakes import gpu
+from helpers_samples import reading
+
+from gpuwidget.measure.process_memory import ProcessMemory
+from gpuwidget.measure.workers import MAX_WORKERS, WorkerTracker
+from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Reading
+from gpuwidget.model.report import Level, Span, WorkerReport
+from gpuwidget.model.samples import Gpu
+from gpuwidget.model.worker_update import SCHEMA, WorkerGpuUpdate, WorkerUpdate
+from gpuwidget.system import processes
+from gpuwidget.system.processes import ProcessTimes, Rank
+
+GIB = 1024**3
+GPUS = [gpu(0), gpu(1)]
+UUIDS = [one.uuid for one in GPUS]
+
+
+class Machine:
+    """The processes of a machine, and the GPUs that they use. Replaces ``/proc`` and the driver."""
+
+    def __init__(self) -> None:
+        self.times: dict[int, ProcessTimes] = {}
+        self.ranks: dict[int, Rank] = {}
+        self.memory: dict[tuple[int, int], int | None] = {}
+        """Memory by process and index of the GPU."""
+        self.strangers: dict[int, int] = {}
+        """Number of processes on each GPU that this process did not start."""
+        self.utilization = {0: 50.0, 1: 50.0}
+        self.power = {0: 100.0, 1: 200.0}
+
+    def start(self, pid: int, *, rank: Rank | None = None, parent: int = 1, started: float = 1.0) -> None:
+        self.times[pid] = ProcessTimes(started, 0.0, parent)
+        if rank is not None:
+            self.ranks[pid] = rank
+
+    def end(self, pid: int) -> None:
+        del self.times[pid]
+        self.memory = {key: size for key, size in self.memory.items() if key[0] != pid}
+
+    def held(self, index: int) -> tuple[ProcessMemory, tuple[Process, ...]]:
+        children = tuple(
+            Process(pid, "compute", size, None, "python train.py", None)
+            for (pid, on), size in self.memory.items()
+            if on == index
+        )
+        strangers = (Process(9, "compute", 5, None, None, None),) * self.strangers.get(index, 0)
+        sizes = [child.memory for child in children]
+        whole = None if None in sizes else sum(size or 0 for size in sizes)
+        return ProcessMemory(whole, bool(children), None, children=children), (*children, *strangers)
+
+
+class Tracked:
+    """A tracker of the workers on a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.tracker = WorkerTracker(1.0)
+        self.t = 0.0
+        self.gpus: list[Gpu] = GPUS
+        for one, made, held in self._sample():
+            self.tracker.begin(one, made, held)
+
+    def _sample(self) -> list[tuple[Gpu, Reading, ProcessMemory]]:
+        found = []
+        for one in self.gpus:
+            held, listed = self.machine.held(one.index)
+            made = reading(
+                one,
+                measured=self.t,
+                utilization=self.machine.utilization[one.index],
+                utilization_window=0.2,
+                power_w=self.machine.power[one.index],
+                processes=listed,
+            )
+            found.append((one, made, held))
+        return found
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds * 5)):
+            self.t = round(self.t + 0.2, 6)
+            for one, made, held in self._sample():
+                self.tracker.add(self.t, one, made, held)
+            self.tracker.poll(self.t)
+
+    def rows(self) -> tuple[WorkerReport, ...]:
+        self.tracker.end(self.t)
+        return self.tracker.rows(self.t, UUIDS)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    monkeypatch.setattr(processes, "descendants", lambda: list(made.times))
+    monkeypatch.setattr(processes, "times_of", made.times.get)
+    monkeypatch.setattr(processes, "rank_of", made.ranks.get)
+    monkeypatch.setattr("socket.gethostname", lambda: "here")
+    return made
+
+
+def update(pid: int, **changes: Any) -> WorkerUpdate:
+    values: dict[str, Any] = dict.fromkeys(
+        ("name", "rank", "local_rank", "world_size", "steps", "step_s", "cpu_s", "exit_code")
+    )
+    values |= {"schema": SCHEMA, "kind": "rank", "host": "here", "pid": pid, "elapsed_s": 1.0}
+    values |= {"status": "running", "gpus": ()}
+    return WorkerUpdate(**(values | changes))
+
+
+def gpu_update(uuid: str, **changes: Any) -> WorkerGpuUpdate:
+    values: dict[str, Any] = dict.fromkeys(
+        ("torch_allocated", "torch_reserved", "memory", "alone", "utilization", "utilization_max", "energy_j")
+    )
+    return WorkerGpuUpdate(**(values | {"uuid": uuid} | changes))
+
+
+def test_a_child_process_that_used_a_gpu(machine: Machine) -> None:
+    """A child process that used a GPU has a row with its memory, the GPU's utilization and energy meanwhile,
+    and its CPU time. Its torch peaks are unknown, with the reason."""
+    tracked = Tracked(machine)
+    tracked.run(1.0)
+    machine.start(50)
+    machine.memory[50, 1] = 2 * GIB
+    tracked.run(2.0)
+    machine.memory[50, 1] = 3 * GIB
+    machine.times[50] = ProcessTimes(1.0, 5.0, 1)
+    tracked.run(2.0)
+    (row,) = tracked.rows()
+    assert (row.kind, row.name, row.pid, row.rank, row.host) == ("child", "python train.py", 50, None, None)
+    assert row.gpu == UUIDS[1]
+    assert row.memory == Span(0, 3 * GIB, 3 * GIB)
+    assert row.utilization == Level(pytest.approx(50.0), 50.0)
+    assert row.energy_j == pytest.approx(200.0 * 3.8)
+    assert row.cpu == pytest.approx(100 * 5.0 / 3.8)
+    assert (row.status, row.started_s, row.ended_s, row.exit_code) == ("running", 1.2, None, None)
+    assert row.torch_allocated is None
+    assert row.missing["torch_allocated"] == "the process did not report it"
+
+
+def test_a_child_process_that_ended(machine: Machine) -> None:
+    """A child process that ended before the run has the status ``ended``, and holds no memory at the run's
+    end. Its exit code is unknown, with the reason."""
+    tracked = Tracked(machine)
+    machine.start(50)
+    machine.memory[50, 0] = GIB
+    tracked.run(2.0)
+    machine.end(50)
+    tracked.run(2.0)
+    (row,) = tracked.rows()
+    assert (row.status, row.memory) == ("ended", Span(0, 0, GIB))
+    assert row.ended_s == pytest.approx(2.2, abs=1.0)
+    assert row.missing_ids["exit_code"].id == "exit-code-not-reported"
+
+
+def test_a_child_process_that_existed_before_the_run(machine: Machine) -> None:
+    """The memory of a child process that existed before the run has its size at the run's start."""
+    machine.start(50)
+    machine.memory[50, 0] = GIB
+    tracked = Tracked(machine)
+    tracked.run(1.0)
+    assert [row.memory for row in tracked.rows()] == [Span(GIB, GIB, GIB)]
+
+
+def test_a_shared_gpu(machine: Machine) -> None:
+    """If other processes use the worker's GPU, its utilization and energy are unknown, with the reason."""
+    machine.strangers[0] = 1
+    machine.start(50)
+    machine.memory[50, 0] = GIB
+    tracked = Tracked(machine)
+    tracked.run(2.0)
+    (row,) = tracked.rows()
+    assert (row.memory, row.utilization, row.energy_j) == (Span(GIB, GIB, GIB), None, None)
+    assert row.missing_ids["energy_j"].id == row.missing_ids["utilization"].id == "worker-gpu-shared"
+
+
+def test_ranks(machine: Machine) -> None:
+    """Ranks are listed in the order of their ranks, also those that use no GPU. The children of a rank, such
+    as a DataLoader's workers, which inherit its environment, are not listed."""
+    tracked = Tracked(machine)
+    for rank in (1, 0):
+        machine.start(60 + rank, rank=Rank(rank, rank, 2))
+        machine.start(70 + rank, rank=Rank(rank, rank, 2), parent=60 + rank)
+    machine.memory[60, 0] = GIB
+    tracked.run(2.0)
+    first, second = tracked.rows()
+    assert (first.kind, first.rank, first.local_rank, first.world_size) == ("rank", 0, 0, 2)
+    assert (first.gpu, first.memory) == (UUIDS[0], Span(0, GIB, GIB))
+    assert (second.rank, second.gpu, second.memory) == (1, None, None)
+    assert second.missing["memory"] == "the process held no memory on a GPU"
+
+
+def test_children_without_gpu_or_rank(machine: Machine) -> None:
+    """A child process that has no rank and uses no GPU, such as a DataLoader's worker, has no row."""
+    tracked = Tracked(machine)
+    machine.start(50)
+    tracked.run(2.0)
+    assert tracked.rows() == ()
+    assert tracked.tracker.now() == (0, 0)
+
+
+def test_memory_of_unknown_size(machine: Machine) -> None:
+    """If the driver does not report the size of a worker's memory, the memory is unknown, with the reason."""
+    machine.start(50)
+    machine.memory[50, 0] = None
+    tracked = Tracked(machine)
+    tracked.run(1.0)
+    (row,) = tracked.rows()
+    assert (row.gpu, row.memory) == (UUIDS[0], None)
+    assert row.missing_ids["memory"].id == "no-process-sizes"
+    assert tracked.tracker.now() == (1, None)
+
+
+def test_a_reused_process_id(machine: Machine) -> None:
+    """A process that gets the id of a worker that has ended is another worker."""
+    tracked = Tracked(machine)
+    machine.start(50, rank=Rank(0, 0, 1))
+    tracked.run(2.0)
+    machine.end(50)
+    machine.start(50, rank=Rank(0, 0, 1), started=2.0)
+    tracked.run(4.0)
+    assert [row.status for row in tracked.rows()] == ["ended", "running"]
+
+
+def test_workers_now(machine: Machine) -> None:
+    """The live chart shows the number of running workers and their memory on all GPUs."""
+    tracked = Tracked(machine)
+    for pid in (50, 51):
+        machine.start(pid)
+        machine.memory[pid, pid - 50] = GIB
+    tracked.run(1.0)
+    assert tracked.tracker.now() == (2, 2 * GIB)
+    machine.end(51)
+    tracked.run(2.0)
+    assert tracked.tracker.now() == (1, GIB)
+
+
+def test_mig_slices(machine: Machine) -> None:
+    """A worker on a MIG slice has one row for the slice, and none for the GPU that the slice is part of."""
+    machine.start(50)
+    machine.memory[50, 0] = GIB
+    tracked = Tracked(machine)
+    tracked.gpus = [GPUS[0], replace(GPUS[0], uuid="MIG-1", mig_index=0, mig_parent=UUIDS[0])]
+    tracked.run(1.0)
+    tracked.tracker.end(1.0)
+    assert [row.gpu for row in tracked.tracker.rows(1.0, [UUIDS[0], "MIG-1"])] == ["MIG-1"]
+
+
+def test_updates_of_a_process_of_this_host(machine: Machine) -> None:
+    """What a process reports about itself is added to its row: rank, exact torch peaks, steps, exit code."""
+    tracked = Tracked(machine)
+    machine.start(50)
+    machine.memory[50, 0] = GIB
+    tracked.run(2.0)
+    torch = Span(0, 5, 9)
+    tracked.tracker.add_update(
+        tracked.t,
+        update(
+            50, rank=3, local_rank=1, world_size=8, steps=20, step_s=0.1, status="failed", exit_code=1,
+            gpus=(gpu_update(UUIDS[0], torch_allocated=torch, torch_reserved=torch),),
+        ),
+    )  # fmt: skip
+    (row,) = tracked.rows()
+    assert (row.kind, row.rank, row.local_rank, row.world_size) == ("rank", 3, 1, 8)
+    assert (row.torch_allocated, row.torch_reserved, row.memory) == (torch, torch, Span(0, GIB, GIB))
+    assert (row.steps, row.step_s, row.status, row.exit_code) == (20, 0.1, "failed", 1)
+    assert row.missing == {}
+
+
+def test_a_process_that_ended_before_it_was_seen(machine: Machine) -> None:
+    """A process that ended between two listings has a row made from its last report alone."""
+    tracked = Tracked(machine)
+    tracked.run(3.0)
+    tracked.tracker.add_update(3.0, update(50, rank=0, status="ended", exit_code=0, elapsed_s=0.5))
+    (row,) = tracked.rows()
+    assert (row.pid, row.rank, row.status, row.exit_code) == (50, 0, "ended", 0)
+    assert (row.started_s, row.ended_s) == (2.5, 3.0)
+
+
+def test_workers_on_another_host(machine: Machine) -> None:
+    """A worker on another host has its reported values. Without a report for 15 seconds it counts as lost."""
+    tracked = Tracked(machine)
+    reported = update(
+        50, kind="dask", host="there", name="worker-1", cpu_s=0.5,
+        gpus=(
+            gpu_update("GPU-far", memory=Span(1, 2, 3), alone=True, utilization=40.0, utilization_max=60.0,
+                       energy_j=12.0),
+        ),
+    )  # fmt: skip
+    tracked.tracker.add_update(0.0, reported)
+    tracked.run(14.0)
+    assert tracked.tracker.now() == (1, 2)
+    (row,) = tracked.rows()
+    assert (row.kind, row.name, row.host, row.gpu) == ("dask", "worker-1", "there", "GPU-far")
+    assert (row.memory, row.utilization, row.energy_j) == (Span(1, 2, 3), Level(40.0, 60.0), 12.0)
+    assert (row.cpu, row.status) == (50.0, "running")
+    tracked.run(2.0)
+    assert [row.status for row in tracked.rows()] == ["lost"]
+
+
+def test_a_shared_gpu_of_another_host(machine: Machine) -> None:
+    """If a worker on another host reports that it shares its GPU, utilization and energy are unknown."""
+    tracked = Tracked(machine)
+    shared = gpu_update("GPU-far", alone=False, utilization=40.0, utilization_max=60.0, energy_j=12.0)
+    tracked.tracker.add_update(0.0, update(50, kind="dask", host="there", name="w", gpus=(shared,)))
+    (row,) = tracked.rows()
+    assert (row.utilization, row.energy_j, row.memory) == (None, None, None)
+    assert row.missing_ids["energy_j"].id == "worker-gpu-shared"
+
+
+def test_the_number_of_workers_is_limited(machine: Machine) -> None:
+    """A run has at most 1,024 workers, however many processes report."""
+    tracked = Tracked(machine)
+    for pid in range(MAX_WORKERS + 5):
+        tracked.tracker.add_update(1.0, update(pid + 100, kind="dask", host="there"))
+    assert len(tracked.rows()) == MAX_WORKERS
+
+
+def test_this_process_is_no_worker() -> None:
+    """The process itself is not among its descendants."""
+    assert os.getpid() not in processes.descendants()

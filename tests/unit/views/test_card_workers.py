@@ -1,0 +1,147 @@
+"""Tests of the workers on the card and in a comparison."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from helpers_reports import gib, gpu, report
+
+from gpuwidget.measure import reasons
+from gpuwidget.model.messages import message_ids, texts
+from gpuwidget.model.report import MIME_TYPE, Level, Span, WorkerReport
+from gpuwidget.views import card_workers
+from gpuwidget.views.card import bundle
+from gpuwidget.views.comparison import compare_reports
+from gpuwidget.views.size_budget import LIMIT
+
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m"
+
+
+def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
+    """Return a rank that trained on the GPU with the same number."""
+    missing = {"torch_allocated": reasons.WORKER_NOT_REPORTED, "torch_reserved": reasons.WORKER_NOT_REPORTED}
+    made = WorkerReport(
+        kind="child" if rank is None else "rank",
+        name="python train.py",
+        host=None,
+        pid=100 + (rank or 0),
+        rank=rank,
+        local_rank=rank,
+        world_size=2,
+        gpu=gpu(rank or 0).uuid,
+        memory=Span(0, gib(3), gib(4)),
+        torch_allocated=None,
+        torch_reserved=None,
+        utilization=Level(97.2, 100.0),
+        energy_j=5310.0,
+        cpu=101.3,
+        steps=None,
+        step_s=None,
+        status="running",
+        exit_code=None,
+        started_s=0.8,
+        ended_s=None,
+        missing=texts(missing),
+        missing_ids=message_ids(missing),
+    )
+    return replace(made, **changes)
+
+
+def test_the_table_of_workers() -> None:
+    """Each worker has a row with its GPU, memory, utilization, energy, CPU and status. Columns without any
+    known value are omitted."""
+    shown = report(gpu(0), gpu(1), workers=(worker(0), worker(1, status="failed", exit_code=1)))
+    assert card_workers.table(shown) == [
+        ["worker", "GPU", "memory", "peak", "util", "energy", "CPU", "status"],
+        ["rank 0", "GPU 0", "0 → 3.0 GiB", "4.0 GiB", "97 %", "5.3 kJ", "101 %", "running"],
+        ["rank 1", "GPU 1", "0 → 3.0 GiB", "4.0 GiB", "97 %", "5.3 kJ", "101 %", "failed (exit code 1)"],
+    ]
+
+
+def test_reported_values() -> None:
+    """Torch peaks and steps have columns as soon as one worker has reported them. The others are n/a."""
+    peak = Span(0, gib(2), gib(2.5))
+    reported = worker(0, torch_allocated=peak, torch_reserved=peak, steps=20, step_s=0.21)
+    header, first, second = card_workers.table(report(gpu(0), workers=(reported, worker(1))))
+    assert [row[header.index("torch peak")] for row in (first, second)] == ["2.5 GiB", "n/a"]
+    assert [row[header.index("steps")] for row in (first, second)] == ["20 of 210 ms", "n/a"]
+
+
+def test_names_of_workers() -> None:
+    """A rank has its number as name, a child process its program and process id, a Dask worker its name.
+    Names of other hosts follow."""
+    assert card_workers.worker_name(worker(3)) == "rank 3"
+    assert card_workers.worker_name(worker(3, host="node-2")) == "rank 3 on node-2"
+    assert card_workers.worker_name(worker(None)) == "python train.py (100)"
+    assert card_workers.worker_name(worker(None, kind="dask", name="w-1", host="node-2")) == "w-1 on node-2"
+
+
+def test_a_worker_without_gpu() -> None:
+    """A worker that used no GPU has ``none`` in its place. If its GPU is unknown, the card shows n/a."""
+    for reason, expected in ((reasons.NO_GPU_MEMORY, "none"), (reasons.FOREIGN_PIDS, "n/a")):
+        missing = {"memory": reason}
+        one = worker(0, gpu=None, memory=None, missing=texts(missing), missing_ids=message_ids(missing))
+        header, row = card_workers.table(report(gpu(0), workers=(one,)))
+        assert row[header.index("GPU")] == expected
+
+
+def test_reasons_of_unknown_values() -> None:
+    """The details contain the reason for each unknown value, once for all workers that share it."""
+    shown = report(gpu(0), workers=tuple(worker(rank) for rank in range(5)))
+    assert card_workers.unknown_values(shown) == [
+        "torch's memory of rank 0, rank 1, rank 2 and 2 more workers: the process did not report it"
+    ]
+    assert "the process did not report it" in bundle(shown)["text/html"]
+
+
+def test_foreign_text_is_escaped() -> None:
+    """The name of a program or host can contain neither markup nor terminal codes in a card."""
+    made = bundle(report(gpu(0), workers=(worker(None, name=HOSTILE, host=HOSTILE),)))
+    assert "<img" not in made["text/html"]
+    assert "\x1b" not in made["text/plain"] + made["text/html"]
+
+
+def test_many_workers_fit_in_the_card() -> None:
+    """A card with many workers stays under 20 kB, and says how many rows it leaves out."""
+    for count in (8, 64, 1024):
+        made = bundle(report(gpu(0), workers=tuple(worker(rank) for rank in range(count))))
+        assert len(json.dumps(made)) <= LIMIT
+        kept = len(made[MIME_TYPE]["workers"])
+        assert 0 < kept <= count
+        left_out = f"{count - kept} of {count} rows of workers"
+        assert (left_out in made["text/html"]) == (kept < count)
+
+
+def test_metrics_of_ranks() -> None:
+    """A logger gets the known figures of each rank, by names that begin with the rank."""
+    found = report(gpu(0), workers=(worker(0), worker(1, energy_j=None), worker(None))).metrics()
+    assert {name: value for name, value in found.items() if name.startswith("rank")} == {
+        "rank0/memory_start": 0,
+        "rank0/memory_end": gib(3),
+        "rank0/memory_peak": gib(4),
+        "rank0/utilization_mean": 97.2,
+        "rank0/utilization_max": 100.0,
+        "rank0/energy_j": 5310.0,
+        "rank0/cpu": 101.3,
+        "rank1/memory_start": 0,
+        "rank1/memory_end": gib(3),
+        "rank1/memory_peak": gib(4),
+        "rank1/utilization_mean": 97.2,
+        "rank1/utilization_max": 100.0,
+        "rank1/cpu": 101.3,
+    }
+
+
+def test_comparing_runs_with_workers() -> None:
+    """A comparison shows the number of workers, their highest memory and their longest mean step."""
+    first = report(gpu(0), workers=(worker(0, step_s=0.2), worker(1, step_s=0.4)))
+    second = report(gpu(0), workers=(worker(0, step_s=0.1, memory=Span(0, 0, gib(2))),))
+    rows = {row.name: row.values for row in compare_reports(first, second, ("a", "b")).rows}
+    assert rows["workers"] == ("2", "1")
+    assert rows["highest memory of a worker"] == ("4.0 GiB", "2.0 GiB")
+    assert rows["longest mean step of a worker"] == ("400 ms", "100 ms")
+    assert "workers" not in {
+        row.name for row in compare_reports(report(gpu(0)), report(gpu(0)), ("a", "b")).rows
+    }
