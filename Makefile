@@ -9,8 +9,8 @@ RUN := $(VENV)/bin/python -m
 PIP := -m pip install $(if $(CI),--quiet) --disable-pip-version-check
 LOCK := requirements/lock.txt
 TORCH_PACKAGE := torch==2.13.0
-# Appended to the installation of programs that only some tests need. If a program is missing, CI fails; elsewhere
-# the tests that need it are skipped.
+# Appended to the commands that check for or install programs that only some tests need. If such a command fails, CI
+# fails; outside CI, make continues, and those tests are skipped.
 UNLESS_CI := $(if $(CI),,|| true)
 # The folder of pytest's result files, one file per group. The last line of `make test` summarizes them.
 RESULTS := $(VENV)/test-results
@@ -69,7 +69,7 @@ test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel
 test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium
 	$(PYTEST) tests/browser
 
-# Only the test files that do not need torch: the oldest JupyterLab is installed without torch.
+# Run only the test files that do not need torch: the oldest JupyterLab is installed without torch.
 test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
 	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(PYTEST) tests/browser/test_panel_machines.py tests/browser/test_running.py tests/browser/test_settings.py
 
@@ -136,7 +136,7 @@ $(NODE_MODULES): package.json yarn.lock .yarnrc.yml | $(INSTALLED)
 	$(JLPM) install --immutable
 	@touch $@
 
-# A link instead of a copy, so that JupyterLab always loads the last build.
+# The virtual environment contains a link to the build, not a copy, so that JupyterLab always loads the last build.
 $(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(LANGUAGES) | $(INSTALLED)
 	rm -rf gpuwidget/labextension labextension/lib $(VENV)/$(LINK)
 	$(JLPM) build

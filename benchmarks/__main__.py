@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def save(path: Path, figures: Sequence[Figure], facts: dict[str, Any], *, quick: bool) -> None:
-    """Write a JSON file with the results, and with the hardware and versions on which they were measured."""
+    """Write the results, the hardware and the software versions to a JSON file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = {**facts, "quick": quick, "figures": [figure.as_json() for figure in figures]}
     path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

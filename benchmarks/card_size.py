@@ -1,4 +1,4 @@
-"""Measure cards with 16 GPUs: their size, and how long it takes to build the largest one.
+"""Measure the size of cards that show 16 GPUs, and the time to build the largest of these cards.
 
 ``python -m benchmarks.card_size SECONDS`` watches a run of SECONDS seconds and prints the card's mime bundle.
 """
@@ -24,8 +24,8 @@ _GPUS = 16
 _SIZE_BAR = 20_000
 _TIME_BAR_MS = 8.0
 _FULL_S = 14.0
-"""Length of the run in seconds. The timeline of its card has fewer points than the report of
-:func:`_largest_test_report`, which is therefore measured too."""
+"""Length of the watched run in seconds. Its timeline has fewer points than the report of
+:func:`_largest_test_report`, so the card of that report is measured too."""
 
 
 def measure(settings: Settings) -> Iterator[Figure]:

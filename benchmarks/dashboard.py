@@ -1,8 +1,7 @@
 """Measure the dashboard's cost in a browser (main thread and heap) with 16 GPUs and every metric selected.
 
 Runs a real JupyterLab in Chromium, on 16 stand-in GPUs whose values change continuously. The browser's
-counters cover the whole page. They are read with only the dashboard open, and with both the dashboard and the
-panel open.
+counters cover the whole page, so they are also read with the dashboard closed.
 """
 
 from __future__ import annotations

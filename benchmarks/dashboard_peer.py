@@ -1,4 +1,4 @@
-"""Measure jupyterlab-nvdashboard: response times of other requests, main-thread time, size of its scripts.
+"""Measure jupyterlab-nvdashboard: delay of other requests to the server, main-thread time, size of scripts.
 
 The benchmarks ``streams`` and ``panel`` measure the same values for gpuwidget. The stand-in GPUs also answer
 the NVML calls that only jupyterlab-nvdashboard makes (peer_nvml.c). jupyterlab-nvdashboard runs with its
@@ -63,7 +63,7 @@ _COUNT_DRAWN = """
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure requests, page and scripts, if the Python in GPUWIDGET_BENCH_PEER_PYTHON has the packages."""
+    """Measure requests, page and scripts, if :func:`peers.find` finds an environment with the packages."""
     peer = peers.find(*_PACKAGES)
     if peer is None:
         reason = peers.missing(*_PACKAGES)

@@ -1,4 +1,4 @@
-"""Compare torch calls with a default device set by gpuwidget, with one set by torch, and with none."""
+"""Compare the speed of torch calls when gpuwidget, torch or nothing sets the default device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _ROWS = (
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Compare the microseconds of a factory call and of an addition. The light mode needs a CUDA device."""
+    """Compare the times of ``torch.empty`` and of an addition. Light mode (``new_tensors=False``) is measured
+    only with a CUDA device."""
     found = _run_program(str(settings.pick(40, 4)), str(settings.pick(20_000, 2_000)))
     for comparison, words, bar in _ROWS:
         for call in ("empty", "add"):

@@ -1,6 +1,7 @@
-"""The results of a benchmark, printed as a table: measured quantities with values, limit and conditions.
+"""Measured quantities ("figures"), and the table in which a benchmark prints them.
 
-The limit, ``bar``, is the highest acceptable median: lower values are better.
+A figure has values, conditions and a limit, ``bar``, which is the highest acceptable median. Lower values are
+better.
 """
 
 from __future__ import annotations

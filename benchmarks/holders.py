@@ -1,4 +1,4 @@
-"""Measure how long gpuwidget takes to find the holders of memory in a large namespace with a model.
+"""Measure how long gpuwidget takes to find the holders of GPU memory in a large namespace with a model.
 
 The model has a billion parameters. ``python -m benchmarks.holders RUNS`` prints the milliseconds of each
 search as JSON.

@@ -20,8 +20,8 @@ _LAUNCH_BOUND = ("text generation", "small kernels")
 _LAUNCH_BOUND_S = (2.0, 4.0)
 _PERIODS_S = (0.03, 0.1, 0.3, 1.0)
 _MIN_PERIOD_S = 0.1
-"""In a loop with at least this period, in seconds, the profile must contain the GPU activity of every line.
-In a loop with a shorter period, it may lack the GPU activity of some lines, but the rest must be right."""
+"""Shortest period of a loop, in seconds, at which the profile must contain the GPU activity of every line. At
+shorter periods, the profile may lack some of these values, but the values that it contains must be right."""
 _MIN_SHARE = 2.0
 """The GPU activity of a line is checked only if the line takes at least this share of the run's time, in
 percent."""
@@ -29,8 +29,11 @@ _SHARE_BAR, _ACTIVITY_BAR = 3.0, 5.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure the errors of the profile in percentage points: of time shares and GPU activity in loops with
-    periods from 30 ms to 1 s, and of GPU activity in the loads."""
+    """Measure the largest errors of the profile, in percentage points.
+
+    In the loops, with periods from 30 ms to 1 s, these are the errors of the time shares and of the GPU
+    activity. In the loads, only the error of the GPU activity is measured.
+    """
     for kind in _KINDS:
         for period in _PERIODS_S:
             yield from _measure(kind, period, settings)
@@ -114,15 +117,15 @@ class Errors(NamedTuple):
     share: float
     activity: float
     unreported: int
-    """Number of lines that took at least ``_MIN_SHARE`` of the time and for which the profile has no GPU
-    activity, or only that of several lines together."""
+    """Number of lines that took at least ``_MIN_SHARE`` percent of the time, but whose GPU activity is
+    missing from the profile or merged with that of other lines."""
 
 
 def profile_errors(profile: Sequence[Mapping[str, Any]], truth: Mapping[str, tuple[float, float]]) -> Errors:
-    """Return the largest errors of the profile ``profile``, given the true shares and activities by line.
+    """Return the largest errors of ``profile``. ``truth`` contains the true share and activity of each line.
 
-    An entry that merges several lines is compared with their total share and their mean activity. Values that
-    the profile lacks do not count as errors; they are counted in :attr:`Errors.unreported`.
+    A profile entry that merges several lines is compared with their total share and mean activity. A missing
+    activity is not an error; it is counted in :attr:`Errors.unreported`.
     """
     share = activity = 0.0
     reported: set[str] = set()

@@ -35,8 +35,7 @@ _cuda: Any = torch.cuda
 
 
 class Pattern:
-    """The functions that the cell's lines call. Each call logs how long it took and how long the GPU
-    worked."""
+    """The functions that the cell's lines call. Each call records when it ran and when the GPU worked."""
 
     def __init__(self, period_s: float, cycles_per_second: float, rounds_per_second: float) -> None:
         self._period = period_s

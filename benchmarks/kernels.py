@@ -1,4 +1,4 @@
-"""A real kernel in a separate process, and the time from each request to its reply."""
+"""Run cells in a real kernel, and measure the time from each request to its reply."""
 
 from __future__ import annotations
 
@@ -53,13 +53,14 @@ class Kernel:
     """One running kernel. Use it as a context manager, and from one thread only."""
 
     def __init__(self, variables: Mapping[str, str], python: str = sys.executable) -> None:
-        """Start ipykernel with the interpreter ``python`` and these environment variables, and wait for
-        it."""
+        """Start ipykernel with the interpreter ``python`` and the environment ``variables``, and wait until
+        the kernel is ready."""
         self._folder = TemporaryDirectory()
         root = Path(self._folder.name)
         self._manager = KernelManager()
         self._manager.connection_file = str(root / "connection.json")
-        # With this kernel spec, the kernel specs and profiles installed on this machine have no effect.
+        # Ignore the kernel specs that are installed on this machine. IPYTHONDIR, below, does the same for
+        # IPython profiles.
         self._manager._kernel_spec = KernelSpec(
             argv=[python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
             display_name="benchmark",

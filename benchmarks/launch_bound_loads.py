@@ -87,8 +87,8 @@ def _small_kernels() -> Callable[[], object]:
 
 
 def measure(load: str, seconds: float) -> dict[str, Any]:
-    """Watch one load for ``seconds``. Return its line profile, and the mean activity from the GPU's
-    counters."""
+    """Watch one load for ``seconds``. Return its line profile, the mean activity from the GPU's counters, and
+    the mean utilization."""
     step = {"text generation": _text_generation, "small kernels": _small_kernels}[load]()
     for _ in range(3):
         step()

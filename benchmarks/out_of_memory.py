@@ -1,6 +1,6 @@
 """Measure the time from an out-of-memory error to its card, on a real GPU or on a stand-in.
 
-With the stand-in, torch may be a build for CPU only.
+The stand-in also works with a CPU-only build of torch.
 """
 
 from __future__ import annotations

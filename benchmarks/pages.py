@@ -72,8 +72,8 @@ window.flood = async count => {
 };
 window.endFlood = () => { sending = false; };
 """
-"""Script that sends samples through the page's own WebSocket; each sample advances the page's clock by 200
-ms."""
+"""Script that dispatches samples as if the page's WebSocket had received them. Each sample advances the
+page's clock by 200 ms."""
 
 
 @contextmanager
@@ -151,10 +151,10 @@ class Page:
         self._session.send("Performance.enable")
 
     def windows(self, count: int) -> tuple[list[float], float]:
-        """Measure ``count`` periods; return the main thread's busy milliseconds per second in each period,
-        and the heap's growth in bytes.
+        """Measure ``count`` windows (periods of 10 s). Return the main thread's busy milliseconds per second
+        in each window, and the heap's growth in bytes.
 
-        The heap is read only before the first and after the last period, because reading it collects garbage.
+        The heap is read only before the first and after the last window, because reading it collects garbage.
         """
         before = self.heap()
         self.window(_SETTLES_S if count > 1 else 1.0)

@@ -1,6 +1,7 @@
-/* The tests' stand-in for libnvidia-ml.so.1, extended by the calls of jupyterlab-nvdashboard.
+/* The tests' stand-in for libnvidia-ml.so.1, plus the NVML calls that only jupyterlab-nvdashboard makes.
  *
- * `gpu.N.pcie_tx` `gpu.N.pcie_rx`: KiB/s; `gpu.N.nvlink`: total KiB, in each direction of each link.
+ * A scenario may also set `gpu.N.pcie_tx` and `gpu.N.pcie_rx` in KiB/s, and `gpu.N.nvlink`, the total KiB in
+ * each direction of each link.
  */
 #define nvmlDeviceGetFieldValues fields_of_the_standin
 #include "../tests/nvml_standin/nvml.c"
@@ -8,7 +9,7 @@
 
 enum { PCIE_US = 21000, LINKS = 18, LINK_MBPS = 26562, NVLINK_4 = 6 };
 
-/* The GPU counts PCIe throughput for 20 ms while the caller waits: 21 ms on an H200. */
+/* NVML counts PCIe traffic for 20 ms before it returns. On an H200, the call takes 21 ms. */
 result nvmlDeviceGetPcieThroughput(device *of, unsigned direction, unsigned *out) {
     BEGIN(of);
     WHOLE_GPU_ONLY(of);
@@ -30,8 +31,8 @@ result nvmlDeviceGetNvLinkVersion(device *of, unsigned link, unsigned *out) {
     return SUCCESS;
 }
 
-/* Fields 84 to 89 and 132 to 137 are the speeds of links 0 to 11; 138 and 139 are the KiB that link `scope` has
- * sent and received. */
+/* Fields 84 to 89 and 132 to 137 are the speeds of the NVLinks 0 to 11. Fields 138 and 139 are the KiB that
+ * link number `scope` has sent and received. */
 result nvmlDeviceGetFieldValues(device *of, int count, field_value *values) {
     result outcome = fields_of_the_standin(of, count, values);
     if (outcome) return outcome;

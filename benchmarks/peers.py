@@ -1,4 +1,4 @@
-"""Find similar packages to compare gpuwidget with, in a Python environment in which they are installed."""
+"""Find a Python environment in which packages similar to gpuwidget ("peers") are installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ print(json.dumps([versions, sysconfig.get_path("data")]))
 
 @dataclass(frozen=True)
 class Peer:
-    """A Python environment with the installed packages that gpuwidget is compared with."""
+    """A Python environment with packages that gpuwidget is compared with."""
 
     python: str
     versions: Mapping[str, str]
@@ -46,12 +46,12 @@ def find(*packages: str) -> Peer | None:
 
 
 def missing(*packages: str) -> str:
-    """Return why a peer is not measured, for the case that :func:`find` returned None."""
+    """Return the reason, for the results table, why a peer is not measured if :func:`find` returned None."""
     setting = "names none" if _VARIABLE in os.environ else "may name one"
     return f"it takes a Python with {' and '.join(packages)}: {_VARIABLE} {setting}"
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for a peer's process. PYTHONPATH is empty, so that it lacks the
-    checkout."""
+    """Return the environment variables for a peer's process. PYTHONPATH is empty, so that the process does
+    not import from the checkout."""
     return {**os.environ, **extra, "PYTHONPATH": ""}

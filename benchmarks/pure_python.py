@@ -1,10 +1,14 @@
-"""Compare pure Python code in a watched and in a plain cell: it slows down if gpuwidget holds the GIL.
+"""Compare the speed of pure Python code in watched cells and in plain cells.
 
-Every cell of a kernel does the same work. Each watched cell runs between two plain cells and is compared with
-their mean. The first watched cell of a fresh kernel has a live chart and loads the chart's libraries. It is
-therefore measured as a separate case or, in the benchmark of short cells, not compared. Later watched cells
-alternate between having a chart and having none. Code in the cell measures the time ``inside``, which
-excludes the time before the cell's first and after its last statement.
+Watching slows the code down whenever gpuwidget's threads hold the GIL. All cells of a kernel do the same
+work. Each watched cell runs between two plain cells and is compared with their mean.
+
+The first watched cell of a fresh kernel has a live chart and loads the chart's libraries. It is therefore a
+separate case; the benchmark of short cells ignores it. Later watched cells alternate between having a live
+chart and having none.
+
+The time from request to reply includes starting and ending the watched run. The time ``inside`` does not: the
+cell's code measures only the duration of its work.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ _ANY_LIVE = "%%gpuwatch\n"
 
 @dataclass(frozen=True)
 class _CellTimes:
-    """Times of one cell in seconds: from request to reply, and of its body alone."""
+    """Times of one cell in seconds: ``reply`` from request to reply, ``inside`` of the cell's body alone."""
 
     reply: float
     inside: float
@@ -204,11 +208,11 @@ def _calibrate(wanted_s: float) -> int:
     return int(rounds * wanted_s / float(done.stdout))
 
 
-# -- the peer ------------------------------------------------------------------------------------------
+# -- the same with ipyexperiments ----------------------------------------------------------------------
 
 
 def measure_peer(settings: Settings) -> Iterator[Figure]:
-    """Measure ipyexperiments in the same way, if the Python in GPUWIDGET_BENCH_PEER_PYTHON has it."""
+    """Measure cells that ipyexperiments watches, if :func:`peers.find` finds an environment with it."""
     seconds = settings.pick(10, 2)
     what = f"{seconds} s of pure Python, ipyexperiments"
     peer = peers.find("ipyexperiments")
@@ -217,7 +221,7 @@ def measure_peer(settings: Settings) -> Iterator[Figure]:
         yield Figure(benchmark="python-peer", what=what, unit="ratio", not_measured=reason)
         return
     cell = _CELL.format(rounds=_calibrate(seconds))
-    # The peer's kernel uses the packages of its environment, and the driver's GPU if there is one.
+    # This kernel uses the packages of the peer's environment. Its GPU is a real one, if there is one.
     with Kernel(peers.environment({}), peer.python) as kernel:
         kernel.run(_DEFINE)
         backend = kernel.run(_PEER_BACKEND, {"backend": "_backend"}).values["backend"].strip("'")

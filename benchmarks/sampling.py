@@ -29,8 +29,8 @@ _SETTLE_S = 2.0
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Measure on eight stand-in GPUs, whose slow calls first sleep and later spin, and on the real GPUs, if
-    any."""
+    """Measure on eight stand-in GPUs, once with slow calls that sleep and once with slow calls that spin.
+    Then measure on the real GPUs, if there are any."""
     windows = settings.pick(_WINDOWS, 1)
     with TemporaryDirectory() as folder:
         for spun, how in ((False, "slow calls wait"), (True, "slow calls spin, an upper bound")):

@@ -79,8 +79,8 @@ def server(
 ) -> Iterator[Server]:
     """Run a Jupyter server with the interpreter ``python`` and with ``extension`` enabled.
 
-    A context manager: the server ends with the block. Its home folders are empty and lie in ``folder``. Apart
-    from the home folders, its environment consists only of ``variables``.
+    A context manager: the server ends with the block. Its home folders are empty and lie in ``folder``. Its
+    environment consists of ``variables`` and the variables for the home folders and the token.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

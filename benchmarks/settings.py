@@ -12,8 +12,8 @@ from typing import TypeVar
 _N = TypeVar("_N", int, float)
 
 ROOT = Path(__file__).resolve().parent.parent
-"""The root of the checkout. It comes first on the path of measured processes, so they import the checkout's
-gpuwidget; if the checkout has no such package, they import the installed one."""
+"""The root of the checkout. It is the first entry of PYTHONPATH in measured processes, so they import the
+checkout's gpuwidget. If the checkout has no such package, they import the installed one."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Settings:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a measured process, with the checkout first on its path and NVML as source.
+    """Return a measured process's environment, with the checkout first in PYTHONPATH and NVML as source.
 
     Python may write bytecode to the checkout, as it does for users. Otherwise each import would compile the
     sources again.

@@ -20,10 +20,10 @@ _HELD_BYTES = 4 * _GIB
 def machine(folder: Path, gpus: int, *, spun: bool = False, source: Path | None = None) -> Any:
     """Build a stand-in with ``gpus`` GPUs in ``folder``. Pass its ``environment()`` to the measured process.
 
-    The measured process holds memory on each GPU, so that a card shows them all. Calls that take more than a
-    millisecond on an H200 sleep for the same time. With ``spun`` they keep the CPU busy instead. No driver
-    does this for the whole call, so the measured CPU time is an upper bound. ``source`` is a C file that
-    includes the stand-in's source and implements more calls.
+    The measured process holds memory on each GPU, so that a card shows all GPUs. Calls that take more than a
+    millisecond on an H200 sleep for the same time. With ``spun``, they keep the CPU busy instead. A real
+    driver does not spin for the whole call, so the CPU time measured with ``spun`` is an upper bound.
+    ``source`` is a C file that includes the stand-in's source and implements more calls.
     """
     standin = _tests_package()
     source = source or standin.SOURCE
@@ -45,7 +45,7 @@ def machine(folder: Path, gpus: int, *, spun: bool = False, source: Path | None 
 
 
 def changing(gpus: int) -> list[str]:
-    """Return the lines of a scenario with ``gpus`` GPUs and random readings. Each call returns other
+    """Return the lines of a scenario with ``gpus`` GPUs and random readings. Each call returns different
     readings."""
     lines = [f"gpus={gpus}", "latency=h200", f"gpu.*.memory_total={140 * _GIB}", "gpu.*.power_limit=700"]
     for gpu in range(gpus):

@@ -68,11 +68,11 @@ def ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def overhead_ratio(ends: Sequence[float], disturbed: Sequence[tuple[float, float]]) -> float | None:
-    """Return by which factor disturbances during some steps prolonged a run of steps.
+    """Return the factor by which disturbances during some steps prolonged a run of steps.
 
-    The expected duration of a step is computed from the run's undisturbed steps. Drift between runs, which is
-    much larger than the effect, therefore cancels out. Long steps are slightly more likely to be disturbed,
-    so the ratio is too high rather than too low.
+    The factor compares the run's duration with that of as many undisturbed steps of the same run. Drift
+    between runs, which is much larger than the effect, therefore cancels out. Long steps are slightly more
+    likely to be disturbed, so the ratio is too high rather than too low.
 
     Args:
         ends: Times at which steps ended, in order; each step begins when the previous one ends.

@@ -57,7 +57,8 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 class _FastForwardClock:
-    """A clock that jumps ahead instead of letting the fast thread wait. Other threads wait in real time."""
+    """A clock that jumps ahead instead of letting the sampler's fast thread wait. Other threads wait in real
+    time."""
 
     def __init__(self) -> None:
         self._now = 0.0

@@ -1,9 +1,11 @@
 """Two training loops on a real GPU, plain and watched, in one process.
 
-``python -m benchmarks.training_loops heavy|launch TIMES SECONDS [--lines|--steps]`` measures TIMES pairs of
-loops. The second loop of each pair is watched with the profiler, as by ``%%gpuwatch``, or, with ``--lines``,
-as by ``%%gpuwatch --lines``. There is neither a chart nor a card. With ``--steps`` all loops are watched, and
-steps during a stack sample or a GPU sample are compared with the other steps.
+``python -m benchmarks.training_loops heavy|launch TIMES SECONDS [--lines|--steps]`` measures TIMES pairs of a
+plain and a watched loop. The watched loop is profiled as by ``%%gpuwatch``. With ``--lines``, its memory is
+measured by line instead, as by ``%%gpuwatch --lines``. There is neither a chart nor a card.
+
+With ``--steps``, TIMES watched loops are measured. In each of them, the steps during a stack sample or a GPU
+sample are compared with the other steps.
 """
 
 from __future__ import annotations

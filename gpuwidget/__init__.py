@@ -68,7 +68,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    """Return the server extension. Jupyter Server calls this function."""
+    """Return the module of the server extension. Jupyter Server calls this function."""
     return [{"module": "gpuwidget.server"}]
 
 

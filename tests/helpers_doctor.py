@@ -205,7 +205,7 @@ def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
     return {**nothing, "step": "end", "import_error": error, "import_error_type": kind, "mapped": []}
 
 
-# -- for real probe processes ----------------------------------------------------------------------------
+# -- a fake torch and a fake CUDA driver library for real probe processes --------------------------------
 
 
 def fake_torch(folder: Path, body: str, *, version: str = "2.10.0", cuda: str | None = "12.8") -> Path:

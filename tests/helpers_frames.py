@@ -146,7 +146,10 @@ class ProfiledRun:
         self.profiler._cpu_times._end = CpuReading(seconds, percent / 100 * seconds, children)
 
     def sample(self, top: Any, seconds: float = 0.01, *, late: float = 0.0, busy: int | None = 0) -> None:
-        """Advance the clock by ``seconds``, and then take a sample with the innermost frame ``top``."""
+        """Advance the clock by ``seconds``, and then take a sample with the innermost frame ``top``.
+
+        ``late`` is by how many seconds the sample is late. ``busy`` is the value of :attr:`FakeStreams.bits`.
+        """
         self.clock.advance(seconds)
         self.top, self.streams.bits = top, busy
         self.profiler.take_sample(self.clock.monotonic(), late, seconds)

@@ -19,7 +19,7 @@ from gpuwidget.system import processes
 
 
 def torch_in_use(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import a stand-in for torch that has a context on ``cuda:0``, and return it."""
+    """Replace torch by a stand-in that has a context on ``cuda:0``; return the stand-in."""
     made = make_torch()
     made.cuda.init()
     made.cuda.set_device(0)

@@ -1,4 +1,4 @@
-"""Measured runs for which a part of a recording is played, on a clock that a test controls.
+"""Runs that are measured while a part of a recording is played, on a clock that a test controls.
 
 The source, the sampler and the run are gpuwidget's real ones.
 """

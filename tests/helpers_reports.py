@@ -102,7 +102,7 @@ def bare_gpu(index: int = 0, **changes: Any) -> GpuReport:
 
 
 def timeline(gpus: tuple[GpuReport, ...], points: int = 240, duration: float = 14.0) -> Timeline:
-    """Return timelines with rising memory.
+    """Return a timeline on which the memory in use rises.
     A GPU works steadily if its mean utilization exceeds 50 %; otherwise it works in bursts."""
     t = tuple(duration * (n + 1) / points for n in range(points))
 
@@ -358,8 +358,8 @@ def hostile() -> Report:
 
 
 def advised() -> Report:
-    """Return the report of a GPU that waits for data.
-    It has more advice than a card shows, with the evidence for each."""
+    """Return the report of a run on a GPU that waits for data.
+    The report has more pieces of advice than a card shows, each with its evidence."""
     cores = {"cores": 15.5, "shared_memory_free_bytes": gib(60), "num_workers": 0, "pin_memory": False}
     return replace(
         starved(),

@@ -133,7 +133,8 @@ class Installation:
 
     @property
     def path(self) -> list[str]:
-        """Return the environment's ``sys.path``, followed by the packages that the doctor needs."""
+        """Return the environment's ``sys.path``, followed by the folder with the packages that the doctor
+        needs."""
         code = "import json, sys; print(json.dumps(sys.path[1:]))"
         shown = subprocess.run([self.python, "-c", code], capture_output=True, text=True, check=True).stdout
         own: list[str] = json.loads(shown)

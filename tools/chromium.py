@@ -41,8 +41,7 @@ def playwright_path() -> str:
 
 
 def install() -> None:
-    """Install Debian's package if run as root, else (also on other systems) download Playwright's
-    Chromium."""
+    """Install Debian's package if this is root and apt-get exists, else download Playwright's Chromium."""
     if shutil.which("apt-get") is not None and os.geteuid() == 0:
         succeeds(["apt-get", "update", "-qq"])
         succeeds(["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *PACKAGES])

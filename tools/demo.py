@@ -129,7 +129,8 @@ def has_browser(environment: Mapping[str, str]) -> bool:
 def write_redirect(folder: Path, url: str) -> Path:
     """Write a page that redirects to ``url`` and that only its owner can read; return its path.
 
-    The browser's command line contains this path instead of ``url``, because other users can read it.
+    The browser's command line contains this path instead of ``url``, because other users can read a command
+    line.
     """
     page = folder / "open.html"
     target = html.escape(url)

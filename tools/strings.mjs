@@ -1,4 +1,5 @@
-// Prints the labextension's translatable strings as JSON: all arguments of `trans`. Run by tools/translation.py.
+// Prints the labextension's translatable strings as JSON: all texts that are passed to methods of `trans`.
+// Run by tools/translation.py.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -6,7 +7,7 @@ import ts from 'typescript';
 
 const ROOT = join(import.meta.dirname, '..');
 const SOURCES = join(ROOT, 'labextension', 'src');
-/** Number of leading text arguments of each method. */
+/** The methods of `trans`, and how many of the first arguments of each are texts. */
 const METHODS = { __: 1, _n: 2, _p: 2, _np: 3 };
 
 const found = [];

@@ -29,7 +29,7 @@ def count_tests(path: Path) -> int:
 
 
 def summary(paths: Iterable[Path]) -> str:
-    """Return the last line of a test run's output, followed by each reason why tests did not run."""
+    """Return a line about the test run, followed by the reasons why some tests did not run."""
     reasons: Counter[str] = Counter()
     passed, not_run = [], []
     for path in paths:

@@ -15,7 +15,7 @@ from gpuwidget.views import diagnosis_view
 
 
 def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
-    """Return the text to print, and whether all checks finished and none is broken.
+    """Return the text to print, and whether all checks finished and no check has the status ``broken``.
 
     ``version`` is the version of gpuwidget. Raises OptionError if the file ``earlier`` is not a diagnosis,
     and DoctorError if the checks do not finish.

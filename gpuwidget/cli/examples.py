@@ -12,7 +12,7 @@ _CLONE = Path(__file__).parents[2] / "notebooks"
 
 
 def notebooks() -> list[Path]:
-    """Return the paths of the notebooks in the installed package or, in a clone, in the clone."""
+    """Return the paths of the notebooks in the installed package or, when run from a clone, in the clone."""
     folder = _INSTALLED if _INSTALLED.is_dir() else _CLONE
     return sorted(folder.glob("*.ipynb"))
 

@@ -1,4 +1,4 @@
-"""The ``gpuwidget`` command: show the table of GPUs, once or repeatedly; record, doctor and examples."""
+"""The ``gpuwidget`` command: the table of GPUs, and the subcommands record, doctor and examples."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> int:
-    """Run the command. Return its exit status: 0, 1 (no GPU, failure or broken check) or 2 (usage error).
+    """Run the command and return its exit status.
 
-    ``sampler`` is the process's sampler by default.
+    The status is 0, 1 (no GPU, a failure, or a check that is broken or did not finish), 2 (usage error) or
+    130 (interrupted). With ``--interval``, an interrupt is the normal end, and the status is 0. ``sampler``
+    is the process's sampler by default.
     """
     options = _parser().parse_args(argv)
     for stream in (sys.stdout, sys.stderr):

@@ -34,8 +34,8 @@ _STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 def record(sampler: Sampler, path: Path, interval_s: float, print_line: Callable[[str], None]) -> None:
     """Write readings to a new file every ``interval_s`` seconds, until Ctrl-C or SIGTERM.
 
-    Call it only on the main thread. The file is compressed if its name ends in ``.gz``. Values that take the
-    driver long are read less often than every ``interval_s``, so that they do not delay the others. Raises
+    Call it only on the main thread. The file is compressed if its name ends in ``.gz``. Values that the
+    driver takes long to return are read less often, so that they do not delay the other values. Raises
     RecordingError if there is nothing to record or if the file can't be written.
     """
     check_new_file(path)
@@ -55,7 +55,8 @@ def write_samples(
 ) -> None:
     """Write samples to a new file. Print a line when the recording starts and one when it ends.
 
-    Until a sample contains slow readings, samples are skipped, but only for at most two seconds.
+    Samples are skipped until one contains the slow readings, but for at most two seconds. Slow readings are
+    values that the driver takes long to return.
     """
     began: float | None = None
     for sample in samples:

@@ -28,7 +28,7 @@ a DataLoader pass whole batches through it."""
 
 
 def check_health(results: ProbeResults) -> Check:
-    """Check for memory errors, throttling and persistence mode."""
+    """Check for memory errors, throttling, disabled persistence mode, and errors in the kernel log."""
     if not results.gpus:
         return skipped_check(HEALTH, "no GPU to be seen")
     issues: list[Issue] = []
@@ -98,7 +98,7 @@ def _memory_summary(gpu: GpuHealth) -> str:
     return ", ".join([*parts, f"persistence {persistence}"])
 
 
-# -- connections -----------------------------------------------------------------------------------------
+# -- PCIe and access between GPUs ------------------------------------------------------------------------
 
 
 def check_pcie(results: ProbeResults) -> Check:
@@ -169,7 +169,7 @@ def check_shared_memory(results: ProbeResults) -> Check:
 
 
 def check_package(results: ProbeResults) -> Check:
-    """Check that gpuwidget's files are unchanged since installation and that it shows this machine's GPUs."""
+    """Check that gpuwidget's files are unchanged, and that GPUWIDGET_SOURCE selects this machine's GPUs."""
     installed = results.packages
     evidence = {
         "distribution": f"{packages.OUR_DISTRIBUTION} {installed.ours}"

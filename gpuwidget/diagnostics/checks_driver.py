@@ -53,8 +53,8 @@ def check_driver(results: ProbeResults) -> Check:
 
 
 def _downgrade_if_cuda_works(results: ProbeResults, issues: list[Issue]) -> list[Issue]:
-    """Return the issues. If CUDA works, turn broken ones into warnings, since only readings may be
-    missing."""
+    """Return the issues. If CUDA works, change the status ``broken`` to ``warning``, because only NVML's
+    readings may be missing."""
     if not results.cuda_works:
         return issues
     return [replace(issue, status="warning") if issue.status == "broken" else issue for issue in issues]

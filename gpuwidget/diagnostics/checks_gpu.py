@@ -70,8 +70,10 @@ def _capabilities(results: ProbeResults) -> list[tuple[str, str]]:
 
 
 def _architecture_issues(gpu: str, capability: str, archs: list[str], results: ProbeResults) -> list[Issue]:
-    """Return an issue unless torch has binary code for this GPU or for an older one of the same major
-    version."""
+    """Return an issue unless torch has binary code that runs on this GPU.
+
+    Binary code runs on GPUs with the same major compute capability and the same or a higher minor one.
+    """
     if not archs:
         return []
     target = version_tuple(capability)
@@ -94,9 +96,9 @@ def _architecture_issues(gpu: str, capability: str, archs: list[str], results: P
 
 
 def _parse_arch(arch: str, kind: str) -> tuple[int, ...] | None:
-    """Return the version of an architecture of this kind, such as (9, 0) for ``sm_90``; otherwise None.
+    """Return the version of an architecture, such as (9, 0) for ``sm_90`` if ``kind`` is ``sm``.
 
-    Architecture-specific code, such as ``sm_90a``, also gives None.
+    Return None for another kind, and for architecture-specific code, such as ``sm_90a``.
     """
     found = re.fullmatch(rf"{kind}_(\d+)(\d)", arch)
     return (int(found[1]), int(found[2])) if found is not None else None

@@ -85,8 +85,8 @@ def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[
 
 
 def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue if LD_LIBRARY_PATH has a second cuDNN: torch's own cuDNN might load parts of it
-    later."""
+    """Return an issue if LD_LIBRARY_PATH has a second cuDNN: torch's own cuDNN might later load parts of the
+    second one."""
     if not results.package("nvidia-cudnn"):
         return []
     for folder, name in results.on_library_path("libcudnn").items():
@@ -103,7 +103,7 @@ def _belongs_to_torch(folder: str, results: ProbeResults) -> bool:
     sites = {PurePosixPath(file).parents[1] for file in known if isinstance(file, str)}
     entry = results.in_library_path(folder)
     # For each folder in LD_LIBRARY_PATH, the first entry in ``real_folders`` has the real path of the folder
-    # itself. Further entries have the folders that links in it lead to.
+    # itself. Further entries have the folders to which links in this folder lead.
     real = next((name for name, of in results.machine.real_folders.items() if of == folder), None)
     return any(sites & {*PurePosixPath(name).parents} for name in (folder, entry, real) if name)
 

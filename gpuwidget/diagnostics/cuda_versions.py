@@ -75,7 +75,7 @@ def torch_wheel(
     """Return the name, such as ``cu126``, of a PyTorch build for this driver and these GPUs, or None.
 
     If no build supports both the old and the new GPUs of a machine, return a build for the newest GPU. If
-    several builds fit, a build that PyTorch ``version`` has is preferred.
+    several builds fit, a build that exists for PyTorch ``version`` is preferred.
     """
     versions = [version_tuple(capability) for capability in capabilities]
     # A GPU that no PyTorch build supports because it is too old probably only drives a display, so it is

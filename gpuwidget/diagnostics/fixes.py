@@ -84,7 +84,7 @@ def _required_package(library: str, results: ProbeResults) -> str | None:
     return next((name for name in results.packages.required if pattern.fullmatch(name)), None)
 
 
-# -- commands --------------------------------------------------------------------------------------------
+# -- fixes that install or remove packages ---------------------------------------------------------------
 
 
 def reinstall(results: ProbeResults, name: str) -> Fix:
@@ -134,8 +134,8 @@ def remove_duplicate_torch(results: ProbeResults) -> Fix:
     """Return the fix for several installed copies of torch.
 
     The fix uninstalls the first copy or, if the second copy is in the same folder, reinstalls torch. If the
-    first copy is outside the virtual environment, where pip does not uninstall it, the fix is to take its
-    folder off the path.
+    first copy is outside the virtual environment, pip does not uninstall it. The fix is then to remove its
+    folder from ``sys.path``.
     """
     first, second = results.packages.torch_copies[:2]
     by = _installer_of(results, "torch")
@@ -234,10 +234,11 @@ def install_torch(
 ) -> Fix:
     """Return the fix that installs a torch build for this driver and GPU.
 
-    If there is no such build, the fix is a newer driver, another GPU or a build from source. If the installed
-    version of torch has such a build, the command keeps the version, unless that build is installed already:
-    the command then upgrades torch. If torch is not installed and the newest build fits, the command installs
-    it from PyPI, without ``--index-url``, unless ``always_index`` is True or PyPI's build may be a CPU build.
+    If there is no such build, the fix is a newer driver, another GPU or a build from source. The command
+    keeps the installed version of torch if that version has such a build. If this build is installed already,
+    the command upgrades torch. If torch is not installed and the newest build fits, the command installs
+    torch from PyPI, without ``--index-url``, unless ``always_index`` is True or PyPI's build may be a CPU
+    build.
     """
     here = results.capabilities if capabilities is None else capabilities
     wheel = cuda_versions.torch_wheel(results.driver, here, arm=results.arm, version=_torch_version(results))

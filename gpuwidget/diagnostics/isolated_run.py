@@ -63,9 +63,9 @@ def run_in_subprocess(
 ) -> Diagnosis:
     """Run the checks for an environment, in at most 20 s. Raises DoctorError if they do not finish.
 
-    A notebook or a command can import modules from its working directory. The checks therefore use a path
-    that includes the working directory, to find which of its files would be imported, but they do not run
-    these files. For a server, the path does not include the working directory.
+    A notebook or a command can import modules from its working directory. The checks therefore search a
+    ``sys.path`` that includes the working directory, to find which of its files would be imported. They do
+    not run these files. For a server, the searched ``sys.path`` does not include the working directory.
     """
     path = list(environment.path) if place != "server" else without_working_directory(environment.path)
     arguments = {

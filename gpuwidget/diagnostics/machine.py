@@ -73,7 +73,7 @@ class MachineState:
     devices: tuple[DeviceFile, ...]
     """The device files of the GPUs and their control files, ordered by name."""
     expected: tuple[str, ...]
-    """Control files that are missing although a GPU's file exists."""
+    """Control files that are missing although a GPU's device file exists."""
     module: str | None
     """Version of the loaded kernel module; None if none is loaded. In a container, this is the host's
     module."""
@@ -88,8 +88,8 @@ class MachineState:
     """The file names of the CUDA libraries in each folder of LD_LIBRARY_PATH. The keys are the folders as
     they are spelled in the variable."""
     real_folders: Mapping[str, str] = field(default_factory=dict)
-    """The keys of ``libraries``, by real path. A folder of LD_LIBRARY_PATH is listed under its own real path,
-    and under the real path of every other folder to which links to libraries in it lead."""
+    """The folders of LD_LIBRARY_PATH that are keys of ``libraries``, by real path. If a folder contains links
+    to libraries in other folders, it is listed under the real paths of those folders, too."""
 
 
 def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> MachineState:
@@ -216,11 +216,11 @@ def _cuda_libraries(paths: str, names: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the folders of LD_LIBRARY_PATH, each under its own real path and under the real path of every
-    folder that contains one of its libraries.
+    """Return the folders of LD_LIBRARY_PATH by real path.
 
-    The real paths are needed because /proc lists the files that a process has mapped by their real paths,
-    and all files in /usr/local/cuda/lib64 are links.
+    If a folder contains links to libraries in other folders, it is listed under the real paths of those
+    folders, too. The real paths are needed because /proc lists mapped files by their real paths, and all
+    files in /usr/local/cuda/lib64 are links.
     """
     found: dict[str, str] = {}
     for folder, names in libraries.items():

@@ -100,7 +100,7 @@ def persistence_off(gpus: int) -> Issue:
     )
 
 
-# -- connections -----------------------------------------------------------------------------------------
+# -- PCIe and access between GPUs ------------------------------------------------------------------------
 
 
 def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int) -> Issue:
@@ -125,7 +125,7 @@ def peers_unknown() -> Issue:
 
 
 def peers_without_access(pairs: Sequence[tuple[int, int]]) -> Issue:
-    """Return the issue of pairs of GPUs that can't read each other's memory, while others can."""
+    """Return the issue of pairs of GPUs that can't read each other's memory, while other pairs can."""
     unique_pairs = [(first, other) for first, other in pairs if first < other] or pairs
     names = ", ".join(f"{first} and {other}" for first, other in unique_pairs)
     return Issue(

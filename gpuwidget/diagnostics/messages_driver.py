@@ -243,7 +243,7 @@ def wsl_without_gpu() -> Issue:
 def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
     """Return the issue reporting that this user may not use the device files.
 
-    ``mode`` is the mode of the first one.
+    ``mode`` is the mode of the first file, as ``ls -l`` shows it.
     """
     return Issue(
         "device-files-forbidden",
@@ -331,7 +331,7 @@ def mig_files_missing() -> Issue:
     )
 
 
-# -- fixes -----------------------------------------------------------------------------------------------
+# -- fixes of the driver and its device files ------------------------------------------------------------
 
 
 def _see_nvidia_smi() -> Fix:

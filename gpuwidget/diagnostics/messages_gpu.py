@@ -57,11 +57,14 @@ def unknown_without_driver() -> Issue:
     )
 
 
-# -- architectures ---------------------------------------------------------------------------------------
+# -- code for the GPUs' architectures --------------------------------------------------------------------
 
 
 def compiled_at_first_use(gpu: str, capability: str) -> Issue:
-    """Return the issue reporting that torch has only PTX for this GPU, which is compiled at its first use."""
+    """Return the issue reporting that torch has only PTX for this GPU.
+
+    PTX is compiled when the GPU is first used.
+    """
     name = _with_capability(gpu, capability)
     return Issue(
         "gpu-code-compiled-at-first-use",

@@ -61,7 +61,7 @@ def shared_files(packages: Sequence[str], required: str, fix: Fix) -> Issue:
 
 
 def cudnn_fails(error: str, fix: Fix) -> Issue:
-    """Return the issue reporting that cuDNN fails. ``error`` is the first line of its error."""
+    """Return the issue reporting that cuDNN fails. ``error`` is the first line of cuDNN's error."""
     return Issue("cudnn-fails", "broken", {"error": error}, f"cuDNN fails: {error}", fix)
 
 
@@ -96,7 +96,7 @@ def nccl_switch(variable: str) -> Issue:
 
 
 def keep_required_copy(package: str) -> Fix:
-    """Return the fix for a second copy of a library if pip did not install it."""
+    """Return the fix for a second copy of a library that pip did not install."""
     return text_fix(
         "uninstall-other-copy",
         f"This PyTorch uses {package}. Uninstall the other copy if nothing else needs it.",

@@ -21,7 +21,7 @@ _INSTALL_TORCH = {
 }
 
 
-# -- issues ----------------------------------------------------------------------------------------------
+# -- issues of installed packages ------------------------------------------------------------------------
 
 
 def damaged_package(package: CheckedPackage, status: IssueStatus, fix: Fix) -> Issue:
@@ -210,12 +210,12 @@ def install_nvml_binding_with_installer(requirement: str, installer: str) -> Fix
 
 
 def replace_pynvml(command: str) -> Fix:
-    """Return the fix that replaces a fork of pynvml."""
+    """Return the fix that replaces the package pynvml by nvidia-ml-py."""
     return command_fix("replace-pynvml", "Replace it:", command)
 
 
 def replace_pynvml_manually() -> Fix:
-    """Return the fix that replaces a fork of pynvml, without a command."""
+    """Return the fix that replaces the package pynvml by nvidia-ml-py, without a command."""
     return text_fix(
         "replace-pynvml-manually",
         "Uninstall pynvml, unless another package requires it, and install nvidia-ml-py again.",

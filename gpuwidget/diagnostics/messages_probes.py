@@ -10,9 +10,9 @@ from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
 
 PYTHON_START = "starting Python"
-"""The name that is displayed if a probe ends before its first step."""
+"""The step name that is displayed if a probe ends before its first step."""
 _CODE = re.compile(r"[\w.]+(\(\))?")
-"""A step that is displayed as code, such as ``torch.cuda.is_available()``."""
+"""Matches the name of a step that is code, such as ``torch.cuda.is_available()``."""
 
 
 def unfinished(step: str, result: ProbeResult, status: IssueStatus, fix: Fix) -> Issue:

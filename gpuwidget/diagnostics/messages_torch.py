@@ -70,7 +70,7 @@ def numpy_fails(error: str, fix: Fix) -> Issue:
     return Issue("numpy-fails", "warning", {"error": error}, reason, fix)
 
 
-# -- files in the way ------------------------------------------------------------------------------------
+# -- files that hide modules -----------------------------------------------------------------------------
 
 
 class HidingFile(NamedTuple):

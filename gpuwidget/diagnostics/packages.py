@@ -58,7 +58,7 @@ class TorchFiles:
 
 @dataclass(frozen=True, slots=True)
 class TorchCopy:
-    """One of the torch installations on the path."""
+    """One installed copy of torch."""
 
     version: str
     folder: str
@@ -72,9 +72,9 @@ class InstalledPackages:
     """The installed packages, according to their metadata."""
 
     torch: TorchFiles | None
-    """The torch that would be imported; None if the path has none."""
+    """The torch that would be imported; None if none is found."""
     torch_copies: tuple[TorchCopy, ...]
-    """Every torch on the path; the first one is imported."""
+    """All installed copies of torch, in the order of ``sys.path``; the first one is imported."""
     cuda: tuple[InstalledPackage, ...]
     """The installed torch and NVIDIA's libraries."""
     binding: tuple[InstalledPackage, ...]
@@ -99,12 +99,12 @@ class InstalledPackages:
     installed: Mapping[str, InstalledPackage] = field(default_factory=dict)
     """torch, numpy and torch's requirements, by name, without the packages that are not installed."""
     required_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The packages, other than torch, that require a package, by the name of the required package. Contains
-    only pynvml and the libraries that are installed for two CUDA versions."""
+    """For pynvml, and for each library that is installed for two CUDA versions: the packages that require it,
+    without torch."""
 
 
 def inspect(path: Sequence[str]) -> InstalledPackages:
-    """Return the packages that are installed on ``path``."""
+    """Return the packages that are installed in the folders of ``path``, an environment's ``sys.path``."""
     found: dict[str, InstalledPackage] = {}
     first: dict[str, metadata.Distribution] = {}
     copies: dict[tuple[str, str], TorchCopy] = {}
@@ -113,11 +113,11 @@ def inspect(path: Sequence[str]) -> InstalledPackages:
         if name == "torch":
             folder = str(distribution.locate_file(""))
             if os.path.isfile(os.path.join(folder, "torch", "__init__.py")):
-                # In many environments, lib64 is a link to lib, and both are on the path.
+                # In many environments, lib64 is a link to lib, and both folders are in ``path``.
                 copies.setdefault(
                     (os.path.realpath(folder), distribution.version), TorchCopy(distribution.version, folder)
                 )
-        # Only the first package of a name on the path is imported.
+        # If several folders contain a package of this name, the first one is imported.
         if name not in found and (name != "torch" or _is_metadata_of(distribution, torch)):
             first[name] = distribution
         if name not in found:
@@ -225,9 +225,10 @@ def _requirements(distribution: metadata.Distribution, extras: Iterable[str] = (
 
 
 def _required_by(first: Mapping[str, metadata.Distribution]) -> dict[str, tuple[str, ...]]:
-    """Return the packages, other than torch, that require a package, by the name of the required package.
+    """Return, for pynvml and each library that is installed for two CUDA versions, the packages that require
+    it.
 
-    The result contains only pynvml and the libraries that are installed for two CUDA versions.
+    torch is left out.
     """
     stems: dict[str, list[str]] = {}
     for name in first:
@@ -296,7 +297,7 @@ def _read_version_file(path: Path) -> tuple[str | None, str | None]:
 
 
 def _shadowing_stdlib(path: Sequence[str]) -> Iterator[str]:
-    """Yield files that hide a module of the standard library because they precede it on the path."""
+    """Yield files that hide a module of the standard library because their folder comes first in ``path``."""
     own = os.path.realpath(os.path.dirname(os.__file__))
     places = [os.path.realpath(folder) for folder in path]
     for folder in path[: places.index(own)] if own in places else ():
@@ -307,7 +308,7 @@ def _shadowing_stdlib(path: Sequence[str]) -> Iterator[str]:
                 file = os.path.join(file, "__init__.py")
             if suffix not in ("", ".py") or stem not in sys.stdlib_module_names or not os.path.isfile(file):
                 continue
-            # Built-in and frozen modules are found before the path is searched.
+            # Built-in and frozen modules are found before ``sys.path`` is searched.
             if BuiltinImporter.find_spec(stem) is None and FrozenImporter.find_spec(stem) is None:
                 yield os.path.abspath(os.path.join(folder, name))
 

@@ -1,13 +1,14 @@
-"""A probe that may crash, hang or raise, run in a process that sends its results step by step.
+"""Run a probe, which may crash, hang or raise an error, in a process that sends its results step by step.
 
-The process runs the environment's interpreter with the given path and variables, without a shell. Standard
-modules come first on the path until the probe's ``main(path)`` sets the given path. A user's json.py can
-therefore break the same imports as in the notebook, but not the probe itself. Messages are lines of JSON
-after a marker; other output is ignored. Messages sent before a crash or a timeout are valid.
+The process runs the environment's interpreter with the environment's variables, without a shell. At first,
+the standard library is at the front of ``sys.path``, so that a user's json.py can't break the probe itself.
+The probe's ``main(path)`` may then set ``sys.path`` to the environment's, so that a user's json.py breaks the
+same imports as in the notebook. Messages are lines of JSON after a marker; other output is ignored. Messages
+that were sent before a crash or a timeout are valid.
 
-The working directory is never on the path: a notebook server often starts in a folder that other people can
-write to, and a torch.py in that folder must not run. The probe loads gpuwidget from the folder of the running
-gpuwidget.
+The working directory is never in the probe's ``sys.path``: a notebook server often starts in a folder that
+other people can write to, and a torch.py in that folder must not run. The probe loads gpuwidget from the
+folder of the running gpuwidget.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class ProbeEnvironment:
 
     @classmethod
     def current(cls) -> ProbeEnvironment:
-        """Return the interpreter, path and variables of this process."""
+        """Return the interpreter, ``sys.path`` and environment variables of this process."""
         variables = dict(os.environ)
         # The dynamic loader read these two variables when this process started, and ignores later changes.
         # Return their original values, so that a probe process loads the same libraries.
@@ -98,7 +99,8 @@ class ProbeEnvironment:
 def without_working_directory(path: Sequence[str]) -> list[str]:
     """Return the entries of ``path`` that are not the working directory.
 
-    The environment's own folders are kept, even if one of them is the working directory.
+    The folders of the standard library and of site-packages are kept, even if one of them is the working
+    directory.
     """
     try:
         here = os.path.realpath(os.getcwd())
@@ -144,7 +146,7 @@ def error_text(error: BaseException) -> str:
 
 
 def lower_priority() -> None:
-    """In a probe process: lower the priority, make it the OOM killer's first choice, disable core dumps."""
+    """In a probe process: lower its priority, make it the OOM killer's first choice, disable core dumps."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -178,10 +180,10 @@ class ProbeProcess:
         *,
         own_session: bool = False,
     ) -> None:
-        """Start a process that runs ``main`` of ``module`` with the environment's path.
+        """Start a process that calls ``main(path)`` of ``module``.
 
-        The path does not contain the working directory. With ``own_session``, killing the process also kills
-        its children, and the process and its children end with this process.
+        ``path`` is the environment's ``sys.path`` without the working directory. With ``own_session``,
+        killing the process also kills its children, and all of them are killed when this process exits.
         """
         self._own_session = own_session
         self._messages: list[bytes] = []
@@ -314,7 +316,8 @@ def _read_pipe(pipe: IO[bytes], receive: Callable[[bytes], object]) -> None:
 def _child_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without the working directory in PYTHONPATH.
 
-    The probe gets its path as arguments, but Python imports sitecustomize before the probe reads them.
+    The probe receives its ``sys.path`` as arguments. Before it reads them, Python imports sitecustomize,
+    which it finds with PYTHONPATH.
     """
     cleaned = dict(variables)
     folders = without_working_directory(cleaned.pop("PYTHONPATH", "").split(os.pathsep))

@@ -36,7 +36,7 @@ class ProbeResults:
     nvml_result: ProbeResult
     """Result of :mod:`gpuwidget.diagnostics.nvml_probe`."""
     nvml: NvmlHealth | None
-    """The values of ``nvml_result``; None if it did not finish."""
+    """The values of ``nvml_result``; None if the probe sent none."""
     timeout_s: float
     """The timeout of all probes together."""
     notebook: NotebookState

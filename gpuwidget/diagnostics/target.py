@@ -1,4 +1,4 @@
-"""The environment that the checks run for, and their time limits."""
+"""The environment that is checked, and the time limits of the checks."""
 
 from __future__ import annotations
 

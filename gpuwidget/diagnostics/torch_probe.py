@@ -60,7 +60,7 @@ def main(path: Sequence[str]) -> None:
     it."""
     lower_priority()
     begin_step("import")
-    # From here on, the path is the notebook's, with the user's files before the standard modules.
+    # From here on, ``sys.path`` is the notebook's, in which the user's files may hide standard modules.
     sys.path[:] = path
     torch = _import()
     if torch is not None:
@@ -91,7 +91,7 @@ def _import() -> Any:
 
 
 def _blamed_package(error: BaseException) -> str | None:
-    """Return the top-level package whose code raised the error, or that could not be found."""
+    """Return the top-level package whose code raised the error, or the package that could not be found."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return error.name.partition(".")[0]
     traceback, name = error.__traceback__, None

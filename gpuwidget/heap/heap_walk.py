@@ -35,7 +35,7 @@ MAX_OBJECTS = 300_000
 beyond this limit refer to it."""
 NO_PARENT = -1
 _ITEMS_PER_OBJECT = 20
-"""A search reads at most this many references, such as list items, for each object that it may visit."""
+"""A search may read this many times as many references (such as list items) as it may visit objects."""
 _OBJECTS_PER_LIMIT_CHECK = 128
 _SMALL_CONTAINER = 64
 _EXCLUDED = -1
@@ -131,8 +131,8 @@ class BlockOwners:
         return {index for index, owners in self.by_device.items() if None in owners}
 
     def first_references(self) -> Iterator[tuple[int, DeviceBlocks, int]]:
-        """For each owned block, yield the first object found in it, its device's blocks and its position in
-        them."""
+        """For each owned block, yield the number of the first object found in it, the blocks of the block's
+        device, and the block's position among them."""
         seen: set[tuple[int, int]] = set()
         for number, index, position in self.references:
             if (index, position) not in seen:

@@ -166,7 +166,7 @@ def _device_by_name(
 
 
 def _user_frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, str]]:
-    """Yield the frames outside torch and IPython with their current line, the innermost first."""
+    """Yield each frame outside torch and IPython with the line that it was executing, the innermost first."""
     frames: list[tuple[FrameType, str]] = []
     while trace is not None and len(frames) < _MAX_FRAMES:
         module = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]

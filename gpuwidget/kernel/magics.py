@@ -72,7 +72,7 @@ class Extension:
         self._opening: Subscription | None = None
 
     def load(self) -> None:
-        """Register the magics and the hooks, and open the driver on the sampler's thread."""
+        """Register the magics and the hooks, and open the NVIDIA driver on the sampler's thread."""
         self._opening = process_sampler().warm_up()
         self._shell.input_transformers_cleanup.insert(0, self._transform)
         CELL_MEMORY.attach(self._shell, self._running)
@@ -116,7 +116,7 @@ class Extension:
         if not sampler.wanted:
             sampler.stop()
 
-    # -- the cell's first line -----------------------------------------------------------------------
+    # -- the %%gpuwatch line -------------------------------------------------------------------------
 
     def _transform(self, lines: list[str]) -> list[str]:
         found = find(lines)
@@ -158,7 +158,10 @@ class Extension:
     _gpuwatch.__doc__ = f"Watch the GPUs while this cell runs.\n\n{HELP}"
 
     def _compile(self, cell: str) -> tuple[Any, Any]:
-        """Compile the body; if its last statement is an expression, compile that separately."""
+        """Compile the body. Return its code and, separately, the code of a final expression, or None.
+
+        The value of the final expression is the result of the cell.
+        """
         compiler = self._shell.compile
         text = self._shell.transform_cell(cell)
         name = compiler.cache(text, self._shell.execution_count, raw_code=cell)
@@ -176,23 +179,26 @@ class Extension:
     def _gpu(self, line: str) -> None:
         """Show the live dashboard, or run a subcommand.
 
-        ``%gpu`` shows a live dashboard of all GPUs. ``%gpu watch on`` shows a one-line card below every cell,
-        ``%gpu watch off`` stops that.
+        ``%gpu`` shows a live dashboard of all GPUs. ``%gpu watch on`` shows a one-line card below every cell;
+        ``%gpu watch off`` stops showing these cards.
 
-        ``%gpu device`` shows torch's default device and the available ones. ``%gpu device cuda:1`` (or
-        ``cpu``, ``none``) chooses it from the next cell on; ``--light`` sets only the current CUDA device,
-        which costs nothing.
+        ``%gpu device`` shows torch's default device and all available devices. ``%gpu device cuda:1`` (or
+        ``cpu``, ``none``) sets the default device from the next cell on; with ``--light``, it sets only the
+        current CUDA device, which costs nothing.
 
-        ``%gpu memory`` shows who holds the GPU's memory, ``--cells`` which cell allocated it. ``%gpu free``
-        lists what this notebook keeps of past cells, ``%gpu free --yes`` releases it, ``%gpu free NAME``
-        deletes one of your variables.
+        ``%gpu memory`` shows who holds the GPU's memory; ``%gpu memory --cells`` shows which cells allocated
+        this memory. ``%gpu free`` lists memory that can be freed: results and errors of past cells, and
+        torch's cache. ``%gpu free --yes`` frees this memory; ``%gpu free NAME`` deletes one of your
+        variables.
 
         ``%gpu compare 5 9`` compares two runs, by cell number, label or variable.
 
-        ``%gpu switches`` shows torch's switches for speed, precision and repeatability and what they trade;
-        ``%gpu switches cudnn.benchmark on`` sets one at once and shows the statement that it ran.
+        ``%gpu switches`` shows torch's switches for speed, precision and repeatability, with the advantages
+        and drawbacks of each; ``%gpu switches cudnn.benchmark on`` sets a switch immediately and shows the
+        Python statement that was run.
 
-        ``%gpu doctor`` shows why torch does not use the GPU, link by link.
+        ``%gpu doctor`` checks everything from PyTorch down to the GPU, and shows why torch does not use the
+        GPU.
         """
         arguments = line.split()
         try:

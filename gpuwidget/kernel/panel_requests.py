@@ -93,7 +93,8 @@ class PanelRequests:
             # Jupyter's interrupt.
             self._answer_on_thread(request, send)
         elif isinstance(request, DoctorRequest):
-            # Awaiting the checks here would block every other request on the channel, and the shutdown.
+            # Awaiting the checks here would block every other request on the channel, and the kernel's
+            # shutdown.
             task = asyncio.ensure_future(self._run_checks(send))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

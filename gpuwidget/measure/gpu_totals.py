@@ -145,10 +145,11 @@ class GpuTotals:
     _last_measured: float | None = None
     _was_lost: bool = False
 
-    # -- readings ------------------------------------------------------------------------------------
+    # -- adding readings -----------------------------------------------------------------------------
 
     def begin(self, reading: Reading, holding: ProcessMemory, fresh: bool) -> None:
-        """Add the reading taken just before the run. If it is not ``fresh``, the start values are unknown."""
+        """Add the reading taken just before the run. If ``fresh`` is False, the reading is too old, and the
+        start values are unknown."""
         self._update(reading, holding)
         self._last_measured = reading.measured
         if fresh:
@@ -160,7 +161,8 @@ class GpuTotals:
         self.had_context = None if holding.memory is None else holding.own
 
     def begin_late(self, t: float) -> None:
-        """Begin ``t`` seconds into the run, when the GPU first appears. The time before counts as unknown."""
+        """Begin ``t`` seconds into the run, when the GPU first appears. The earlier part of the run counts as
+        unknown."""
         self._last_t = t
 
     def add(self, t: float, reading: Reading, holding: ProcessMemory, started: float) -> None:
@@ -176,7 +178,8 @@ class GpuTotals:
             self._add_activity(reading.activity, started)
 
     def end(self, t: float, reading: Reading, holding: ProcessMemory, started: float, fresh: bool) -> None:
-        """Add the reading taken at the run's end. If it is not ``fresh``, the end values are unknown."""
+        """Add the reading taken at the run's end. If ``fresh`` is False, the reading is too old, and the end
+        values are unknown."""
         self.add(t, reading, holding, started)
         if fresh:
             self._device.end = reading.memory_used

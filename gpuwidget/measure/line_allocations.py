@@ -41,7 +41,7 @@ class Code(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunRequests:
-    """Changes of torch's ``requested_bytes`` counter on one device over a run."""
+    """Values of torch's ``requested_bytes`` counters on one device for one run."""
 
     during: int
     """Total bytes requested between the run's start and its end."""
@@ -274,8 +274,8 @@ def _events(
     """Yield the allocations and frees of all devices in chronological order."""
 
     def events_of(index: int) -> Iterator[tuple[float, int, Mapping[str, Any]]]:
-        # torch may record two events per free, its request and its completion. Use only one kind of event, so
-        # that no block is freed twice.
+        # torch may record two events per free: one for the request and one for the completion. Use only one
+        # kind of event, so that no block is freed twice.
         actions = {str(entry.get("action")) for entry in traces[index]}
         free = "free_requested" if "free_requested" in actions else "free_completed"
         for entry in traces[index]:

@@ -73,8 +73,8 @@ def rank_holders(
 ) -> list[Holder]:
     """Return the holders of all devices, the largest first.
 
-    For each device, the holders' bytes add up to the bytes of all allocated blocks or, with ``only_cell``, of
-    the blocks that this cell allocated.
+    For each device, the holders' bytes add up to the bytes of all allocated blocks. With ``only_cell``, only
+    the blocks that the cell with this number allocated are included.
     """
     holders: list[Holder] = []
     for index, device in blocks.items():

@@ -474,7 +474,8 @@ def _bytes(facts: OomFacts, blocks: frozenset[int]) -> int:
 
 
 def _free_after(segments: Sequence[Segment], freed: frozenset[int]) -> tuple[int, int]:
-    """Return the bytes that torch could release, and its largest free range, once ``freed`` are free."""
+    """Return the bytes that torch could release and the size of its largest free range if the blocks at the
+    addresses ``freed`` were free."""
     released = largest = 0
     for segment in segments:
         returnable = segment.returnable(freed)

@@ -1,4 +1,4 @@
-"""Pass the lines that the user's code prints to subscribers, such as a run's timeline.
+"""Pass printed lines to subscribers, such as a run's timeline.
 
 The output streams of ipykernel are read through their ``echo`` attribute. For any other stream, the stream
 object's ``write`` method is replaced. ``sys.stdout`` and ``sys.stderr`` remain the same objects and behave as
@@ -36,13 +36,16 @@ class _LineSplitter:
 
 
 def _visible(line: str) -> str:
-    """Return the part of a line that stays visible after its carriage returns, cut to 200 characters."""
+    """Return the text after a line's last carriage return, as a terminal shows it, cut to 200 characters.
+
+    Carriage returns at the end of the line are kept as one.
+    """
     text = line.rstrip("\r")
     return text.rpartition("\r")[2][:_MAX_LENGTH] + ("\r" if text != line else "")
 
 
 class _EchoHook:
-    """Reads an output stream of ipykernel, which also writes its text to its ``echo`` attribute."""
+    """Reads an output stream of ipykernel. Such a stream also writes its text to its ``echo`` attribute."""
 
     def __init__(self, stream: Any, on_text: TextCallback) -> None:
         self._stream = stream
@@ -51,7 +54,8 @@ class _EchoHook:
 
     def write(self, text: str) -> None:
         """Receive the text that is written to the stream."""
-        # An interrupt may be raised here. IPython omits frames with this variable from the traceback.
+        # KeyboardInterrupt may be raised while this method runs. The next variable makes IPython omit this
+        # frame from the user's traceback.
         __tracebackhide__ = True
         try:
             self._on_text(text)
@@ -97,7 +101,8 @@ class _WriteHook:
 
 
 class PrintedLines:
-    """Passes text printed to stdout and stderr to subscribers. Without subscribers it hooks no stream."""
+    """Passes printed text (stdout and stderr) to subscribers. The streams are hooked only while there are
+    subscribers."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -107,7 +112,7 @@ class PrintedLines:
     def subscribe(self, callback: TextCallback, *, whole_lines: bool = True) -> None:
         """Call ``callback`` with each complete line, on the thread that prints.
 
-        Without ``whole_lines``, call it with every piece of text as it is written.
+        If ``whole_lines`` is False, call it with every piece of text as it is written.
         """
         with self._lock:
             self._subscribers.append((callback, whole_lines))
@@ -116,7 +121,7 @@ class PrintedLines:
                 self._hooks = [hook for hook in hooks if hook is not None]
 
     def unsubscribe(self, callback: TextCallback) -> None:
-        """Stop calling ``callback``. Without further subscribers, restore the streams. Safe to call twice."""
+        """Stop calling ``callback``. If no subscriber remains, restore the streams. Safe to call twice."""
         with self._lock:
             self._subscribers = [known for known in self._subscribers if known[0] != callback]
             if not self._subscribers:

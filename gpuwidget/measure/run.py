@@ -200,7 +200,7 @@ class Run:
         )
         return collector.snapshot() if collector is not None else None
 
-    # -- its end -------------------------------------------------------------------------------------
+    # -- end of the run ------------------------------------------------------------------------------
 
     def end(self, status: Status = "ok") -> None:
         """End the run's time. Then wait for the GPU if the options request it and the code did not fail.

@@ -68,7 +68,7 @@ class RunGpus:
         """When the run began, in epoch seconds. Infinite before the start, so that every reading counts as
         taken before the run."""
 
-    # -- samples -------------------------------------------------------------------------------------
+    # -- adding samples ------------------------------------------------------------------------------
 
     def begin(self, sample: Sample, requested_at: float, selection: Sequence[str]) -> None:
         """Add the sample taken just before the run, requested at ``requested_at`` (epoch seconds).

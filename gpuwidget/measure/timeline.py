@@ -73,7 +73,10 @@ class TimeSeries:
     """
 
     def __init__(self, keep_maximum: Sequence[bool], spacing_s: float = 0.0) -> None:
-        """``keep_maximum`` has one entry per metric: True keeps the maximum, False the mean."""
+        """``keep_maximum`` has one entry per metric: True keeps the maximum, False the mean.
+
+        Values less than ``spacing_s`` seconds apart share a bin from the start.
+        """
         self._series = [_Series(keep) for keep in keep_maximum]
         self._t: list[float] = []
         self._spacing = spacing_s

@@ -2,5 +2,5 @@
 gpuwidget.
 
 Start with ``samples.py`` (the readings of the GPUs) and ``report.py`` (the report of one run).
-``user_files.py`` contains the rules for which code is the user's.
+``user_files.py`` contains the rules that decide which code is the user's.
 """

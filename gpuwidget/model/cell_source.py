@@ -22,7 +22,7 @@ class MagicBody:
     lines_above: int
     """Number of the cell's lines above the first line of the body."""
     has_file: Callable[[str], bool]
-    """A function that takes a file name and returns whether code in the body can have it."""
+    """A function that takes a file name and returns whether the body's code can have this file name."""
 
 
 def _any_file(file: str) -> bool:

@@ -168,7 +168,8 @@ def _runner(name: str, rest: list[str]) -> tuple[str, list[str]]:
 
 
 def _file_name(word: str) -> str:
-    """Return the last part of a path, without the dash of a login shell or the colon of a rewritten title."""
+    """Return the last part of a path. Remove the dash that starts a login shell's name (``-bash``) and the
+    colon that ends a title such as ``sshd:``."""
     name = word.rstrip("/").rpartition("/")[2].lstrip("-").rstrip(":")
     return _visible(name)
 

@@ -51,7 +51,7 @@ class Issue:
     reason: str
     """A sentence that explains the problem."""
     fix: Fix | None
-    """What to do about it, or None if nothing can be done."""
+    """What to do about the problem, or None if nothing can be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +71,14 @@ class Check:
     found: str
     """What the check observed, in a few words."""
     reason: str | None
-    """The worst issue's sentence, or None if there is no issue."""
+    """The ``reason`` of the worst issue, or None if there is no issue."""
     remedy: str | None
     """The whole text of the worst issue's fix, or None if there is nothing to do."""
     command: str | None
     """The shell command in ``remedy``, ready to run, or None if it contains no command."""
     evidence: Mapping[str, str]
     """The values that the check read, by name, without values that change from minute to minute. The entries
-    ``finding 2``, ``finding 3`` and so on contain the sentences of the other issues."""
+    ``finding 2``, ``finding 3`` and so on contain the ``reason`` of each other issue."""
     issues: tuple[Issue, ...]
     """All problems that the check has found, the worst first."""
 

@@ -31,7 +31,7 @@ def pip_arguments(requirement: str, version: str) -> list[str]:
     is only a wheel's path, the path may contain unquoted spaces, because traitlets removes the quotes from a
     command line. ``version`` is added to a bare name, so that kernel and server have the same version. Raise
     ValueError for an unclosed quote, for an empty requirement, and for an address with a password or token,
-    because every user could read it.
+    which every user could read.
     """
     words = [requirement.strip()] if _WHEEL.fullmatch(requirement.strip()) else shlex.split(requirement)
     if not words:

@@ -66,7 +66,8 @@ class SwitchRequest:
 class FreeCacheRequest:
     """Releases torch's cached memory to the driver, even while a cell runs.
 
-    The reply may take as long as the GPU's current work. Meanwhile the kernel replies to other requests.
+    The reply is sent when the GPU has finished its current work, which may take long. Meanwhile the kernel
+    replies to other requests.
     """
 
     schema: int

@@ -23,7 +23,7 @@ class DeviceState:
     pending: bool
     """Whether the choice still has to be applied, which happens before the next cell."""
     present: str | None
-    """torch's default device on the thread that runs cells, at the last start or end of a cell. None if
+    """torch's default device on the thread that runs cells, read when a cell last started or ended. None if
     unknown."""
     note: str | None
     """A remark for the user, or None."""
@@ -87,8 +87,8 @@ class Switch:
     pending: str | None
     """The requested value, which will apply from the next cell on, or None if no value is requested."""
     statement: str | None
-    """The Python statement that will set the pending value, else the last statement that has set the switch,
-    or None if there is neither."""
+    """The Python statement that will set the pending value. If no value is pending, the statement that last
+    set the switch, or None if gpuwidget has not set it."""
     trades: str
     """Sentences that describe what the switch gains and what it costs."""
     note: str | None

@@ -42,8 +42,7 @@ class Exported:
     unit_size: float = 1
     """Number of the model's units in one exported unit."""
     counter: bool = False
-    """Whether Prometheus's type of the metric is counter: its value never falls until the driver is
-    reloaded."""
+    """Whether the metric is a Prometheus counter: its value does not fall before the driver is reloaded."""
     dcgm: str | None = None
     """Name of the same metric in dcgm-exporter."""
     unit: str = ""

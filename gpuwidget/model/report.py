@@ -432,8 +432,8 @@ class Report:
     gpus: tuple[GpuReport, ...]
     """All GPUs of the source, or only those selected with the option ``--gpu``."""
     attributed: bool
-    """Whether it is known which GPUs this kernel uses. If not, the card shows all GPUs and a note about
-    it."""
+    """Whether it is known which GPUs this kernel uses. If not, the card shows all GPUs, and a note explains
+    why."""
     timeline: Timeline | None
     notes: tuple[str, ...]
     time: CodeTime | None
@@ -443,7 +443,8 @@ class Report:
     holders: tuple[Holder, ...]
     """The holders of the memory that is still allocated after the run, the largest first."""
     lines: tuple[LineMemory, ...]
-    """Memory per line, the line that held most at the peak first. Empty without the option ``--lines``."""
+    """Memory per line, sorted by the bytes held at the peak, most bytes first. Empty without the option
+    ``--lines``."""
     energy_idle_j: float | None = None
     """Joules that all shown GPUs together drew while they were idle. The driver averages utilization over
     short windows, and a GPU counts as idle in each window in which no CUDA kernel ran. Shorter pauses are

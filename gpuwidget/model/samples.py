@@ -130,7 +130,8 @@ class Sample:
 
 
 def is_settled(reading: Reading, name: str) -> bool:
-    """Return whether a value needs no more waiting: it is known, or no later reading will contain it."""
+    """Return whether a caller can stop waiting for a value: it is known, or no later reading will contain
+    it."""
     return (
         getattr(reading, name) is not None or why_missing(reading, name, NOT_READ_YET).id != NOT_READ_YET.id
     )

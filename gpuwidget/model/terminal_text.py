@@ -53,15 +53,16 @@ def printable_lines(text: str) -> str:
 
 @functools.lru_cache(maxsize=1024)  # Cached, because many reports contain the same names and reasons.
 def clean_line(text: str, max_length: int) -> str:
-    """Return user text as one printable line of at most ``max_length`` characters."""
+    """Return ``text`` as one printable line of at most ``max_length`` characters, without terminal escape
+    sequences."""
     line = "".join(c if c.isprintable() else " " for c in _ESCAPE_SEQUENCE.sub("", text[: 4 * max_length]))
     line = " ".join(line.split())
     return line if len(line) <= max_length else line[: max_length - 1].rstrip() + _CUT
 
 
 def shorten_path(path: str, max_length: int) -> str:
-    """Shorten a path to ``max_length`` characters. Its end is kept, because it is more specific than its
-    start."""
+    """Shorten a path to ``max_length`` characters. The end of the path is kept, because it is more specific
+    than the start."""
     line = clean_line(path, 1000)
     return line if len(line) <= max_length else _CUT + line[1 - max_length :]
 

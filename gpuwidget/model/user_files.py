@@ -91,6 +91,6 @@ def _standard_library() -> tuple[str, ...]:
 
 
 def _package_folders() -> list[str]:
-    """Return the folders of those packages that are never user code and that have been imported."""
+    """Return the folders of those ``_PACKAGES`` that have been imported."""
     files = (getattr(sys.modules.get(name), "__file__", None) for name in _PACKAGES)
     return [os.path.join(os.path.dirname(file), "") for file in files if file]

@@ -29,8 +29,8 @@ _MIN_COMPARED = 0.6
 compared over these windows. Otherwise, their means over the whole run are compared, provided that streams
 were queried in at least this fraction of the run."""
 _EDGES_S = 0.3
-"""Seconds by which the period of the driver's mean may differ from the run at its start and end. The mean may
-leave out part of the run, or include work from before it."""
+"""Seconds by which the period that the driver's mean covers may differ from the run. The mean may leave out
+part of the run, or include work from before the run."""
 
 
 def check_activity(
@@ -72,8 +72,9 @@ def _compare(
 ) -> tuple[Message | None, float | None]:
     """Compare the stream queries of a run with the GPUs' counters.
 
-    Return two values: a sentence that describes the contradiction between them, or None if there is none; and
-    the largest percentage of the run in which queries can have missed work, or None if that is unknown.
+    Return two values. The first is a sentence that describes how queries and counters contradict each other,
+    or None if they don't. The second is the largest percentage of the run in which queries can have missed
+    work, or None if that is unknown.
     """
     duration = report.cell.duration_s
     hidden: float | None = 0.0 if windows else None

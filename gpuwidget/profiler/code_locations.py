@@ -1,4 +1,5 @@
-"""Find where a thread is: the line of the cell, the user's innermost frame below it, and the library call.
+"""Find where a thread is: the line of the cell, the innermost of the user's frames that this line has called,
+and the library call.
 
 The module keeps no reference to a frame, except through the cell's asyncio task, which exists anyway. It
 never reads a frame's variables, because on some Python versions reading them modifies the running function.
@@ -211,7 +212,7 @@ class CodeLocator:
         return known
 
     def _cell_body(self, frame: FrameType) -> MagicBody | None:
-        """If the frame's code is in the cell or in the body of a magic in it, return that body, else None."""
+        """Return the body of the cell that contains the frame's code, or None for code outside the cell."""
         file = frame.f_code.co_filename
         if file == self._cell_file:
             return self._source.bodies[0]
@@ -235,7 +236,7 @@ class CodeLocator:
         return _RUNNER if file in self._files_before else _LIBRARY
 
     def _magic_body(self, frame: FrameType) -> MagicBody | None:
-        """If the frame's code is in the body of a cell magic inside the cell, return that body, else None."""
+        """Return the body of the cell magic that contains the frame's code, or None if there is none."""
         bodies = self._source.bodies
         code, remaining = frame.f_code, _MAX_DEPTH
         roots: list[CodeType] = []

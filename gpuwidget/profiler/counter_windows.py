@@ -154,8 +154,8 @@ class WindowLog:
     def add_utilization(self, windows: Sequence[UtilizationWindow]) -> None:
         """Add the driver's new windows.
 
-        Each window begins at the end of the previous one. If windows between the two are missing, the
-        window's beginning is unknown and the window is not used.
+        Each window begins where the previous one ends. If the previous window is missing, the beginning is
+        unknown, and the window is not used.
         """
         for window in windows:
             missing = window.until - self._until > _MAX_WINDOW_S

@@ -35,8 +35,8 @@ _MIN_GIL_BLOCKED = 5.0
 mentions it."""
 _MAX_SOURCE_LINES = 2000
 _CONTENDED = 5.0
-"""If late samples make up at least this percentage of the time, contention for the GIL limits the
-resolution."""
+"""If samples that waited for the GIL make up at least this percentage of the time, contention for the GIL
+limits the resolution."""
 _RESOLUTION_S = 0.02
 _CONTENDED_RESOLUTION_S = 0.07
 """Resolutions in seconds, without and with contention for the GIL. If a loop takes less time than this, the
@@ -70,7 +70,7 @@ class _Entry:
     def longest_call(self, total: float) -> tuple[str | None, float | None]:
         """Return the call that took the most time, and its percent of the total time.
 
-        Both are None if the time outside any call is longer than that of every call.
+        Both are None if more time was spent outside calls than in any single call.
         """
         call, seconds = max(self.calls.items(), key=lambda item: item[1])
         return call, None if call is None else 100 * seconds / total
@@ -95,7 +95,8 @@ class _LineGroup(_Entry):
 
     @property
     def flickers(self) -> bool:
-        """Whether the GPU's state changed in too many delayed samples for an activity to be reported."""
+        """Whether the GPU's state changed while samples waited for the GIL, and did so too often for a GPU
+        activity to be reported."""
         return 0 < _MAX_AMBIGUOUS_BUSY * self.counts.known < 100 * self.counts.ambiguous_busy
 
 

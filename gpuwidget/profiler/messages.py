@@ -8,7 +8,7 @@ from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import GpuReport
 from gpuwidget.profiler.counter_windows import MatchedMeans
 
-# These texts are clauses, as DefaultStreams.reason is. sentence() turns a clause into a sentence.
+# The following texts are clauses, like DefaultStreams.reason. sentence() turns each of them into a sentence.
 TAKE_TURNS = message(
     "lines-take-turns",
     "some lines take turns faster than can be told while Python's interpreter, or this machine, is busy, and "
@@ -26,7 +26,7 @@ GIL_BLOCKED_THROUGHOUT = message(
     "were too few looks to tell where it went",
 )
 
-# These texts are whole sentences.
+# The following two texts are complete sentences. They are not passed to sentence().
 UNCHECKED = message(
     "activity-unchecked",
     "GPU activity per line is not shown: the run was too short to check it against the GPU's counters, or "

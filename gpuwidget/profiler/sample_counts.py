@@ -1,7 +1,7 @@
 """Sum up the time of stack samples by location, and correct samples that were late.
 
-A sample is late if it had to wait for the GIL. docs/profiler.md explains what the location of a late sample
-means.
+A sample is late if it was taken after the moment at which it was due, because it waited for the GIL or
+because the machine was busy. docs/profiler.md explains what the location of a late sample means.
 """
 
 from __future__ import annotations
@@ -69,10 +69,11 @@ class Counts:
     """Seconds for which it is known whether the GPU was busy."""
     busy: float = 0.0
     ambiguous_busy: float = 0.0
-    """Seconds for which the GPU's state is ambiguous, because it changed while a sample was delayed."""
+    """Seconds for which the GPU's state is ambiguous, because it changed while a sample waited for the
+    GIL."""
     preempted: float = 0.0
     """Seconds of samples for which the thread was preempted at this location. The time was spent in the
-    operation at this location, or in one that ran after Python's previous check for preemption."""
+    operation at this location, or in an earlier operation since Python's previous check for preemption."""
     gil_blocked: float = 0.0
     """The part of ``preempted`` during which a single operation held the GIL."""
 
@@ -153,7 +154,7 @@ class SampleCounts:
         return found
 
     def counted(self) -> list[LocationCounts]:
-        """Return copies of the counts per location, from the first sample in the cell's code to the last."""
+        """Return copies of the counts per location, from the first to the last sample in the cell's code."""
         found = list(self._by_location.values())
         return [
             replace(location, counts=replace(location.counts))
@@ -191,8 +192,8 @@ class SampleCounts:
                 self._preempted = t, current, bits
                 counts.preempted = seconds
             elif self._preempted is not None and t - self._preempted[0] <= _RECENT_S:
-                # Use the GPU's state at the preemption too, because the current line may already have
-                # launched work.
+                # Attribute the sample to the location of the preemption. Use the GPU's state at that moment
+                # as well, because the current line may have launched work since then.
                 _, earlier, earlier_bits = self._preempted
                 probability /= 2
             self._share_ambiguous(t, earlier.line, current.line, probability * seconds)
@@ -220,9 +221,10 @@ class SampleCounts:
         self._last, self._last_bits = current, bits
 
     def end(self, sample: StackSample) -> None:
-        """Attribute the run's last seconds to the cell's last statement if a single operation held the GIL.
+        """Count the time since the last sample if a single operation held the GIL until the run ended.
 
-        ``sample`` was due, but the run ended before it was taken.
+        The time is attributed to the location in the cell that was sampled last. ``sample`` was due, but the
+        run ended before it was taken.
         """
         if self._is_long(sample):
             self.add(sample, LocationCounts(OUTSIDE, None), None)

@@ -92,7 +92,7 @@ class SamplingProfiler:
         self._cpu_times = CpuTimes(clock)
         reset_after_fork(self._reset_in_child)
 
-    # -- the collector -------------------------------------------------------------------------------
+    # -- methods of the Collector interface ----------------------------------------------------------
 
     def start(self) -> None:
         """Start sampling the calling thread."""

@@ -21,7 +21,7 @@ the time."""
 _MAX_GIL_SHARE = 0.005
 """Maximum fraction by which sampling may lengthen a run whose code holds the GIL all the time."""
 _HANDOVER_S = 1e-4
-"""Seconds until a thread that a sample preempted has the GIL again."""
+"""Seconds for which a thread that is preempted for a sample waits until it gets the GIL back."""
 _MAX_CPU = 0.02
 """Maximum fraction of one CPU core that sampling may use. Most of the CPU time is spent on waking the
 sampling thread."""

@@ -144,7 +144,7 @@ class AllocationHistory:
                 self._on_cuda_init.register(torch)
 
     def read(self, scope: HistoryScope) -> RecordedHistory | str:
-        """Return a run's history, or the reason why there is none. Call :meth:`HistoryScope.stop` before."""
+        """Return a run's history, or the reason why there is none. Call :meth:`HistoryScope.stop` first."""
         with self._lock:
             torch: Any = cuda_state.loaded_torch()
             reason = cuda_state.no_counters_reason()

@@ -57,7 +57,7 @@ class TorchVersions:
     default_device: str | None
 
 
-# -- torch -----------------------------------------------------------------------------------------------
+# -- the torch module and its versions -------------------------------------------------------------------
 
 
 def loaded_torch() -> ModuleType | None:

@@ -91,7 +91,7 @@ class _DefaultDevice:
 
     @property
     def is_set(self) -> bool:
-        """Whether gpuwidget has set the device and not restored the earlier one yet."""
+        """Whether gpuwidget has set the default device and not yet called :meth:`restore`."""
         return self._ours is not None
 
     def is_unchanged(self, torch: Any) -> bool:
@@ -104,12 +104,15 @@ class _DefaultDevice:
             now = cuda_state.default_device_context(torch)
             self._before = None if now is None else str(now.device)
         # If the device is invalid, torch.device() raises here. Given the string, set_default_device would
-        # raise too, but only after removing the earlier device.
+        # raise too, but only after it had removed the default device that was set before.
         torch.set_default_device(torch.device(device))
         self._ours = cuda_state.default_device_context(torch)
 
     def restore(self, torch: Any) -> None:
-        """Restore the earlier default device. Raises _ChangedByUser if the user's code has changed it."""
+        """Restore the default device that was set before gpuwidget replaced it.
+
+        Raises _ChangedByUser if the user's code has changed the default device in the meantime.
+        """
         if not self.is_set:
             return
         unchanged = self.is_unchanged(torch)
@@ -121,8 +124,8 @@ class _DefaultDevice:
     def replace_context(self, before: Any, after: Any) -> None:
         """If ``before`` is the stored ``DeviceContext``, store ``after`` instead.
 
-        Call this after gpuwidget has restored the device of an inner choice. torch then creates a new context
-        for the same device. Without this call, the new context would look like a change by the user.
+        Call this when an inner choice (a cell's ``--device``) ends. torch then creates a new context for the
+        device of the outer choice. Without this call, the new context would look like a change by the user.
         """
         if before is not None and self._ours is before:
             self._ours = after
@@ -137,7 +140,7 @@ class _CurrentDevice:
 
     @property
     def is_set(self) -> bool:
-        """Whether gpuwidget has set the device and not restored the earlier one yet."""
+        """Whether gpuwidget has set the current device and not yet called :meth:`restore`."""
         return self._ours is not None
 
     def is_unchanged(self, torch: Any) -> bool:
@@ -152,7 +155,10 @@ class _CurrentDevice:
         self._ours = index
 
     def restore(self, torch: Any) -> None:
-        """Restore the earlier current device. Raises _ChangedByUser if the user's code has changed it."""
+        """Restore the device that was current before gpuwidget replaced it.
+
+        Raises _ChangedByUser if the user's code has changed the current device in the meantime.
+        """
         if not self.is_set:
             return
         unchanged = self.is_unchanged(torch)
@@ -161,13 +167,13 @@ class _CurrentDevice:
             raise _ChangedByUser(_CURRENT_CHANGED.format(now=torch.cuda.current_device()))
         exchange = getattr(torch.cuda, "_maybe_exchange_device", None)
         if callable(exchange) and self._before not in cuda_state.devices_with_context():
-            exchange(self._before)  # Unlike set_device, this opens no context on the earlier device.
+            exchange(self._before)  # Unlike set_device, this opens no context on the restored device.
         else:
             torch.cuda.set_device(self._before)
 
 
 class _AppliedChoice:
-    """The settings on one thread that apply one choice: either the user's choice or a cell's ``--device``."""
+    """One choice of device and its settings on one thread: the user's choice or a cell's ``--device``."""
 
     def __init__(self) -> None:
         self.device: str | None = None
@@ -209,7 +215,7 @@ class _AppliedChoice:
         return []
 
     def restore(self, torch: Any) -> str | None:
-        """Restore the earlier settings. Returns a note about a setting that could not be restored."""
+        """Restore the settings from before the choice. Returns a note if a setting could not be restored."""
         self.waits_for_cuda = False
         notes: list[str] = []
         try:
@@ -234,8 +240,7 @@ class _AppliedChoice:
 
 
 class DeviceSwitch:
-    """The process's choice of device. Applies the choice on each thread, and notifies subscribers of
-    changes."""
+    """Stores the device that the user has chosen, applies the choice, and notifies subscribers of changes."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -280,10 +285,10 @@ class DeviceSwitch:
         return level.device if level.waits_for_cuda else None
 
     def choose(self, device: str | None, *, new_tensors: bool = True) -> None:
-        """Store a choice without validating it: ``cpu``, ``cuda:N``, or None to restore the earlier device.
+        """Store a choice without validating it: ``cpu``, ``cuda:N`` or None.
 
-        The choice applies from the next cell on. In a process without cells, it applies immediately, on the
-        calling thread.
+        None restores the device from before the first choice. The choice applies from the next cell on. In a
+        process without cells, it applies immediately, on the calling thread.
         """
         with self._lock:
             no_torch = cuda_state.loaded_torch() is None
@@ -315,8 +320,8 @@ class DeviceSwitch:
         self.after_cell()
 
     def detach(self) -> None:
-        """Drop the choice and restore this thread's earlier settings, except settings that the user's code
-        changed."""
+        """Drop the choice and restore the settings that this thread had before it, except settings that the
+        user's code has changed."""
         torch: Any = cuda_state.loaded_torch()
         if torch is not None:
             for level in reversed(self._levels):
@@ -348,8 +353,9 @@ class DeviceSwitch:
     def use_device(self, device: str) -> Callable[[], str | None]:
         """Use ``device`` on this thread, for example for one cell, until the returned function is called.
 
-        The returned function restores the earlier settings. It returns a note if the user's code has changed
-        them in the meantime. Raises OptionError if torch is not imported or the device can't be set now.
+        The returned function restores the settings from before this call. It returns a note if the user's
+        code has changed them in the meantime. Raises OptionError if torch is not imported or the device can't
+        be set now.
         """
         torch: Any = cuda_state.loaded_torch()
         if torch is None:

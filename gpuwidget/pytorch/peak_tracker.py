@@ -54,7 +54,7 @@ class PeakScope:
         """How often other code reset peak counters during the run."""
 
     def include(self, index: int, counters: AllocatorCounters) -> None:
-        """If a device's peak counters are higher than the scope's peaks, raise the scope's peaks to them.
+        """Raise the scope's peaks of a device to the device's peak counters, if the counters are higher.
 
         Call it before each reset and at the end of the run.
         """

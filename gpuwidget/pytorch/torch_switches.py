@@ -5,7 +5,7 @@ both. A value that was set through the newer API can't be read through the older
 This module therefore sets values through the older API, and reads them through the newer one if it exists.
 That way, user code can read either API, and so can torch.compile, which reads both.
 
-Nothing in this module imports torch or initializes CUDA. All switches are plain flags.
+Nothing in this module imports torch or initializes CUDA. Reading or setting a switch does not use the GPU.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ Variables = Iterable[tuple[str, object]]
 
 _MAX_VARIABLES = 2000
 _MAX_OBJECTS = 20_000
-"""Maximum number of modules and tensors that one call of :func:`models` visits, which takes at most 0.1 s."""
+"""Maximum number of modules and tensors that one call of :func:`models` visits. Visiting this many takes at
+most 0.1 s."""
 _MAX_PARAMETERS = 200
 """Maximum number of parameters and buffers that :func:`devices_of_tensors` reads per module."""
 

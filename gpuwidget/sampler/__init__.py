@@ -9,7 +9,8 @@ Three daemon threads start with the first subscription and end some time after t
   be interrupted. The watchdog then abandons the thread that made the call and starts a new thread, which
   continues with the other GPUs and does not call the hung GPU until the call has returned.
 
-In this process, gpuwidget calls NVML only on these threads, and no code waits for them without a timeout.
+In this process, gpuwidget calls NVML only on these threads, and no other thread waits for them without a
+timeout.
 Start with ``sampler.py``.
 """
 

@@ -1,4 +1,4 @@
-"""Manage the threads of the two poll loops and the watchdog, and determine when a thread counts as hung."""
+"""Manage the threads of the two poll loops and the watchdog, and determine when a call counts as hung."""
 
 from __future__ import annotations
 

@@ -64,8 +64,7 @@ class SampleHandler(GpuWidgetHandler, APIHandler):
 
 
 class HistoryHandler(GpuWidgetHandler, APIHandler):
-    """``GET gpuwidget/api/history?seconds=N[&metrics=…]``: the samples that were taken while there were
-    clients."""
+    """``GET gpuwidget/api/history?seconds=N[&metrics=…]``: the stored samples."""
 
     @web.authenticated
     @authorized

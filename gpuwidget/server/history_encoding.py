@@ -1,4 +1,4 @@
-"""The JSON of a history query: one series per metric and GPU, with the samples of each step combined."""
+"""The JSON response to a history query: one series per metric and GPU, with one value per step."""
 
 from __future__ import annotations
 

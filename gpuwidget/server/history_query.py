@@ -58,8 +58,9 @@ class HistoryQuery:
     def step_s(self, *, full_rate: bool, samples: int, interval_s: float) -> float:
         """Return the seconds per step that yield at most ``points`` steps. 0 means one step per sample.
 
-        ``full_rate`` is true if all ``samples`` in the requested time are still stored. The step depends on
-        the requested time, not on the samples in it, so that it does not change while the series grows.
+        ``full_rate`` is true if all ``samples`` in the requested time are still stored at the full rate. The
+        step depends on the requested time and not on the samples in it, so that the step does not change
+        while the series grows.
         """
         if full_rate and max(samples, (self.until - self.since) / interval_s) <= self.points:
             return 0.0

@@ -42,9 +42,9 @@ class InventorySnapshot:
 
     kernels: tuple[ServerKernel, ...]
     kernel_of: Mapping[int, str]
-    """The kernel's id by its process id, for each kernel that runs as a process on this machine."""
+    """The id of each kernel that runs as a process on this machine, keyed by process id."""
     terminal_of: Mapping[int, str]
-    """The terminal's name by the process id of its shell."""
+    """The name of each terminal, keyed by the process id of the terminal's shell."""
     remote_kernels: int
     """Number of kernels of a kernel gateway or a remote provisioner, which have no process on this
     machine."""
@@ -128,7 +128,7 @@ class KernelInventory:
             if isinstance(pid, int) and not getattr(shell, "terminated", False):
                 yield pid, name
 
-    # -- sessions --------------------------------------------------------------------------------------------
+    # -- listing the sessions --------------------------------------------------------------------------------
 
     def _refresh_sessions(self, kernels: tuple[str, ...]) -> None:
         """Start listing the sessions if that is due.

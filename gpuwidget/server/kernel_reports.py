@@ -167,8 +167,8 @@ def _can_reply(manager: Any) -> bool:
 
 
 async def _request_state(manager: Any) -> Mapping[str, Any]:
-    """Request a kernel's state, and return the content of its reply. Raises TimeoutError if there is none in
-    time."""
+    """Request a kernel's state, and return the content of its reply. Raises TimeoutError if no reply arrives
+    in time."""
     stream = manager.connect_control()
     try:
         # Use a clone of the session, because a session rejects messages that it has received before.

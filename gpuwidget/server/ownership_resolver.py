@@ -56,8 +56,10 @@ class OwnershipRequest(NamedTuple):
     """The message that was sent last."""
 
     def message(self, gpus: tuple[GpuMemoryOwnership, ...]) -> tuple[MemoryOwnership, bytes] | None:
-        """Return the message and its JSON, or None if only its time differs from the message that was sent
-        last."""
+        """Return the message and its JSON.
+
+        Return None if the message differs only in its time from the message that was sent last.
+        """
         ownership = MemoryOwnership("usage", self.sample.time, self.inventory.kernels, gpus)
         if self.sent is not None and replace(ownership, time=self.sent.time) == self.sent:
             return None
@@ -66,7 +68,7 @@ class OwnershipRequest(NamedTuple):
     def timeout_message(self) -> tuple[MemoryOwnership, bytes] | None:
         """Return the message and its JSON for the case that the owners are not resolved in time.
 
-        None if only its time differs from the message that was sent last.
+        Return None if the message differs only in its time from the message that was sent last.
         """
         return self.message(
             tuple(

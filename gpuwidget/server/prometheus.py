@@ -26,8 +26,9 @@ because there are no exemplars and no creation times of counters."""
 _Family = GaugeMetricFamily | CounterMetricFamily
 
 _GPU_LABELS = ("gpu", "UUID", "model", "mig")
-"""The first two labels are named like dcgm-exporter's, so that no renaming is needed to join metrics of both.
-The label modelName of dcgm-exporter is not used, because promtool's check rejects it."""
+"""The first two labels have the names of dcgm-exporter's labels, so that metrics of both exporters can be
+joined without renaming. The label modelName of dcgm-exporter is not used, because promtool's check rejects
+it."""
 
 
 def metrics_text(sample: Sample, ownership: MemoryOwnership | None) -> bytes:
@@ -87,7 +88,7 @@ def _machine_families(sample: Sample) -> Iterator[_Family]:
     )
 
 
-# -- GPUs ----------------------------------------------------------------------------------------------------
+# -- metrics of each GPU -------------------------------------------------------------------------------------
 
 
 def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ _MIN_BATCH = 4
 _BATCHES = 16
 _BATCH_PAUSE_S = 0.002
 """Seconds between two batches of messages. Sending a hundred messages in one go would delay other requests by
-milliseconds, so they are sent in batches. The messages with one sample are sent within ``_BATCHES`` pauses,
+milliseconds, so they are sent in batches. The messages for one sample are sent within ``_BATCHES`` pauses,
 unless older messages are still in the queue.
 """
 _TIME_SLICE_S = 0.001
@@ -318,7 +318,7 @@ class SampleHub:
         if self._outgoing:
             asyncio.get_running_loop().call_later(_BATCH_PAUSE_S, self._send_batch)
 
-    # -- messages ------------------------------------------------------------------------------------
+    # -- messages to single clients ------------------------------------------------------------------
 
     def _send(self, client: StreamClient, message: bytes) -> None:
         if not client.send(message):

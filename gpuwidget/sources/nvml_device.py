@@ -169,7 +169,7 @@ class NvmlDevice:
             return self._unsupported.setdefault(name, nvml_messages.PERMANENT[code])
         return nvml_messages.TRANSIENT.get(code) or nvml_messages.other_error(code, str(error))
 
-    # -- the cheap calls -----------------------------------------------------------------------------
+    # -- fast readings and memory --------------------------------------------------------------------
 
     def read_fast(self) -> FastReadings:
         """Read utilization, memory and power with one NVML call each."""

@@ -208,7 +208,7 @@ class _Query:
         self.missing: dict[str, str] = {}
 
     def __call__(self, name: str, *functions: str | Callable[[Any], Any]) -> Any:
-        """Return the value that the first available one of ``functions`` reads.
+        """Return the value that is read by the first of ``functions`` that is available.
 
         A function is available if both the binding and the driver have it. On failure, return None and store
         the reason.

@@ -23,8 +23,8 @@ def uncorrected_errors(nvml: Any, handle: Any) -> int:
 class XidEvents:
     """Reads XIDs and keeps the newest one of each GPU, even if NVML is closed and reopened.
 
-    Until they are read, the driver queues the events of each GPU in that GPU's event set. Only one thread at
-    a time may read an event set. The methods raise pynvml's NVMLError.
+    The driver queues the events of each GPU in the GPU's event set until they are read. Only one thread at a
+    time may read an event set. The methods raise pynvml's NVMLError.
     """
 
     def __init__(self, clock: Clock) -> None:

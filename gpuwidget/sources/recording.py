@@ -1,7 +1,7 @@
 """Parse recordings: files of JSON lines with GPU readings, which the source ``replay`` plays.
 
-The first line is ``{"meta": {...}}``. It contains driver, cuda_driver (13000 for 13.0), tick_s and each GPU's
-constants.
+The first line is ``{"meta": {...}}``. It contains ``driver``, ``cuda_driver`` (13000 for 13.0), ``tick_s``
+and, in ``gpus``, each GPU's constants.
 
 Every further line is a tick. It contains ``t`` (seconds since the start), ``phase`` (what was running, or
 null), and for each GPU ``util`` and ``mem_util`` (percent), ``mem_used`` (bytes), ``power_mw``, ``temp_c``,

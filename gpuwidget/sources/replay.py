@@ -120,7 +120,7 @@ class ReplaySource:
         return now if self._loop else min(max(now - opened, 0.0), recording.duration_s)
 
     def _lap_and_position(self, played: float) -> tuple[int, float]:
-        """Return the number of completed laps, and the position in the current lap in seconds."""
+        """Return how often the recording has been played to its end, and the current position in seconds."""
         recording = self._recording
         assert recording is not None
         if not self._loop:

@@ -1,7 +1,7 @@
 """Processes of this machine: identity, ancestry, CPU time and memory.
 
 This is the only module that uses psutil. On systems with ``/proc``, values that are needed several times per
-second are read from ``/proc`` directly. This reads one small file and creates no process object.
+second are read from ``/proc`` directly: each is in one small file, and no process object is needed.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from gpuwidget.views.card_summary import DELTA, gpu_names, gpu_number, model_nam
 _MAX_FULL_ROWS = 4
 _MIN_FRAGMENTED = 256 * units.MIB
 _MIN_FRAGMENTED_SHARE = 0.1
-"""Torch's reserved memory counts as fragmented if at least this fraction of it, and at least
-``_MIN_FRAGMENTED`` bytes, can't be released although no tensor uses them."""
+"""torch's memory counts as fragmented if torch can't release some of the memory that no tensor uses. This
+part must be at least this fraction of the reserved memory, and at least ``_MIN_FRAGMENTED`` bytes."""
 _Describe = Callable[[Sequence[GpuReport]], list[str]]
 """Function that describes the figures of one GPU, or the range of the figures of several GPUs."""
 
@@ -173,7 +173,8 @@ def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
 
 
 def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) -> list[str]:
-    """Return sentences on torch's reserved memory that is in no tensor, and on how much can be freed."""
+    """Return sentences on how much of torch's reserved memory is in no tensor, and how much of this can be
+    freed."""
     gpus = [gpu for gpu in report.shown if _cached(gpu) is not None]
     if (only_large or is_compact(gpus)) and not any(map(_is_fragmented, gpus)):
         return []

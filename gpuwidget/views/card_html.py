@@ -1,6 +1,7 @@
 """Format a report as static HTML without scripts, style sheets or external resources.
 
-An untrusted notebook removes the SVG and most styles, so the text must be understandable without them.
+In an untrusted notebook, the front end removes the SVG and most styles, so the text must be understandable
+without them.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def _compact_table(gpus: Sequence[GpuReport], lanes: str) -> str:
 def _lanes(chart: Chart, level: DetailLevel, compact: bool) -> str:
     """Return one table cell that contains the lanes of all rows.
 
-    The cell spans all rows, so each lane stays beside its row in themes with other row heights, too.
+    The cell spans all rows, so each lane stays beside its row even if a theme has different row heights.
     """
     style = "position:absolute;left:0;top:0;width:100%;height:100%"
     picture = svg(chart, style, 96 if compact else 160, outlined=not compact)

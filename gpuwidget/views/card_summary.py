@@ -172,8 +172,8 @@ def memory_kinds(report: Report) -> list[MemoryKind]:
     if len(torch) == len(gpus) and any(memory.reserved.peak for memory in torch):
         found.append("torch")
     if process is not None and any(span.peak is not None for span in process):
-        # If child processes held memory, the process's memory comes first: its torch counters exclude the
-        # memory of children.
+        # If child processes held memory, the process's memory comes first, because torch's counters exclude
+        # the memory of child processes.
         found.insert(0 if any(gpu.children for gpu in gpus) else len(found), "process")
     return [*found, "device"]
 

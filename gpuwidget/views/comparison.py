@@ -147,7 +147,7 @@ def ratio(first: float | None, second: float | None) -> str:
     return f"{value:.0f}x" if value >= 99.5 else f"{value:.1f}x" if value >= 9.95 else f"{value:.2f}x"
 
 
-# -- rows ------------------------------------------------------------------------------------------------
+# -- the rows of a comparison ----------------------------------------------------------------------------
 
 
 def _row(
@@ -309,7 +309,7 @@ def _explain(
             reasons.setdefault((run.name, clean_line(reason, summary.NOTE_LENGTH)), []).append(name)
 
 
-# -- environment and notes -------------------------------------------------------------------------------
+# -- differences between the environments, and notes -----------------------------------------------------
 
 
 def _differences(a: _Run, b: _Run) -> list[ComparisonRow]:

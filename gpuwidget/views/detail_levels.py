@@ -1,8 +1,8 @@
 """The five detail levels of a card, from full to minimal.
 
-Each level omits more than the level before: first points and lines per GPU, and last the notes, the figures
-on which advice is based, and the lines of code. If a new list is added to a report, each level needs a
-maximum length of that list.
+Each level omits more than the level before. The first things to be omitted are points of the charts and
+separate lines for each GPU; the last are notes, the figures on which advice is based, and lines of code. If a
+new list is added to a report, each level needs a maximum length for that list.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ def _evenly(marks: Sequence[Mark], count: int) -> list[Mark]:
     return [marks[n * len(marks) // count] for n in range(count)]
 
 
-# -- the parts of a report -------------------------------------------------------------------------------
+# -- reducing the parts of a report ----------------------------------------------------------------------
 
 
 def _reduce_time(time: CodeTime | None, level: DetailLevel) -> CodeTime | None:

@@ -2,7 +2,7 @@
 
 Utilization is a filled line and memory a dashed line. All lanes share one SVG with integer coordinates, so
 that even 16 lanes stay small. The values shown on hover are HTML titles of empty elements on top of the SVG,
-not SVG titles, whose text would remain visible if an untrusted notebook removes the SVG.
+not SVG titles, whose text would remain visible if the front end removes the SVG of an untrusted notebook.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Chart:
 
 
 def svg(chart: Chart, style: str, width: int, *, outlined: bool) -> str:
-    """Return the chart as SVG. ``width`` is its resolution in units, independent of its size on the screen.
+    """Return the chart as SVG. ``width`` is the SVG's width in its own units, not its size on the screen.
 
     Without ``outlined``, utilization is a filled shape without an outline. Such a shape takes fewer bytes,
     and is easier to read in low lanes.

@@ -1,7 +1,7 @@
 """Colours, spacing and table markup that the card, the live chart and all other static views share.
 
-An untrusted notebook removes most styles, and front ends other than JupyterLab lack its theme variables.
-Each colour therefore has a fallback that is readable on white and on black, and secondary text uses the front
+JupyterLab removes most styles from an untrusted notebook, and other front ends lack its theme variables. Each
+colour therefore has a fallback that is readable on white and on black, and secondary text uses the front
 end's text colour with a lower opacity.
 """
 

@@ -16,7 +16,10 @@ const UNREADABLE_FILE = 'Failed loading settings';
 export interface SettingsLoaderOptions {
   /** Null if JupyterLab could not load the settings of its extensions. */
   readonly registry: ISettingRegistry | null;
-  /** Requests the settings if there is no registry, because the server's error may explain why. */
+  /**
+   * Used to request the settings from the server if there is no registry: the server's error may explain
+   * why.
+   */
   readonly manager: Pick<Setting.IManager, 'fetch'>;
   readonly trans: TranslationBundle;
   /** Called with each sentence about replaced settings, once per sentence. */
@@ -124,8 +127,8 @@ function loadFailure(trans: TranslationBundle, error: unknown): string {
 }
 
 /**
- * Translate the settings' texts and replace invalid defaults and settings whenever they are fetched. `warn`
- * receives a sentence about what was replaced.
+ * Translate the settings' texts and replace invalid defaults and settings whenever the settings are
+ * fetched. `warn` receives a sentence about what was replaced.
  *
  * The texts are translated here because JupyterLab's server translates only settings whose translations are
  * in a language pack.
@@ -173,9 +176,10 @@ function transformSettings(
  * Return whether Jupyter's server sent `{}` because it found the user's settings invalid.
  *
  * The server reports this only in its log, and sends none of the user's settings, not even the valid ones.
- * However, in the server's list of all plugins, every plugin has `warning: null`, except those whose settings
- * were replaced. A missing `warning` therefore proves the replacement, unless no plugin in the list has one, or
- * the plugin was fetched alone, in which case it has no `data`.
+ * However, in the server's list of all plugins, a plugin whose settings were replaced has no `warning`, and
+ * every other plugin has `warning: null`. There are two cases in which a missing `warning` proves nothing:
+ * if no plugin in the list has a `warning`, and if the plugin was fetched alone. A plugin that was fetched
+ * alone has no `data`.
  */
 export function serverHasReplaced(
   plugin: ISettingRegistry.IPlugin,

@@ -31,7 +31,10 @@ interface Property {
   readonly default?: PartialJSONValue;
 }
 
-/** Return a schema with its texts translated, in the contexts that JupyterLab uses for them. */
+/**
+ * Return a schema with translated texts. The translation contexts are those that JupyterLab uses for
+ * settings.
+ */
 export function translatedSchema(trans: TranslationBundle, schema: PartialJSONObject): PartialJSONObject {
   return translatedObject(trans, schema, 'schema');
 }

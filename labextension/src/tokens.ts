@@ -45,7 +45,7 @@ export interface IMonitor {
   readonly hasSample: boolean;
   /** Seconds since the last sample or since the stream was opened; null while samples arrive. */
   readonly silentFor: number | null;
-  /** Set whether the panel is visible. Kernels are queried only while the panel is visible. */
+  /** Set whether the panel is visible. While it is visible, the active notebook's kernel is polled. */
   setPanelVisible(visible: boolean): void;
   /** Set whether samples are needed without a visible view, for example for alerts. */
   setBackground(wanted: boolean): void;

@@ -372,7 +372,7 @@ export interface DeviceState {
   /** Whether the choice still has to be applied, which happens before the next cell. */
   readonly pending: boolean;
   /**
-   * torch's default device on the thread that runs cells, at the last start or end of a cell. null if
+   * torch's default device on the thread that runs cells, read when a cell last started or ended. null if
    * unknown.
    */
   readonly present: string | null;
@@ -437,8 +437,8 @@ export interface Switch {
   /** The requested value, which will apply from the next cell on, or null if no value is requested. */
   readonly pending: string | null;
   /**
-   * The Python statement that will set the pending value, else the last statement that has set the switch, or
-   * null if there is neither.
+   * The Python statement that will set the pending value. If no value is pending, the statement that last set
+   * the switch, or null if gpuwidget has not set it.
    */
   readonly statement: string | null;
   /** Sentences that describe what the switch gains and what it costs. */
@@ -631,7 +631,8 @@ export interface WatchRequest {
 /**
  * Releases torch's cached memory to the driver, even while a cell runs.
  *
- * The reply may take as long as the GPU's current work. Meanwhile the kernel replies to other requests.
+ * The reply is sent when the GPU has finished its current work, which may take long. Meanwhile the kernel
+ * replies to other requests.
  */
 export interface FreeCacheRequest {
   readonly schema: number;
@@ -702,7 +703,7 @@ export interface Issue {
   readonly params: Readonly<Record<string, unknown>>;
   /** A sentence that explains the problem. */
   readonly reason: string;
-  /** What to do about it, or null if nothing can be done. */
+  /** What to do about the problem, or null if nothing can be done. */
   readonly fix: Fix | null;
 }
 
@@ -724,7 +725,7 @@ export interface Check {
   readonly status: 'ok' | 'broken' | 'warning' | 'unknown' | 'skipped';
   /** What the check observed, in a few words. */
   readonly found: string;
-  /** The worst issue's sentence, or null if there is no issue. */
+  /** The `reason` of the worst issue, or null if there is no issue. */
   readonly reason: string | null;
   /** The whole text of the worst issue's fix, or null if there is nothing to do. */
   readonly remedy: string | null;
@@ -732,7 +733,7 @@ export interface Check {
   readonly command: string | null;
   /**
    * The values that the check read, by name, without values that change from minute to minute. The entries
-   * `finding 2`, `finding 3` and so on contain the sentences of the other issues.
+   * `finding 2`, `finding 3` and so on contain the `reason` of each other issue.
    */
   readonly evidence: Readonly<Record<string, string>>;
   /** All problems that the check has found, the worst first. */

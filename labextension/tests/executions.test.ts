@@ -14,7 +14,7 @@ function status(state: string, id: string, parent: Header = {}, session = 'proce
   };
 }
 
-/** Return whether the kernel runs a cell according to these messages. */
+/** Return whether a cell is running after these messages; null if the messages do not show it. */
 function after(...messages: StatusMessage[]): boolean | null {
   const executions = new Executions();
   for (const message of messages) {

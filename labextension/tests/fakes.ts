@@ -26,7 +26,10 @@ import { METRIC_TABLE, type MetricName } from '../src/metricTable';
 
 export const GIB = 1024 ** 3;
 
-/** A clock that moves only when the test advances it. The global timers, which Lumino uses, follow it too. */
+/**
+ * A clock that moves only when the test advances it. The global timers, which Lumino uses, run on this
+ * clock too.
+ */
 export class FakeClock implements Clock {
   private time = 0;
   private last = 0;

@@ -9,7 +9,7 @@ const HOUR = 3600;
 const NOW = 100_000;
 const THRESHOLDS: Thresholds = { idle: 2 * HOUR, memory: GIB, utilization: 30, window: 1800 };
 
-/** Return the hints at `time` for these kernels and for this memory ownership of each GPU. */
+/** Return the hints at `time`. `gpus` contains the memory ownership of each GPU. */
 function hints(
   finder: HintFinder,
   kernels: readonly ServerKernel[],

@@ -47,8 +47,8 @@ test('every shortcut is unique, belongs to a command and works everywhere', () =
   assert.deepEqual([...new Set(shortcuts.map(({ selector }) => selector))], ['body']);
   const keys = shortcuts.map(each => each.keys.join(' | '));
   assert.equal(new Set(keys).size, keys.length);
-  // JupyterLab's shortcuts use Alt Shift only with digits, and Chromium's with A B C I N P R T W X Z. The
-  // letters below are free in both.
+  // JupyterLab's shortcuts with Alt Shift use only digits. Chromium's use A B C I N P R T W X Z. Neither of
+  // them uses the letters below.
   assert.deepEqual(
     keys.filter(key => !/^Alt Shift [DEFGHV]$/.test(key)),
     []
@@ -108,7 +108,7 @@ test('every setting has a title and every number has limits', () => {
   assert.deepEqual(odd, []);
 });
 
-/** Return the schema with the defaults `values`, as jupyterlab_server applies overrides.json. */
+/** Return the schema with `values` as defaults, as jupyterlab_server applies overrides.json. */
 function overridden(values: Record<string, unknown>): Parameters<typeof withValidDefaults>[0] {
   const properties = Object.fromEntries(
     Object.entries(schema.properties).map(([name, kind]) => [

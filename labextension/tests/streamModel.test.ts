@@ -33,7 +33,10 @@ test('a notebook never holds more than the memory in use', () => {
   assert.deepEqual([both.here, both.other], [35 * GIB, 0]);
 });
 
-/** Return which of `count` GPUs, of which some are `busy`, are expanded. `changes` apply to the last GPU. */
+/**
+ * Return the UUIDs of the GPUs that a new panel expands on a machine with `count` GPUs. `busy` contains the
+ * indices of the busy GPUs. `changes` apply to the last GPU.
+ */
 function expanded(
   count: number,
   busy: readonly number[],

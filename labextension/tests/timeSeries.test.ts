@@ -90,8 +90,8 @@ test('samples continue the last step: the mean is that of all samples, and no sp
   );
   assert.deepEqual(
     mean?.map(value => Math.round(10 * (value ?? NaN)) / 10),
-    // The step at 11 s has three known samples: two from the history and the one at 11.4 s. The one at 11.6 s
-    // is unknown.
+    // The step at 11 s has three samples with a known value: two from the history, and the one at
+    // 11.4 s. The value at 11.6 s is unknown.
     [5, 45.7, 3.5]
   );
 });

@@ -19,8 +19,7 @@ _find_chromium = functools.cache(chromium.find)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a browser test if there is no Chromium. This happens before a fixture of the test starts
-    JupyterLab."""
+    """Skip a browser test if there is no Chromium, before the test's fixtures start a JupyterLab."""
     if _find_chromium() is None:
         skip(chromium.MISSING)
 

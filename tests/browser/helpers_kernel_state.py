@@ -33,8 +33,8 @@ def cell(state: dict[str, Any], freed: str | None = None) -> str:
 
 
 def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
-    """Return the state of a kernel with torch. Its ``cuda:0`` is the last of the GPUs, on which its process
-    holds 14 GiB."""
+    """Return the state of a kernel with torch. The last of the GPUs is ``cuda:0`` in this kernel, which holds
+    14 GiB there."""
     gib = 1024**3
     order = list(reversed(uuids))
     return {

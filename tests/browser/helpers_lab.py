@@ -208,7 +208,8 @@ class Notebook:
     def script(self, body: str, argument: object = None) -> Any:
         """Run JavaScript in the page, as the body of an async function.
 
-        It can use ``app`` (JupyterLab's application), ``panel`` (the notebook's widget) and ``argument``.
+        The code can use ``app`` (JupyterLab's application), ``panel`` (the notebook's widget) and
+        ``argument``.
         """
         return self.page.evaluate(
             "async argument => { const app = window.jupyterapp;"
@@ -261,9 +262,12 @@ class Notebook:
         return outputs
 
     def record_layout_shifts(self, selector: str) -> None:
-        """Start recording the layout shifts inside the matching elements that no user action causes.
+        """Start recording the layout shifts inside the matching elements. Shifts that follow a user action
+        are ignored.
 
-        JupyterLab's own elements move too: the status bar, for example, when the kernel's state changes."""
+        Shifts of other elements do not count: JupyterLab's status bar, for example, moves when the kernel's
+        state changes.
+        """
         self.script(_RECORD_LAYOUT_SHIFTS, selector)
 
     def layout_shifts(self) -> list[str]:

@@ -165,8 +165,8 @@ def test_the_settings(open_panel: tuple[Notebook, FakeOwnershipStream]) -> None:
 
 
 def test_the_cells(eight_gpu_lab: tuple[Lab, Standin], browser: Browser) -> None:
-    """axe finds no violation in the list of cells, with error marks and a note below it, both unsorted and
-    sorted."""
+    """axe finds no violation in the panel with a list of cells that has error marks and a note, whether the
+    list is sorted or not."""
     lab, _ = eight_gpu_lab
     reports = [report(1, 3, 14.0), report(2, 5, 200.0), report(3, 1, 0.002)]
     reports[0]["cell"] |= {"status": "error", "label": "a rather long name of a cell that does not fit"}

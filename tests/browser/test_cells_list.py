@@ -190,8 +190,8 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_many_reports(open_notebook: Open, lab: Lab) -> None:
-    """The list shows 500 reports in a notebook of 2000 cells immediately. Text that a cell prints does not
-    redraw the list."""
+    """When the panel opens, the list shows all 500 reports of a notebook with 2000 cells. Text that a cell
+    prints does not redraw the list."""
     path = write_reports(lab, "many.ipynb", [report(n, n % 50, n / 7) for n in range(1, 501)], cells=1500)
     notebook = open_notebook(path, kernel=False)
     show(notebook)

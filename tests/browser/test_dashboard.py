@@ -19,8 +19,8 @@ DROPDOWN = ".jp-OutputArea .widget-dropdown select"
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_dashboard(open_notebook: Callable[..., Notebook], theme: str) -> None:
-    """%gpu shows a live chart of every GPU and a device dropdown. The device that the user chooses in it
-    applies from the next cell."""
+    """%gpu shows a live chart of every GPU and a device dropdown. A device that the user chooses in the
+    dropdown applies from the next cell."""
     notebook = open_notebook([LOAD, "%gpu", "str(torch.get_default_device())"], theme=theme)
     for cell in (0, 1):
         notebook.run(cell)

@@ -156,8 +156,8 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_zoom_and_return_to_live(two_gpu_lab: Lab, browser: Browser) -> None:
-    """Dragging over a chart zooms into a time range, with finer steps; keys pan and zoom. A double click
-    returns to live mode."""
+    """Dragging over a chart zooms into a time range, and keys pan and zoom. A double click or Escape returns
+    to live mode."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("zoom.ipynb", ["1"]), kernel=False)
     page = notebook.page
     queries = history_requests(page)

@@ -170,8 +170,8 @@ def test_the_holders_of_each_gpu(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_many_holders(open_panel: Callable[..., OpenPanel]) -> None:
-    """The five largest holders have one row each. One further row stands for all others, and Enter expands
-    it."""
+    """The five largest holders have one row each. A further row stands for all other holders. Enter on that
+    row shows them one by one."""
     view = open_panel()
     many = [allocation(12 - 1 * place, pid=place, user="bob", program=f"rank {place}") for place in range(12)]
     view.ownership.send([], [gpu(view.gpus[0], *many, unattributed=GIB), gpu(view.gpus[1])])
@@ -340,7 +340,7 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
     """A hint is shown for an idle notebook that holds memory, and for a notebook whose GPU had low
     utilization for an hour."""
     view = open_panel()
-    view.ownership.interval = 1000  # A few samples must suffice for an hour.
+    view.ownership.interval = 1000  # Then a jump of one hour is no gap between samples.
     view.ownership.reopen()
     wait_for_text(view.notebook, PANEL, "every 1000 s")
     means = [{"seconds": seconds, "utilization": 12.4} for seconds in (600, 1800, 3600)]

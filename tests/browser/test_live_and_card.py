@@ -64,14 +64,14 @@ def outputs_with(notebook: Notebook, cell: int, mime_type: str) -> list[dict[str
 
 
 def luminance(colour: str) -> float:
-    """Return the brightness of a CSS ``rgb()`` colour, from 0 to 1."""
+    """Return the brightness of a CSS ``rgb()`` color, from 0 to 1."""
     red, green, blue = (int(part) for part in colour.strip("rgba()").split(",")[:3])
     return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_chart_then_card(open_notebook: Open, theme: str) -> None:
-    """A running cell shows a chart whose colours match the theme. When the cell ends, a card replaces the
+    """A running cell shows a chart whose colors match the theme. When the cell ends, a card replaces the
     chart."""
     notebook = open_notebook([LOAD, THREE_SECONDS], theme=theme)
     run_to_the_end(notebook, 0)

@@ -104,7 +104,7 @@ def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path
 
 
 def wait_for_busy(notebook: Notebook, busy: bool) -> None:
-    """Wait until the panel's header shows the kernel as busy, or, if ``busy`` is false, as not busy."""
+    """Wait until the panel shows the kernel as busy or, if ``busy`` is false, as not busy."""
     notebook.page.wait_for_function(
         "([busy, text]) => document.querySelector(busy)?.innerText === text",
         arg=[BUSY, "busy" if busy else ""],

@@ -191,9 +191,8 @@ def lab_with_invalid_settings(tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_invalid_settings_are_replaced(lab_with_invalid_settings: tuple[Lab, Path], browser: Browser) -> None:
-    """If defaults in overrides.json or saved settings are invalid, or the server's schema lacks settings, the
-    panel uses gpuwidget's defaults in their place. One notification for each cause lists what was
-    replaced."""
+    """The panel uses gpuwidget's defaults in place of invalid defaults in overrides.json, of invalid saved
+    settings, and of settings that the server's schema lacks. Notifications report all three."""
     lab, file = lab_with_invalid_settings
     # Such settings may have been saved by an older version. Because they are invalid, Jupyter's server sends
     # none of the saved settings.

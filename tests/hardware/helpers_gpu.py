@@ -18,15 +18,15 @@ from gpuwidget.system.processes import in_host_pid_namespace
 HOST_PIDS = pytest.mark.skipif(
     not in_host_pid_namespace(), reason="in a container the driver's process ids are not the processes' own"
 )
-"""Skips a test that needs the driver's values per process, if the driver's process ids are not those of this
-pid namespace, as in a container.
+"""Skips a test that needs the driver's values per process, unless this process is in the host's pid
+namespace. In a container, the driver's process ids are not valid.
 """
 _TIMEOUT_S = 240
 
 
 def run_program(code: str, **environment: str) -> Any:
-    """Run ``code`` in a subprocess, and return the value of the variable ``result`` at its end, passed as
-    JSON.
+    """Run ``code`` in a subprocess, and return the final value of its variable ``result``, which must be a
+    JSON value.
     """
     program = textwrap.dedent(code) + "\nimport json\nprint('RESULT ' + json.dumps(result))\n"
     process = subprocess.run(

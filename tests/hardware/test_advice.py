@@ -128,7 +128,8 @@ def test_the_power_limit_alone_gets_no_advice() -> None:
     if throttled.get(POWER_CAP, 0.0) < MIN_S:
         drawn = f"{full['power_w']} of {full['power_limit_w']} W"
         pytest.skip(f"at {drawn} the driver did not name the power cap for {MIN_S:g} s: {throttled}")
-    # This machine's GPU may also be throttled by heat. Only then is advice expected.
+    # This machine's GPU may also be throttled for a reason that needs attention, such as heat. Only then is
+    # advice expected.
     hot = [one for one in needing_attention(throttled) if one != POWER_CAP and throttled[one] >= MIN_S]
     assert ("throttled" in rules("full power")) == bool(hot), loads()["full power"]
     assert POWER_CAP not in (light["throttled"] or {}), light

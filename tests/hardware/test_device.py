@@ -42,8 +42,8 @@ def run_cells(code: str, **environment: str) -> Any:
 
 
 def test_the_next_cell_uses_the_default_device() -> None:
-    """After %gpu device cuda:1, new tensors, "cuda", .cuda() and the current device are cuda:1. After 'none',
-    they are as before."""
+    """After %gpu device cuda:1, new tensors are on cuda:1, and "cuda", .cuda() and the current device mean
+    cuda:1. After '%gpu device none', all of this is as before."""
     result = run_cells(
         "cell('import torch; torch.cuda.init()')\n"
         "shell.user_ns['where'] = where\n"
@@ -112,7 +112,7 @@ def test_none_opens_no_context_on_the_previous_gpu() -> None:
 
 
 def test_torch_set_device_in_user_code_wins() -> None:
-    """If user code calls set_device(0) after another device was chosen, cuda:0 is the current device, also if
+    """If user code calls set_device(0) after another device was chosen, cuda:0 is the current device, even if
     this call initializes CUDA."""
     result = run_cells(
         "cell('import torch')\ncell('%gpu device cuda:1 --light')\ncell('torch.cuda.set_device(0)')\n"
@@ -177,8 +177,8 @@ def test_a_new_thread_has_torchs_default() -> None:
 
 
 def test_shuffling_fails_and_works_with_the_fix() -> None:
-    """While a default device is chosen, a DataLoader with shuffle=True fails. The hint below the error
-    contains the fix, and with it the DataLoader works."""
+    """While a default device is chosen, a DataLoader with shuffle=True fails. With the fix from the hint
+    below the error, the DataLoader works."""
     result = run_cells(
         """
         from gpuwidget.kernel.error_hints import hint

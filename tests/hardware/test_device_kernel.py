@@ -19,8 +19,8 @@ USE = "torch.ones(2**28, device='{device}')"
 
 
 def state_of(kernel: Kernel, **request: Any) -> Any:
-    """Repeat a request of the panel until the driver has reported the free memory of all GPUs. Return the
-    kernel's state from the last reply."""
+    """Repeat one of the panel's requests until the driver has reported the free memory of all GPUs. Return
+    the kernel's state from the last reply."""
     for _ in range(100):
         answer = kernel.answer_to(**request)
         assert answer["status"] == "ok", answer

@@ -83,8 +83,8 @@ def test_freeing_the_cache_while_a_cell_computes(kernel: Kernel) -> None:
 
 
 def test_freeing_the_cache_breaks_no_graph_capture(kernel: Kernel) -> None:
-    """Requests to free torch's cache while a cell captures CUDA graphs make no capture fail. The reply to
-    each request is that the cache was freed, or that the request was refused because of the capture."""
+    """If the panel requests to free torch's cache while a cell captures CUDA graphs, no capture fails. Either
+    the cache is freed, or the request is refused because of the capture."""
     kernel.ok("a = torch.ones(256, 256, device='cuda')\nb = a @ a\ntorch.cuda.synchronize()")
     capturing = """
 open('on', 'w').close()

@@ -59,8 +59,8 @@ def test_a_training_step(kernel: Kernel) -> None:
     assert by_source["optimizer.step()"]["held"] >= 2 * parameters
     # Less than 2 % is allocated by code that is outside the user's lines.
     assert sum(line["allocated"] for line in lines if line["file"] is None) < 0.02 * counted
-    # torch's counters contain rounded sizes. The increase that they show, up to the peak and up to the end of
-    # the run, therefore only roughly equals the sum over the lines.
+    # torch's counters contain rounded sizes. Their increases up to the peak and up to the end of the run are
+    # therefore only roughly equal to the sums over the lines.
     allocated = report["gpus"][0]["torch"]["allocated"]
     above = allocated["peak"] - allocated["start"]
     assert sum(line["at_peak"] for line in lines) == pytest.approx(above, rel=0.02)

@@ -40,7 +40,7 @@ def step():
 
 
 def test_a_transformer_with_adamw() -> None:
-    """At each stage of a training, the model with its gradients, the optimizer and the batch are listed with
+    """At each stage of training, the model with its gradients, the optimizer and the batch are listed with
     the expected sizes, and the holders add up exactly to torch's count."""
     result = run_program(
         TRANSFORMER
@@ -281,8 +281,8 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
     freed = before - used()
     assert "Released 5.0 GiB of tensors." in done
     assert freed * MIB == pytest.approx(5 * GIB, abs=64 * MIB)
-    # If the driver's process ids don't match, as in a container, the driver's figure for this process is
-    # unknown, so its figure for the whole GPU is shown instead.
+    # In a container, the driver's process ids don't match the container's, so the driver's figure for this
+    # process is unknown. The driver's figure for the whole GPU is shown instead.
     own, whole = (
         "Given back: 5.0 GiB on GPU 0, as the driver sees it.",
         "5.0 GiB by torch's count; by the driver's",

@@ -1,5 +1,4 @@
-"""Test on a real GPU that the metrics which Prometheus scrapes agree with nvidia-smi, although no panel is
-open."""
+"""Test on a real GPU that the metrics for Prometheus agree with nvidia-smi, even if no panel is open."""
 
 from __future__ import annotations
 

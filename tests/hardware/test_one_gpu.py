@@ -75,8 +75,8 @@ def test_a_tensor_of_a_millisecond_shows_in_the_peak() -> None:
 
 
 def test_an_older_peak_and_a_users_reset() -> None:
-    """The peak is exact even if there was a higher peak before the run and user code resets the counter
-    during the run. Notes explain both."""
+    """The run's peak does not include a higher peak from before the run. It includes a peak from before user
+    code resets torch's counter during the run. One note mentions the earlier peak, another one the reset."""
     report = run_program(
         """
         import torch, gpuwidget
@@ -111,8 +111,8 @@ def test_watching_opens_no_context_and_imports_no_torch() -> None:
 
 
 def test_the_first_context_is_not_a_leak() -> None:
-    """The memory of the CUDA context is part of the process's memory but not of torch's, and a note explains
-    this."""
+    """If CUDA starts during a run, the memory of its context counts for the GPU and the process but not for
+    torch, and a note explains this."""
     report = run_program(
         """
         import torch, gpuwidget
@@ -147,8 +147,8 @@ def test_device_memory_matches_nvidia_smi() -> None:
 
 
 def test_a_childs_memory_counts_for_the_process() -> None:
-    """The memory of a child process is part of this process's memory. If the driver's process ids don't
-    match, as in a container, the memory is unknown, and the reason is given."""
+    """The memory of a child process is part of this process's memory. In a container, the memory is unknown
+    if the driver's process ids don't match the container's, and the reason is given."""
     result = run_program(
         """
         import subprocess, sys, gpuwidget

@@ -1,5 +1,4 @@
-"""Tests on a real GPU that each PyTorch switch changes the setting that it names, and nothing else in the
-process."""
+"""Tests on a real GPU that the PyTorch switches for TF32 take effect, and that no switch initializes CUDA."""
 
 from __future__ import annotations
 

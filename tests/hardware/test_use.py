@@ -20,7 +20,7 @@ stdin."""
 
 
 def start_holder(gib: int) -> subprocess.Popen[str]:
-    """Start a process that holds this many GiB on GPU 0. Return the process once it does."""
+    """Start a process that allocates this many GiB on GPU 0, wait until it has done so, and return it."""
     code = CHILD.format(device="cuda:0").replace("2 * 1024", f"{gib} * 1024")
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -28,7 +28,7 @@ def start_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 @pytest.fixture(scope="module")
 def pair(start_kernel: Callable[..., Kernel]) -> Pair:
-    """Return a kernel without and a kernel with gpuwidget loaded, at the same execution count."""
+    """Return two kernels at the same execution count: one without and one with gpuwidget loaded."""
     made = Pair(start_kernel(), start_kernel())
     made.run("pass", "%load_ext gpuwidget")
     made.both("'in step'")

@@ -167,11 +167,11 @@ class Kernel:
         """Return ``value`` without parts that differ between kernels and between runs."""
         return self._ids.clean(value)
 
-    # -- cells ---------------------------------------------------------------------------------------
+    # -- running cells -------------------------------------------------------------------------------
 
     def send(self, code: str, *, answers: Iterable[str] = (), **options: Any) -> str:
         """Send a request to execute ``code``, and return the request's id.
-        ``answers`` are the replies to its ``input()`` calls."""
+        ``answers`` are the replies to the code's ``input()`` calls."""
         answers = list(answers)
         options.setdefault("allow_stdin", bool(answers))
         request = self.client.execute(code, **options)
@@ -307,7 +307,7 @@ class Kernel:
                     return answer
         raise TimeoutError(f"no reply to {request}")
 
-    # -- messages ------------------------------------------------------------------------------------
+    # -- receiving messages --------------------------------------------------------------------------
 
     def _take_until(self, done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + TIMEOUT_S

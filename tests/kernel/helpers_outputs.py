@@ -220,8 +220,8 @@ def _is_own(message: Message, our_models: set[str]) -> bool:
 
 
 class ExpectedIds:
-    """Replaces ids and other text with fixed text,
-    if this text differs between two kernels that run the same cells."""
+    """Replaces the parts of outputs that differ between two kernels that run the same cells,
+    such as ids and times, with fixed text."""
 
     def __init__(self, root: str) -> None:
         self._root = root

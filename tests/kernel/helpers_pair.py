@@ -1,4 +1,4 @@
-"""A kernel without and a kernel with gpuwidget, and assertions that their cells behave the same."""
+"""Two kernels, one without and one with gpuwidget, and assertions that their cells behave the same."""
 
 from __future__ import annotations
 

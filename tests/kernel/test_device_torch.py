@@ -28,8 +28,8 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 @pytest.fixture(scope="module")
 def device_pair(start_kernel: Callable[..., Kernel]) -> Pair:
-    """Return a kernel without gpuwidget and a kernel with gpuwidget and a default device,
-    at the same execution count."""
+    """Return two kernels at the same execution count:
+    one without gpuwidget, and one with gpuwidget and a default device."""
     pair = Pair(start_kernel(), start_kernel())
     pair.run("import torch", "import torch\n%load_ext gpuwidget\n%gpu device cpu")
     pair.setup(SETUP)

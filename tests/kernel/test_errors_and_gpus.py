@@ -53,7 +53,7 @@ def assert_explained(ran: Ran, report: dict[str, Any]) -> str:
     return reason
 
 
-# -- no GPU --------------------------------------------------------------------------------------------
+# -- machines without a GPU ----------------------------------------------------------------------------
 
 
 def test_source_switched_off(start_kernel: Callable[..., Kernel]) -> None:
@@ -93,7 +93,7 @@ def test_missing_recording(start_kernel: Callable[..., Kernel]) -> None:
         assert "nowhere.jsonl" in ran.cards[0]["text/plain"]
 
 
-# -- a driver ------------------------------------------------------------------------------------------
+# -- machines with a stand-in for the driver -----------------------------------------------------------
 
 
 class Machine:
@@ -120,7 +120,7 @@ class Machine:
     def during_cell(
         self, *lines: str, times: int = 3, call: str = "nvmlDeviceGetMemoryInfo_v2"
     ) -> tuple[Ran, dict[str, Any]]:
-        """Run a watched cell with a live chart, and change what the driver returns in the middle of it."""
+        """Run a watched cell with a live chart, and change what the driver returns while the cell runs."""
         request = self.kernel.send(f"%%gpuwatch\n{WAIT}")
         self.kernel.wait_for_message(request, lambda message: message.shows_chart)
         self.set_scenario(*lines)

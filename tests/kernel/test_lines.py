@@ -115,8 +115,8 @@ def test_after_an_error(kernel: Kernel) -> None:
 
 
 def test_an_interrupt_while_recording_starts(kernel: Kernel) -> None:
-    """An interrupt that arrives while the recording starts is raised in the cell's code.
-    The recording stops when the cell ends."""
+    """If an interrupt arrives while torch's allocation history is being turned on,
+    the interrupt is raised in the cell's code. The history is turned off when the cell ends."""
     kernel.ok(
         "torch.cuda.init()\nimport signal, gpuwidget.pytorch.allocation_history as h\n"
         "counts = h._requested_bytes\n"
@@ -145,8 +145,8 @@ def test_nested_cells(kernel: Kernel) -> None:
 
 
 def test_a_recording_that_the_user_started(kernel: Kernel) -> None:
-    """If the user has already started a recording, gpuwidget uses it and leaves it on,
-    and a note in the report mentions it."""
+    """If the user has already turned on torch's allocation history, gpuwidget uses it and leaves it on,
+    and a note in the report mentions that."""
     kernel.ok("torch.cuda.init()\ntorch.cuda.memory._record_memory_history('all')")
     ran = kernel.ok("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)")
     assert len(lines(ran)) == 1
@@ -157,7 +157,7 @@ def test_a_recording_that_the_user_started(kernel: Kernel) -> None:
 
 def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
     """If torch is not loaded, a note in the report explains that.
-    If the cell imports torch, the report lists its lines."""
+    If the cell itself imports torch, the report lists the cell's lines that allocate memory."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     ran = kernel.ok("%%gpuwatch --no-live --lines\n1")

@@ -102,7 +102,7 @@ def test_quiet(kernel: Kernel) -> None:
 
 
 def test_interval(kernel: Kernel) -> None:
-    """--interval accepts from 0.05 to 60 seconds between samples."""
+    """--interval accepts 0.05 to 60 seconds as the time between two samples."""
     for interval in ("0.05", "0.5", "60"):
         report = check_card(kernel.run(f"%%gpuwatch --interval {interval}\n1"))
         assert report["cell"]["status"] == "ok"

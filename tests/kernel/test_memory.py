@@ -158,7 +158,7 @@ def test_cells_that_still_hold_memory(kernel: Kernel) -> None:
 
 
 def test_nested_cells_and_a_missed_end(kernel: Kernel) -> None:
-    """Memory that a nested cell allocates counts for the outer cell.
+    """Memory that a nested cell allocates is attributed to the outer cell.
     If gpuwidget missed the end of a cell, it still attributes memory to the next cell."""
     inner = "get_ipython().run_cell('a = gpu.empty(1000)', store_history={stored})\n"
     kernel.ok(inner.format(stored=True) + inner.format(stored=False) + "b = gpu.empty(2000)")

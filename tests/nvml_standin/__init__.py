@@ -3,8 +3,8 @@ With it, tests make the real ctypes calls without a GPU.
 
 The scenario is a text of ``key=value`` lines. The library reads it again whenever the file changes; if a key
 occurs twice, the later line wins. The prefix ``gpu.N.`` applies a key to GPU N, ``gpu.N.mig.M.`` to its slice
-M, and ``gpu.*.`` to every GPU. A slice has the values of its GPU unless it sets others; for a call that fails
-on the GPU, the value ``ok`` makes it succeed on the slice.
+M, and ``gpu.*.`` to every GPU. A slice has the values of its GPU unless the scenario sets values for the
+slice. If a call fails on the GPU, the value ``ok`` for the slice makes the call succeed there.
 
 - ``gpus=8`` ``driver=580.95.05`` ``cuda=13000``: the machine
 - ``gpu.0.util=97`` ``gpu.0.memory_util=40``: percent
@@ -23,9 +23,9 @@ on the GPU, the value ``ok`` makes it succeed on the slice.
 - ``gpu.0.name`` ``.uuid`` ``.pci`` ``.compute_capability`` ``.slice_name`` ``.slice_uuid``:
   the GPU's identity
 - ``gpu.1.nvmlDeviceGetMemoryInfo_v2=error 15``: the call fails for GPU 1;
-  ``gpu.1.*`` instead of the function's name: every call for GPU 1 fails
+  with ``gpu.1.*`` as the key, every call for GPU 1 fails
 - ``gpu.1.nvmlDeviceGetMemoryInfo_v2=hang``: the call does not return while the scenario contains this line
-- ``nvmlInitWithFlags=error 9`` ``*=error 9``: a call without a GPU argument fails; all calls fail
+- ``nvmlInitWithFlags=error 9``: a call that has no GPU argument fails; with ``*`` as the key, all calls fail
 - ``gpu.0.field.186=error 3`` ``gpu.0.gpm.2=error 3``: one value can't be read, but the call succeeds
 - ``gpu.0.ecc=2`` ``.ecc_mode`` ``.remapped`` ``.remap_pending`` ``.remap_failed``
   ``.retired_pending``: errors and repairs of the GPU's memory
@@ -110,7 +110,7 @@ class Standin:
         return {**os.environ, **self.variables, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
     def calls(self) -> Counter[str]:
-        """Return the number of calls of each function since the last :meth:`calls`, over all processes."""
+        """Return how often each function was called, by any process, since this method was last used."""
         counted: Counter[str] = Counter()
         if self._calls.exists():
             for name, count in _COUNTER.iter_unpack(self._calls.read_bytes()):

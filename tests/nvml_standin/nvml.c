@@ -64,7 +64,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static device devices[MAX_GPUS][MAX_SLICES + 1];
 static int initialized;
 
-/* -- the scenario, all under the lock ------------------------------------------------------------------ */
+/* -- the scenario (callers hold the lock) -------------------------------------------------------------- */
 
 static char text[MAX_TEXT];
 static struct {
@@ -217,7 +217,7 @@ static void pass_time(const char *function, double began) {
     double us = OTHER_US;
     for (size_t i = 0; i < sizeof H200 / sizeof *H200; i++)
         if (!strcmp(H200[i].name, function)) us = H200[i].us;
-    if (us >= 1000) usleep((useconds_t)us); /* a real driver waits for the GPU's own processor */
+    if (us >= 1000) usleep((useconds_t)us); /* a real driver sleeps while the GPU works */
     while (seconds(CLOCK_MONOTONIC) < began + us * 1e-6) {
     }
 }
@@ -275,7 +275,7 @@ __attribute__((constructor)) static void set_up(void) {
     pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-/* -- the system ---------------------------------------------------------------------------------------- */
+/* -- initialization, versions and the number of GPUs --------------------------------------------------- */
 
 result nvmlInitWithFlags(unsigned flags) {
     static struct counter *counter;
@@ -400,7 +400,7 @@ result nvmlDeviceGetGpuInstanceId(device *of, unsigned *out) {
     return SUCCESS;
 }
 
-/* -- readings ------------------------------------------------------------------------------------------ */
+/* -- readings of a GPU --------------------------------------------------------------------------------- */
 
 result nvmlDeviceGetUtilizationRates(device *of, unsigned out[2]) {
     BEGIN(of);
@@ -668,7 +668,7 @@ result nvmlGpmMetricsGet(gpm_metrics *get) {
     return SUCCESS;
 }
 
-/* -- health: errors and events (`xids` lists all XIDs; a set gets those added after its registration) --- */
+/* -- health and settings (`xids` lists all XIDs; an event set gets those added after its registration) -- */
 
 NUMBER(nvmlDeviceGetPersistenceMode, of, unsigned, "persistence", 1, 1)
 NUMBER(nvmlDeviceGetComputeMode, of, unsigned, "compute_mode", 0, 1)

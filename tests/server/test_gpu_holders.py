@@ -143,8 +143,8 @@ def test_torch_reports_are_used_without_a_process_list() -> None:
 
 
 def test_torch_reports_are_used_without_matching_pids() -> None:
-    """If the driver's process ids don't match this server's, the listed processes are ignored:
-    the memory that kernels report has holders, and all other memory is unattributed."""
+    """If the driver's process ids don't match this server's, the listed processes are ignored.
+    Only kernels that report memory are holders, and all other memory is unattributed."""
     usage = ownership(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
     assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, 20 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")

@@ -194,7 +194,7 @@ def status(state: str, request: str, kind: str = "execute_request", **changes: A
         # In the next two cases, the kernel has restarted, so no request is running.
         ([status("busy", "1"), status("idle", "2", "kernel_info_request", session="new")], False),
         ([status("busy", "1", session="client"), status("starting", "", session="client")], False),
-        # This kernel has no session id, and repeats the client's. It has not restarted.
+        # This kernel has no session id of its own, and sends the client's id. It has not restarted.
         ([status("busy", "1", session="client"), status("idle", "2", "comm_msg", session="client")], True),
         ([status("busy", "1"), [{"msg_type": "stream", "session": "new"}, {}, {"text": "status"}]], True),
     ],

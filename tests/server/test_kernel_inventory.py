@@ -69,8 +69,8 @@ def inventory(managers: Managers, clock: FakeClock, **settings: Any) -> KernelIn
 
 
 async def test_every_kind_of_kernel(clock: FakeClock) -> None:
-    """Only a kernel that is a running child of the server has a process id;
-    every other kernel is remote or gone."""
+    """The inventory has a process id only for a kernel that runs as a child process of the server.
+    It has none for remote, starting and ended kernels."""
     managers = Managers(
         here=kernel(local(10), "busy"),
         ended=kernel(local(11, returncode=-9)),
@@ -316,7 +316,7 @@ async def test_the_report_of_a_kernel_that_restarts(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     """If Jupyter reports that a kernel restarts or has died, the kernel's report is discarded,
-    even if the kernel is remote, so that its process id is unknown."""
+    even for a remote kernel, whose process id is unknown."""
     manager = kernel(SimpleNamespace(pid=None))
     queries = QueriedKernels(monkeypatch, clock, Managers(a=manager))
     queries.reply = STATE_REPLY

@@ -157,7 +157,7 @@ async def test_slow_sampling_returns_the_newest_sample(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the server is configured to take a sample only every 30 seconds,
-    a scrape does not report the driver as hung."""
+    a scrape returns the newest sample instead of failing."""
     await server.until(lambda: server.hub._newest is not None)
     monkeypatch.setattr(handlers, "_SAMPLE_TIMEOUT_S", 0.01)
     answer = await server.fetch("gpuwidget", "metrics")

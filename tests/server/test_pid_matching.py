@@ -1,5 +1,5 @@
 """Deciding whether the process ids that the driver lists are those of this server's PID namespace.
-If the server runs outside the host's PID namespace, they count as different until there is proof."""
+If the server runs outside the host's PID namespace, the ids don't match until there is proof."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def listed(*pids: int | None) -> list[Reading]:
 def test_ids_match_only_with_proof(
     matching: PidMatching, pids: tuple[int, ...], word: bool, proven: bool
 ) -> None:
-    """Process ids match if every listed process exists and one of them is known to use a GPU."""
+    """Process ids match if every listed process exists and one of them is known to use a GPU.
+    If ``word`` is true, process 5 is a kernel that has reported that it uses the first GPU."""
     matching.update(listed(*pids), lambda pid, uuid: word and (pid, uuid) == (5, GPU.uuid))
     assert (matching.proven, matching.in_host_namespace) == (proven, False)
 

@@ -164,7 +164,7 @@ class TestOnARecording:
 
 @pytest.fixture
 def fake_gpus(source: FakeSource, hubs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the server use the test's GPUs, but the system clock, because Prometheus uses that too."""
+    """Make the server use the test's GPUs, but the system clock, which Prometheus also uses."""
     monkeypatch.setattr("gpuwidget.server.settings.open_source", lambda *_: source)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
@@ -240,8 +240,8 @@ def test_each_alert_fires_under_its_condition(programs: dict[str, str], tmp_path
 
 
 def test_xids_of_user_programs_fire_no_alert() -> None:
-    """The XID alert excludes the XIDs that users' programs can cause,
-    and they are the same as in the panel and the doctor."""
+    """The XID alert excludes the XIDs that users' programs can cause.
+    These are the same XIDs as in the panel and the doctor."""
     (line,) = re.findall(r"gpuwidget_gpu_xid (!= .*)", ALERTS.read_text())
     assert [int(number) for number in re.findall(r"!= (\d+)", line)] == list(APPLICATION_XIDS)
 

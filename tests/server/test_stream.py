@@ -100,7 +100,7 @@ async def test_no_history_unless_requested(server: Server) -> None:
 
 
 async def test_all_clients_get_the_same_messages(server: Server) -> None:
-    """Two clients receive identical messages, from samples that are read and encoded only once."""
+    """Two clients receive identical messages for the same samples."""
     one, other = await server.stream(), await server.stream()
     await one.next()
     await other.next()

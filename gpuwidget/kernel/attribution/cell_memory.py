@@ -1,4 +1,4 @@
-"""Record which cell allocated each of torch's blocks, by comparing the blocks before and after each cell.
+"""Record which cell allocated each memory block of torch: compare the blocks before and after each cell.
 
 The comparison takes 8 µs per device and cell if no memory was allocated, and no time before CUDA is
 initialized.
@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 _MAX_OBJECTS = 20_000
 _TIME_LIMIT_S = 0.05
-"""The two limits of the search for storages after a cell: visited objects, and seconds of CPU time."""
+"""Limits of the search for storages after a cell: the number of visited objects, and CPU time in seconds."""
 
 
 class CellMemoryTracker:
@@ -115,7 +115,10 @@ class CellMemoryTracker:
             _LOG.debug("the memory of a cell could not be recorded", exc_info=True)
 
     def _track_storages(self, blocks: Mapping[int, DeviceBlocks]) -> None:
-        """Track the storages to which variables lead, to detect when a later cell reuses their addresses."""
+        """Track the storages that variables and IPython's references hold.
+
+        This detects when a later cell reuses their addresses.
+        """
         # Set this first, so that a search that fails is not repeated after every cell.
         self._storages_missing = False
         excluded = shell_references.excluded_objects(self._shell)

@@ -31,7 +31,7 @@ class LineCollector:
         with defer_interrupts():
             self._scope = ALLOCATION_HISTORY.open()
         if not self._scope.recording:
-            # torch may not be imported yet. The cell may import it, so check at each sample.
+            # torch may not be imported yet. The cell may import it, so check for torch at each GPU sample.
             self._subscription = process_sampler().subscribe(lambda sample: ALLOCATION_HISTORY.poll_torch())
 
     def stop(self) -> None:

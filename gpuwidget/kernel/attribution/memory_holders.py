@@ -46,7 +46,8 @@ class Holders(list[Holder]):
     devices: tuple[DeviceMemory, ...] = ()
     """State of torch's allocator on each device on which it has reserved memory."""
     cells: tuple[CellAllocation, ...] = ()
-    """torch's memory per cell that allocated it, the largest first; empty if cells are not recorded."""
+    """The sum of torch's memory per cell that allocated it, the largest first; empty if gpuwidget does not
+    record which cell allocates memory."""
     gpus: Mapping[str, str] = {}
     """Name of the GPU for each ``cuda:N``; empty if the driver was not queried."""
     saved: tuple[tuple[str, str, int], ...] = ()
@@ -78,13 +79,13 @@ class HolderSearch:
     roots: Sequence[Root]
     found: FoundHolders
     origins: CellBlocks | None
-    """Which cell allocated each block; None if cells are not recorded."""
+    """Which cell allocated each block; None if gpuwidget does not record this."""
 
 
 def holders() -> Holders:
-    """Return the holders of the GPU's memory: variables, the notebook itself, and memory outside torch.
+    """Return the holders of the GPU's memory: variables, IPython's references, and holders outside torch.
 
-    Each byte is counted for exactly one holder, which lists all names that lead to its memory.
+    Each byte is counted for exactly one holder. A holder lists all names that lead to the holder's memory.
     """
     return holders_of(_current_shell())
 
@@ -138,7 +139,7 @@ class HolderCollector:
         """Do nothing: :data:`CELL_MEMORY` has already recorded the blocks that existed before the cell."""
 
     def stop(self) -> None:
-        """Do nothing: the search runs later, so that it does not count as the run's time."""
+        """Do nothing: the search runs later, so that its time does not count as part of the run."""
 
     def annotate(self, report: Report) -> Report:
         """Return the report with the holders of the memory that the cell allocated, the largest first."""

@@ -1,4 +1,4 @@
-"""Create a watched cell's collectors, which add data to its report that GPU samples do not contain."""
+"""Create the collectors of a watched cell. They add data to its report that GPU samples do not contain."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _profiler(shell: Any, raw_cell: str) -> SamplingProfiler:
     def line_text(file: str, line: int) -> str:
         """Return a line as the user wrote it.
 
-        If IPython compiled another number of lines than the user wrote in a cell without cell magics, return
-        the compiled line.
+        In a cell without cell magics, IPython may compile a different number of lines than the user wrote. In
+        that case, return the compiled line.
         """
         as_written = len(source.bodies) > 1 or len(linecache.getlines(file)) == len(source.lines)
         if as_written:

@@ -97,7 +97,7 @@ def _or_default(query: Callable[[], _T], default: _T) -> _T:
 
 
 def _user_variables() -> list[tuple[str, object]]:
-    # Skip names such as _ and _3, since other names refer to the same objects. Skip keys of globals() that
+    # Skip private names and IPython's names for past results, such as _3. Also skip keys of globals() that
     # are not strings, which Python allows.
     return [
         (name, value)

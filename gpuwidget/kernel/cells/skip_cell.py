@@ -17,7 +17,7 @@ from gpuwidget.model.terminal_text import printable_lines
 
 
 def skip(shell: Any, message: str) -> None:
-    """Make the cell that is about to run on this thread raise an error with ``message`` instead."""
+    """Make the cell that is about to run on this thread fail with ``message``; its code does not run."""
     clear(shell)
     shell.ast_transformers.append(_SkipTransformer(shell, message))
 

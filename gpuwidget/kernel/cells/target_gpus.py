@@ -26,9 +26,10 @@ class TargetGpu:
 def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list[TargetGpu], str]:
     """Return the GPUs that a cell is about to use, and a phrase that describes how they were chosen.
 
-    The first of these that is set determines the GPUs: the cell's ``--device``, its ``--gpu``, torch's
-    default device, the current CUDA device, the device that will be current once CUDA is initialized, the
-    first device that CUDA lists. Raise OptionError if none of them is set, or if the GPU does not exist.
+    The first of these that is known determines the GPUs: the cell's ``--device``, the cell's ``--gpu``,
+    torch's default device if it is a CUDA device, the current CUDA device, the device that will be current
+    once CUDA is initialized, the first device that CUDA lists. Raise OptionError if none of them is known, or
+    if the GPU does not exist.
     """
     if sample is None:
         raise OptionError("The NVIDIA driver has not answered: which GPU there is can't be told.")

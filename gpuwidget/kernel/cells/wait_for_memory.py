@@ -224,7 +224,7 @@ def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: 
 
 
 def _holders(reading: Reading) -> tuple[str, ...]:
-    """Return each holder of the GPU's memory with its bytes, the largest first."""
+    """Return a text with the name and the size of each holder of the GPU's memory, the largest first."""
     found = [
         (clean_line(name, _MAX_NAME_LENGTH), size) for name, size in default_device.monitor().holders(reading)
     ]

@@ -96,7 +96,7 @@ def _text(label: object) -> str | None:
 
 
 class Watch:
-    """Measures the body of a ``with`` statement each time it is entered.
+    """Measures the body of a ``with`` statement each time the statement runs.
 
     :attr:`report` is the report of the last run; None before the first run has ended.
     """
@@ -145,13 +145,16 @@ class Watch:
         return entry
 
     def mark(self, text: str) -> None:
-        """Add a mark to the timeline of the innermost open run."""
+        """Add a mark to the timeline of this watch's innermost open run."""
         entries = self._entered.get(threading.get_ident()) or next(reversed(self._entered.values()), None)
         if entries:
             entries[-1][0].mark(text)
 
     def __call__(self, function: Callable[P, R]) -> WatchedFunction[P, R]:
-        """Decorate ``function`` to measure each call; the label is the watch's or the function's name."""
+        """Decorate ``function`` to measure each call.
+
+        The label of these runs is the watch's label or, if the watch has none, the function's name.
+        """
         return WatchedFunction(function, self._label)
 
 

@@ -1,8 +1,8 @@
-"""Watch cells: start a run before a cell and report it afterwards, outside the user's code.
+"""Watch cells: start a run before a cell, and show the run's report after the cell.
 
 The cell itself runs as it would without gpuwidget. Hooks for IPython's ``pre_run_cell`` and ``post_run_cell``
 events start and end the run. If these hooks do not find ``%%gpuwatch``, for example below another cell magic,
-IPython calls the registered magic, which runs the body with the same :class:`CellWatch`.
+IPython calls the registered magic, which also uses :class:`CellWatch` to watch the body.
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ _MAX_LISTED = 8
 
 
 def compare(first: object, second: object) -> Comparison:
-    """Compare two runs: time, peak, energy, activity, and the differences of their environments.
+    """Compare two runs: time, peak memory, energy, activity, and differences between their environments.
 
-    Each argument is a report, a watch, a watched function, the number of a cell (its last run) or a label of
-    :func:`gpuwidget.reports`. Raises OptionError, which lists the existing runs, for anything else.
+    Each argument is a report, a watch, a watched function, a cell number (for the cell's last run) or the
+    label of a report in :func:`gpuwidget.reports`. Raises OptionError, which lists the existing runs, for
+    anything else.
     """
     return _compare(
         *((_find(report, {}), report if isinstance(report, str) else "") for report in (first, second))
@@ -32,7 +33,7 @@ def compare(first: object, second: object) -> Comparison:
 
 
 def command(shell: Any, arguments: Sequence[str]) -> None:
-    """Run ``%gpu compare 5 9``."""
+    """Run ``%gpu compare A B``."""
     try:
         names = shlex.split(" ".join(arguments))
     except ValueError as error:
@@ -58,7 +59,7 @@ def _compare(first: tuple[Report, str], second: tuple[Report, str]) -> Compariso
 def _find(what: object, variables: Mapping[str, object]) -> Report:
     """Return the report of ``what``. Raise OptionError if there is none.
 
-    ``what`` is a report, a watch or a watched function, or the cell number, label or variable of a report.
+    ``what`` is a report, a watch or a watched function, or a report's cell number, label or variable name.
     """
     report = _report_of(what, "This")
     if report is not None:

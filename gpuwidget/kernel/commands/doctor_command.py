@@ -35,7 +35,7 @@ class DiagnosisDisplay:
 
     @property
     def ok(self) -> bool:
-        """Whether all checks finished and none is broken."""
+        """Whether all checks finished and no check has the status ``broken``."""
         return self.doctor.ok
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class SharedDiagnosis:
         """Return the diagnosis without blocking the event loop. Raises DoctorError like :func:`doctor`."""
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(isolated_run.run_in_thread(_run_checks))
-        # If one request is cancelled, the checks continue for the others.
+        # If one request is cancelled, the checks continue for the other requests.
         return await asyncio.shield(self._task)
 
 

@@ -1,5 +1,5 @@
-"""``%gpu free``: free torch's cache and the memory that only IPython's references to past results and errors
-keep alive.
+"""``%gpu free``: free torch's cache, and memory that is held only by IPython's references to past results and
+errors.
 
 Without ``--yes``, the command only lists that memory. It deletes variables only if the user names them. The
 amount of freed memory is the difference between the driver's readings before and after.
@@ -144,7 +144,10 @@ def _lost_references(search: HolderSearch, freeable: Mapping[int, int]) -> list[
 
 
 def _kept_by_variables(search: HolderSearch, freeable: Mapping[int, int]) -> list[str]:
-    """Return IPython's references to memory that variables hold, too. Deleting them would free nothing."""
+    """Return IPython's references to memory that variables hold, too.
+
+    Deleting these references would free nothing.
+    """
     dropped = {
         search.roots[number].name for owner in freeable for number in search.found.leading_roots[owner]
     }

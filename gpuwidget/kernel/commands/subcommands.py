@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import Any
 
 Command = Callable[[Any, Sequence[str]], None]
-"""Receives the shell and the words after the subcommand, and displays the result. Raises GpuWidgetError."""
+"""Receives the shell and the words after the subcommand, and displays the result. Raises GpuWidgetError if
+the command fails."""
 
 _FUNCTIONS: Mapping[str, tuple[str, str]] = {
     "memory": ("gpuwidget.kernel.attribution.memory_holders", "memory_command"),

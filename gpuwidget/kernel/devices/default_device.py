@@ -1,4 +1,4 @@
-"""List the devices that can be torch's default device, set the default, and describe it in words."""
+"""List the devices that can be torch's default device, and set and describe the default device."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ def set_device(device: object, *, new_tensors: bool = True) -> None:
 
     In a notebook, this takes effect from the next cell; elsewhere, immediately on the calling thread. New
     tensors are created on the device (torch.set_default_device), which costs 1 to 2 µs on every call into
-    torch. With ``new_tensors=False``, only the current CUDA device changes, which costs nothing. It is the
-    device that ``"cuda"`` without a number, ``.cuda()``, CuPy and Numba use. Does not create a CUDA context.
+    torch. With ``new_tensors=False``, only the current CUDA device changes, which costs nothing. The current
+    CUDA device is used by ``"cuda"`` without a number, ``.cuda()``, CuPy and Numba. This function does not
+    create a CUDA context.
 
     Raises OptionError, which lists the devices, for a device that does not exist.
     """
@@ -59,7 +60,7 @@ def set_device(device: object, *, new_tensors: bool = True) -> None:
 
 
 def validate_device(device: object, *, new_tensors: bool = True, timeout_s: float = _TIMEOUT_S) -> str | None:
-    """Return torch's name for ``device``.
+    """Return torch's name for ``device``; None if ``device`` is None or ``"none"``.
 
     Raise OptionError, which lists the devices, if ``device`` can't be torch's default device.
     """

@@ -1,7 +1,7 @@
 """List the torch devices of this kernel, each with its GPU and the holders of its memory.
 
-This module does not initialize CUDA. Until the user's code initializes it, the GPU of ``cuda:N`` is derived
-from the driver's list and the environment, if these determine it.
+This module does not initialize CUDA. Until the user's code initializes CUDA, the GPU of ``cuda:N`` is derived
+from the driver's list of GPUs and the environment variables, if these are sufficient.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class MemoryShares:
     own: int | None
     """The bytes of this process without its children; None if the driver does not report them."""
     others: tuple[tuple[str, int], ...]
-    """Names and bytes of this process's children and of other processes, the largest first. The names are
-    those of :class:`ProcessGroup`, which may be saved in an output.
+    """Names and bytes of this process's children and of other processes, the largest first. The names come
+    from :meth:`ProcessGroup.label`, so they may be saved in an output.
 
     Processes whose memory is unknown are left out."""
     reason: str | None

@@ -61,8 +61,8 @@ class SwitchRequests:
     def request(self, name: str, value: str) -> str:
         """Set a switch now if no cell is running, and otherwise before the next cell.
 
-        Return a text that contains the Python statement which sets the switch. Raise OptionError for an
-        unknown switch or value, and if torch raises an error.
+        Return a text for the user: the Python statement that sets the switch, or that nothing has to be run.
+        Raise OptionError for an unknown switch or value, and if torch raises an error.
         """
         switch = find_switch(name, value)
         with self._lock:

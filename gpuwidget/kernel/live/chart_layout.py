@@ -93,7 +93,7 @@ class ChartLayout:
         y[:, 1, 1:-1], y[:, 2, 1:-1] = utilization, memory
         # All lines must have as many points as the area's outline, so the other lines have two more points
         # than they need. These two are invisible: the first is NaN, and the last repeats the point before it.
-        # It is not NaN, because bqplot needs a number at the end of a line.
+        # The last point is not NaN, because bqplot needs a number at the end of a line.
         y[:, 1:, 0] = np.nan
         last = y[:, 1:, -2]
         y[:, 1:, -1] = np.where(np.isnan(last), 0.0, last)
@@ -104,8 +104,11 @@ class ChartLayout:
         return _flatten(x), _flatten(y)
 
     def mark_lines(self, marks: Sequence[Mark], end: float) -> Lines:
-        """Return two lines that consist of strokes in every panel: tall for marks, short for printed
-        lines."""
+        """Return two lines that consist of vertical strokes in every panel.
+
+        The first line has a tall stroke for each mark. The second line has a short stroke for each line of
+        text that the cell printed.
+        """
         most = max(10, _MAX_VALUES // (6 * max(1, self.panels)))
         x: list[float] = []
         tall: list[float] = []

@@ -160,7 +160,7 @@ class Dashboard:
         if view is not None:
             view.close()
 
-    # -- events --------------------------------------------------------------------------------------
+    # -- event handlers ------------------------------------------------------------------------------
 
     def _hooks(self) -> tuple[tuple[str, Callable[..., None]], ...]:
         if self._shell is None:
@@ -205,7 +205,7 @@ class Dashboard:
         # If the device could not be set, this resets the dropdown.
         self._device_changed(DEVICE_SWITCH.state)
 
-    # -- the thread ----------------------------------------------------------------------------------
+    # -- the thread that updates the widgets ---------------------------------------------------------
 
     def _start(self) -> None:
         if getattr(self._shell, "kernel", None) is None:
@@ -299,7 +299,7 @@ def dashboard() -> Dashboard:
     """Return a dashboard with live charts of all GPUs and a dropdown for torch's default device.
 
     It displays as a widget, or in a terminal as a list of the devices. A previous dashboard is closed.
-    Displaying it raises GpuWidgetError if ipywidgets or bqplot can't be imported.
+    Displaying the new dashboard raises GpuWidgetError if ipywidgets or bqplot can't be imported.
     """
     return _new(_shell())
 

@@ -25,8 +25,9 @@ class DashboardView:
     def __init__(self, on_device: OnDevice, on_resume: Callable[[], None]) -> None:
         """Create the widgets.
 
-        They call ``on_device`` with the selected device and whether only the current CUDA device is to be set
-        (light mode), and ``on_resume`` when the user clicks the button that resumes the dashboard.
+        They call ``on_device(device, light)`` when the user selects a device or the light mode, in which only
+        the current CUDA device is set. They call ``on_resume()`` when the user clicks the button that resumes
+        the dashboard.
         """
         self._on_device = on_device
         self._updating_thread: int | None = None

@@ -1,7 +1,7 @@
 """The live chart's widgets: one bqplot figure with a panel per GPU, and HTML for axes and readings.
 
-Only this module imports bqplot. Importing it and ipywidgets takes 0.3 to 0.8 s, so the rest of the kernel's
-code imports it when a chart is shown.
+Only this module imports bqplot. Importing bqplot and ipywidgets takes 0.3 to 0.8 s, so this module is
+imported only when a chart is needed, or while the kernel is idle.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class LiveChart:
         }
         end = self._axis.end_s
         self._marks = self._lines(scales, self._layout.mark_lines(progress.marks, end), ["#888888"])
-        # If the front end has themes, live.css overrides these colours.
+        # These colours are a fallback. live.css overrides them, in part with colours of the front end's
+        # theme.
         self._series = self._lines(
             scales,
             self._layout.series_lines(progress.t, end, progress.gpus),
@@ -93,9 +94,9 @@ class LiveChart:
             self._axes.value = self._axes_text()
         if progress.gpus:
             series = _series(progress)
-            # Updating the lines costs 1 ms, so it is skipped if it would change nothing. This is the case for
-            # half of the updates if there are many GPUs and a cell of pure Python runs, because there are
-            # fewer samples then.
+            # Updating the lines costs 1 ms, so it is skipped if it would change nothing. If there are many
+            # GPUs and a cell of pure Python runs, half of the updates are skipped, because the sampler takes
+            # fewer samples.
             if axis_changed or series != self._drawn_series:
                 self._drawn_series = series
                 _draw(self._series, self._layout.series_lines(progress.t, axis.end_s, progress.gpus))

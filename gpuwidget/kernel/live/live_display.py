@@ -105,7 +105,8 @@ class LiveDisplay:
     def stop(self) -> None:
         """Empty the output slot and stop; must be called on the thread that called :meth:`start`.
 
-        If the thread hangs, it is abandoned after a quarter of a second and displays nothing more.
+        If the thread that updates the chart hangs, it is abandoned after a quarter of a second and displays
+        nothing more.
         """
         self._stopping.set()
         try:

@@ -29,7 +29,8 @@ def run_header(progress: Progress) -> str:
         parts.append(f'<span class="gpuwidget-quiet">{_LEGEND}</span>')
     else:
         parts.append(f"<span>{NO_GPU_IN_USE}</span>")
-    # Leave out this note for a recording, whose label implies that this notebook does not use its GPUs.
+    # Leave out this note for a recording. The recording's label already implies that this notebook does not
+    # use the GPUs shown.
     if progress.gpus and not progress.attributed and recording is None:
         note = 'class="gpuwidget-quiet gpuwidget-note"'
         parts.append(f'<span {note} title="{NOT_ATTRIBUTED}">{NOT_ATTRIBUTED}</span>')
@@ -150,7 +151,8 @@ def _bar(gpu: GpuProgress) -> str:
     total, used = gpu.gpu.memory_total, gpu.reading.memory_used
     if not total or used is None or gpu.reading.lost_since is not None:
         return '<div class="gpuwidget-bar"></div>'
-    # The memory of a process and of the GPU are read at different times, so the process may seem to use more.
+    # The memory of a process and of the GPU are read at different times, so the process may seem to use more
+    # memory than the GPU.
     own = min(gpu.process_memory or 0, used)
     parts = (("gpuwidget-bar-here", own), ("gpuwidget-bar-other", used - own))
     bars = "".join(f'<i class="{name}" style="width:{100 * part / total:.1f}%"></i>' for name, part in parts)

@@ -109,7 +109,7 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
     )
 
 
-# -- this process ----------------------------------------------------------------------------------------
+# -- torch's memory in this process ----------------------------------------------------------------------
 
 
 def _only_device() -> int | None:
@@ -306,7 +306,7 @@ def _variables_to(
 
 
 def _older_bytes(blocks: _OwnedBlocks | None, cell: FailedCell | None) -> int | None:
-    """Return the bytes of blocks that the failed cell did not allocate, or None if cells are not recorded.
+    """Return the bytes of blocks that the failed cell did not allocate, or None if this is not recorded.
 
     Blocks whose cell is unknown are included.
     """

@@ -1,5 +1,7 @@
-"""A cell that ran out of memory. To keep ``%load_ext`` quick, this module imports no other gpuwidget
-module."""
+"""Data about a cell, for the card that is shown if the cell runs out of memory.
+
+To keep ``%load_ext`` quick, this module imports no other gpuwidget module.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class FailedCell:
-    """The cell that ran out of memory."""
+    """A cell that may run out of memory. The data are recorded before the cell runs."""
 
     info: object
     number: int | None

@@ -61,7 +61,10 @@ def defer_interrupts() -> Iterator[InterruptState]:
 
 
 def interrupt_soon() -> None:
-    """Interrupt the main thread in 50 ms. An idle kernel ignores the interrupt."""
+    """Interrupt the main thread in 50 ms. An idle kernel ignores the interrupt.
+
+    Does nothing if it is called on another thread.
+    """
     main = threading.main_thread().ident
     if main is None or threading.current_thread() is not threading.main_thread():
         return

@@ -2,7 +2,7 @@
 
 If these variables were deleted, the cell could not run again. The cell's source contains the names that the
 cell itself reads. The names that the user's functions read are found by following the functions to which the
-cell refers, and the frames of the traceback. This runs no user code.
+cell refers, and the frames of the traceback. The search runs no user code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_OBJECTS = 20_000
 _MAX_ITEMS = 1_000
 """Maximum number of items of a container that are followed. Further items rarely have other types."""
 _NAME = re.compile(r"[^\W\d]\w*")
-# The set contains ids instead of classes, because looking up a class in a set may run its metaclass's code.
+# The set contains ids instead of classes, because looking up a class in a set may run code of the metaclass.
 _LEAVES = frozenset(
     map(
         id,
@@ -171,9 +171,9 @@ class _ReadBeforeAssigned(ast.NodeVisitor):
 
 
 class _References:
-    """Collects the variables of one namespace that functions read.
+    """Follows references to find functions, and collects the names that the functions read.
 
-    It follows references to find the functions.
+    Only names in one namespace, the notebook's or the script's, are collected.
     """
 
     def __init__(self, namespace: Mapping[str, object], code: UserCode, excluded: Iterable[object]) -> None:
@@ -245,7 +245,8 @@ class _References:
     def _add_code(self, code: CodeType, module_globals: Mapping[str, object]) -> None:
         """Add the names in a function's code.
 
-        If the function belongs to another module, follow the objects that these names refer to instead.
+        If the function belongs to another module, follow the objects to which these names refer instead,
+        unless the code refers to ``__main__``.
         """
         found = set(_names_in(code))
         if module_globals is self._namespace or "__main__" in found:

@@ -56,8 +56,8 @@ class OutputSlot:
         """Return a slot for an output below all others (:meth:`append`); None outside a Jupyter kernel.
 
         If a cell ends with ``clear_output(wait=True)``, its outputs stay until a new output arrives. A new
-        output with the card would clear them. So an empty output is sent just before each such call, and
-        updated later.
+        output with the card would clear them. So an empty output is sent just before each
+        ``clear_output(wait=True)``, and updated with the card later.
         """
         channel = IOPubChannel.of_running_cell(shell)
         if channel is None:
@@ -140,7 +140,7 @@ class OutputSlot:
 
 
 class IOPubChannel:
-    """Sends display messages of the running cell from any thread, bypassing whatever captures its outputs.
+    """Sends display messages of the running cell from any thread, even if its outputs are captured.
 
     A cell's messages contain the header of the execute request. ipykernel 7 keeps the request in context
     variables, ipykernel 6 in a global, and ``%%capture`` replaces the shell's publisher. So this class copies
@@ -178,7 +178,7 @@ class IOPubChannel:
         self._send("display_data", data, display_id)
 
     def update(self, data: Mapping[str, Any], display_id: str) -> None:
-        """Replace the output with this id, or do nothing if it was cleared."""
+        """Replace the content of the output that has this id; do nothing if that output was cleared."""
         self._send("update_display_data", data, display_id)
 
     def _send(self, message_type: str, data: Mapping[str, Any], display_id: str) -> None:
@@ -222,7 +222,8 @@ class _ClearOutputWatch:
     def start(self) -> None:
         """Start watching. Call it on the thread that runs the cell: the publisher's hooks are thread-local.
 
-        Older versions of ipykernel do not call the hooks for ``clear_output``, so the method is overridden.
+        Older versions of ipykernel do not call the hooks for ``clear_output``, so ``clear_output`` is
+        overridden.
         """
         if not self._has_hooks:
             return
@@ -233,7 +234,7 @@ class _ClearOutputWatch:
     def stop(self) -> None:
         """Stop watching; call it on the thread that called :meth:`start`.
 
-        If other code has overridden ``clear_output`` in the meantime, its override stays.
+        If other code has overridden ``clear_output`` in the meantime, the other code's override stays.
         """
         if not self._has_hooks:
             return

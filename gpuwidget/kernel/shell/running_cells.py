@@ -64,7 +64,8 @@ class RunningCells:
         return self._cells[0] if self._cells else None
 
     def before(self, info: Any) -> None:
-        """Handle ``pre_run_cell``: add the cell, remove this thread's cells that ended without an event."""
+        """Handle ``pre_run_cell``: add the cell, and remove cells of this thread that ended without an
+        event."""
         depth = cells_on_this_thread()
         if self._loading_thread == threading.get_ident() and depth == 1:
             self._loading_thread = None

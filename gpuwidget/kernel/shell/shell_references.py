@@ -28,7 +28,7 @@ _MISSING = object()
 
 
 def variable_roots(shell: Any) -> list[Root]:
-    """Return the variables of the user and of the user's modules that may refer to other objects.
+    """Return the user's variables that may refer to other objects, and the namespaces of the user's modules.
 
     If ``shell`` is None, the variables of ``__main__`` are used instead of the notebook's.
     """
@@ -60,7 +60,10 @@ def is_user_variable(shell: Any, name: str) -> bool:
 
 
 def notebook_roots(shell: Any) -> list[Root]:
-    """Return the references that IPython keeps: results under all their names, then the last error."""
+    """Return the references that IPython keeps: to results, to the last error, and to its debugger.
+
+    There is a reference for each name of a result.
+    """
     if shell is None:
         return [
             Root(LAST_ERROR, getattr(sys, name, None), "notebook", names_parts=False)

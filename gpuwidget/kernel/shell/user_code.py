@@ -1,4 +1,4 @@
-"""Name the user's cells and files, and look up the source of their lines."""
+"""Return names for the user's cells and files, and the source of their lines."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def is_cell_file(shell: Any, filename: str) -> bool:
 
 
 def cell_label(shell: Any, filename: str) -> str | None:
-    """Return ``In[3]``, ``a cell`` for a cell without a number, or None for any other file."""
+    """Return ``In[3]`` for a cell, ``a cell`` if the cell has no number, or None for any other file."""
     number = cell_number(shell, filename)
     if number is not None:
         return f"In[{number}]"
@@ -206,7 +206,7 @@ def _same_lines(body: str, lines: list[str]) -> bool:
 _CLOCK_MARGIN_S = 2.0
 """Maximum difference in seconds between the clocks of process start times and of file times."""
 _MAX_OBJECTS = 10_000
-# The set contains ids instead of classes, because looking up a class in a set may run its metaclass's code.
+# The set contains ids instead of classes, because looking up a class in a set may run code of the metaclass.
 _WRAPPERS = frozenset(map(id, (FunctionType, CellType, tuple, staticmethod, classmethod, property)))
 
 

@@ -2,8 +2,8 @@
 
 ``rules.py`` evaluates the rules, ``evidence.py`` defines their input, and ``messages.py`` has their texts. A
 rule depends only on its input: it uses no clock, no torch and no IPython. If a GPU lacks the hardware
-counters that a rule needs (GPM, Hopper and later), the rule either gives weaker advice, whose text contains
-'looks like', or no advice.
+counters that a rule needs (GPM, Hopper and later), the rule gives either no advice, or advice whose text
+presents the observation as a possibility.
 """
 
 from __future__ import annotations

@@ -231,7 +231,10 @@ def _likely_copies(gpu: GpuReport) -> bool:
 
 
 def _copying_line(evidence: RunEvidence) -> tuple[str, float] | None:
-    """Return the line that copies the most and its percent of the time, or None if no such line is known."""
+    """Return the line with a copy call that takes the most time, and its percent of the run's time.
+
+    Return None if no such line takes at least ``MIN_LINE_SHARE`` percent.
+    """
     spots = (spot for spot in hotspots(evidence) if spot.share >= MIN_LINE_SHARE)
     found = next((spot for spot in spots if _COPY_CALL.search(spot.source)), None)
     return None if found is None else (found.name, found.share)

@@ -31,8 +31,8 @@ HAS_GAPS = 85.0
 """Mean utilization, in percent, above which a GPU counts as always busy. Waiting cannot have slowed down a
 run that kept its GPU busy."""
 _IPYTHON_CALL = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
-"""Matches IPython's translation of ``%%`` and ``!`` lines. The translation quotes code that the line itself
-does not run, so the rules ignore it."""
+"""Matches IPython's translation of magics and ``!`` lines. The translation quotes code that the line itself
+does not run, so the rules ignore the source of such a line."""
 _PAGE = "docs/advice.md"
 
 
@@ -65,7 +65,8 @@ class RunContext:
     earlier_runs: Mapping[str, Sequence[EarlierRun]] | None = None
     """Runs of the same code, keyed by GPU UUID. The oldest is first, and this run is last."""
     source_of: Callable[[str], str] | None = None
-    """Function that returns the source line of a frame such as ``In[2]:4 step``; empty if it is unknown."""
+    """Function that returns the source line of a frame such as ``In[2]:4 step``, or an empty string if the
+    line is unknown."""
     other_gpu_work: bool = False
     """Whether this process has loaded another GPU library, or has child processes that may use a GPU."""
 
@@ -171,8 +172,8 @@ def hotspots(evidence: RunEvidence) -> list[Hotspot]:
                 Hotspot(line, line.share, line.gpu_busy, line.call, line.call_share, None, line.source)
             )
             continue
-        # The line's call and GPU activity also cover its frames, so both are unknown for the rest of the
-        # line.
+        # The line's call and GPU activity also cover its frames. For the line's time outside the frames, both
+        # are unknown.
         rest = line.share - sum(frame.share for frame in line.frames)
         found.append(Hotspot(line, rest, None, None, None, None, line.source))
         for frame in line.frames:

@@ -1,6 +1,6 @@
 """The texts of all advice: one function per rule returns the rule's text and fix.
 
-The rule's name is the message id, ``sure`` selects the wording, and the rule's evidence has the figures.
+The rule's name is the message id, ``sure`` selects the wording, and the rule's evidence contains the figures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Text(NamedTuple):
     """What the user should do."""
 
 
-# -- words -------------------------------------------------------------------------------------------------
+# -- parts of sentences ------------------------------------------------------------------------------------
 
 
 def gpu_names(gpus: Sequence[GpuReport]) -> str:
@@ -64,7 +64,7 @@ def _small_percent(percent: float | None) -> str:
     return "?" if percent is None else f"{percent:.1f}" if percent < 1 else f"{percent:.0f}"
 
 
-# -- the rules ---------------------------------------------------------------------------------------------
+# -- the text and fix of each rule -------------------------------------------------------------------------
 
 
 def unattributed(text: str) -> str:

@@ -35,8 +35,8 @@ MIN_EXCHANGE_RATE = 100 * MIB
 """Bytes per second over PCIe and NVLink at or above which GPUs exchange data. In recorded runs: 7 GiB over
 NVLink in a collective; at most 250 MiB over PCIe and none over NVLink for GPUs with independent work."""
 MIN_WAITING_WITHOUT_COUNTERS = 2
-"""Minimum number of waiting GPUs if there are no hardware counters. Without them, a GPU that copies looks
-like one that waits."""
+"""Minimum number of waiting GPUs if there are no hardware counters. Only the counters distinguish a GPU that
+copies from a GPU that waits."""
 
 BUSY = 20.0
 UNUSED = 1.0
@@ -49,7 +49,7 @@ that the user meant to use the GPU."""
 
 
 def straggler(evidence: RunEvidence) -> Advice | None:
-    """Return advice if all GPUs but one wait for that one, although the waiting GPUs show full
+    """Return advice if one GPU keeps all others waiting. A GPU that waits in a collective shows full
     utilization."""
     gpus = [gpu for gpu in evidence.gpus if _takes_part(gpu)]
     waiting = [gpu for gpu in gpus if _waits(gpu)]

@@ -56,10 +56,10 @@ default."""
 _LOADER_CALL = re.compile(
     r"^(?:torch\.utils\.data\.)?_?\w*DataLoader\w*\.|^_\w*DatasetFetcher\.|^torch\.(?:_next_data|_try_get_data)$"
 )
-"""Calls inside DataLoader. Before Python 3.11, a function's class is unknown, so functions are matched by
-module."""
+"""Matches calls inside DataLoader. Before Python 3.11, a function's class is unknown, so two methods of
+DataLoader are also matched by package (``torch._next_data``)."""
 _LOADER_CALLBACK = re.compile(r"[ .](?:__getitems?__|collate(?:_\w+)?|\w+_collate)$")
-"""The user's functions that a DataLoader calls. Other code may call them too."""
+"""Matches the user's functions that a DataLoader calls. Other code may call them too."""
 
 
 def input_pipeline(evidence: RunEvidence) -> Advice | None:
@@ -218,7 +218,10 @@ def _works_in_bursts(gpu: GpuReport, seconds: float) -> bool:
 
 
 def _loader(loading: Sequence[Hotspot], loaders: Sequence[Loader]) -> Loader | None:
-    """Return the loader that the lines name, or else the run's loader; None unless there is exactly one."""
+    """Return the loader that the hotspots' source names or, if it names none, the run's loader.
+
+    Return None unless there is exactly one such loader.
+    """
     texts = [text for spot in loading for text in (spot.line.source, spot.source)]
     named = [
         loader

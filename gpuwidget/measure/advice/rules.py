@@ -48,7 +48,7 @@ _NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
 """Rules that are skipped if there is a straggler, because they misinterpret GPUs that wait for another
 GPU."""
 _WITHOUT_ATTRIBUTION: tuple[Rule, ...] = (model_on_cpu,)
-"""Rules that check themselves whether GPU work can be attributed to this process. Their advice is not
+"""Rules that already check whether GPU work can be attributed to this process. Their advice is not
 weakened."""
 
 

@@ -5,7 +5,7 @@ import { HARMFUL_THROTTLE_REASONS, type Gpu, type Reading } from '../wire';
 import { gpuNumbers } from '../memory/holders';
 import { gpuNumber, moment, temperature, throttleReasons, whole } from '../ui/format';
 
-/** Which alerts the user wants. A limit of null turns its alert off. */
+/** Which alerts the user wants. If a limit is null, its alert is off. */
 export interface AlertSettings {
   /**
    * When alerts are raised. `panel`: only while a gpuwidget view is visible. `always`: even if no view is

@@ -157,7 +157,10 @@ export class AlertTracker {
     return true;
   }
 
-  /** Return the errors that are new since the last sample. Older errors are reported only by the doctor. */
+  /**
+   * Return the errors that are new since the last sample. Without an earlier sample of the GPU, a driver
+   * error counts as new if its age is at most `NEW_ERROR_S`. Older errors are reported only by the doctor.
+   */
   private newErrors(gpu: Gpu, reading: Reading, time: number): Finding[] {
     const uncorrected = reading.ecc_uncorrected;
     const xidTime = reading.xid_time ?? 0;
@@ -192,8 +195,8 @@ function kindOf(key: string): AlertKind {
 }
 
 /**
- * Return whether the condition `key` has lasted for `seconds`. If `since` has no start for it, it starts at
- * `time`.
+ * Return whether the condition `key` has lasted for `seconds`. If `since` has no start of the condition,
+ * add `time` as its start.
  */
 function hasLasted(since: Map<string, number>, key: string, time: number, seconds: number): boolean {
   const begun = since.get(key) ?? time;

@@ -83,7 +83,7 @@ export class MemoryGrowth {
 
   /**
    * The memory growth on all GPUs together; null if unknown. If torch's figures are used for some GPU, only
-   * the GPUs that torch uses are included.
+   * the GPUs that torch can use are included.
    */
   get bytes(): number | null {
     const all = this.gpus;

@@ -1,4 +1,7 @@
-/** Parses the reports in a notebook's outputs, which the kernel writes as JSON of the dataclass `Report`. */
+/**
+ * Parses the reports in a notebook's outputs. The kernel writes each report as JSON of the dataclass
+ * `Report`.
+ */
 
 /** The MIME type of a report in a cell's outputs. */
 export const REPORT_MIME = 'application/vnd.gpuwidget.report+json';
@@ -95,8 +98,8 @@ export function parseReport(value: unknown): CellReport | null {
 }
 
 /**
- * Return which memory to show. The rule is that of the kernel's card: torch's memory if its allocator was
- * used, otherwise the process's memory if it is known, otherwise the whole GPU's memory.
+ * Return which memory to show. The rule is the same as in the kernel's card: torch's memory if torch's
+ * allocator was used, otherwise the process's memory if it is known, otherwise the whole GPU's memory.
  */
 function memoryKind(gpus: readonly Fields[]): MemoryKind {
   const processes = gpus.map(gpu => fields(gpu.process_memory));
@@ -104,7 +107,8 @@ function memoryKind(gpus: readonly Fields[]): MemoryKind {
     gpus.length > 0 &&
     gpus.every(gpu => isObject(gpu.process_memory)) &&
     processes.some(span => number(span.peak) !== null);
-  // Torch in the kernel does not count the memory of child processes, but the process's memory includes it.
+  // The figures of torch in the kernel do not include the memory of child processes. The figure for the
+  // process's memory does.
   if (process && gpus.some(gpu => list(gpu.children).length > 0)) {
     return 'process';
   }

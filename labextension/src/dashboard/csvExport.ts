@@ -39,7 +39,7 @@ export interface CsvRequest {
 export class CsvExport {
   private request: AbortController | null = null;
 
-  /** `save` offers the user a file with this name and text. */
+  /** `save` is called with a file's name and text, and offers the file to the user. */
   constructor(
     private readonly server: HistoryServer,
     private readonly save: (name: string, text: string) => void = saveFile

@@ -38,10 +38,10 @@ import { Toolbar } from './toolbar';
  * are hard to tell apart anyway.
  */
 const MANY_GPUS = 4;
-/** Maximum number of steps, or points per line, in a chart. Each step takes one or two pixels. */
+/** Maximum number of steps in a chart. Each step is one point of each line and takes one or two pixels. */
 const POINTS = 400;
 const POINTS_OF_MANY = 250;
-/** How many milliseconds the error of a failed export is shown. */
+/** How long the error of a failed export is shown, in milliseconds. */
 const CSV_ERROR_MS = 10_000;
 
 /** The dependencies of a dashboard. */
@@ -298,8 +298,8 @@ export class GpuDashboard extends Widget {
     this.active = true;
     this.monitor.setDashboardVisible(this, true);
     if (this.monitor.connectionState === 'open' || this.current.zoom !== null) {
-      // If the stream is not open yet, the history is loaded when its first message arrives. Loading it
-      // earlier would leave a gap between the history and the samples.
+      // If the stream is not open yet, the history is loaded when the stream's first message arrives. If
+      // the history were loaded earlier, there would be a gap between the history and the samples.
       this.load();
     }
     this.update();
@@ -319,7 +319,7 @@ export class GpuDashboard extends Widget {
     }
     if (message.type === 'sample') {
       if (this.points !== this.requestedPoints) {
-        this.load(); // The number of steps depends on the number of GPUs, which was unknown.
+        this.load(); // The number of steps depends on the number of GPUs, which has changed or was unknown.
       }
       this.loader.append(message.sample);
       this.throttle.invoke();

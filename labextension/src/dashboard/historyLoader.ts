@@ -10,8 +10,8 @@ import { TimeSeries } from './timeSeries';
 
 const RETRY_MS = 5000;
 /**
- * If another part of the history is wanted while a request is pending, the request has this much time left.
- * Then it is aborted, and the other part is requested.
+ * If another part of the history is wanted while a request is pending, the pending request may take this
+ * much longer. After that time, it is aborted, and the other part is requested.
  */
 const REQUEST_TIMEOUT_MS = 10_000;
 /** Maximum number of the stream's samples that are kept while a request is pending. */

@@ -10,7 +10,7 @@ import { Plot, type PlotOptions } from './plot';
 import { emptyLine, type Line, type TimeAxis, type TimeSeries } from './timeSeries';
 
 /**
- * If there are more GPUs than this, the text above the chart is the range of the values instead of each
+ * If there are more GPUs than this, the text above the chart shows the range of the values instead of each
  * value.
  */
 const MAX_VALUES = 4;
@@ -39,8 +39,8 @@ export interface Frame {
 export interface ChartOptions extends Omit<PlotOptions, 'cursorMoved'> {
   readonly trans: TranslationBundle;
   /**
-   * Called with this chart and the index of the time under the pointer, or with null when the pointer has
-   * left all charts.
+   * Called with this chart and the index of the time under the pointer. When the pointer has left all
+   * charts, both arguments are null.
    */
   readonly hover: (chart: MetricChart | null, row: number | null) => void;
   /** Called with the UUID of the GPU whose line is close to the pointer, or with null if no line is close. */

@@ -8,7 +8,7 @@ export const METRICS: readonly MetricName[] = METRIC_TABLE.map(({ name }) => nam
 const ROWS = new Map<MetricName, (typeof METRIC_TABLE)[number]>(METRIC_TABLE.map(row => [row.name, row]));
 const MIB = 1024 ** 2;
 
-/** A display unit: `value / size + zero` converts the server's value to it. */
+/** A display unit: `value / size + zero` converts the server's value to this unit. */
 export interface Unit {
   readonly name: string;
   readonly size: number;

@@ -52,8 +52,8 @@ export function abbreviate(names: readonly string[], max: number): string {
 }
 
 /**
- * Return each group of consecutive known values as two indices: of its first value, and of the position after
- * its last value.
+ * Return two indices for each group of consecutive known values: the index of the group's first value, and
+ * the index after its last value.
  */
 export function rowRanges(values: readonly (number | null)[]): (readonly [number, number])[] {
   const runs: [number, number][] = [];

@@ -14,7 +14,7 @@ interface Columns {
   readonly counts: Float64Array;
 }
 
-/** The times to draw, and the index of the step at each time. A gap has a time with the index -1. */
+/** The times to draw, and the index of the step at each time. A gap is a time whose index is -1. */
 export interface TimeAxis {
   readonly times: number[];
   readonly indices: number[];

@@ -77,8 +77,8 @@ function titles(doctors: readonly Diagnosis[], statuses: readonly Check['status'
 }
 
 /**
- * Return the text that follows a fix's command, to be shown on a separate line: without the punctuation at
- * its beginning.
+ * Return the text that follows a fix's command, without the punctuation at the beginning of the text,
+ * because the text is shown on a separate line.
  */
 export function textAfterCommand({ after }: Fix): string {
   return after.replace(/^[.,;\s]+/, '');

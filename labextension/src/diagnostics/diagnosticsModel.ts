@@ -73,8 +73,8 @@ export class DiagnosticsModel {
   }
 
   /**
-   * Diagnose the server and the kernel. If checks are already running in one of them, they are not started
-   * again.
+   * Diagnose the server and the kernel. If the checks of one of them are already running, those checks are
+   * not started again.
    */
   async run(): Promise<void> {
     await Promise.all([this.diagnoseServer(), this.diagnoseKernel()]);

@@ -12,8 +12,8 @@ export const STATUS_POLL_MS = 5000;
 /** Maximum time that a kernel may take to reply to a request for a diagnosis of its environment. */
 const DIAGNOSIS_TIMEOUT_MS = 75_000;
 /**
- * After this many consecutive queries without a reply, an idle kernel in which gpuwidget was loaded or being
- * loaded gets another condition. Fewer missing replies change nothing, because they may be chance.
+ * If an idle kernel does not reply to this many consecutive queries, its condition changes from `ready` or
+ * `loading` to another one. Fewer missing replies change nothing, because they may be chance.
  */
 const MAX_MISSES = 2;
 
@@ -62,7 +62,7 @@ export interface KernelView {
    * replied to a requested change.
    */
   readonly restarted: boolean;
-  /** Seconds since the kernel's last reply, if it currently does not reply; null while it replies. */
+  /** Seconds since the last reply of a kernel that has stopped replying; null for any other kernel. */
   readonly silentFor: number | null;
   readonly rejection: Rejection | null;
   readonly requested: RequestedChanges;
@@ -88,8 +88,8 @@ interface TrackedKernel {
    */
   readonly requested: Map<string, ChangeRequest>;
   /**
-   * Whether the kernel's notebook contains gpuwidget's name. If so, the kernel is queried for the status item
-   * even before a reply has shown that gpuwidget is loaded.
+   * Whether the kernel's notebook contains gpuwidget's name or magic. If so, the kernel is queried for the
+   * status item even before a reply has shown that gpuwidget is loaded.
    */
   mentionsGpuwidget: boolean;
   /** The pending query; null if there is none. */
@@ -198,7 +198,7 @@ export class ActiveKernel {
     }
   }
 
-  /** Record that the kernel's notebook contains gpuwidget's name. */
+  /** Record that the kernel's notebook contains gpuwidget's name or magic. */
   setMentionsGpuwidget(kernel: Kernel): void {
     this.tracked(kernel).mentionsGpuwidget = true;
   }
@@ -230,7 +230,10 @@ export class ActiveKernel {
     this.changes.emit();
   }
 
-  /** Query the kernel if a view is visible. If a request is pending, the query is sent after it. */
+  /**
+   * Query the kernel if a view is visible. If a request is pending, send the query after that request has
+   * ended.
+   */
   refresh(): void {
     const { kernel } = this.active;
     if (kernel === null || !this.isAlive || !(this.panelVisible || this.isQueriedForStatus(kernel))) {
@@ -255,15 +258,17 @@ export class ActiveKernel {
   }
 
   /**
-   * Set one of torch's switches. It takes effect immediately, or before the next cell if a cell is running.
+   * Set one of torch's switches. The value takes effect immediately, or before the next cell if a cell is
+   * running.
    */
   setSwitch(name: string, value: string): Promise<void> {
     return this.change({ schema: KERNEL_SCHEMA, ask: 'set_switch', name, value });
   }
 
   /**
-   * Toggle the watching of every cell. The kernel's state is queried first, since a cell may have changed it
-   * while no view was visible. Calls in quick succession are executed one after the other.
+   * Toggle the watching of every cell. The kernel's state is queried first, since a cell may have turned
+   * watching on or off while no view was visible. Calls in quick succession are executed one after the
+   * other.
    */
   async toggleWatching(): Promise<void> {
     const { kernel } = this.active;
@@ -459,7 +464,7 @@ export class ActiveKernel {
   /**
    * Return whether the kernel is queried for the status item. Without gpuwidget, a kernel logs an error for
    * each query. Therefore, the status item causes queries only if gpuwidget is loaded or the notebook
-   * contains its name.
+   * contains its name or magic.
    */
   private isQueriedForStatus(kernel: Kernel): boolean {
     const { condition, mentionsGpuwidget } = this.tracked(kernel);

@@ -53,8 +53,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * Process a message from the server's stream. Its list of kernels shows cells that began before this page
-   * was loaded.
+   * Process a message from the server's stream. A `usage` message lists the states of all kernels. They
+   * show whether a kernel is still running a cell that was started before this page was loaded.
    */
   receive(message: ReceivedMessage): void {
     if (message.type !== 'sample') {
@@ -148,8 +148,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * After a cell has run whose source contains gpuwidget's name, query the kernel, since the cell may have
-   * loaded gpuwidget.
+   * Query the kernel after a cell has run, if the cell's source contains gpuwidget's name or magic: the
+   * cell may have loaded gpuwidget.
    */
   private onExecuted(_: unknown, { notebook, cell }: { notebook: unknown; cell: { model: Source } }): void {
     if (this.panel?.content === notebook && mentionsGpuwidget(cell.model)) {
@@ -181,8 +181,8 @@ export class ActiveNotebookTracker {
   }
 
   /**
-   * Return whether a cell is running. Use the state that the server has sent until this page has received a
-   * message that shows whether a cell is running.
+   * Return whether a cell is running. The kernel's messages to this page show that. Before the first such
+   * message, use the state that the server has sent.
    */
   private isRunning(connection: JupyterKernel.IKernelConnection): boolean {
     return this.executionsOf(connection).running ?? this.busyOnServer.has(connection.id);

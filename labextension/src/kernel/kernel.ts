@@ -57,8 +57,8 @@ export class ConnectedKernel implements Kernel {
   }
 
   /**
-   * Return the language in the kernelspec. Requesting it from the kernel would take until the running cell
-   * has ended, so that is done only if there is no kernelspec.
+   * Return the language in the kernelspec. If there is no kernelspec, request the language from the kernel,
+   * which replies only after the running cell has ended.
    */
   async language(): Promise<string> {
     const spec = await this.connection.spec;

@@ -82,8 +82,8 @@ export class HintFinder {
   }
 
   /**
-   * Return the hints about GPUs that apply now, and those that applied within `MIN_SHOWN_S` if their holders
-   * still exist.
+   * Return the hints about underused GPUs: the hints that apply now, and the hints that last applied less
+   * than `MIN_SHOWN_S` seconds ago and whose holders still exist.
    */
   private underusedHints(
     gpus: readonly GpuWithHolders[],

@@ -45,8 +45,9 @@ const CLEARLY_LARGER_BYTES = 64 * 1024 ** 2;
 const MIN_IDLE_S = 60;
 
 /**
- * Return `ownership`, corrected if its unattributed memory exceeds the `used` bytes that are now in use on
- * the GPU: ownership data arrives less often than samples, and may date from before memory was freed.
+ * Return `ownership` with at most `used` bytes of unattributed memory. `used` is the number of bytes that are
+ * now in use on the GPU. Ownership data arrives less often than samples, so memory may have been freed
+ * meanwhile.
  */
 export function ownershipNow(ownership: GpuMemoryOwnership, used: number | null): GpuMemoryOwnership {
   const { unattributed, holdings } = ownership;
@@ -91,7 +92,8 @@ export function holdersOf(
 
 /**
  * Return the holders in display order: the active notebook first, unattributed memory last, the others by
- * size. Holders of about the same size keep their order in `before`, the keys as they were last displayed.
+ * size. `before` contains the holders' keys in the order in which they were last displayed. Holders of
+ * about the same size keep that order.
  */
 export function sortedHolders(holders: readonly Holder[], before: readonly string[]): Holder[] {
   const positions = new Map(before.map((key, index) => [key, index]));
@@ -112,7 +114,7 @@ export function sortedHolders(holders: readonly Holder[], before: readonly strin
   return order;
 }
 
-/** Return the kernels in `usage` by their ids. */
+/** Return the kernels in `usage`, keyed by their ids. */
 export function kernelsOf(usage: MemoryOwnership | null): ReadonlyMap<string, ServerKernel> {
   return new Map(usage?.kernels.map(kernel => [kernel.id, kernel]));
 }
@@ -225,7 +227,7 @@ export function approximateDuration(seconds: number): string {
   return hours < 48 ? `${String(hours)} h` : `${String(Math.floor(hours / 24))} d`;
 }
 
-/** Return GPUs by their numbers: `GPU 0`, `GPUs 0, 2`. */
+/** Return a text with the numbers of one or more GPUs, such as `GPU 0` or `GPUs 0, 2`. */
 export function gpuNumbers(trans: TranslationBundle, numbers: readonly string[]): string {
   return numbers.length === 1 ? trans.__('GPU %1', numbers[0]) : trans.__('GPUs %1', numbers.join(', '));
 }

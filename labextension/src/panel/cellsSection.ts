@@ -146,7 +146,8 @@ export class CellsSection {
   }
 
   /**
-   * Put the rows in this order. Only rows whose position has changed are moved, so that the focus is kept.
+   * Put the rows in this order. Only rows whose position has changed are moved. The focused element keeps
+   * the focus.
    */
   private arrange(rows: readonly RunRow[]): void {
     const focused = document.activeElement;

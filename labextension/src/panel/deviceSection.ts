@@ -18,7 +18,10 @@ import type { DeviceChoice, KernelState } from '../wire';
 
 const SLOT = '\u0000';
 
-/** The section with the active notebook's default device and the button that watches its cells. */
+/**
+ * The section with the active notebook's default device, and the button that turns watching of its cells on
+ * or off.
+ */
 export class DeviceSection {
   readonly node: HTMLElement;
   private readonly notebook = new Text('device-notebook', 'b');
@@ -144,7 +147,7 @@ class DeviceDropdown {
 
   /**
    * `onChosen` is called with the device, or with null for none. If the user has picked "the emptiest GPU",
-   * its second argument is that GPU's choice, otherwise null.
+   * the second argument is the `DeviceChoice` of that GPU; otherwise it is null.
    */
   constructor(
     private readonly trans: TranslationBundle,

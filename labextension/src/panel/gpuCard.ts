@@ -151,8 +151,8 @@ export class GpuCard {
   }
 
   /**
-   * Update the parts that are visible in the card's current state: if it is expanded, its memory bar and its
-   * list of holders, otherwise the memory bar in the row.
+   * Update the visible parts. If the card is expanded, these are the card's memory bar and its list of
+   * holders; otherwise, the memory bar in the row.
    */
   private updateExpandedPart(): void {
     if (this.content === null) {

@@ -113,8 +113,8 @@ export class GpuList {
   }
 
   /**
-   * Expand or collapse the cards that the user has never expanded or collapsed, if the GPUs or the default
-   * device have changed.
+   * If the data in `expandedFor` has changed, restore the state in which the user has left each card. Cards
+   * that the user has never expanded or collapsed get their default state.
    */
   private expandAutomatically(gpus: readonly GpuNow[], state: KernelState | null): void {
     const { panelState } = this.context;

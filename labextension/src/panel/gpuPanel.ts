@@ -35,7 +35,7 @@ export interface PanelOptions {
   readonly shown: ShownSections;
 }
 
-/** The panel in the sidebar. Only while it is visible does it open the stream and query the kernel. */
+/** The panel in the sidebar. It opens the stream and queries the kernel only while it is visible. */
 export class GpuPanel extends Widget implements IGpuPanel {
   readonly panelState: PanelState;
   private readonly rate = new Text('panel-rate');

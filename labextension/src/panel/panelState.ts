@@ -156,7 +156,7 @@ export class PanelState {
 
   private save(): void {
     if (!this.isRestored) {
-      return; // restore() saves it after it has merged the stored state into it.
+      return; // restore() merges the stored state into the current state and then saves the result.
     }
     this.parts = new Map([...this.parts].slice(-MAX_PARTS));
     const saved = {

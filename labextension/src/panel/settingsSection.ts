@@ -235,8 +235,9 @@ export function settingsReason(trans: TranslationBundle, view: KernelView): stri
 }
 
 /**
- * Return the log of the settings: the Python statements that this kernel has run or will run, one per line.
- * The statement of the `latest` setting comes first.
+ * Return the log of the settings, one entry per line: the reason of a rejected change, then the Python
+ * statements that this kernel has run or will run, with the statement of the `latest` setting before the
+ * others.
  */
 export function settingsLog(trans: TranslationBundle, view: KernelView, latest: string | null): string {
   const state = view.condition.kind === 'ready' ? view.condition.state : null;

@@ -81,7 +81,7 @@ export class HistoryBuffer {
     this.size = Math.min(this.size + 1, this.capacity);
   }
 
-  /** Epoch seconds of the newest sample; NaN if empty. */
+  /** Time of the newest sample in epoch seconds; NaN if the buffer is empty. */
   get newest(): number {
     return this.size === 0 ? NaN : (this.times[(this.next + this.capacity - 1) % this.capacity] ?? NaN);
   }

@@ -147,7 +147,8 @@ export function memoryShares(now: GpuNow): MemoryShares {
   const used = reading.memory_used;
   const { memory_total: total, memory_reserved: reserved } = gpu;
   const own = memoryOfNotebook(now);
-  // The two figures were read at different times, so the notebook's memory may exceed the total.
+  // The two figures were read at different times, so the notebook's memory may exceed the GPU's used
+  // memory.
   const here = own === null || used === null ? own : Math.min(own, used);
   return {
     here,

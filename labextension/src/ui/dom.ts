@@ -38,7 +38,7 @@ export class Text {
   }
 }
 
-/** Set an attribute if its value differs. An empty value removes it. */
+/** Set an attribute if its value differs. An empty value removes the attribute. */
 export function setAttribute(node: Element, name: string, value: string): void {
   if ((node.getAttribute(name) ?? '') === value) {
     return;
@@ -116,8 +116,9 @@ const SELECTING_KEYS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Make the keys that would select another option of the closed `select` open its list instead, as on macOS.
- * Otherwise, each key press on the way to the wanted option would choose another option.
+ * Open the list of `select` when the user presses a letter or one of `SELECTING_KEYS`, as browsers on macOS
+ * do. On other systems, such a key press selects another option while the list stays closed, so that each
+ * key press on the way to the wanted option would choose an option.
  */
 export function openListOnKeys(select: HTMLSelectElement): void {
   select.onkeydown = event => {

@@ -25,7 +25,7 @@ export interface MemoryUnit {
 /** The units of memory, largest first. */
 export type MemoryScale = readonly [giga: MemoryUnit, mega: MemoryUnit, kilo: MemoryUnit];
 
-/** A unit of temperature. `celsius / size + zero` converts degrees Celsius to it. */
+/** A unit of temperature. `celsius / size + zero` converts degrees Celsius to this unit. */
 export interface TemperatureUnit {
   readonly name: string;
   /** The size of one degree of this unit in degrees Celsius. */
@@ -66,7 +66,7 @@ export function setUnits({ memory, temperature }: Units): void {
   }
 }
 
-/** Return the current units of memory. Until the units change, it is the same object. */
+/** Return the current units of memory. The returned object is the same until the units change. */
 export function memoryScale(): MemoryScale {
   return MEMORY_SCALES[units.memory];
 }
@@ -76,7 +76,10 @@ export function temperatureUnit(): TemperatureUnit {
   return TEMPERATURE_UNITS[units.temperature];
 }
 
-/** A value that would round to 1000 (or 1024) of a unit is written in the next larger unit. */
+/**
+ * Half of one unit. A value that is at most this far below 1000 (or 1024) units would round to that number,
+ * so it is written in the next larger unit.
+ */
 const ROUNDED = 0.5;
 
 /** The text of an unknown value. */
@@ -252,8 +255,8 @@ export function duration(seconds: number): string {
 }
 
 /**
- * Return the time of day, such as `14:03:20`, preceded by the date if `now` is on another day. Both are in
- * epoch seconds.
+ * Return the time of day, such as `14:03:20`, preceded by the date if `now` is on another day. `epoch` and
+ * `now` are in epoch seconds.
  */
 export function moment(epoch: number, now: number): string {
   const then = new Date(epoch * 1000);
@@ -270,8 +273,8 @@ export function model(name: string): string {
 }
 
 /**
- * Return the index of a GPU as in `nvidia-smi`; for a MIG slice, the index of its GPU and its own, as in
- * `0:1`.
+ * Return the index of a GPU as in `nvidia-smi`. For a MIG slice, return the index of the GPU and the index
+ * of the slice, as in `0:1`.
  */
 export function gpuNumber({ index, mig_index: slice }: Pick<Gpu, 'index' | 'mig_index'>): string {
   return slice === null ? String(index) : `${String(index)}:${String(slice)}`;

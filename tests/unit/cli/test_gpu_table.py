@@ -20,8 +20,8 @@ def lines(one: Sample, width: int = 80) -> list[str]:
 
 
 def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
-    """The table fits into 80 columns. It has one row per GPU, then one row per process with the largest
-    process first, and its header contains the units."""
+    """The table fits into 80 columns. It has one row per GPU, then one row per process, sorted by memory
+    with the largest first. The column titles contain the units."""
     first, second = h200(0), h200(1)
     one = sample(
         (
@@ -150,8 +150,8 @@ def test_slices_follow_their_gpu_and_long_names_lose_their_maker() -> None:
 
 @pytest.mark.parametrize("width", [1, 40, 64, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    """No line is wider than the terminal, or wider than 40 columns if the terminal is narrower than that.
-    Long texts are cut with an ellipsis, and wide characters count as two columns."""
+    """No line is wider than the terminal. If the terminal has fewer than 40 columns, lines may have up to 40
+    columns. Wide characters count as two columns."""
     one = h200(0, name="NVIDIA GeForce RTX 4090 Laptop GPU")
     wide = process(1, GIB, user="a" * 40, program="python 训练.py " + "x" * 300)
     made = render_table(

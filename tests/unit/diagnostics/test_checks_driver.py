@@ -128,7 +128,11 @@ def test_a_driver_supports_all_minor_versions_of_its_cuda() -> None:
 
 def test_issues_that_cuda_works_with_are_warnings() -> None:
     """If CUDA works, NVML failures and missing device files are only warnings. An old driver is accepted as
-    well, because a forward-compatibility package may have replaced its libcuda."""
+    well, because a forward-compatibility package may have replaced its libcuda.
+
+    With PYTORCH_NVML_BASED_CUDA_CHECK, torch does not start CUDA to find out whether CUDA works. An old
+    driver is then "broken".
+    """
     odd: dict[str, Any] = {
         "nvml": no_driver(999),
         "machine": {"devices": ()},

@@ -20,7 +20,7 @@ from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.sources.nvml_diagnostics import LostGpu, PeerAccess
 
-# -- the GPUs --------------------------------------------------------------------------------------------
+# -- whether torch can use the GPUs ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

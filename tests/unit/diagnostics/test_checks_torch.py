@@ -62,8 +62,8 @@ def test_torch_that_is_not_installed() -> None:
     ],
 )
 def test_the_cpu_build(driver: str, capability: str, command: str, last: str) -> None:
-    """For a CPU build of torch, the fix installs a CUDA build that supports this driver and GPU. The build
-    has the installed torch version if that version has such a build."""
+    """For a CPU build of torch, the fix installs a CUDA build that supports this driver and GPU. The torch
+    version stays the same if PyTorch offers such a build of that version."""
     one = results(
         torch={"cuda": None, "version": "2.13.0+cpu"},
         nvml=nvml(h200(compute_capability=capability), driver=driver),
@@ -211,8 +211,8 @@ def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
 
 
 def test_two_torches_on_the_path() -> None:
-    """If there are two copies of torch on the path, the PyTorch check lists both, and its fix uninstalls the
-    first copy."""
+    """If there are two copies of torch on ``sys.path``, the PyTorch check lists both, and its fix uninstalls
+    the first copy."""
     copies = (TorchCopy("2.9.0", "/home/anna/.local/lib"), TorchCopy("2.13.0", SITE))
     assert outcome(check_of("torch", results(packages={"torch_copies": copies}))) == (
         "warning",
@@ -307,8 +307,9 @@ def test_copies_by_pip_and_by_conda() -> None:
 
 
 def test_a_library_that_shadows_torchs_own() -> None:
-    """If a CUDA library was loaded from a folder in LD_LIBRARY_PATH instead of torch's folder, the warning
-    names the library and the folder. It is no issue if the folder in LD_LIBRARY_PATH is torch's own."""
+    """If a CUDA library was loaded from a folder in LD_LIBRARY_PATH instead of torch's folder, the check is a
+    warning that names the library and the folder. If LD_LIBRARY_PATH contains torch's own folder, the check
+    is "ok"."""
     folder = "/usr/local/cuda/lib64"
     one = results(
         torch={"mapped": [f"{folder}/libcudart.so.13"]}, machine={"libraries": {folder: ("libcudart.so.13",)}}

@@ -156,7 +156,7 @@ def test_json_is_stable_and_can_be_read_back() -> None:
     assert isolated_run.parse_diagnosis(values) == ILL
 
 
-# -- compared with an earlier one ------------------------------------------------------------------------
+# -- comparison with an earlier diagnosis ----------------------------------------------------------------
 
 
 def test_changes_since_an_earlier_diagnosis() -> None:
@@ -193,8 +193,8 @@ def test_a_different_time_is_no_change() -> None:
 
 
 def test_another_wording_is_no_change() -> None:
-    """If an earlier version of gpuwidget worded the same issue differently, this is no change. Another issue
-    is a change, and so is the same issue with other values."""
+    """If an earlier version of gpuwidget worded the same issue differently, this is no change. If the issue's
+    parameters differ, such as the GPU's number, this is a change."""
 
     def with_issues(*texts: tuple[str, int]) -> Diagnosis:
         found = [Issue("gpu-lost", "warning", {"gpu": gpu}, text, None) for text, gpu in texts]
@@ -216,13 +216,13 @@ def test_a_diagnosis_of_an_older_version() -> None:
 
 
 def test_a_check_that_only_one_of_them_has() -> None:
-    """A check that only one of the two diagnoses contains is listed as added or removed."""
+    """If only one of two diagnoses contains a check, the check is listed as added or removed."""
     fewer = replace(WELL, links=WELL.links[1:])
     assert compare(fewer, WELL) == (Change("PyTorch", None, "2.13.0, built for CUDA 13.0"),)
     assert compare(WELL, fewer) == (Change("PyTorch", "2.13.0, built for CUDA 13.0", None),)
 
 
-# -- the command -----------------------------------------------------------------------------------------
+# -- the command `gpuwidget doctor` ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ def test_a_file_without_a_diagnosis_is_an_error(
     diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
 ) -> None:
     """If FILE contains no diagnosis, `gpuwidget doctor --diff FILE` exits with 2 before it runs any check,
-    and explains how to create such a file."""
+    and explains how to save a diagnosis to a file."""
     file = tmp_path / "x"
     file.write_text(text)
     diagnoses.clear()
@@ -347,7 +347,7 @@ def test_a_diagnosis_without_its_evidence(
     assert (status, "It is no diagnosis of gpuwidget's." in error) == (2, True)
 
 
-# -- from Python -----------------------------------------------------------------------------------------
+# -- the function gpuwidget.doctor() ---------------------------------------------------------------------
 
 
 def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:

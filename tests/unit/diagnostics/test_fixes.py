@@ -61,8 +61,8 @@ class FakeMachine:
         return next(one for one in self.run_doctor().links if one.id == which)
 
     def follow(self, which: str, expected: str) -> None:
-        """Run the command that the check offers; assert that the check is "ok" afterwards and that every
-        installed package is complete."""
+        """Assert that the check offers the command ``expected``, and run the command. Then assert that the
+        check is "ok" and that every installed package is complete."""
         before = self.check(which)
         assert before.command is not None, before
         assert before.remedy is not None
@@ -397,7 +397,7 @@ def test_a_module_pynvml_that_is_not_nvidias(machine: FakeMachine) -> None:
     machine.follow("driver", replace_command("pynvml", "nvidia-ml-py==13.580.65"))
 
 
-# -- completeness ----------------------------------------------------------------------------------------
+# -- every command is run by a test, or there is a reason why not ----------------------------------------
 
 EXECUTED: dict[str, Callable[..., None]] = {
     "build_command": test_a_driver_that_is_too_old_for_the_build,
@@ -450,8 +450,8 @@ def test_every_command_is_executed_or_has_a_reason() -> None:
 
 
 def test_every_other_command_has_its_reason() -> None:
-    """Every command in a message module is listed in CHANGES_THE_MACHINE. All other commands are built in
-    fixes.py."""
+    """Every command that a message module contains is listed in CHANGES_THE_MACHINE. The message modules
+    receive all other commands as the argument ``command``; these are built in fixes.py."""
     found = {
         ast.unparse(node.args[2])
         for file in DIAGNOSTICS.glob("messages_*.py")

@@ -119,8 +119,8 @@ def test_libraries_in_the_library_path(tmp_path: Path) -> None:
 
 
 def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
-    """If a folder in LD_LIBRARY_PATH or a library in it is a link, ``real_folders`` maps the target's folder
-    to the folder in the variable, spelled as in the variable."""
+    """``real_folders`` maps the real path of each library's folder to the folder in LD_LIBRARY_PATH, as the
+    variable spells it. The real path differs if the folder or the library is a link."""
     root = tmp_path.resolve()
     files(root / "cuda-13.0/lib", **{"libcudart.so.13": ""})
     files(root / "elsewhere", **{"libcudnn.so.9.10": ""})
@@ -165,7 +165,7 @@ def install(site: Path, name: str, version: str, texts: Mapping[str, str] | None
 
 def test_installed_packages(tmp_path: Path) -> None:
     """The installed packages of torch, CUDA and the NVML binding are listed. If there are two copies of
-    torch, the first one on the path is reported as the one that `import torch` uses."""
+    torch, the first one on ``sys.path`` is reported as the one that `import torch` uses."""
     install(tmp_path / "a", "torch", "2.10.0")
     install(tmp_path / "b", "torch", "2.9.0")
     install(tmp_path / "b", "nvidia-cudnn-cu12", "9.10.2.21")

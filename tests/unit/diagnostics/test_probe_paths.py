@@ -54,8 +54,8 @@ def leaves_a_mark(folder: Path, name: str) -> Path:
 def test_no_file_of_the_working_directory_runs(
     run_torch_check: RunTorchCheck, folder: Path, name: str, first: str
 ) -> None:
-    """A probe runs no file from the working directory, whether the working directory is on the path as "", as
-    "." or by its full name."""
+    """A probe runs no file from the working directory, whether the working directory is on the module search
+    path as "", as "." or by its full name."""
     mark = leaves_a_mark(folder, name)
     run_torch_check(first=str(folder) if first.startswith("the") else first)
     assert not mark.exists()
@@ -125,8 +125,8 @@ def test_a_file_that_hides_a_module_that_torch_needs(
 
 
 def test_the_environments_own_folder_stays(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """If the working directory is the environment's library folder, that folder stays on the probe's path.
-    Any other working directory is removed from the path."""
+    """If the working directory is the environment's library folder, that folder stays on the probe's module
+    search path. Any other working directory is removed."""
     monkeypatch.chdir(os.path.dirname(os.__file__))
     path = ["", os.path.dirname(os.__file__), "/elsewhere"]
     assert without_working_directory(path) == path[1:]

@@ -175,8 +175,8 @@ NAMES = {"json", "queue", "random", "select", "signal", "subprocess", "token", "
 
 @pytest.mark.parametrize("name", sorted(NAMES - {*sys.builtin_module_names}))
 def test_users_files_named_like_standard_modules_do_no_harm(fake: FakeEnvironment, name: str) -> None:
-    """If a user's file has the name of a standard module, such as json.py, and comes first on the path, the
-    probe still works, and the PyTorch check is a warning."""
+    """If a user's file has the name of a standard module, such as json.py, and comes first on
+    ``sys.path``, the probe still works, and the PyTorch check is a warning."""
     user = fake.folder / "user"
     user.mkdir()
     (user / f"{name}.py").write_text("raise RuntimeError('the user has a file of that name')\n")
@@ -228,7 +228,7 @@ def test_a_missing_interpreter(fake: FakeEnvironment) -> None:
 
 def test_a_run_in_a_subprocess_returns_the_diagnosis(fake: FakeEnvironment) -> None:
     """The diagnosis of `run_in_subprocess()` takes into account which torch version the notebook has loaded
-    and that it has disabled cuDNN."""
+    and whether the notebook has disabled cuDNN."""
     fake.torch(WORKING)
     doctor = isolated_run.run_in_subprocess(
         "kernel", "0.1.0", fake.environment, notebook=NotebookState("2.9.0", cudnn_off=True)
@@ -333,7 +333,8 @@ def test_a_probe_has_low_priority(fake: FakeEnvironment) -> None:
 
 
 def test_how_a_probe_ended(tmp_path: Path) -> None:
-    """A probe's result contains its exit status or signal, and every value that it sent before it ended."""
+    """A probe's result contains the probe's exit status or signal. For each name, it also contains the last
+    value that the probe sent before it ended."""
     (tmp_path / "ends.py").write_text(
         "import os, sys\n"
         "from gpuwidget.diagnostics.probe_process import send\n"

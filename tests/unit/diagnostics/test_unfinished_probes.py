@@ -54,7 +54,8 @@ def all_texts(doctor: Diagnosis) -> str:
 @pytest.mark.parametrize("ending", ["hung", "crashed", "ended", "not started"])
 @pytest.mark.parametrize(("probe", "step"), STEPS)
 def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending: Ending) -> None:
-    """If a probe stops in a step, the diagnosis names the step, and its status is not "ok"."""
+    """If a probe stops in a step, the diagnosis names the step, and the status of the diagnosis is not
+    "ok"."""
     detail = {"crashed": "SIGSEGV", "not started": "No such file"}.get(ending, "")
     values = {} if ending == "not started" else values_until(probe, step)
     changes: dict[str, Any] = {probe: ProbeResult(ending, detail, values, 9.0 if ending == "hung" else 0.0)}

@@ -123,7 +123,8 @@ def test_the_build_for_a_driver_and_its_gpus(
     driver: str | None, capabilities: list[str], wheel: str | None
 ) -> None:
     """`torch_wheel()` returns a build that the driver supports and that contains code for all GPUs. If there
-    is none, it returns a build with code for the newest GPU, or None if there is no such build either."""
+    is no such build, code for the newest GPU is sufficient. If there is no build for the newest GPU either,
+    the result is None."""
     assert cuda_versions.torch_wheel(driver, capabilities) == wheel
 
 

@@ -50,7 +50,7 @@ def test_a_search_triggers_no_garbage_collection(gpu: StandInGpu) -> None:
 
 
 def test_the_time_limit(gpu: StandInGpu) -> None:
-    """A search that reaches its time limit finds only memory that variables hold directly as tensors.
+    """A search that reaches its time limit finds only the memory of variables that are themselves tensors.
 
     All other memory has no owner in the result.
     """
@@ -62,7 +62,7 @@ def test_the_time_limit(gpu: StandInGpu) -> None:
 
 
 def test_find_storages(gpu: StandInGpu) -> None:
-    """``find_storages`` calls its callback once for each memory block, with a reference to the block's
+    """``find_storages`` calls its callback once for each memory block, with a weak reference to the block's
     storage."""
     x = gpu.empty(1)
     roots = [Root("x", x, "variable"), Root("views", [x[:], gpu.empty(1)], "variable")]

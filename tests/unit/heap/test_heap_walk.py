@@ -1,5 +1,5 @@
-"""Tests of the walk from variables to memory blocks: what it finds, which name owns a block, where it
-stops."""
+"""Tests of the search from variables to memory blocks: what the search finds, which variable owns a block,
+and where the search stops."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def test_tensors_in_all_kinds_of_objects(gpu: StandInGpu) -> None:
 
 
 def test_the_shallowest_name_is_the_owner(gpu: StandInGpu) -> None:
-    """If several variables lead to a tensor, the one with the shortest path owns it, whichever was defined
-    first."""
+    """If several variables lead to a tensor, the variable with the shortest path to the tensor owns it. The
+    order in which the variables were defined does not matter."""
     x = gpu.empty(1)
     deep = {"a": {"b": x}}
     assert names_and_bytes(holders_of(gpu, {"deep": deep, "near": [x]})) == [
@@ -328,8 +328,8 @@ def count_tensors() -> int:
 
 
 def test_the_number_of_items_limits_a_search() -> None:
-    """The number of container items that a search may read is 20 times the number of objects that it may
-    visit. If the search has read more items, it ends."""
+    """A search may read 20 times as many container items as it may visit objects. If it has read more items,
+    the search ends."""
     limits = Limits(10, None)
     limits.items_left -= 200
     assert (limits.max_objects, limits.exceeded()) == (10, False)

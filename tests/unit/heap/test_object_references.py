@@ -90,8 +90,8 @@ def test_instance_dict() -> None:
 
 
 def test_attribute_names() -> None:
-    """``attribute_name`` returns the name of the attribute or slot that holds a value, or None if none
-    does."""
+    """``attribute_name`` returns the name of the attribute or slot that holds a value, or None if there is no
+    such attribute or slot."""
     slots, part = Slots(), object()
     slots.kept = part
     space = SimpleNamespace(first=1.5, part=part)

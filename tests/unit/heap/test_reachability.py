@@ -21,8 +21,8 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_names_of_parts(gpu: StandInGpu) -> None:
-    """If several variables lead to a tensor, its further names are Python expressions like
-    ``slots.part[1]``."""
+    """If several variables lead to a tensor, the tensor's holder has one name per variable. Each name is the
+    path from the variable to the tensor, such as ``slots.part[1]``."""
     x = gpu.empty(1)
     layer = torch.nn.Linear(2, 2, bias=False)
     layer.weight.data = x
@@ -55,7 +55,7 @@ def test_names_of_parts(gpu: StandInGpu) -> None:
 def test_no_dict_is_created(gpu: StandInGpu) -> None:
     """If Python stores an object's attributes without a ``__dict__``, a search does not create one.
 
-    A ``__dict__`` is created only for objects on a path that the search writes as a Python expression.
+    The exception is an object through which a holder's name leads: Python creates a ``__dict__`` for it.
     """
 
     class Plain:
@@ -70,8 +70,8 @@ def test_no_dict_is_created(gpu: StandInGpu) -> None:
 
 
 def test_a_long_chain(gpu: StandInGpu) -> None:
-    """A search follows a chain of 20,000 objects to its end, even if the objects refer to each other both
-    ways."""
+    """A search follows a chain of 20,000 objects to its end, even if each object refers both to the next and
+    to the previous one."""
     nodes = [SimpleNamespace() for _ in range(20_000)]
     for before, after in pairwise(nodes):
         after.before = before
@@ -116,7 +116,7 @@ def test_shared_parts_and_cycles() -> None:
 
 
 def test_chains_of_any_length() -> None:
-    """A chain of 20,000 objects, linked in one direction or both, does not exceed the recursion limit."""
+    """A chain of 20,000 objects, linked in one or both directions, does not exceed the recursion limit."""
     length = 20_000
     back = [(number, number - 1) for number in range(1, length)]
     forth = [(number - 1, number) for number in range(1, length)]

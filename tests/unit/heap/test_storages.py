@@ -17,7 +17,7 @@ torch: Any = pytest.importorskip("torch")
 
 
 def test_a_storage_is_not_kept_alive(gpu: StandInGpu) -> None:
-    """A weak reference to a storage does not keep its memory alive."""
+    """A weak reference to a storage does not keep the storage's memory alive."""
     x = gpu.empty(1000)
     storage = StorageWeakRef(torch, x)
     view = x[1:]
@@ -28,8 +28,8 @@ def test_a_storage_is_not_kept_alive(gpu: StandInGpu) -> None:
 
 
 def test_a_storage_whose_memory_moved(gpu: StandInGpu) -> None:
-    """If the memory of a storage was released, which FSDP does, a weak reference to the storage counts as
-    expired."""
+    """If the memory of a storage was released, as FSDP does, a weak reference to the storage counts as
+    expired, although the storage still exists."""
     storage = gpu.empty(100).untyped_storage()
     reference = StorageWeakRef(torch, storage)
     gone = torch.UntypedStorage(0)
@@ -59,7 +59,8 @@ def test_sparse_components() -> None:
 
 
 def test_tensors_saved_for_backward(gpu: StandInGpu) -> None:
-    """A variable that holds a loss owns the tensors saved for its backward(), until backward() frees them."""
+    """A variable that holds a loss owns the tensors that autograd saved for the loss's backward pass, until
+    backward() frees them."""
     weight = gpu.empty(4, 4).requires_grad_()
     losses, batch = [], gpu.empty(2, 4)
     hidden = batch @ weight @ weight

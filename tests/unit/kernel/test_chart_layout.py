@@ -47,7 +47,8 @@ def test_three_lines_per_gpu() -> None:
 def test_unknown_values_are_gaps() -> None:
     """An unknown value is a gap in its line, not 0.
 
-    Only the last point always has a value, because bqplot needs one there. It is invisible.
+    The exception is the last point, which always has a value because bqplot requires one. That point is
+    invisible.
     """
     gpu = replace(gpu_progress(0), utilization=(50.0, None, None), device_memory=(None, None, None))
     _, y = ChartLayout.for_gpus(1).series_lines((0.0, 1.0, 2.0), 5.0, (gpu,))

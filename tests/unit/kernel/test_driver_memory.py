@@ -1,6 +1,6 @@
-"""Tests of how much memory a command freed, according to the driver's readings for this process.
+"""Tests of how much memory a command freed, according to the driver's readings before and after the command.
 
-A reading from before the end of the command is never used.
+A reading that may be older than the time at which it is requested is never used.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_this_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_old_reading_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the driver does not answer, or its reading may be from before the command, the used memory is
+    """If the driver does not answer in time, or its reading may be older than the request, the used memory is
     unknown."""
     assert read(monkeypatch, None) is None
     assert read(monkeypatch, moment(measured=EPOCH - 1)) is None

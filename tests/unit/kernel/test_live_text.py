@@ -162,6 +162,7 @@ def test_the_line_of_advice_is_reserved() -> None:
 
 
 def test_the_dashboard_has_no_advice() -> None:
-    """The dashboard has no line for advice, because it does not show a run."""
+    """The dashboard has no line for advice, because it does not show a run. A live chart without GPUs has no
+    line for advice either."""
     assert "gpuwidget-advice" not in readings(progress(), ChartLayout.for_gpus(1), NOW, overview=True)
     assert "gpuwidget-advice" not in readings(replace(progress(), gpus=()), ChartLayout.for_gpus(0), NOW)

@@ -37,7 +37,7 @@ from gpuwidget.kernel.shell.user_code import UserCode
     ],
 )
 def test_names_read_before_they_are_assigned(cell: str, names: set[str]) -> None:
-    """A variable counts as read unless the cell certainly assigns it before it reads it."""
+    """A variable counts as read unless the cell certainly assigns the variable before reading it."""
     assert names_read(cell, None, UserCode(SimpleNamespace()), {}) == frozenset(names)
 
 

@@ -96,7 +96,8 @@ def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) ->
 def test_cupy_pool_is_listed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """CuPy's memory pool is listed as a separate holder.
 
-    While gpuwidget reads the size of a pool, CuPy's current device is the device of the pool.
+    CuPy returns the size of the pool on the current CUDA device. gpuwidget therefore selects the device
+    before it reads the size.
     """
     entered: list[int] = []
 

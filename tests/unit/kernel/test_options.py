@@ -9,9 +9,9 @@ from gpuwidget.model.errors import OptionError
 
 
 def test_defaults() -> None:
-    """By default, a run watches all GPUs at five samples per second, and waits for the GPU's work at its end.
+    """By default, all GPUs are sampled five times per second, and the end of a run waits for the GPU's work.
 
-    The cell shows a live chart and a card.
+    A live chart and a card are shown below the cell.
     """
     options = parse("")
     assert (options.run.gpus, options.run.interval_s, options.run.sync) == ((), 0.2, True)

@@ -1,5 +1,5 @@
-"""Tests that the running cells are tracked exactly, even if IPython's start and end events are not in
-pairs."""
+"""Tests that the running cells are tracked exactly, even if IPython triggers a start event without an end
+event, or an end event without a start event."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def run_cell_async(
 ) -> None:
     """Run a cell, which runs the cells ``inner``.
 
-    This function has the name of IPython's function, by which running cells are recognized.
+    This function has the same name as the IPython function that runs a cell, because gpuwidget counts the
+    running cells by the functions of that name on the call stack.
     """
     about = info(code)
     begin(cells, about, lost)
@@ -109,9 +110,9 @@ def test_a_cell_that_an_exception_leaves() -> None:
 
 
 def test_a_cell_whose_end_has_no_event() -> None:
-    """A cell without an end event is removed when the next cell begins or the cell around it ends.
+    """A cell without an end event is removed when the next cell begins or when the cell that ran it ends.
 
-    Its ``on_lost`` callbacks are called when it is removed.
+    The ``on_lost`` callbacks of a cell are called when the cell is removed.
     """
     lost: list[str] = []
     cells = RunningCells(SHELL)

@@ -43,7 +43,8 @@ class _Cudnn:
 
 @pytest.fixture
 def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Replace torch by a fake of torch < 2.9 with the flags of :class:`_Cudnn`; return these flags."""
+    """Replace torch by a fake of torch < 2.9 whose ``backends.cudnn`` is a :class:`_Cudnn`; return that
+    object."""
     made, torch = _Cudnn(), make_torch()
     torch._C = SimpleNamespace(
         **{f"_get_cudnn_{name}": lambda name=name: made.flags[name] for name in made.flags}
@@ -105,7 +106,8 @@ def test_a_request_during_a_cell_is_pending(cudnn: Any, switches: SwitchRequests
 
 
 def test_a_withdrawn_request_runs_nothing(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """If a switch is requested on and then off again while a cell runs, no value is set."""
+    """If the user requests "on" and then "off" for a switch that is off, while a cell runs, no value is
+    set."""
     cells.running = True
     switches.request("cudnn.benchmark", "on")
     assert switches.request("cudnn.benchmark", "off") == "cudnn.benchmark is off: nothing is to be run."
@@ -115,9 +117,9 @@ def test_a_withdrawn_request_runs_nothing(cudnn: Any, switches: SwitchRequests, 
 
 
 def test_the_last_request_wins(cudnn: Any, switches: SwitchRequests, cells: Cells) -> None:
-    """If a switch is requested several times while a cell runs, only the last request is applied.
+    """If there are several requests for a switch while a cell runs, only the last one is applied.
 
-    Switches are set in the order of their last requests.
+    If requests for several switches are pending, the switches are set in the order of their last requests.
     """
     cells.running = True
     switches.request("cudnn.benchmark", "on")

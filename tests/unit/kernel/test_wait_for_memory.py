@@ -64,8 +64,8 @@ class Bench:
         self.line = FakeStatusLine()
 
     def wait(self, line: str) -> str | None:
-        """Wait for memory with these options of a cell while the clock advances; return the note on the
-        card."""
+        """Wait for memory with these options of a cell while the clock advances; return the note for the
+        card, or None if there is none."""
         options = parse(line)
         assert options.need is not None
         made: list[str | OptionError | None] = []
@@ -294,7 +294,7 @@ def test_several_gpus(bench: Bench) -> None:
     assert bench.wait("--need 12GiB --gpu 0 1") is None
 
 
-# -- which GPU -------------------------------------------------------------------------------------------
+# -- the GPU that --need applies to ----------------------------------------------------------------------
 
 
 def chosen(bench: Bench, options: str = "") -> tuple[list[int], str]:

@@ -37,7 +37,7 @@ def labels(report: Report | None) -> list[str]:
 def test_a_with_statement_gives_a_report() -> None:
     """When the with block ends, the watch has a report with its label, marks and status.
 
-    reports() returns the same report, too.
+    ``gpuwidget.reports()`` contains the same report.
     """
     with gpuwidget.watch("epoch 1") as w:
         assert w.report is None

@@ -1,6 +1,6 @@
 """Tests of advice on a recording of four H200s.
 
-For each phase of the recording, there is the advice that its description names, and no other advice.
+Each phase of the recording leads to the advice that the phase's description names, and to no other advice.
 """
 
 from __future__ import annotations
@@ -92,9 +92,10 @@ def rules(advice: tuple[Advice, ...]) -> list[tuple[str, bool]]:
 def test_each_phase_gets_the_advice_that_its_description_names(
     player: Player, phase: str, expected: list[tuple[str, bool]]
 ) -> None:
-    """Each phase leads to exactly the advice that its description names; a healthy phase leads to none.
+    """Each phase leads to exactly the advice that its description names; a healthy phase leads to no advice.
 
-    The phase 'leak' leads to none either, because growing memory in a single run does not count as a leak.
+    The phase 'leak' leads to no advice either, because growing memory in a single run does not count as a
+    leak.
     """
     assert rules(player.measure(*STEADY[phase]).advice) == expected
 
@@ -130,7 +131,7 @@ def test_without_hardware_counters_advice_is_weaker_or_absent(
 ) -> None:
     """Without hardware counters, as on GPUs before Hopper, advice is less certain.
 
-    There is none if utilization and power are not sufficient evidence.
+    There is no advice if utilization and power are not sufficient evidence.
     """
     assert rules(older_player.measure(*STEADY[phase]).advice) == expected
 
@@ -219,7 +220,7 @@ def test_the_power_cap_is_reported_without_advice(player: Player) -> None:
 def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
     """If each of four runs of the same code leaves more memory in use, the advice reports the growth.
 
-    Its text states that the owner of the memory is unknown.
+    The text of the advice states that the owner of the memory is unknown.
     """
     monkeypatch.setattr(run_context, "_earlier_runs", type(run_context._earlier_runs)())
     player.go_to(124.4)

@@ -34,7 +34,7 @@ NOTHING = Traffic(Level(0.0, 0.0), Level(0.0, 0.0))
 
 
 def level(value: float) -> Level:
-    """Return a ``Level``, the summary of a measured value, whose mean and maximum are ``value``."""
+    """Return a ``Level`` (the mean and maximum of a measured value) in which both are ``value``."""
     return Level(value, value)
 
 
@@ -105,7 +105,7 @@ def line(
 
 
 def only(given: RunEvidence) -> Advice:
-    """Return the advice on this evidence, which must be a single piece."""
+    """Return the advice on this evidence, and assert that there is exactly one piece of advice."""
     found = advise(given)
     assert len(found) == 1, found
     return found[0]
@@ -128,17 +128,18 @@ def test_a_healthy_run_gets_no_advice() -> None:
 
 
 def test_a_run_of_a_few_seconds_gets_no_advice() -> None:
-    """There is no advice about a run of less than three seconds: it has too few of the driver's sampling
-    windows."""
+    """There is no advice about a run of less than three seconds, because such a run contains too few of the
+    driver's sampling windows."""
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     assert rules(evidence(hungry, gpu_s=2.9)) == []
     assert rules(evidence(hungry, gpu_s=3.0)) == ["tensor-cores-idle"]
 
 
 def test_gpu_figures_cover_the_gpu_drain() -> None:
-    """GPU readings cover the code's duration plus the GPU drain, here 4 + 60 s.
+    """GPU readings also cover the GPU drain, the time for which GPU work continues after the code has ended.
 
-    The seconds of throttling and the number of bursts are compared with that whole time.
+    Here, the code takes 4 s and the GPU drain 60 s. The seconds of throttling and the number of bursts are
+    compared with the sum, 64 s.
     """
     slowed = busy(throttled={"too hot": 60.0})
     assert only(evidence(slowed, duration_s=4.0, gpu_s=64.0)).text == (
@@ -172,11 +173,11 @@ def test_a_rule_that_fails_disables_no_other(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
-# -- whose work it is ------------------------------------------------------------------------------------
+# -- attribution of GPU work to this process -------------------------------------------------------------
 
 
 def test_no_advice_on_work_that_is_not_attributed() -> None:
-    """There is no advice about GPU work that cannot be attributed: another process may have done it.
+    """There is no advice about GPU work that cannot be attributed, because another process may have done it.
 
     The GPU work of a recording counts as the run's work.
     """
@@ -186,9 +187,9 @@ def test_no_advice_on_work_that_is_not_attributed() -> None:
 
 
 def test_unattributed_work_that_may_be_the_runs() -> None:
-    """Unattributed GPU work leads to advice only if it may belong to this run, and the advice is uncertain.
+    """Unattributed GPU work leads to uncertain advice if the work may belong to this run.
 
-    It may belong to the run if another GPU library or a child process may have done it.
+    This is the case if this process uses another GPU library than torch or has child processes.
     """
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     said = only(evidence(hungry, attributed=False, context=RunContext(other_gpu_work=True)))
@@ -209,11 +210,13 @@ def test_a_selected_gpu_that_the_process_does_not_use() -> None:
     assert rules(RunEvidence.of(replace(report, gpus=(busy(1, **hungry),)))) == ["tensor-cores-idle"]
 
 
-# -- the input pipeline ----------------------------------------------------------------------------------
+# -- advice about the input pipeline ---------------------------------------------------------------------
 
 
 def test_a_starved_gpu_by_its_line() -> None:
-    """The advice contains the line that loads data, its call and share of the time, and how busy the GPU was.
+    """The advice names the line that loads data, the call in that line, and the line's share of the time.
+
+    It also states how busy the GPU was during the line.
 
     The fix contains better settings for the loader.
     """
@@ -286,8 +289,9 @@ def test_which_lines_load(seen: LineTime, found: bool) -> None:
 def test_an_unused_gpu_does_not_wait_for_data() -> None:
     """A GPU does not count as waiting for data if it did no work, even if a line spends long on loading data.
 
-    In that case, the process may be preparing data or training on the CPU. There is no advice either if it
-    is unknown when the GPU was busy, and another process may have done the GPU's work.
+    In that case, the process may be preparing data or training on the CPU. There is no advice about a GPU
+    that was always busy either. If it is unknown during which lines the GPU was busy, there is advice only
+    about GPU work that is attributed to this process.
     """
     waiting = starved("for x in loader:", "DataLoader._next_data")
     context = RunContext(loaders=(LOADER,))
@@ -388,14 +392,14 @@ def test_the_fix_applies_to_the_loader_in_the_line() -> None:
 
 
 def test_idle_gpus_do_not_count_as_gaps() -> None:
-    """The busiest GPU decides whether there were gaps in the GPU work. Idle GPUs are ignored."""
+    """There are gaps in the GPU work only if the busiest GPU had gaps. Idle GPUs are ignored."""
     waiting = time_of(line("loss.item()", 34.0, 99.0), line("for x in loader:", 60.0, None))
     context = RunContext(loaders=(LOADER,))
     four = (busy(0), unused(1), unused(2), unused(3))
     assert rules(evidence(*four, time=waiting, context=context, attributed=False)) == []
 
 
-# -- the code --------------------------------------------------------------------------------------------
+# -- advice about the code -------------------------------------------------------------------------------
 
 
 def test_a_model_left_on_the_cpu() -> None:
@@ -413,9 +417,9 @@ def test_a_model_left_on_the_cpu() -> None:
 
 
 def test_a_model_on_the_cpu_without_attribution() -> None:
-    """Without attribution of GPU work, there can be advice about a model on the CPU although a GPU is busy.
+    """If this process never initialized CUDA, another process must have done all GPU work.
 
-    The condition is that this process never initialized CUDA, so another process must have done the work.
+    In that case, there is advice about a model on the CPU although a GPU is busy.
     """
     model = Model("model", "Net", gib(0.5), 0, False)
     context = RunContext(
@@ -529,7 +533,7 @@ def test_a_call_has_only_its_share_of_its_line() -> None:
 
 
 def test_the_rest_of_a_line_beside_its_frames_has_no_call() -> None:
-    """A call that was sampled in a function explains only the time that a line spends in that function.
+    """If a call that waits was sampled in a function, only the time in that function counts as waiting.
 
     No call is known for the rest of the line's time, so there is no advice about the rest.
     """
@@ -551,13 +555,13 @@ def test_a_long_line_is_shortened() -> None:
     )
 
 
-# -- what the GPU does -----------------------------------------------------------------------------------
+# -- advice about the GPU's work -------------------------------------------------------------------------
 
 
 def test_tf32_that_is_off_is_named() -> None:
-    """If TF32 is off, the text contains this and the fix suggests TF32.
+    """If TF32 is off, the text states this and the fix suggests TF32.
 
-    If TF32 is on, neither mentions it.
+    If TF32 is on, neither the text nor the fix mentions TF32.
     """
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     off = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(False, True, True))))
@@ -599,7 +603,7 @@ def test_copies_name_their_line() -> None:
 def test_gpus_that_hold_memory_but_do_nothing() -> None:
     """If this process holds memory on GPUs that did nothing, there is advice about these GPUs.
 
-    There is none if GPU work is not attributed to processes.
+    There is no advice if GPU work is not attributed to processes.
     """
     said = only(evidence(busy(0), unused(1), unused(2)))
     assert said.rule == "idle-gpus"
@@ -683,7 +687,7 @@ def benchmark_mode(*, drops: int = 8, late: bool = True, share: float = 30.0, **
     """Return the evidence of a loop of convolutions in cuDNN's benchmark mode.
 
     The memory in use falls ``drops`` times, because torch frees its cache when cuDNN has searched for the
-    fastest algorithm.
+    fastest algorithm. If ``late``, it falls in the second half of the run.
     """
     one = half_idle()
     assert one.torch is not None
@@ -733,13 +737,13 @@ def test_cudnn_that_searches_once_gets_no_advice() -> None:
     assert rules(replace(found, timeline=None)) == []
 
 
-# -- memory ----------------------------------------------------------------------------------------------
+# -- advice about memory ---------------------------------------------------------------------------------
 
 
 def test_fragmentation_in_runs_of_any_length() -> None:
     """Fragmentation is reported if much reserved memory is unused although torch has flushed its cache.
 
-    This includes short runs, because torch's counters are exact.
+    It is reported for short runs too, because torch's counters are exact.
     """
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     said = only(evidence(busy(torch=pieces), duration_s=0.5))

@@ -1,5 +1,5 @@
-"""Tests of which cell allocated each memory block that is still in use. If this is uncertain, the cell is
-unknown."""
+"""Tests of finding the cell that allocated each memory block that is still in use. If it is uncertain which
+cell did, the cell is unknown."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_a_reused_address(gpu: StandInGpu) -> None:
 
 
 def test_a_storage_that_outlives_its_memory(gpu: StandInGpu) -> None:
-    """If a storage was resized to zero, as FSDP does, a new storage at its old address is not mistaken for
-    it."""
+    """If a storage was resized to zero, as FSDP does, a new storage at the same address is not mistaken for
+    the old one."""
     notebook = Notebook()
     notebook.variables["shard"] = shard = gpu.empty(100)
     notebook.after(1)
@@ -119,9 +119,9 @@ def test_another_size_at_a_reused_address(gpu: StandInGpu) -> None:
 
 
 def test_a_block_without_variable_has_its_cell_while_addresses_are_new(gpu: StandInGpu) -> None:
-    """If no variable holds a block, its cell is known until a later allocation may have reused its address.
+    """If no variable holds a block, its cell is known as long as the block's address was surely not reused.
 
-    From then on, the cell is unknown.
+    After an allocation that may have reused the address, the cell is unknown.
     """
     notebook = Notebook()
     hidden = gpu.empty(100)

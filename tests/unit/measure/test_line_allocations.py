@@ -72,7 +72,7 @@ def short(lines: LineAllocations) -> list[tuple[str | None, int | None, str, int
 def test_the_contents_of_a_line() -> None:
     """Each line is reported with its file, number, function and source.
 
-    It is also reported with the line of the cell that called it.
+    The report also contains the line of the cell from which the function was called.
     """
     trace = [alloc(1, 512, 1.0, frames((LINEAR, 9, "forward"), (MODEL, 31, "step"), (CELL, 7, "<module>")))]
     assert read(trace).lines == (
@@ -102,7 +102,8 @@ def test_the_cells_own_lines_have_no_function() -> None:
 
 
 def test_a_peak_inside() -> None:
-    """A line's memory at the peak is that of its blocks in use at the peak, even if they are freed later."""
+    """A line's memory at the peak is the size of its blocks that are in use at that time, even if the blocks
+    are freed later."""
     trace = [
         alloc(1, 100, 1.0, cell(1)),
         alloc(2, 5000, 2.0, cell(2)),

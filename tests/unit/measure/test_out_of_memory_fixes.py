@@ -235,15 +235,16 @@ def kinds(**changes: Any) -> list[str]:
 
 
 def only(kind: str, **changes: Any) -> OomFix:
-    """Return the offered fix of this kind, which must be the only one."""
+    """Return the offered fix of this kind, and assert that there is exactly one."""
     (fix,) = [fix for fix in fixes(facts(**changes)) if fix.kind == kind]
     return fix
 
 
 def test_a_batch_that_fits() -> None:
-    """The fix makes the batch so small that the cell's memory fits.
+    """The fix suggests a batch that is small enough for the available memory.
 
-    The cell used 10 GiB and requested 8 GiB more, but only 12 GiB are available, so the batch is halved.
+    The cell used 10 GiB and requested 8 GiB more. Only 12 GiB are available: the 10 GiB that the cell used
+    and 2 GiB of free memory. The fix therefore suggests half the batch.
     """
     fix = only("batch")
     assert fix.text == (
@@ -402,7 +403,8 @@ def test_a_process_limit() -> None:
 
 
 def test_other_processes() -> None:
-    """If other processes hold enough memory, two fixes suggest shutting down the smallest or the largest one.
+    """If several other processes hold enough memory, there are two fixes: shut down the smallest of these
+    processes, or the largest one.
 
     The CUDA context of this process is listed among the other memory, but no fix suggests freeing it.
     """

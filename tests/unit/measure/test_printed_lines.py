@@ -129,8 +129,8 @@ def test_another_replacement_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_interrupt_in_the_hook_shows_no_frame_of_gpuwidget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If Ctrl-C arrives in the hook, the traceback has only one frame of gpuwidget, and IPython hides that
-    frame."""
+    """If Ctrl-C arrives while gpuwidget's hook on the stream runs, the traceback has only one frame of
+    gpuwidget, and IPython hides that frame."""
 
     class KernelStream:
         echo = None

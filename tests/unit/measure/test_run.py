@@ -357,9 +357,9 @@ def test_the_timeline_of_a_long_run_is_short(bench: Bench) -> None:
 
 
 def test_the_gpu_drain_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
-    """GPU work that continues after the Python code counts for the run's energy and timeline.
+    """GPU work that continues after the code has ended is included in the run's energy and timeline.
 
-    It does not count for the run's duration.
+    The time that this work takes is not included in the run's duration.
     """
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
@@ -380,7 +380,7 @@ def test_the_gpu_drain_is_sampled_too(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_readings_from_before_the_run_do_not_count(bench: Bench) -> None:
-    """A reading from before the run does not count for the run, even if the sampling interval is long."""
+    """A reading from before the run is not included in the report, even if the sampling interval is long."""
     bench.source.utilization[0], bench.source.power[0] = 100.0, 700.0
     bench.pass_time(0.4, step=0.2)
     run = bench.run(RunOptions(interval_s=4.0))
@@ -519,7 +519,7 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
 
 
 def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container, the driver's process ids are used only if it lists this process's own id on a GPU.
+    """In a container, the driver's process ids are used only if the driver lists this process's id on a GPU.
 
     Only GPUs on which torch has created a CUDA context are searched for that id.
     """

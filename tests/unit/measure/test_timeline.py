@@ -122,8 +122,8 @@ def test_marks_are_in_the_order_of_time() -> None:
 
 
 def test_a_cell_that_prints_many_lines() -> None:
-    """If a cell prints many lines, the timeline contains every Nth line, and a note contains their total
-    number."""
+    """If a cell prints many lines, the timeline contains every Nth line, and a note contains the number of
+    printed lines."""
     marks = TimelineMarks()
     for number in range(1_000):
         marks.add_printed(float(number), str(number))
@@ -136,7 +136,7 @@ def test_a_cell_that_prints_many_lines() -> None:
 
 
 def test_too_many_marks_are_counted() -> None:
-    """The first 200 marks are kept. If there are more, a note contains their total number."""
+    """The first 200 marks are kept. If there are more, a note contains the number of all marks."""
     marks = TimelineMarks()
     for number in range(300):
         marks.add_mark(float(number), "x")

@@ -121,8 +121,8 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
     """If a line's activity could change noticeably because of work that the queries missed, no activity is
     reported for the line.
 
-    Here, the GPU could be busy for 8 % of the line that seems idle, so this line's activity is unknown. The
-    line with 100 % keeps its activity.
+    Here, the GPU could have been busy for 8 % of the time of the line that seems idle, so this line's
+    activity is unknown. The line with 100 % keeps its activity.
     """
     run = ProfiledRun()
 

@@ -88,8 +88,8 @@ def test_a_statement_that_blocked_the_gil_to_its_end() -> None:
 
 
 def test_a_last_statement_that_blocked_the_gil() -> None:
-    """If the cell's last statement holds the GIL until it ends, its time is attributed to the lines from the
-    last sampled line to the end of the cell.
+    """If the statement that runs last in a cell holds the GIL until it ends, its time is attributed to the
+    lines from the last sampled line to the end of the cell.
     """
     run = ProfiledRun(before=[KERNEL])
     for _ in range(20):
@@ -100,8 +100,8 @@ def test_a_last_statement_that_blocked_the_gil() -> None:
 
 
 def test_an_operation_that_blocked_the_gil_to_the_runs_end() -> None:
-    """If a stack sample is still waiting for the GIL when the run ends, the waiting time is attributed to the
-    cell's last statement.
+    """If a stack sample is still waiting for the GIL when the run ends, the waiting time counts as time since
+    the last sampled line of the cell.
     """
     counts = SampleCounts(0.005)
     location = CodeLocation(1, 2, 0, 0, 0)
@@ -120,8 +120,8 @@ def test_an_operation_that_blocked_the_gil_to_the_runs_end() -> None:
 
 
 def test_a_last_statement_after_a_sample_between_statements() -> None:
-    """A stack sample between two statements is not mistaken for the end of the cell: time after it is still
-    attributed to the cell's last statement.
+    """A stack sample between two statements is not mistaken for the end of the cell: the time after it still
+    counts as time since the last sampled line of the cell.
     """
     counts = SampleCounts(0.005)
     location = CodeLocation(1, 2, 0, 0, 0)

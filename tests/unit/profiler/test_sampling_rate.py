@@ -12,8 +12,8 @@ SOMEWHERE = LocationCounts(CodeLocation(1, 0, 0, 0, 0), 1)
 
 
 def counts_of(*, ran: float | None, bits: int | None, late: float = 0.0) -> SampleCounts:
-    """Return ten seconds of samples of a thread that used the CPU for ``ran`` seconds of every 0.01 s.
-    ``bits`` has a bit for each busy GPU, and is None if the GPUs' state is unknown.
+    """Return ten seconds of samples, taken every 0.01 s, of a thread that used the CPU for ``ran`` seconds
+    between two samples. ``bits`` has a bit for each busy GPU, and is None if the GPUs' state is unknown.
     """
     counts = SampleCounts(0.005)
     for number in range(1000):

@@ -15,8 +15,8 @@ from tools import lock
 ROOT = Path(__file__).parents[3]
 LOCK = ROOT / "requirements" / "lock.txt"
 PYTHONS = ("3.10.0", "3.11.0", "3.11.2", "3.12.0", "3.13.0", "3.14.0")
-"""The first release of each supported minor version of Python, and the release in Debian 12. A package may
-require a later patch release, so each is tested."""
+"""The first release of each supported minor version of Python, and Debian 12's release. The lock is tested
+with first releases, because a package may require a later patch release."""
 OF_TORCH = re.compile(r"(torch|triton|cuda-.+|nvidia-(?!ml-py).+)==")
 
 

@@ -46,7 +46,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(installed: Path, program: str) -> str:
-    """Run a Python program with the installed wheel's gpuwidget on its path, and return its output."""
+    """Run a Python program that imports gpuwidget from the installed wheel, and return its output."""
     prepared = f"import sys; sys.path.insert(0, {str(installed)!r})\n{program}"
     done = subprocess.run(
         [sys.executable, "-I", "-c", prepared], cwd=installed, capture_output=True, text=True, check=False

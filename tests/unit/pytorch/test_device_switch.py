@@ -1,5 +1,5 @@
-"""Tests of choosing the default device: what changes, at which time, on which thread, and what is left
-alone.
+"""Tests of choosing the default device: what changes, at which time, on which thread, and what stays
+unchanged.
 """
 
 from __future__ import annotations
@@ -324,8 +324,8 @@ def test_a_setting_by_the_code_of_one_cell_is_kept(torch: Any, switch: DeviceSwi
 
 
 def test_one_cells_device_on_another_thread(torch: Any, switch: DeviceSwitch) -> None:
-    """While a cell with --device runs in a subshell, a device that is chosen is still applied to the next
-    cell. Afterwards, unloading gpuwidget still restores torch's devices.
+    """If a device is chosen while a cell with --device runs in a subshell, the choice is still applied before
+    the main shell's next cell. Afterwards, unloading gpuwidget still restores torch's devices.
     """
     torch.cuda.init()
     begun, over = threading.Event(), threading.Event()

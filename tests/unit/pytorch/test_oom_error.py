@@ -79,8 +79,8 @@ def test_expandable_segments_are_noticed(small_gpu: LimitedGpu, monkeypatch: pyt
 
 
 def test_the_name_of_the_settings_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name of the environment variable that configures the allocator comes from the error message. If the
-    message does not contain it, it is the name that this version of torch uses.
+    """The name of the environment variable that configures the allocator is taken from the error message. If
+    the message contains no name, the name that this version of torch uses is returned.
     """
     name = oom_error.allocator_setting
     assert name("… try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == "PYTORCH_CUDA_ALLOC_CONF"

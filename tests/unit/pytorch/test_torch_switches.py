@@ -141,6 +141,7 @@ def test_matmul_precision_after_any_user_setting(code: str, found: str, precisio
 @pytest.mark.parametrize(
     ("code", "found"),
     [
+        # Recurrent layers still use TF32, so the setting has no single value.
         ('torch.backends.cudnn.conv.fp32_precision = "ieee"', None),
         (
             "for one in (torch.backends.cudnn.conv, torch.backends.cudnn.rnn): one.fp32_precision = 'ieee'",

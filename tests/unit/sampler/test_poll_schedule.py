@@ -51,12 +51,13 @@ def test_slow_polls_are_made_less_often(clock: FakeClock, took: float, expected:
 
 
 def test_samples_stay_less_than_a_second_apart(clock: FakeClock) -> None:
-    """When the sampler schedules the next poll, it assumes that this poll will take as long as the slowest
-    poll so far. Samples are therefore less than a second apart, even if the next poll is slow again."""
+    """When the sampler schedules a poll, it assumes that the poll will take as long as the slowest poll so
+    far. Samples are therefore less than a second apart, even if a slow poll follows a fast one."""
     loop = FastPollLoop(*subscribed(clock, 2), clock)
     loop.restart()
     assert gap(loop, clock, 0.5) == 0.9
-    # The next poll starts after a pause of 0.4 s. If it takes 0.5 s, it ends 0.9 s after this poll.
+    # This poll takes only 0.2 s. The next one starts 0.4 s later. If it takes 0.5 s, the samples are 0.9 s
+    # apart.
     assert gap(loop, clock, 0.2) == 0.6
     assert gap(loop, clock, 0.5) == 0.9
 

@@ -285,7 +285,7 @@ def test_a_driver_that_goes_away_is_opened_again(
 
 def test_a_hung_call_is_abandoned(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """If a call to one GPU hangs, the other GPUs are still read. The readings of the GPU that does not answer
-    contain the time since when it has not answered."""
+    contain the time at which it stopped answering."""
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)

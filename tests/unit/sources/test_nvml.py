@@ -14,7 +14,7 @@ from nvml_standin import Standin
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.sources import nvml_messages
 
-# -- who is there ----------------------------------------------------------------------------------------
+# -- the list of GPUs ------------------------------------------------------------------------------------
 
 
 def test_identity_comes_from_the_driver(machine: Machine) -> None:
@@ -65,7 +65,7 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine
     assert [gpu.index for gpu in source.open().gpus] == [0, 1, 2]
 
 
-# -- starting --------------------------------------------------------------------------------------------
+# -- errors while the driver is opened -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from gpuwidget.model.readings import FastReadings, SlowReadings
 from gpuwidget.sources import nvml_messages
 from gpuwidget.system import processes
 
-# -- the fast calls --------------------------------------------------------------------------------------
+# -- fast readings ---------------------------------------------------------------------------------------
 
 
 def test_fast_readings_are_three_calls(machine: Machine) -> None:

@@ -221,7 +221,7 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         recorded(tmp_path / "run.jsonl", sample((one, reading(one))))
 
 
-# -- reading what is no recording ----------------------------------------------------------------------
+# -- files that are not recordings ---------------------------------------------------------------------
 
 
 def whole(path: Path) -> Path:

@@ -56,7 +56,7 @@ class Table:
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, tuple[float, int]]], Table]:
-    """Return a function that installs a fake table of these processes and this process."""
+    """Return a function that installs a fake process table with the given processes and this process."""
     return lambda rows: Table(monkeypatch, {ME: (10.0, 1), **rows})
 
 
@@ -416,7 +416,7 @@ def test_host_memory_in_use_is_total_less_available() -> None:
 
 def test_whether_there_is_a_child() -> None:
     """`has_children()` is True from the start of a child process until a call such as waitpid() has collected
-    its exit status. It does not collect the status itself."""
+    the child's exit status. `has_children()` itself does not collect the status."""
     program = """
 import os, sys
 from gpuwidget.system.processes import children_cpu_time, has_children

@@ -109,7 +109,7 @@ def size(bundle: dict[str, Any]) -> int:
     return len(json.dumps(bundle).encode())
 
 
-# -- content --------------------------------------------------------------------------------------------
+# -- values on the card ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def size(bundle: dict[str, Any]) -> int:
     ],
 )
 def test_headline(make: Callable[[], Report], line: str) -> None:
-    """The first line of the card contains time, memory, utilization and energy. If the run failed, the line
-    starts with the status.
+    """The first line of the card contains time, memory, utilization and energy. If the run failed or was
+    interrupted, the line starts with this status.
     """
     assert text(make()).splitlines()[0] == line
     assert Page(html(make())).text.strip().splitlines()[0] == line
@@ -311,7 +311,7 @@ def test_nan_and_infinity_are_unknown() -> None:
     assert bundle["text/plain"].startswith("14.0 s · +2.9 GiB, peak 14.6 GiB · busy and energy n/a")
 
 
-# -- markup ---------------------------------------------------------------------------------------------
+# -- HTML -----------------------------------------------------------------------------------------------
 
 
 @EVERY
@@ -393,7 +393,7 @@ def test_tooltips_of_the_picture() -> None:
     assert "525 ms\n3.0 % busy, 13.1 GiB\nepoch 0: loss 0.4321" in titles
 
 
-# -- size -----------------------------------------------------------------------------------------------
+# -- size limit and omissions ---------------------------------------------------------------------------
 
 
 @EVERY
@@ -655,7 +655,7 @@ def test_a_small_report_is_stored_unchanged() -> None:
     assert stored(report)["notes"] == []
 
 
-# -- the other forms -------------------------------------------------------------------------------------
+# -- other ways to show a report -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

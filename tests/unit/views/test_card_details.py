@@ -79,7 +79,7 @@ def test_many_long_lines_stay_small() -> None:
         assert "of 300 lines of code" in note
 
 
-# -- time --------------------------------------------------------------------------------------------------
+# -- time by line of code ----------------------------------------------------------------------------------
 
 LOADER = LineTime(7, "for x, y in loader:", 61.2, 4.1, "DataLoader._next_data", None)
 
