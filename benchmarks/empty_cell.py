@@ -34,8 +34,8 @@ def measure(settings: Settings) -> Iterator[Figure]:
             kernel.run("%load_ext gpuwidget")
             kernel.run("pass", rest_s=_WARM_UP_S)
             for place, (what, code) in enumerate(_FORMS):
-                # %%gpuwatch --quiet makes no card. It has no bar: it is measured only to show how much of
-                # the other forms' time is spent on the card.
+                # %%gpuwatch --quiet makes no card. No limit is set for its time, which is measured only to
+                # show how much of the time of the other two forms is spent on the card.
                 bar = 5 if place < 2 else None
                 yield _figure(kernel, settings.pick(200, 15), f"{what}, {_GPUS} GPUs", code, bar)
             if not settings.quick:

@@ -31,9 +31,11 @@ _POLLS: dict[Poll, str] = {
     "activity": "once or twice per second, while a view shows it",
 }
 _READINGS_HEAD = '''\
-"""Readings of GPUs. GENERATED from the table in ``metrics.py`` by ``python -m tools.metrics``: change that.
+"""Readings of GPUs.
 
-Field by field: unit, NVML call and nvidia-smi name. None is unknown; ``missing`` then has the reason.
+GENERATED from the table in ``metrics.py``: change the table, then run ``python -m tools.metrics``. Each
+field's docstring contains its unit, NVML call and nvidia-smi name. An unknown value is None, and ``missing``
+contains the reason.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
     if results.files_result.unfinished is not None:
         name = _step_name(results.files_result, {})
         found.setdefault("torch", []).append(messages.files_not_compared(name, results.files_result))
-    # This applies only if NVML returned some values. If it returned none, the driver's check reports that.
+    # If NVML returned no values at all, the driver's check already reports the failure.
     if results.nvml_result.unfinished is not None and results.nvml is not None:
         name = _step_name(results.nvml_result, {})
         issue = messages.unfinished(name, results.nvml_result, "unknown", _fix(results.nvml_result))

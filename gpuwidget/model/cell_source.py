@@ -94,9 +94,9 @@ def _file_test(magic: str, body: Sequence[str]) -> Callable[[str], bool]:
         return lambda file: file in files
 
     def is_nested_cell(file: str) -> bool:
-        # Magics such as %%capture run their body as a cell. The file name is then like that of any other
-        # cell, so compare the text. %%capture changes the text before it runs, so for it compare only the
-        # number of lines.
+        # Magics such as %%capture run their body as a cell. IPython gives the body the same kind of file name
+        # as any other cell, so compare the text of the file with the body. %%capture changes the text before
+        # it runs the body, so for %%capture compare only the number of lines.
         compiled = [line.rstrip() for line in linecache.getlines(file)]
         written = [line.rstrip() for line in body]
         return compiled == written if magic != "capture" else len(compiled) == len(written)

@@ -82,7 +82,8 @@ def energy_unit(energies: Iterable[float | None]) -> str:
 def number_in_unit(value: float | None, unit: str, *, signed: bool = False) -> str:
     """Return bytes or joules, converted to ``unit``, as a number for a column whose title contains the unit.
 
-    A value that is too small for ``unit`` is followed by a smaller unit: ``+3.0 MiB`` in a column of GiB.
+    A value that is too small for ``unit`` is shown in a smaller unit with its name, such as ``+3.0 MiB`` in a
+    column of GiB.
     """
     if not _known(value):
         return UNKNOWN

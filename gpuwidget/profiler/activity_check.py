@@ -102,10 +102,11 @@ def _compare(
 def _whole_run(
     gpu: GpuReport, report: Report, counts: SampleCounts, device: int, *, alone: bool
 ) -> MatchedMeans | None:
-    """Return the driver's mean utilization over the run, and the mean of the queries that is nearest to it.
+    """Return the driver's mean utilization over the run, and the mean according to the stream queries.
 
-    The queries allow a range of means, because the stream's state is unknown for part of the run. ``alone``
-    is true if no other device was queried.
+    The stream's state is unknown for part of the run, so the queries only yield a range of possible means.
+    The value in this range that is nearest to the driver's mean is returned. ``alone`` is true if no other
+    device was queried.
     """
     known, unknown = counts.known_s, counts.total_s - counts.known_s
     if gpu.utilization is None or not known or known < _MIN_COMPARED * counts.total_s:

@@ -203,7 +203,7 @@ class SampleCounts:
             if preempted and self._is_long(sample):
                 counts.gil_blocked = seconds
                 if changed:
-                    earlier_bits = None  # the state counts as unknown, because it changed at an unknown time
+                    earlier_bits = None  # unknown which devices were busy, because this changed meanwhile
         elif sample.late > _CERTAIN_S:
             self._machine_delay_s += seconds
         if earlier_bits is not None:

@@ -100,7 +100,7 @@ class HistoryScope:
 
 
 class AllocationHistory:
-    """torch's recording in this process, and the scopes of the runs that use it."""
+    """torch's allocation history in this process, and the scopes of the runs that use it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -82,7 +82,7 @@ class _InsideContext(Exception):
 
 
 class _DefaultDevice:
-    """The setting ``torch.set_default_device`` on one thread."""
+    """The default device of one thread, as set with ``torch.set_default_device``."""
 
     def __init__(self) -> None:
         self._ours: Any = None

@@ -139,7 +139,8 @@ def relax_capture_mode(runtime: Any) -> bool:
 def is_capturing(runtime: Any, stream: int | None) -> bool | None:
     """Return whether a graph is being captured on a stream, or None if CUDA reports an error.
 
-    ``stream`` is a CUDA stream handle. None stands for the default stream and all streams that block it. On a
+    ``stream`` is a CUDA stream handle. None stands for the default stream and all
+    streams that synchronize with it. On a
     thread whose capture mode is relaxed, the call has no side effects.
     """
     status = ctypes.c_int(0)

@@ -180,7 +180,7 @@ class FastPollLoop:
     # -- calls ---------------------------------------------------------------------------------------
 
     def read(self, poll: FastPoll, state: GpuState) -> None:
-        """Make the calls for one GPU in ``poll``. Raises what the source raises."""
+        """Read one GPU's values for ``poll``, and store them in ``state``. Raises what the source raises."""
         if poll.full:
             self._read_all(state, poll.requested)
         else:

@@ -159,7 +159,8 @@ def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> It
             _add_value(others, (*gpus[gpu_ownership.uuid], holder), memory)
     yield by_kernel
     yield others
-    # Export only kernels that hold memory, because the metrics make the names of users' files public.
+    # The labels contain the names of users' files. Export only kernels that hold memory, so that no other
+    # names become public.
     holding = {held.kernel for gpu_ownership in listed for held in gpu_ownership.holdings}
     yield from _kernel_families([kernel for kernel in ownership.kernels if kernel.id in holding])
 

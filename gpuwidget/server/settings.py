@@ -115,7 +115,7 @@ def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
     """Return the source that GPUWIDGET_SOURCE or else ``trait`` selects, without opening it.
 
     If the selection is invalid, return a source without GPUs, whose reason explains how to fix the selection.
-    The GPUs of any other source would be mistaken for the requested ones.
+    There is no fallback to another source, because users would mistake its GPUs for the requested ones.
     """
     variable = os.environ.get(SOURCE_VARIABLE, "").strip()
     where = SOURCE_VARIABLE if variable else "GpuWidget.source"

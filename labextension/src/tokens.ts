@@ -49,7 +49,7 @@ export interface IMonitor {
   setPanelVisible(visible: boolean): void;
   /** Set whether samples are needed without a visible view, for example for alerts. */
   setBackground(wanted: boolean): void;
-  /** Set whether `dashboard` is visible. A dashboard needs the hardware counters but no kernel. */
+  /** Set whether `dashboard` is visible. While it is visible, the hardware counters are read. */
   setDashboardVisible(dashboard: object, visible: boolean): void;
   /** Set how many seconds of history the model keeps. */
   setHistorySeconds(seconds: number): void;

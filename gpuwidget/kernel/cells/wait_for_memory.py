@@ -224,7 +224,10 @@ def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: 
 
 
 def _holders(reading: Reading) -> tuple[str, ...]:
-    """Return a text with the name and the size of each holder of the GPU's memory, the largest first."""
+    """Return texts with the names and sizes of the largest holders of the GPU's memory.
+
+    A last text contains the number of the other holders.
+    """
     found = [
         (clean_line(name, _MAX_NAME_LENGTH), size) for name, size in default_device.monitor().holders(reading)
     ]

@@ -86,7 +86,7 @@ class OutputSlot:
     def clear_pending(self) -> bool:
         """Whether the next new output clears all outputs.
 
-        Until then, only :meth:`fill` can be called safely.
+        While this is True, only :meth:`fill` can be called safely.
         """
         return self._clears.pending
 

@@ -32,12 +32,12 @@ export class StatusMessage {
     return this.changes;
   }
 
-  /** The sentence, empty if there is none. */
+  /** The text of the message; empty without a message. */
   get text(): string {
     return this.sentence;
   }
 
-  /** Set the sentence; an empty one dismisses it. */
+  /** Set the text; an empty text dismisses the message. */
   set(sentence: string): void {
     this.sentence = sentence;
     this.changes.emit();

@@ -130,8 +130,8 @@ def test_issues_that_cuda_works_with_are_warnings() -> None:
     """If CUDA works, NVML failures and missing device files are only warnings. An old driver is accepted as
     well, because a forward-compatibility package may have replaced its libcuda.
 
-    With PYTORCH_NVML_BASED_CUDA_CHECK, torch does not start CUDA to find out whether CUDA works. An old
-    driver is then "broken".
+    With PYTORCH_NVML_BASED_CUDA_CHECK, torch queries NVML instead of starting CUDA.
+    This does not prove that CUDA works, so an old driver is "broken".
     """
     odd: dict[str, Any] = {
         "nvml": no_driver(999),

@@ -533,9 +533,9 @@ def test_a_call_has_only_its_share_of_its_line() -> None:
 
 
 def test_the_rest_of_a_line_beside_its_frames_has_no_call() -> None:
-    """If a call that waits was sampled in a function, only the time in that function counts as waiting.
+    """If a line calls a function that waits for the GPU, only the time in that function counts as waiting.
 
-    No call is known for the rest of the line's time, so there is no advice about the rest.
+    The rest of the line's time was spent outside the function, so there is no advice about it.
     """
     frame = FrameTime("In[2]:4 step", 50.0, 90.0, "Tensor.__repr__", 50.0)
     seen = LineTime(7, "log(step())", 90.0, 90.0, "Tensor.__repr__", frame.frame, None, (frame,), 50.0)

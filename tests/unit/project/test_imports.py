@@ -129,7 +129,7 @@ def test_public_names() -> None:
 
 
 def test_every_test_states_its_promise() -> None:
-    """Every test has a docstring, which states what a user can no longer rely on if the test fails."""
+    """Every test has a docstring, which states what users can rely on."""
     silent = [
         f"{path.relative_to(TESTS)}: {node.name}"
         for path in sorted(TESTS.rglob("test_*.py"))

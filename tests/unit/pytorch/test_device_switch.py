@@ -259,8 +259,9 @@ def test_other_threads_apply_nothing(torch: Any, switch: DeviceSwitch) -> None:
 
 
 def test_one_cells_device(torch: Any, switch: DeviceSwitch) -> None:
-    """``use_device`` sets the device for one cell, even if another one was chosen. Afterwards, the chosen
-    device is restored, and 'none' still restores the devices from before the choice.
+    """``use_device`` sets the device for one cell, even if the user has chosen another one. Afterwards, the
+    chosen device is restored. The choice 'none' still restores the devices that were set before the first
+    choice.
     """
     torch.cuda.init()
     switch.choose("cuda:1")
