@@ -17,10 +17,12 @@ from gpuwidget.measure.run_gpus import RunGpus
 from gpuwidget.measure.run_report import GpuReportBuilder, build_report
 from gpuwidget.measure.timeline import MAX_POINTS, MEMORY_INTERVAL_S, TimelineMarks
 from gpuwidget.measure.torch_memory import returnable
+from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.report import Advice, CodeTime, Report, RunInfo, Status
 from gpuwidget.model.samples import Sample
+from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, PeakScope
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
@@ -124,6 +126,7 @@ class Run:
             self._gpus.begin(sample, requested_at, self._options.gpus)
         self._peak_scope = PEAK_TRACKER.open()
         PRINTED_LINES.subscribe(self._on_line)
+        WORKER_UPDATES.subscribe(self._on_worker_update)
         self._memory.begin()
 
     def call_after(self, seconds: float, function: Callable[[], None]) -> None:
@@ -252,6 +255,7 @@ class Run:
         return replace(report, advice=advise(RunEvidence.of(report, context)))
 
     def _measured(self, cell: RunInfo) -> Report:
+        WORKER_UPDATES.collect()
         # This thread adds the final sample itself, below, so the sampler's thread must not add it too.
         self._sampling = False
         requested_at = self._clock.time()
@@ -282,6 +286,7 @@ class Run:
         """End the run without a report. Safe to call at any time and more than once."""
         self._running = self._sampling = False
         PRINTED_LINES.unsubscribe(self._on_line)
+        WORKER_UPDATES.unsubscribe(self._on_worker_update)
         if self._subscription is not None:
             self._subscription.close()
         if self._peak_scope is not None:
@@ -318,6 +323,12 @@ class Run:
     def _on_line(self, line: str) -> None:
         if self._running:
             self._marks.add_printed(self._clock.monotonic() - self._began, line)
+
+    def _on_worker_update(self, update: WorkerUpdate) -> None:
+        # Updates that arrive before the start belong to the time before the run.
+        if self._sampling:
+            with self._lock:
+                self._gpus.workers.add_update(self._clock.monotonic() - self._began, update)
 
 
 def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
