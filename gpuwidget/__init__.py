@@ -16,6 +16,7 @@ __all__ = [
     "holders",
     "load_ipython_extension",
     "mark",
+    "rank",
     "reports",
     "sample",
     "set_device",
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from gpuwidget.kernel.commands.doctor_command import doctor
     from gpuwidget.kernel.devices.default_device import devices, set_device
     from gpuwidget.kernel.live.dashboard import dashboard
+    from gpuwidget.ranks.rank_reporter import rank
 
 
 _MODULES = {
@@ -41,6 +43,7 @@ _MODULES = {
     "doctor": "gpuwidget.kernel.commands.doctor_command",
     "holders": "gpuwidget.kernel.attribution.memory_holders",
     "mark": "gpuwidget.kernel.cells.watch_api",
+    "rank": "gpuwidget.ranks.rank_reporter",
     "reports": "gpuwidget.kernel.cells.watch_api",
     "sample": "gpuwidget.kernel.cells.watch_api",
     "set_device": "gpuwidget.kernel.devices.default_device",

@@ -1,4 +1,4 @@
-"""The ``gpuwidget`` command: the table of GPUs, and the subcommands record, doctor and examples."""
+"""The ``gpuwidget`` command: the table of GPUs, and the subcommands record, doctor, run and examples."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
     is the process's sampler by default.
     """
     options = _parser().parse_args(argv)
+    if options.command == "run":
+        return _run_script(options)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # Replace characters that the terminal can't show, instead of raising an error.
@@ -122,6 +124,16 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument(
         "--diff", type=Path, metavar="FILE", help="say what changed since FILE, an earlier one's JSON"
     )
+    run = commands.add_parser(
+        "run",
+        help="run a Python script whose memory a watched cell shows",
+        description="Run a Python script that a watched cell starts, for example with "
+        "torchrun -m gpuwidget run SCRIPT. The card then shows the exact torch peaks and the exit code of "
+        "each process.",
+    )
+    run.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is the name of a module")
+    run.add_argument("script", metavar="SCRIPT", help="path of the script")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's arguments")
     examples = commands.add_parser(
         "examples",
         help="copy the example notebooks into a folder",
@@ -162,6 +174,21 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
     if options.every is None:
         return _print_once(sampler, options.json)
     _print_repeatedly(sampler, options.every, options.json)
+    return 0
+
+
+def _run_script(options: argparse.Namespace) -> int:
+    if options.every is not None or options.json:
+        print("gpuwidget: run takes no --json and no --interval.", file=sys.stderr)
+        return _USAGE_ERROR
+    if not options.is_module and not Path(options.script).is_file():
+        text = f"there is no script {options.script!r}. Give the path of a Python file, or -m and a module."
+        print(f"gpuwidget: {printable_lines(text)}", file=sys.stderr)
+        return _USAGE_ERROR
+    from gpuwidget.cli.run_script import run_script
+
+    # The script's exceptions end this process as they would end the script's own.
+    run_script(options.script, options.arguments, is_module=options.is_module)
     return 0
 
 

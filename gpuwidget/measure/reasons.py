@@ -30,7 +30,7 @@ WORKER_GPU_SHARED = message(
     "worker-gpu-shared",
     "other processes used the same GPU, and the driver's figures can't be divided among them",
 )
-WORKER_NOT_REPORTED = message("worker-not-reported", "the process did not report it")
+WORKER_NOT_REPORTED = message("worker-not-reported", "the process did not report it: see gpuwidget.rank()")
 NO_TORCH_IN_WORKER = message("no-torch-in-worker", "torch did not use CUDA on this GPU in the process")
 EXIT_CODE_NOT_REPORTED = message("exit-code-not-reported", "the process did not report its exit code")
 WORKER_TOO_SHORT = message("worker-too-short", "the process was observed for too short a time")

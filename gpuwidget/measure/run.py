@@ -327,8 +327,12 @@ class Run:
     def _on_worker_update(self, update: WorkerUpdate) -> None:
         # Updates that arrive before the start belong to the time before the run.
         if self._sampling:
+            t = self._clock.monotonic() - self._began
             with self._lock:
-                self._gpus.workers.add_update(self._clock.monotonic() - self._began, update)
+                is_new_step = self._gpus.workers.add_update(t, update)
+            if is_new_step and update.rank is not None and update.since_step_s is not None:
+                label = f"rank {update.rank}: step {update.steps}"
+                self._marks.add_step(max(0.0, t - update.since_step_s), label)
 
 
 def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:

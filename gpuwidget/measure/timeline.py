@@ -19,7 +19,7 @@ MEMORY_INTERVAL_S = 0.1
 """Seconds between two readings of memory. The interval is shorter if samples are taken more often, and grows
 during a long run."""
 _MAX_MARKS = 200
-_MAX_PRINTED = 100
+_MAX_THINNED = 100
 _KEEP_MAXIMUM = (False, True, False, False)
 """For each metric of :class:`GpuTimeSeries`, whether merged points keep the maximum (memory) or the mean."""
 
@@ -169,17 +169,33 @@ class RunTimeSeries:
         return t, [GpuTimeSeries(*series[n : n + width]) for n in range(0, len(series), width)]
 
 
+@dataclass(slots=True)
+class _ThinnedMarks:
+    """Every n-th of the added marks, with n such that at most 100 remain."""
+
+    marks: list[Mark] = field(default_factory=list)
+    stride: int = 1
+    added: int = 0
+
+    def add(self, mark: Mark) -> None:
+        if self.added % self.stride == 0 and len(self.marks) == _MAX_THINNED:
+            self.marks = self.marks[::2]
+            self.stride *= 2
+        if self.added % self.stride == 0:
+            self.marks.append(mark)
+        self.added += 1
+
+
 class TimelineMarks:
-    """Keeps the user's first 200 marks, and every n-th printed line, with n such that at most 100 remain."""
+    """Keeps the user's first 200 marks, and up to 100 printed lines and 100 steps of ranks."""
 
     def __init__(self) -> None:
         # Reentrant, because a signal handler or a finalizer may print while this thread holds the lock.
         self._lock = threading.RLock()
         self._marks: list[Mark] = []
-        self._printed: list[Mark] = []
-        self._stride = 1
+        self._printed = _ThinnedMarks()
+        self._steps = _ThinnedMarks()
         self._marks_set = 0
-        self._lines_printed = 0
 
     def add_mark(self, t: float, label: str) -> None:
         """Add a mark set by the user, ``t`` seconds into the run."""
@@ -191,18 +207,18 @@ class TimelineMarks:
     def add_printed(self, t: float, line: str) -> None:
         """Add a line that the user's code printed, ``t`` seconds into the run."""
         with self._lock:
-            if self._lines_printed % self._stride == 0:
-                if len(self._printed) == _MAX_PRINTED:
-                    self._printed = self._printed[::2]
-                    self._stride *= 2
-                if self._lines_printed % self._stride == 0:
-                    self._printed.append(Mark(t, line, "printed"))
-            self._lines_printed += 1
+            self._printed.add(Mark(t, line, "printed"))
+
+    def add_step(self, t: float, label: str) -> None:
+        """Add a step that a rank reported, ``t`` seconds into the run."""
+        with self._lock:
+            self._steps.add(Mark(t, label, "step"))
 
     def all(self) -> tuple[Mark, ...]:
-        """Return all marks and lines that were kept, in chronological order."""
+        """Return all marks, lines and steps that were kept, in chronological order."""
         with self._lock:
-            return tuple(sorted((*self._marks, *self._printed), key=lambda mark: mark.t))
+            kept = (*self._marks, *self._printed.marks, *self._steps.marks)
+            return tuple(sorted(kept, key=lambda mark: mark.t))
 
     def notes(self) -> list[Message]:
         """Return notes about the marks and lines that were not kept."""
@@ -210,6 +226,6 @@ class TimelineMarks:
             found = []
             if self._marks_set > len(self._marks):
                 found.append(notes.marks_omitted(self._marks_set, len(self._marks)))
-            if self._lines_printed > len(self._printed):
-                found.append(notes.lines_omitted(self._lines_printed, self._stride))
+            if self._printed.added > len(self._printed.marks):
+                found.append(notes.lines_omitted(self._printed.added, self._printed.stride))
             return found

@@ -58,8 +58,7 @@ class WorkerUpdates:
                 collect()
 
     def reset_in_child(self) -> None:
-        """Drop the parent's subscribers and its lock, because another thread may have held the lock during the
-        fork."""
+        """Drop the parent's subscribers and lock. Another thread may have held the lock during the fork."""
         self._lock = threading.Lock()
         self._subscribers, self._collectors = [], []
 

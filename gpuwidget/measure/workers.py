@@ -19,6 +19,7 @@ from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Level, Span, WorkerKind, WorkerReport, WorkerStatus
 from gpuwidget.model.samples import Gpu
 from gpuwidget.model.worker_update import WorkerGpuUpdate, WorkerUpdate
+from gpuwidget.pytorch import cuda_state
 from gpuwidget.system import processes
 from gpuwidget.system.processes import ProcessDirectory, ProcessTimes, Rank
 
@@ -188,8 +189,11 @@ class WorkerTracker:
         for worker in list(self._running.values()):
             self._update_times(worker, t)
 
-    def add_update(self, t: float, update: WorkerUpdate) -> None:
-        """Add what a worker reported about itself ``t`` seconds into the run."""
+    def add_update(self, t: float, update: WorkerUpdate) -> bool:
+        """Add what a worker reported about itself ``t`` seconds into the run.
+
+        Return whether the worker has made a step since its last report.
+        """
         if update.host == _host_name():
             worker = self._local(update.pid, t, None) or self._ended(update.pid)
             if worker is None and update.status != "running":
@@ -206,13 +210,15 @@ class WorkerTracker:
                 if worker is not None:
                     self._remote[key] = worker
         if worker is None:
-            return
+            return False
+        steps = worker.update.steps if worker.update is not None else None
         worker.update, worker.updated_s = update, t
         worker.name = update.name or worker.name
         if update.rank is not None:
             worker.rank = Rank(update.rank, update.local_rank, update.world_size)
         if update.status != "running" and worker.ended_s is None:
             worker.ended_s = t
+        return update.steps is not None and update.steps != steps
 
     # -- processes of this machine -------------------------------------------------------------------
 
@@ -318,7 +324,12 @@ class WorkerTracker:
         return [(uuid, gpu) for uuid, gpu in worker.gpus.items() if uuid not in self._parents_of_slices]
 
     def _rows(self, worker: _Worker, t: float, uuids: set[str]) -> list[WorkerReport]:
-        reported = {} if worker.update is None else {gpu.uuid: gpu for gpu in worker.update.gpus}
+        reported: dict[str, WorkerGpuUpdate] = {}
+        for gpu in worker.update.gpus if worker.update is not None else ():
+            # Torch's UUIDs have no prefix.
+            uuid = next((known for known in uuids if cuda_state.same_gpu(known, gpu.uuid)), None)
+            if uuid is not None or worker.host is not None:
+                reported[uuid or gpu.uuid] = gpu
         read = {uuid: gpu for uuid, gpu in self._gpus(worker) if uuid in uuids}
         names: list[str | None] = [*read, *(uuid for uuid in reported if uuid not in read)]
         return [

@@ -22,7 +22,7 @@ MIME_TYPE = "application/vnd.gpuwidget.report+json"
 REPORT_SCHEMA = 1
 
 Status = Literal["ok", "error", "interrupted"]
-MarkKind = Literal["mark", "printed"]
+MarkKind = Literal["mark", "printed", "step"]
 HolderKind = Literal["variable", "notebook", "unknown", "outside torch"]
 WorkerKind = Literal["child", "rank", "dask"]
 WorkerStatus = Literal["running", "ended", "failed", "lost"]
@@ -191,7 +191,7 @@ class Mark:
     """Seconds since the run's start."""
     label: str
     kind: MarkKind
-    """``mark`` for ``w.mark()``, ``printed`` for a line that the cell printed."""
+    """``mark`` for ``w.mark()``, ``printed`` for a line that the cell printed, ``step`` for a rank's step."""
 
 
 @dataclass(frozen=True, slots=True)

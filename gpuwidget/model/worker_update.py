@@ -65,6 +65,8 @@ class WorkerUpdate:
     """Number of steps so far, or None if the worker does not count steps."""
     step_s: float | None
     """Mean seconds per step, or None if unknown."""
+    since_step_s: float | None
+    """Seconds since the newest step, or None if there was none."""
     cpu_s: float | None
     """CPU seconds of the process since it began to report, or None if unknown."""
     elapsed_s: float
@@ -119,6 +121,7 @@ def _update(values: Any) -> WorkerUpdate:
         world_size=_count(values["world_size"]),
         steps=_count(values["steps"]),
         step_s=_number(values["step_s"]),
+        since_step_s=_number(values["since_step_s"]),
         cpu_s=_number(values["cpu_s"]),
         elapsed_s=_number(values["elapsed_s"]) or 0.0,
         status=_one_of(values["status"], get_args(UpdateStatus)),

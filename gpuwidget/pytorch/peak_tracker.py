@@ -98,10 +98,15 @@ class PeakTracker:
             self.watch_resets()
             return scope
 
+    def peaks(self, scope: PeakScope) -> dict[int, DevicePeaks]:
+        """Return a scope's peaks so far, by device index."""
+        with self._lock:
+            return scope.finish(cuda_state.counters())
+
     def close(self, scope: PeakScope) -> dict[int, DevicePeaks]:
         """End a scope and return its peaks by device index."""
         with self._lock:
-            found = scope.finish(cuda_state.counters())
+            found = self.peaks(scope)
             self.discard(scope)
             return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
@@ -201,6 +201,23 @@ def _cpu_time(pid: int) -> float:
         return sum(map(int, _stat_fields(pid)[11:15])) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0
+
+
+def ancestors() -> Iterator[int]:
+    """Yield the ids of this process's ancestors, the nearest first, and last that of the process that created
+    its session.
+
+    If a launcher has ended, the session leads to the process that started the launcher, such as a kernel.
+    """
+    info = _start_info(os.getpid())
+    session = info.session if info is not None else None
+    for _ in range(_MAX_GENERATIONS):
+        if info is None or info.parent <= 0:
+            break
+        yield info.parent
+        info = _start_info(info.parent) if info.parent > 1 else None
+    if session:
+        yield session
 
 
 class ProcessTimes(NamedTuple):

@@ -204,7 +204,7 @@ def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[
     found = []
     if report.timeline is not None and marks < len(report.timeline.marks):
         total = len(report.timeline.marks)
-        found.append(f"{total - marks} of {total} marks and printed lines")
+        found.append(f"{total - marks} of {total} marks, printed lines and steps")
     if gpus < len(report.gpus):
         found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
     if len(report.lines) > level.memory_lines:
@@ -283,7 +283,7 @@ def bin_maxima(values: Sequence[int | None], bins: Bins) -> tuple[int | None, ..
 def _select_marks(marks: Sequence[Mark], level: DetailLevel) -> tuple[Mark, ...]:
     """Return an even selection of marks in order of time.
 
-    The user's marks take precedence over printed lines.
+    The user's marks take precedence over printed lines and steps.
     """
     own = [mark for mark in marks if mark.kind == "mark"]
     printed = [mark for mark in marks if mark.kind != "mark"]

@@ -87,7 +87,7 @@ def hover_columns(chart: Chart, count: int) -> str:
 
 
 def _ticks(chart: Chart, width: int, height: int, line: str) -> str:
-    """Return ticks: the user's marks over the full height, printed lines as short ticks at the top."""
+    """Return ticks: the user's marks over the full height, all others as short ticks at the top."""
     full: set[int] = set()
     short: set[int] = set()
     for mark in chart.marks:

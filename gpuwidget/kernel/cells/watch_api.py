@@ -20,6 +20,7 @@ from gpuwidget.measure.run import OPEN_TIMEOUT_S, Run, RunOptions
 from gpuwidget.model.errors import SourceError
 from gpuwidget.model.report import Report, Status
 from gpuwidget.model.samples import Sample
+from gpuwidget.ranks import rank_listener
 from gpuwidget.sampler import process_sampler
 from gpuwidget.views.card import CardReport, Reports
 
@@ -45,6 +46,7 @@ def new_run(
 
     ``cell`` is the source of the watched cell; None for a run outside a cell.
     """
+    rank_listener.listen()
     return Run(
         process_sampler(),
         options,

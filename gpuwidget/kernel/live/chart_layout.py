@@ -122,7 +122,7 @@ class ChartLayout:
                 # line.
                 tall += (np.nan, floor, floor + (self.height if mark.kind == "mark" else 0.0))
                 stroke = self.height * _TICK_PERCENT / 100.0
-                short += (np.nan, floor, floor + (stroke if mark.kind == "printed" else 0.0))
+                short += (np.nan, floor, floor + (stroke if mark.kind != "mark" else 0.0))
         if not x:
             return _EMPTY
         return np.array(x, dtype=np.float32), np.array((tall, short), dtype=np.float32)

@@ -109,7 +109,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def update(pid: int, **changes: Any) -> WorkerUpdate:
     values: dict[str, Any] = dict.fromkeys(
-        ("name", "rank", "local_rank", "world_size", "steps", "step_s", "cpu_s", "exit_code")
+        ("name", "rank", "local_rank", "world_size", "steps", "step_s", "since_step_s", "cpu_s", "exit_code")
     )
     values |= {"schema": SCHEMA, "kind": "rank", "host": "here", "pid": pid, "elapsed_s": 1.0}
     values |= {"status": "running", "gpus": ()}
@@ -144,7 +144,7 @@ def test_a_child_process_that_used_a_gpu(machine: Machine) -> None:
     assert row.cpu == pytest.approx(100 * 5.0 / 3.8)
     assert (row.status, row.started_s, row.ended_s, row.exit_code) == ("running", 1.2, None, None)
     assert row.torch_allocated is None
-    assert row.missing["torch_allocated"] == "the process did not report it"
+    assert row.missing["torch_allocated"] == "the process did not report it: see gpuwidget.rank()"
 
 
 def test_a_child_process_that_ended(machine: Machine) -> None:

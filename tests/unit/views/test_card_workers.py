@@ -91,9 +91,10 @@ def test_reasons_of_unknown_values() -> None:
     """The details contain the reason for each unknown value, once for all workers that share it."""
     shown = report(gpu(0), workers=tuple(worker(rank) for rank in range(5)))
     assert card_workers.unknown_values(shown) == [
-        "torch's memory of rank 0, rank 1, rank 2 and 2 more workers: the process did not report it"
+        "torch's memory of rank 0, rank 1, rank 2 and 2 more workers: the process did not report it: see "
+        "gpuwidget.rank()"
     ]
-    assert "the process did not report it" in bundle(shown)["text/html"]
+    assert "the process did not report it: see gpuwidget.rank()" in bundle(shown)["text/html"]
 
 
 def test_foreign_text_is_escaped() -> None:

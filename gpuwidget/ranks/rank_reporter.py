@@ -1,0 +1,218 @@
+"""Report a process's torch memory and steps to the notebook that started it: ``gpuwidget.rank()``."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing.util
+import os
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.model.report import Span
+from gpuwidget.model.worker_update import MAX_GPUS, SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
+from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
+from gpuwidget.ranks import rank_socket
+from gpuwidget.system import processes
+from gpuwidget.system.processes import Rank
+
+INTERVAL_S = 1.0
+"""Seconds between two reports."""
+_SEND_TIMEOUT_S = 2.0
+_END_TIMEOUT_S = 0.5
+"""Maximum seconds for which the process's end waits for its last report."""
+
+
+class RankReporter:
+    """Reports this process to the notebook, about once per second and at the process's end.
+
+    Without a notebook that watches a cell, it does nothing. No method raises.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._began = time.monotonic()
+        self._cpu_began = time.process_time()
+        self._steps = 0
+        self._first_step = self._last_step = 0.0
+        self._ended = False
+        self._earlier_error = getattr(sys, "last_value", None)
+        self._lock = threading.Lock()
+        """Held while a report is made and sent."""
+        self._wake = threading.Event()
+        self._connection: socket.socket | None = None
+        with suppress(Exception):
+            self._connection = rank_socket.connect(_SEND_TIMEOUT_S)
+        if self._connection is None:
+            return
+        self._scope = PEAK_TRACKER.open()
+        atexit.register(self.end)
+        # Processes that multiprocessing has started end without calling the functions of atexit.
+        multiprocessing.util.Finalize(None, self.end, exitpriority=100)
+        threading.Thread(target=self._report_often, name="gpuwidget-rank", daemon=True).start()
+
+    def step(self) -> None:
+        """Count one step of training. The card shows the number of steps and their mean duration."""
+        now = time.monotonic()
+        if self._steps == 0:
+            self._first_step = now
+        self._last_step = now
+        self._steps += 1
+
+    def end(self, exit_code: int | None = None) -> None:
+        """Send the last report. Later calls do nothing.
+
+        Without ``exit_code``, the exit code is derived from the exception that ends the process, if there is
+        one. Otherwise it is unknown: ``sys.exit(3)`` can't be observed here.
+        """
+        if self._ended or os.getpid() != self._pid:
+            return
+        self._ended = True
+        self._wake.set()
+        if exit_code is None:
+            exit_code = self._exit_code()
+        if self._lock.acquire(timeout=_END_TIMEOUT_S):
+            try:
+                self._send("ended" if exit_code in (None, 0) else "failed", exit_code, _END_TIMEOUT_S)
+            finally:
+                self._close()
+                self._lock.release()
+
+    def reset_in_child(self) -> None:
+        """Stop reporting in a forked child, which is another process."""
+        self._ended = True
+        self._lock = threading.Lock()
+        self._close()
+
+    # -- reports -------------------------------------------------------------------------------------
+
+    def _report_often(self) -> None:
+        while not self._ended:
+            with self._lock:
+                if not self._ended:
+                    self._send("running", None, _SEND_TIMEOUT_S)
+            if self._connection is None:
+                return
+            self._wake.wait(INTERVAL_S)
+
+    def _send(self, status: UpdateStatus, exit_code: int | None, timeout_s: float) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            connection.settimeout(timeout_s)
+            connection.sendall(self._update(status, exit_code).to_json().encode() + b"\n")
+        except Exception:
+            # The kernel has ended or does not read. The process continues without reports.
+            self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _exit_code(self) -> int | None:
+        """Return the exit code that follows from the exception that ends this process; None without one."""
+        # multiprocessing ends a process while the exception is being handled. The interpreter stores an
+        # exception that ended the main script in sys.last_value, which a forked child of a notebook inherits.
+        error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+        return None if error is None or error is self._earlier_error else exit_code_of(error)
+
+    def _update(self, status: UpdateStatus, exit_code: int | None) -> WorkerUpdate:
+        rank = _rank()
+        steps, first, last = self._steps, self._first_step, self._last_step
+        now = time.monotonic()
+        return WorkerUpdate(
+            schema=SCHEMA,
+            kind="rank",
+            host=socket.gethostname(),
+            pid=self._pid,
+            name=None,
+            rank=None if rank is None else rank.rank,
+            local_rank=None if rank is None else rank.local_rank,
+            world_size=None if rank is None else rank.world_size,
+            steps=steps or None,
+            step_s=(last - first) / (steps - 1) if steps > 1 else None,
+            since_step_s=now - last if steps else None,
+            cpu_s=time.process_time() - self._cpu_began,
+            elapsed_s=now - self._began,
+            status=status,
+            exit_code=exit_code,
+            gpus=self._gpus(),
+        )
+
+    def _gpus(self) -> tuple[WorkerGpuUpdate, ...]:
+        PEAK_TRACKER.watch_resets()
+        peaks = PEAK_TRACKER.peaks(self._scope)
+        found = []
+        for device in cuda_state.devices()[:MAX_GPUS]:
+            of_device = peaks.get(device.index)
+            if of_device is None or device.uuid is None or not of_device.reserved_peak:
+                continue
+            before, after = of_device.before, of_device.after
+            found.append(
+                WorkerGpuUpdate(
+                    uuid=device.uuid,
+                    torch_allocated=Span(
+                        0 if before is None else before.allocated, after.allocated, of_device.allocated_peak
+                    ),
+                    torch_reserved=Span(
+                        0 if before is None else before.reserved, after.reserved, of_device.reserved_peak
+                    ),
+                    # The kernel reads the driver's values itself.
+                    memory=None,
+                    alone=None,
+                    utilization=None,
+                    utilization_max=None,
+                    energy_j=None,
+                )
+            )
+        return tuple(found)
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of a Python process that ends with ``error``."""
+    if not isinstance(error, SystemExit):
+        return 1
+    code = error.code
+    return 0 if code is None else code if isinstance(code, int) else 1
+
+
+def _rank() -> Rank | None:
+    """Return the rank in torch's process group, or else the one in the environment; None if there is none."""
+    launched = processes.rank_in(os.environ)
+    distributed: Any = getattr(sys.modules.get("torch"), "distributed", None)
+    with suppress(Exception):
+        if distributed.is_available() and distributed.is_initialized():
+            local_rank = None if launched is None else launched.local_rank
+            return Rank(distributed.get_rank(), local_rank, distributed.get_world_size())
+    return launched
+
+
+_reporter: RankReporter | None = None
+
+
+def rank() -> RankReporter:
+    """Report this process to the notebook that started it, and return the reporter.
+
+    Further calls return the same reporter, except in a forked child, which gets a reporter of its own.
+    """
+    global _reporter
+    if _reporter is None:
+        _reporter = RankReporter()
+    return _reporter
+
+
+def _reset_in_child() -> None:
+    global _reporter
+    if _reporter is not None:
+        _reporter.reset_in_child()
+    _reporter = None
+
+
+reset_after_fork(_reset_in_child)
