@@ -173,7 +173,7 @@ def test_a_line_without_end(listener: RankListener, received: list[WorkerUpdate]
 def test_an_update_survives_json() -> None:
     """An update that is converted to JSON and parsed again is unchanged."""
     gpu = dict.fromkeys(("memory", "alone", "utilization", "utilization_max", "energy_j"))
-    gpu |= {"uuid": "u", "torch_allocated": {"start": 0, "end": 1, "peak": 2}, "torch_reserved": None}  # type: ignore[dict-item]
+    gpu |= {"uuid": "u", "torch_allocated": {"start": 0, "end": 1, "peak": 2}, "torch_reserved": None}
     update = worker_update.from_values(values(rank=1, step_s=0.5, exit_code=-9, gpus=[gpu]))
     assert update is not None
     assert update.gpus[0].torch_allocated == Span(0, 1, 2)
@@ -185,7 +185,7 @@ def test_a_rank_reports_peaks_steps_and_its_end(
 ) -> None:
     """A rank reports its rank, its exact torch peaks, its steps and its exit code."""
     torch = FakeTorch()
-    monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch", torch)
     for name, value in (("RANK", "2"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "4")):
         monkeypatch.setenv(name, value)
     reporter = RankReporter()
