@@ -27,6 +27,7 @@ from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
+from gpuwidget.ranks import rank_listener
 from gpuwidget.sampler import Subscription, process_sampler
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Extension:
                 del magics[kind][name]
         if self._opening is not None:
             self._opening.close()
+        rank_listener.stop()
         sampler = process_sampler()
         # If a watch in another thread still uses the sampler, let it run. It stops when that watch ends.
         if not sampler.wanted:

@@ -72,6 +72,10 @@ class RankListener:
         with suppress(OSError):
             self._wake.send(b"c")
 
+    def join(self) -> None:
+        """Wait until the listener's thread has ended, for at most a second."""
+        self._thread.join(1.0)
+
     # -- the listener's thread -----------------------------------------------------------------------
 
     def _listen(self) -> None:
@@ -150,6 +154,16 @@ def listen() -> None:
         # For example, there is no folder in which the user may create files. Ranks then have only the
         # driver's values.
         _failed = True
+
+
+def stop() -> None:
+    """Stop listening for ranks, if this process listens."""
+    global _listener
+    if _listener is not None:
+        atexit.unregister(_listener.close)
+        _listener.close()
+        _listener.join()
+        _listener = None
 
 
 def _reset_in_child() -> None:

@@ -199,7 +199,7 @@ def _details(report: Report, level: DetailLevel, charted: bool) -> str:
     marks = report.timeline.marks if report.timeline is not None else ()
     if charted:
         legend = "filled: utilization, dashed: memory of the GPU, both 0 to 100 %"
-        ticks = "; long ticks: marks, short ones: printed lines and steps of ranks" if marks else ""
+        ticks = "; long ticks: marks, short ones: printed lines" if marks else ""
         lines.append(("Chart", legend + ticks))
     items = "".join(
         f"<div>{_name(name)}{escape(clean_line(text, summary.NOTE_LENGTH))}</div>" for name, text in lines
@@ -226,6 +226,4 @@ def _marks(marks: Sequence[Mark]) -> str:
         for time, mark in zip(times, marks, strict=True)
     ]
     text = "\n".join(lines)
-    return (
-        f"<div><b>Marks, printed lines and steps:</b></div><pre style='margin:0;font-size:12px'>{text}</pre>"
-    )
+    return f"<div><b>Marks and printed lines:</b></div><pre style='margin:0;font-size:12px'>{text}</pre>"

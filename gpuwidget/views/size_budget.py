@@ -204,7 +204,7 @@ def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[
     found = []
     if report.timeline is not None and marks < len(report.timeline.marks):
         total = len(report.timeline.marks)
-        found.append(f"{total - marks} of {total} marks, printed lines and steps")
+        found.append(f"{total - marks} of {total} marks and printed lines")
     if gpus < len(report.gpus):
         found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
     if len(report.lines) > level.memory_lines:

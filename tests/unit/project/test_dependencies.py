@@ -28,6 +28,9 @@ from tools.metadata_hook import project_urls
 OPTIONAL = {
     "model/flat_metrics.py": {"pandas"},  # only for to_frame(), for users who have pandas
     "diagnostics/torch_probe.py": {"torch"},  # the doctor's probe process imports the user's torch
+    "ranks/rank_socket.py": {
+        "jupyter-core"
+    },  # ipykernel requires it; without it, there are no reports of ranks
     "benchmarks/launch_bound_loads.py": {"transformers"},  # only for benchmarks on a GPU machine that has it
 }
 """Packages that a module imports although they are optional, by module."""
