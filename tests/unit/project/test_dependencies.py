@@ -29,7 +29,7 @@ OPTIONAL = {
     "model/flat_metrics.py": {"pandas"},  # only for to_frame(), for users who have pandas
     "diagnostics/torch_probe.py": {"torch"},  # the doctor's probe process imports the user's torch
     "ranks/rank_socket.py": {
-        "jupyter-core"
+        "jupyter_core"
     },  # ipykernel requires it; without it, there are no reports of ranks
     "benchmarks/launch_bound_loads.py": {"transformers"},  # only for benchmarks on a GPU machine that has it
 }
