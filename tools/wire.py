@@ -92,6 +92,7 @@ ROOTS: Sequence[type] = (
     wire.MetricHistory,
     wire.ActivityRequest,
     wire.RateRequest,
+    wire.ClusterSnapshot,
     kernel_state.KernelState,
     *(member for members, _ in UNIONS.values() for member in members),
 )

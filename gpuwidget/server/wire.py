@@ -162,6 +162,8 @@ class InitialMessage:
     if the administrator has not configured one."""
     documentation: str | None
     """Address of the documentation, or None if there is no public documentation."""
+    cluster: bool
+    """Whether the administrator has configured a Prometheus, so that the server answers ``api/cluster``."""
     sample: Sample | None
     """The newest sample. None if there have been no clients yet; in that case the next message contains a
     sample."""
@@ -279,3 +281,81 @@ class MemoryOwnership:
     """All kernels of this server, including those without GPU memory."""
     gpus: tuple[GpuMemoryOwnership, ...]
     """One entry for each of the sample's GPUs, in the same order."""
+
+
+# -- cluster -------------------------------------------------------------------------------------------------
+
+GpuExporter = Literal["gpuwidget", "dcgm", "nvidia_gpu"]
+"""The exporter of a GPU's metrics: a Jupyter server with gpuwidget, dcgm-exporter or nvidia_gpu_exporter."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """One machine whose GPUs Prometheus monitors."""
+
+    name: str
+    """Host name. The same machine has one name, whichever exporters run on it."""
+    up: bool
+    """Whether any of the node's exporters answered Prometheus's last scrape."""
+    last_seen: float | None
+    """Time of the newest value in epoch seconds; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGpu:
+    """One GPU in the cluster. A GPU that several exporters report is one entry. Unknown values are None."""
+
+    uuid: str
+    node: str
+    """``ClusterNode.name`` of the GPU's machine."""
+    index: int | None
+    """NVML's index of the GPU on its machine."""
+    model: str | None
+    """Product name, such as ``NVIDIA H200``."""
+    mig: str | None
+    """Profile of the MIG slice, such as ``1g.18gb``; None for a whole GPU."""
+    exporters: tuple[GpuExporter, ...]
+    utilization: float | None
+    """Percent, like ``Reading.utilization``."""
+    memory_used: int | None
+    """Bytes."""
+    memory_total: int | None
+    """Bytes."""
+    power_w: float | None
+    """Watts."""
+    power_limit_w: float | None
+    """Watts."""
+    temperature_c: float | None
+    """Degrees Celsius."""
+    xid: int | None
+    """The newest XID error within the last hour; None if there was none or if it is unknown."""
+    ecc_uncorrected: int | None
+    """Number of uncorrected memory errors within the last hour."""
+    lost: bool
+    """Whether an exporter reports that the GPU no longer responds."""
+    idle_s: float | None
+    """Seconds for which the GPU has held memory without any utilization, up to an hour; 0 if it was utilized in
+    the last interval or holds no memory."""
+    users: tuple[str, ...]
+    """Names of the users whose processes use the GPU, as far as an exporter reports them."""
+    notebooks: tuple[str, ...]
+    """Names of the notebooks that hold memory on the GPU or, if the administrator exports no names, their
+    ids."""
+    job: str | None
+    """The job or pod that uses the GPU, as reported by dcgm-exporter, such as a Slurm job's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """The newest values of all GPUs in the cluster: the response to ``GET api/cluster``."""
+
+    time: float | None
+    """Time of the values in epoch seconds. None if Prometheus has not answered yet."""
+    interval_s: float
+    """Seconds after which a further request may return newer values."""
+    problem: str | None
+    """Sentences that explain why values are missing or old; None if there is no problem."""
+    nodes: tuple[ClusterNode, ...]
+    """All nodes, by name. A node that no longer answers stays in the list for an hour."""
+    gpus: tuple[ClusterGpu, ...]
+    """All GPUs, ordered by node and index."""

@@ -360,6 +360,75 @@ export interface RateRequest {
   readonly interval_s: number;
 }
 
+/** One machine whose GPUs Prometheus monitors. */
+export interface ClusterNode {
+  /** Host name. The same machine has one name, whichever exporters run on it. */
+  readonly name: string;
+  /** Whether any of the node's exporters answered Prometheus's last scrape. */
+  readonly up: boolean;
+  /** Time of the newest value in epoch seconds; null if unknown. */
+  readonly last_seen: number | null;
+}
+
+/** One GPU in the cluster. A GPU that several exporters report is one entry. Unknown values are null. */
+export interface ClusterGpu {
+  readonly uuid: string;
+  /** `ClusterNode.name` of the GPU's machine. */
+  readonly node: string;
+  /** NVML's index of the GPU on its machine. */
+  readonly index: number | null;
+  /** Product name, such as `NVIDIA H200`. */
+  readonly model: string | null;
+  /** Profile of the MIG slice, such as `1g.18gb`; null for a whole GPU. */
+  readonly mig: string | null;
+  readonly exporters: readonly ('gpuwidget' | 'dcgm' | 'nvidia_gpu')[];
+  /** Percent, like `Reading.utilization`. */
+  readonly utilization: number | null;
+  /** Bytes. */
+  readonly memory_used: number | null;
+  /** Bytes. */
+  readonly memory_total: number | null;
+  /** Watts. */
+  readonly power_w: number | null;
+  /** Watts. */
+  readonly power_limit_w: number | null;
+  /** Degrees Celsius. */
+  readonly temperature_c: number | null;
+  /** The newest XID error within the last hour; null if there was none or if it is unknown. */
+  readonly xid: number | null;
+  /** Number of uncorrected memory errors within the last hour. */
+  readonly ecc_uncorrected: number | null;
+  /** Whether an exporter reports that the GPU no longer responds. */
+  readonly lost: boolean;
+  /**
+   * Seconds for which the GPU has held memory without any utilization, up to an hour; 0 if it was utilized in
+   * the last interval or holds no memory.
+   */
+  readonly idle_s: number | null;
+  /** Names of the users whose processes use the GPU, as far as an exporter reports them. */
+  readonly users: readonly string[];
+  /**
+   * Names of the notebooks that hold memory on the GPU or, if the administrator exports no names, their ids.
+   */
+  readonly notebooks: readonly string[];
+  /** The job or pod that uses the GPU, as reported by dcgm-exporter, such as a Slurm job's id. */
+  readonly job: string | null;
+}
+
+/** The newest values of all GPUs in the cluster: the response to `GET api/cluster`. */
+export interface ClusterSnapshot {
+  /** Time of the values in epoch seconds. null if Prometheus has not answered yet. */
+  readonly time: number | null;
+  /** Seconds after which a further request may return newer values. */
+  readonly interval_s: number;
+  /** Sentences that explain why values are missing or old; null if there is no problem. */
+  readonly problem: string | null;
+  /** All nodes, by name. A node that no longer answers stays in the list for an hour. */
+  readonly nodes: readonly ClusterNode[];
+  /** All GPUs, ordered by node and index. */
+  readonly gpus: readonly ClusterGpu[];
+}
+
 /** The default torch device of one kernel: the user's choice, and torch's current setting. */
 export interface DeviceState {
   /** The user's last choice, `cpu` or `cuda:N`. null stands for torch's own default. */
@@ -489,6 +558,8 @@ export interface InitialMessage {
   readonly install: string | null;
   /** Address of the documentation, or null if there is no public documentation. */
   readonly documentation: string | null;
+  /** Whether the administrator has configured a Prometheus, so that the server answers `api/cluster`. */
+  readonly cluster: boolean;
   /**
    * The newest sample. null if there have been no clients yet; in that case the next message contains a
    * sample.
