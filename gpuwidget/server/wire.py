@@ -334,8 +334,8 @@ class ClusterGpu:
     lost: bool
     """Whether an exporter reports that the GPU no longer responds."""
     idle_s: float | None
-    """Seconds for which the GPU has held memory without any utilization, up to an hour; 0 if it was utilized in
-    the last interval or holds no memory."""
+    """Seconds for which the GPU has held memory without any utilization, up to an hour; 0 if it was utilized
+    in the last interval or holds no memory."""
     users: tuple[str, ...]
     """Names of the users whose processes use the GPU, as far as an exporter reports them."""
     notebooks: tuple[str, ...]
