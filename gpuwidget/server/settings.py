@@ -29,6 +29,7 @@ _RANGES = {
     "history": f"a number of seconds from {MIN_HISTORY_S:g} to {MAX_HISTORY_S:g}",
     "source": "a word in quotes, as 'auto' or 'replay'",
     "always_on": "True or False",
+    "gpu_activity": "True or False",
     "install_requirement": "what follows 'pip install', as a shell takes it, without a password",
 }
 
@@ -59,6 +60,12 @@ class GpuWidget(Configurable):
         False,
         help="""Sample from the server's start on and without viewers, the hardware's counters too, so that
         the past is there when somebody looks.""",
+    ).tag(config=True)
+    gpu_activity = Bool(
+        False,
+        help="""Count GPU work of kernels and terminals as activity: of the kernel for Jupyter Server's culler
+        (MappingKernelManager.cull_idle_timeout), and of the server for JupyterHub. Memory that is only held
+        does not count. The GPUs are then sampled every ten seconds, also without viewers.""",
     ).tag(config=True)
 
     install_requirement = Unicode(
