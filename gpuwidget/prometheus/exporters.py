@@ -17,8 +17,7 @@ collects every 30 s by default, in MiB, and its power is a mean; nvidia_gpu_expo
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from gpuwidget.model.metrics import METRICS, Exported
@@ -39,34 +38,38 @@ _SLICE_NAMES: Mapping[str, str] = {
 """nvidia_gpu_exporter's names for MIG slices, by the name for whole GPUs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Over:
-    """A function of the samples in the seconds before each point, in place of the newest sample."""
+Apply = Callable[[str], str]
+"""Returns PromQL that applies a function to the selector of a series."""
 
-    function: Literal["avg_over_time", "min_over_time", "max_over_time", "increase"]
-    seconds: float
+
+def over(
+    function: Literal["avg_over_time", "min_over_time", "max_over_time", "increase"], seconds: float
+) -> Apply:
+    """Return what applies a function to the samples in the seconds before each point."""
+    return lambda series: f"{function}({series}[{max(1, round(seconds))}s])"
 
 
 def metric_expression(
-    key: str, matchers: Sequence[str], uuids: Collection[str] | None = None, over: Over | None = None
+    key: str, matchers: Sequence[str], uuids: Collection[str] | None = None, apply: Apply | None = None
 ) -> str:
     """Return PromQL for a metric of the table, in the model's unit, whose series have the label ``uuid``
     alone.
 
-    ``uuids`` restricts the GPUs; the result may contain further MIG slices of the same GPUs. Raises KeyError
-    if the metric is not exported.
+    ``uuids`` restricts the GPUs; the result may contain further MIG slices of the same GPUs. ``apply`` is
+    applied to every series, such as ``over("avg_over_time", 60)``. Raises KeyError if the metric is not
+    exported.
     """
     exported = _exported(key)
     parts = [
         _scaled(
-            by_uuid("gpuwidget", selector("gpuwidget", exported.name, matchers, uuids, over)),
+            by_uuid("gpuwidget", selector("gpuwidget", exported.name, matchers, uuids, apply)),
             exported.unit_size,
         )
     ]
     if exported.dcgm is not None:
-        parts.append(_dcgm_expression(exported.dcgm, matchers, uuids, over, exported))
+        parts.append(_dcgm_expression(exported.dcgm, matchers, uuids, apply, exported))
     if exported.nvidia_gpu is not None:
-        series = selector("nvidia_gpu", exported.nvidia_gpu, matchers, uuids, over)
+        series = selector("nvidia_gpu", exported.nvidia_gpu, matchers, uuids, apply)
         parts.append(_scaled(by_uuid("nvidia_gpu", series), exported.unit_size))
     return first_known(parts)
 
@@ -96,7 +99,7 @@ def selector(
     name: str,
     matchers: Sequence[str],
     uuids: Collection[str] | None = None,
-    over: Over | None = None,
+    apply: Apply | None = None,
 ) -> str:
     """Return PromQL for the series with this name, of these GPUs only if ``uuids`` is given.
 
@@ -108,8 +111,8 @@ def selector(
         label, known = _uuid_label(exporter, uuids)
         inside.append(f"{label}=~{_one_of(known)}")
     series = f"{{{','.join(inside)}}}"
-    if over is not None:
-        series = f"{over.function}({series}[{max(1, round(over.seconds))}s])"
+    if apply is not None:
+        series = apply(series)
     if exporter == "gpuwidget":
         recordings = ",".join(('source!="nvml"', *matchers))
         series = f"({series} unless on (job, instance) gpuwidget_build_info{{{recordings}}})"
@@ -149,10 +152,10 @@ def _exported(key: str) -> Exported:
 
 
 def _dcgm_expression(
-    name: str, matchers: Sequence[str], uuids: Collection[str] | None, over: Over | None, exported: Exported
+    name: str, matchers: Sequence[str], uuids: Collection[str] | None, apply: Apply | None, exported: Exported
 ) -> str:
     blank = _COUNTER_BLANK if exported.counter else _BLANK
-    known = f"{selector('dcgm', name, matchers, uuids, over)} < {blank:.15g}"
+    known = f"{selector('dcgm', name, matchers, uuids, apply)} < {blank:.15g}"
     return _scaled(by_uuid("dcgm", known), exported.dcgm_unit_size)
 
 
