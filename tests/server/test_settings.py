@@ -84,7 +84,7 @@ async def test_interval_and_history_are_configurable(
             {"intervall": 1},
             [
                 "GpuWidget has no 'intervall': there are always_on, history, install_requirement, "
-                "interval, source."
+                "interval, metrics_names, source."
             ],
         ),
     ],
