@@ -81,10 +81,26 @@ async def test_interval_and_history_are_configurable(
             ],
         ),
         (
+            {"prometheus_timeout": 0.5},
+            [
+                "GpuWidget.prometheus_timeout can't be 0.5: give a number of seconds from 1 to 60. "
+                "Its default, 10.0, is used."
+            ],
+        ),
+        (
+            {"prometheus_matchers": ['cluster="a"'], "prometheus_url": "http://127.0.0.1:1"},
+            [
+                "GpuWidget.prometheus_matchers can't be ['cluster=\"a\"']: give label matchers in quotes, as "
+                "'cluster=\"a\"'. Its default, '', is used.",
+                "There is no cluster view, because it would show machines that must not match.",
+            ],
+        ),
+        (
             {"intervall": 1},
             [
                 "GpuWidget has no 'intervall': there are always_on, history, install_requirement, "
-                "interval, metrics_names, source."
+                "interval, metrics_names, prometheus_ca_file, prometheus_matchers, prometheus_timeout, "
+                "prometheus_token_file, prometheus_url, source."
             ],
         ),
     ],
