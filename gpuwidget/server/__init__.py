@@ -7,6 +7,7 @@ thread opens the driver when the first client connects or, with ``always_on``, o
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -19,8 +20,10 @@ from gpuwidget.server.handlers import DoctorHandler, HistoryHandler, MetricsHand
 from gpuwidget.server.jupyter_activity import JupyterActivity
 from gpuwidget.server.kernel_executions import ExecutionTracker
 from gpuwidget.server.kernel_inventory import KernelInventory
+from gpuwidget.server.notebook_ids import NotebookIds
+from gpuwidget.server.prometheus import KernelLabels
 from gpuwidget.server.sample_hub import SampleHub
-from gpuwidget.server.settings import choose_source, install_command, load_settings
+from gpuwidget.server.settings import choose_source, install_command, load_settings, server_user
 from gpuwidget.server.stream_handler import StreamHandler
 
 if TYPE_CHECKING:
@@ -65,6 +68,8 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         history_s=settings.history,
         install=install_command(settings.install_requirement, serverapp.log),
     )
+    notebook_ids = NotebookIds(Path(serverapp.data_dir), serverapp.root_dir, serverapp.log)
+    kernel_labels = KernelLabels(notebook_ids.notebook_id, server_user(), settings.metrics_names)
     if settings.always_on:
         # This is delayed until the event loop runs, because the driver may take seconds to open, and the
         # server's start must not wait for that.
@@ -88,7 +93,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
                 DoctorHandler,
                 {"hub": hub, "cached_diagnosis": CachedDiagnosis(clock)},
             ),
-            (f"{base}/gpuwidget/metrics", MetricsHandler, {"hub": hub}),
+            (f"{base}/gpuwidget/metrics", MetricsHandler, {"hub": hub, "kernel_labels": kernel_labels}),
         ],
     )
     _exclude_from_activity(serverapp)
