@@ -7,6 +7,7 @@ thread opens the driver when the first client connects or, with ``always_on``, o
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -24,12 +25,15 @@ from gpuwidget.server.handlers import (
 )
 from gpuwidget.server.kernel_executions import ExecutionTracker
 from gpuwidget.server.kernel_inventory import KernelInventory
+from gpuwidget.server.notebook_ids import NotebookIds
+from gpuwidget.server.prometheus import KernelLabels
 from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.server.settings import (
     choose_source,
     configured_prometheus,
     install_command,
     load_settings,
+    server_user,
 )
 from gpuwidget.server.stream_handler import StreamHandler
 
@@ -77,6 +81,8 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         install=install_command(settings.install_requirement, serverapp.log),
         cluster=cluster is not None,
     )
+    notebook_ids = NotebookIds(Path(serverapp.data_dir), serverapp.root_dir, serverapp.log)
+    kernel_labels = KernelLabels(notebook_ids.notebook_id, server_user(), settings.metrics_names)
     if settings.always_on:
         # This is delayed until the event loop runs, because the driver may take seconds to open, and the
         # server's start must not wait for that.
@@ -98,7 +104,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
                 {"hub": hub, "cached_diagnosis": CachedDiagnosis(clock)},
             ),
             (f"{base}/gpuwidget/api/cluster", ClusterHandler, {"hub": hub, "cluster": cluster}),
-            (f"{base}/gpuwidget/metrics", MetricsHandler, {"hub": hub}),
+            (f"{base}/gpuwidget/metrics", MetricsHandler, {"hub": hub, "kernel_labels": kernel_labels}),
         ],
     )
     _exclude_from_activity(serverapp)

@@ -16,7 +16,7 @@ from gpuwidget.model.errors import DoctorError
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.cluster_monitor import ClusterMonitor
 from gpuwidget.server.history_query import HistoryQuery, parse_seconds
-from gpuwidget.server.prometheus import CONTENT_TYPE, metrics_text
+from gpuwidget.server.prometheus import CONTENT_TYPE, KernelLabels, metrics_text
 from gpuwidget.server.sample_hub import SampleHub
 
 _may_execute: Callable[[Any], Any] = authorized(action="execute")
@@ -154,6 +154,11 @@ class ClusterHandler(GpuWidgetHandler, APIHandler):
 class MetricsHandler(GpuWidgetHandler, APIHandler):
     """``GET gpuwidget/metrics``: the metrics, for a Prometheus server."""
 
+    def initialize(self, hub: SampleHub, kernel_labels: KernelLabels) -> None:  # type: ignore[override]
+        """Store the server's sample hub, and how the metrics identify kernels."""
+        super().initialize(hub)
+        self._kernel_labels = kernel_labels
+
     @web.authenticated
     @authorized
     async def get(self) -> None:
@@ -162,4 +167,4 @@ class MetricsHandler(GpuWidgetHandler, APIHandler):
         scraped = await self._hub.scrape(_SAMPLE_TIMEOUT_S)
         if scraped is None:
             raise web.HTTPError(503, _NO_SAMPLE)
-        await self.finish(metrics_text(*scraped), set_content_type=CONTENT_TYPE)
+        await self.finish(metrics_text(*scraped, self._kernel_labels), set_content_type=CONTENT_TYPE)

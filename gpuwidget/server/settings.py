@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import math
 import os
 import shlex
@@ -36,6 +37,7 @@ _RANGES = {
     "history": f"a number of seconds from {MIN_HISTORY_S:g} to {MAX_HISTORY_S:g}",
     "source": "a word in quotes, as 'auto' or 'replay'",
     "always_on": "True or False",
+    "metrics_names": "True or False",
     "prometheus_url": "an address in quotes, as 'https://prometheus.example.org:9090'",
     "prometheus_ca_file": "a file's path in quotes",
     "prometheus_token_file": "a file's path in quotes",
@@ -72,6 +74,11 @@ class GpuWidget(Configurable):
         False,
         help="""Sample from the server's start on and without viewers, the hardware's counters too, so that
         the past is there when somebody looks.""",
+    ).tag(config=True)
+    metrics_names = Bool(
+        False,
+        help="""Whether gpuwidget/metrics contains the names and paths of notebooks. Without them a notebook
+        is known by an id that stays the same, but does not tell its name.""",
     ).tag(config=True)
 
     install_requirement = Unicode(
@@ -177,6 +184,14 @@ def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
     if choice.strip() == "none":
         return NoSource(switched_off(where))
     return source
+
+
+def server_user() -> str:
+    """Return the name of the user whose server this is: JupyterHub's, else the login name or user id."""
+    try:
+        return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
+    except (KeyError, OSError):  # A container's user id may have no name.
+        return str(os.getuid())
 
 
 def install_command(trait: str, log: Logger) -> str | None:

@@ -69,7 +69,8 @@ class Prometheus:
                 # because the server that Prometheus scrapes runs on this event loop.
                 return await asyncio.to_thread(_get, address)
             except (urllib.error.URLError, OSError) as error:
-                if isinstance(error, urllib.error.HTTPError):
+                # While Prometheus starts, it first refuses the connection and then answers with status 503.
+                if isinstance(error, urllib.error.HTTPError) and error.code != 503:
                     raise AssertionError(f"{query}: {error.read().decode()}") from None
                 if time.monotonic() > deadline or self._process.poll() is not None:
                     raise AssertionError(f"Prometheus does not run:\n{self.log}") from None
