@@ -7,6 +7,7 @@ workers on other machines are known only from such reports.
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -291,6 +292,21 @@ class WorkerTracker:
         known = [size for size in sizes if size is not None]
         return len(workers), sum(known) if len(known) == len(sizes) else None
 
+    @property
+    def any(self) -> bool:
+        """Whether the run has had a worker."""
+        return bool(self._shown())
+
+    def steps_span(self) -> tuple[float, float]:
+        """Return the time in which all workers that report steps made steps, in seconds into the run.
+
+        Return 0 and infinity if no worker reports steps, or if no time is common to all of them.
+        """
+        spans = [span for worker in self._workers if (span := _steps_span(worker)) is not None]
+        first = max((first for first, _ in spans), default=0.0)
+        last = min((last for _, last in spans), default=math.inf)
+        return (first, last) if first < last else (0.0, math.inf)
+
     def rows(self, t: float, shown: Iterable[str]) -> tuple[WorkerReport, ...]:
         """Return the workers of a run that lasted ``t`` seconds.
 
@@ -436,6 +452,15 @@ def _order(worker: _Worker) -> tuple[object, ...]:
         return 0, worker.rank.rank, worker.started_s, worker.pid
     dask = worker.update is not None and worker.update.kind == "dask"
     return (1, worker.name or "", worker.pid) if dask else (2, worker.started_s, worker.pid)
+
+
+def _steps_span(worker: _Worker) -> tuple[float, float] | None:
+    """Return when a worker made its first and its last step, or None if it does not report steps."""
+    update = worker.update
+    if update is None or update.steps is None or update.step_s is None or update.since_step_s is None:
+        return None
+    last = worker.updated_s - update.since_step_s
+    return last - update.step_s * (update.steps - 1), last
 
 
 def _status(worker: _Worker, t: float) -> WorkerStatus:

@@ -60,6 +60,14 @@ def _power(gpus: Sequence[GpuReport]) -> str | None:
     return units.power_of(sum(drawn) / len(drawn), sum(limits) / len(limits))
 
 
+def _ranks(ranks: Sequence[int]) -> str:
+    if not ranks:
+        return ""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+
+
 def _small_percent(percent: float | None) -> str:
     return "?" if percent is None else f"{percent:.1f}" if percent < 1 else f"{percent:.0f}"
 
@@ -70,6 +78,11 @@ def _small_percent(percent: float | None) -> str:
 def unattributed(text: str) -> str:
     """Return ``text`` with a remark that another process may have done the work."""
     return f"{text} Whose work that is can't be told here."
+
+
+def steady_part(text: str, seconds: float, run_s: float) -> str:
+    """Return ``text`` with a remark that its figures cover only a part of the run."""
+    return f"{text} (Figures of the {seconds:.0f} of {run_s:.0f} s without start-up and shutdown.)"
 
 
 def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: Sequence[str]) -> Text:
@@ -271,13 +284,21 @@ def growing_memory(
 def straggler(
     waiting: Sequence[GpuReport],
     late: GpuReport,
+    late_ranks: Sequence[int],
     late_utilization: float,
     utilization: float | None,
     sm: float | None,
     *,
     sure: bool,
 ) -> Text:
-    """Return the text for the GPUs in ``waiting``, which wait for the GPU ``late``."""
+    """Return the text for the GPUs in ``waiting``, which wait for ``late``, the GPU of ``late_ranks``.
+
+    ``late_ranks`` is empty if the ranks are unknown.
+    """
+    ranks = _ranks(late_ranks)
+    named = f"{gpu_name(late)} ({ranks}, " if ranks else f"{gpu_name(late)} ("
+    who = ranks or f"the process of {gpu_name(late)}"
+    does = "do" if len(late_ranks) > 1 else "does"
     at = (
         f"at {sm:.0f} % of the multiprocessors and {_power(waiting)}"
         if sm is not None
@@ -285,9 +306,9 @@ def straggler(
     )
     wait = _verb(waiting, "waits", "wait") if sure else _verb(waiting, "seems to wait", "seem to wait")
     return Text(
-        f"{gpu_names(waiting)} {wait} for {gpu_name(late)} ({late_utilization:.0f} % busy): "
+        f"{gpu_names(waiting)} {wait} for {named}{late_utilization:.0f} % busy): "
         f"{utilization:.0f} % busy {at} is a collective that spins.",
-        f"Find out what the process of {gpu_name(late)} does longer than the others: its data loading, a "
+        f"Find out what {who} {does} longer than the others: its data loading, a "
         "larger share of the work, logging or checkpoints on one rank, a slower or hotter GPU.",
     )
 
