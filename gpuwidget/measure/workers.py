@@ -21,6 +21,7 @@ from gpuwidget.model.report import Level, Span, WorkerKind, WorkerReport, Worker
 from gpuwidget.model.samples import Gpu
 from gpuwidget.model.worker_update import WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.spawned_ranks import spawned_ranks
 from gpuwidget.system import processes
 from gpuwidget.system.processes import ProcessDirectory, ProcessTimes, Rank
 
@@ -117,6 +118,8 @@ class WorkerTracker:
         self._workers: list[_Worker] = []
         self._running: dict[int, _Worker] = {}
         """The processes of this machine that are not known to have ended, by process id."""
+        self._spawned: dict[int, Rank] = {}
+        """The ranks that this process has started with torch, by process id."""
         self._remote: dict[tuple[str, int], _Worker] = {}
         self._measured: dict[str, float | None] = {}
         self._next_poll = 0.0
@@ -184,9 +187,14 @@ class WorkerTracker:
         self._poll(t)
 
     def _poll(self, t: float) -> None:
-        for pid in processes.descendants():
-            if pid not in self._running and processes.rank_of(pid) is not None:
+        pids = processes.descendants()
+        if pids:
+            self._spawned.update((pid, Rank(*rank)) for pid, rank in spawned_ranks().items())
+        for pid in pids:
+            if pid not in self._running and self._rank_of(pid) is not None:
                 self._local(pid, t, None)
+            elif pid in self._spawned and self._running[pid].rank is None:
+                self._running[pid].rank = self._spawned[pid]
         for worker in list(self._running.values()):
             self._update_times(worker, t)
 
@@ -244,7 +252,10 @@ class WorkerTracker:
     def _identify(self, worker: _Worker, program: str | None) -> None:
         worker.name = program or self._directory.look_up(worker.pid).program
         if worker.update is None:
-            worker.rank = processes.rank_of(worker.pid)
+            worker.rank = self._rank_of(worker.pid)
+
+    def _rank_of(self, pid: int) -> Rank | None:
+        return self._spawned.get(pid) or processes.rank_of(pid)
 
     def _new(self, worker: _Worker) -> _Worker | None:
         if len(self._workers) >= MAX_WORKERS:
@@ -262,6 +273,7 @@ class WorkerTracker:
             return
         # The process has ended, and another process may have its id.
         del self._running[worker.pid]
+        self._spawned.pop(worker.pid, None)
         for uuid, (held, pids) in self._in_use.items():
             self._in_use[uuid] = held, pids - {worker.pid}
         for gpu in worker.gpus.values():

@@ -139,7 +139,8 @@ class RunEvidence:
     def in_steady_part(self) -> RunEvidence:
         """Return the evidence with the GPU figures of the steady part only.
 
-        Return it unchanged if there is no steady part, or if that is nearly the whole run.
+        Return it unchanged if there is no steady part, or if that is nearly the whole run. If workers did all
+        of the GPU work, the evidence contains neither the line profile nor the loaders of this process.
         """
         if self.steady is None or self.steady.seconds >= _NEARLY_ALL * self.gpu_s:
             return self
@@ -149,7 +150,15 @@ class RunEvidence:
             for gpu in self.gpus
             if gpu.uuid in steady
         )
-        return replace(self, gpus=gpus, gpu_s=self.steady.seconds)
+        made = replace(self, gpus=gpus, gpu_s=self.steady.seconds)
+        if self.only_workers:
+            made = replace(made, time=None, context=replace(self.context, loaders=()))
+        return made
+
+    @property
+    def only_workers(self) -> bool:
+        """Whether workers did all GPU work, as far as it was done with torch."""
+        return bool(self.workers) and not any(gpu.torch and gpu.torch.allocated.peak for gpu in self.gpus)
 
     @property
     def long_enough(self) -> bool:

@@ -286,7 +286,7 @@ def straggler(
     late: GpuReport,
     late_ranks: Sequence[int],
     late_utilization: float,
-    utilization: float | None,
+    utilization: float,
     sm: float | None,
     *,
     sure: bool,
@@ -296,20 +296,19 @@ def straggler(
     ``late_ranks`` is empty if the ranks are unknown.
     """
     ranks = _ranks(late_ranks)
-    named = f"{gpu_name(late)} ({ranks}, " if ranks else f"{gpu_name(late)} ("
+    where = f"{gpu_name(late)} ({ranks}, " if ranks else f"{gpu_name(late)} ("
     who = ranks or f"the process of {gpu_name(late)}"
-    does = "do" if len(late_ranks) > 1 else "does"
-    at = (
-        f"at {sm:.0f} % of the multiprocessors and {_power(waiting)}"
-        if sm is not None
-        else f"at {_power(waiting)}"
-    )
+    share = utilization - late_utilization
     wait = _verb(waiting, "waits", "wait") if sure else _verb(waiting, "seems to wait", "seem to wait")
+    part = f" for about {share:.0f} % of the time" if share > 0 else ""
+    at = "" if sm is None else f"{sm:.0f} % of the multiprocessors and "
+    it, reads = ("it", "reads") if len(waiting) == 1 else ("they", "read")
     return Text(
-        f"{gpu_names(waiting)} {wait} for {named}{late_utilization:.0f} % busy): "
-        f"{utilization:.0f} % busy {at} is a collective that spins.",
-        f"Find out what {who} {does} longer than the others: its data loading, a "
-        "larger share of the work, logging or checkpoints on one rank, a slower or hotter GPU.",
+        f"{gpu_names(waiting)} {wait} for {where}{late_utilization:.0f} % busy){part}: {it} {reads} "
+        f"{utilization:.0f} % busy at {at}{_power(waiting)}, because a collective operation keeps "
+        f"{'it' if len(waiting) == 1 else 'them'} busy meanwhile.",
+        f"Find out what {who} {'do' if len(late_ranks) > 1 else 'does'} longer than the others: data "
+        "loading, a larger share of the work, logging or checkpoints on one rank, a slower or hotter GPU.",
     )
 
 

@@ -68,9 +68,10 @@ def straggler(evidence: RunEvidence) -> Advice | None:
     utilization."""
     gpus = [gpu for gpu in evidence.gpus if _takes_part(gpu)]
     late = _late_gpu(gpus)
-    if late is None or late.utilization is None:
-        return None
     waiting = [gpu for gpu in gpus if gpu is not late]
+    utilization, busy = mean_utilization(waiting), mean(late.utilization) if late is not None else None
+    if late is None or utilization is None or busy is None:
+        return None
     exchange = _exchange_data(gpus)
     if exchange is False:
         return None
@@ -78,7 +79,6 @@ def straggler(evidence: RunEvidence) -> Advice | None:
         return None
     sure = exchange is True
     sm = average([mean(gpu.sm_activity) for gpu in waiting])
-    utilization, busy = mean_utilization(waiting), late.utilization.mean
     ranks = sorted({worker.rank for worker in evidence.workers_on(late) if worker.rank is not None})
     return make_advice(
         "straggler",

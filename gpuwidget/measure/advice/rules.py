@@ -56,7 +56,8 @@ _OF_STEADY_PART: tuple[Rule, ...] = (
 )
 """Rules about what the GPUs did. If workers did the run's GPU work, they use the steady part of the run. The
 line profile covers the whole run and only the notebook's process, so rules that compare it with the GPUs'
-activity use the whole run."""
+activity use the whole run. The rule about the input pipeline uses it only for GPUs that this process has not
+used."""
 _WITHOUT_ATTRIBUTION: tuple[Rule, ...] = (model_on_cpu,)
 """Rules that already check whether GPU work can be attributed to this process. Their advice is not
 weakened."""
@@ -68,7 +69,8 @@ def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
     has_straggler = False
     steady = evidence.in_steady_part()
     for rule in _ACTIVITY_RULES if evidence.long_enough else ():
-        given = steady if rule in _OF_STEADY_PART else evidence
+        of_workers = rule is input_pipeline and evidence.only_workers
+        given = steady if rule in _OF_STEADY_PART or of_workers else evidence
         advice = None if has_straggler and rule in _NOT_BESIDE_STRAGGLER else _evaluate(rule, given)
         if advice is not None and given is not evidence:
             advice = _of_steady_part(advice, evidence)
