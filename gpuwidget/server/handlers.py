@@ -14,13 +14,18 @@ from tornado.iostream import StreamClosedError
 
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
+from gpuwidget.server.cluster_monitor import ClusterMonitor
 from gpuwidget.server.history_query import HistoryQuery, parse_seconds
-from gpuwidget.server.prometheus import CONTENT_TYPE, metrics_text
+from gpuwidget.server.prometheus import CONTENT_TYPE, KernelLabels, metrics_text
 from gpuwidget.server.sample_hub import SampleHub
 
 _may_execute: Callable[[Any], Any] = authorized(action="execute")
 
 _SAMPLE_TIMEOUT_S = 5.0
+_NO_PROMETHEUS = (
+    "No Prometheus is configured, so there is no cluster view: an administrator of this server sets "
+    "c.GpuWidget.prometheus_url."
+)
 _NO_SAMPLE = (
     f"The driver has not answered within {_SAMPLE_TIMEOUT_S:g} seconds. Where nothing keeps it initialised "
     "it may take longer to come up: ask again. If nvidia-smi hangs too, the driver or a GPU is stuck: look "
@@ -116,8 +121,43 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
         await self.finish(diagnosis)
 
 
+class ClusterHandler(GpuWidgetHandler, APIHandler):
+    """``GET gpuwidget/api/cluster``: the newest values of all GPUs of the cluster."""
+
+    def initialize(self, hub: SampleHub, cluster: ClusterMonitor | None) -> None:  # type: ignore[override]
+        """Store the server's cluster monitor; None if no Prometheus is configured."""
+        super().initialize(hub)
+        self._cluster = cluster
+        self._etag: str | None = None
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        """Return a :class:`gpuwidget.server.wire.ClusterSnapshot`, or status 304 if the client has it."""
+        if self._cluster is None:
+            raise web.HTTPError(404, _NO_PROMETHEUS)
+        snapshot = await self._cluster.snapshot()
+        self._etag = snapshot.etag
+        self.set_header("Vary", "Accept-Encoding")
+        if "gzip" in self.request.headers.get("Accept-Encoding", ""):
+            # Compressed once for all clients.
+            self.set_header("Content-Encoding", "gzip")
+            await self.finish(snapshot.gzipped)
+        else:
+            await self.finish(snapshot.json)
+
+    def compute_etag(self) -> str | None:
+        """Return the snapshot's ETag, which Tornado compares with the client's."""
+        return self._etag
+
+
 class MetricsHandler(GpuWidgetHandler, APIHandler):
     """``GET gpuwidget/metrics``: the metrics, for a Prometheus server."""
+
+    def initialize(self, hub: SampleHub, kernel_labels: KernelLabels) -> None:  # type: ignore[override]
+        """Store the server's sample hub, and how the metrics identify kernels."""
+        super().initialize(hub)
+        self._kernel_labels = kernel_labels
 
     @web.authenticated
     @authorized
@@ -127,4 +167,4 @@ class MetricsHandler(GpuWidgetHandler, APIHandler):
         scraped = await self._hub.scrape(_SAMPLE_TIMEOUT_S)
         if scraped is None:
             raise web.HTTPError(503, _NO_SAMPLE)
-        await self.finish(metrics_text(*scraped), set_content_type=CONTENT_TYPE)
+        await self.finish(metrics_text(*scraped, self._kernel_labels), set_content_type=CONTENT_TYPE)

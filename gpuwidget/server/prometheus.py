@@ -7,7 +7,8 @@ is omitted. It is never exported as 0 or NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from prometheus_client import generate_latest
@@ -31,11 +32,27 @@ joined without renaming. The label modelName of dcgm-exporter is not used, becau
 it."""
 
 
-def metrics_text(sample: Sample, ownership: MemoryOwnership | None) -> bytes:
+@dataclass(frozen=True, slots=True)
+class KernelLabels:
+    """How the metrics identify this server's kernels."""
+
+    notebook_id: Callable[[str], str]
+    """Returns the id of the notebook at a path."""
+    user: str
+    """The user of this server."""
+    names: bool
+    """Whether the metrics contain the notebooks' names and paths besides the ids."""
+
+
+def metrics_text(sample: Sample, ownership: MemoryOwnership | None, labels: KernelLabels) -> bytes:
     """Return the known values of ``sample`` and ``ownership``. Without ``ownership``, kernels are omitted."""
     return generate_latest(
         _Collector(
-            [*_machine_families(sample), *_gpu_families(sample), *_ownership_families(sample, ownership)]
+            [
+                *_machine_families(sample),
+                *_gpu_families(sample),
+                *_ownership_families(sample, ownership, labels),
+            ]
         )
     )
 
@@ -126,7 +143,9 @@ def _gpu_families(sample: Sample) -> Iterator[_Family]:
 # -- owners of the memory ------------------------------------------------------------------------------------
 
 
-def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> Iterator[_Family]:
+def _ownership_families(
+    sample: Sample, ownership: MemoryOwnership | None, labels: KernelLabels
+) -> Iterator[_Family]:
     if ownership is None:
         return
     by_kernel = GaugeMetricFamily(
@@ -159,10 +178,10 @@ def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> It
             _add_value(others, (*gpus[gpu_ownership.uuid], holder), memory)
     yield by_kernel
     yield others
-    # The labels contain the names of users' files. Export only kernels that hold memory, so that no other
+    # The labels may contain the names of users' files. Export only kernels that hold memory, so that no other
     # names become public.
     holding = {held.kernel for gpu_ownership in listed for held in gpu_ownership.holdings}
-    yield from _kernel_families([kernel for kernel in ownership.kernels if kernel.id in holding])
+    yield from _kernel_families([kernel for kernel in ownership.kernels if kernel.id in holding], labels)
 
 
 def _other_memory(ownership: GpuMemoryOwnership) -> Iterator[tuple[str, int | None]]:
@@ -179,13 +198,24 @@ def _known_sum(holdings: Sequence[MemoryHolder]) -> int | None:
     return sum(known) if known and len(known) == len(holdings) else None
 
 
-def _kernel_families(kernels: Sequence[ServerKernel]) -> Iterator[_Family]:
+def _kernel_families(kernels: Sequence[ServerKernel], labels: KernelLabels) -> Iterator[_Family]:
     yield _info_family(
         "gpuwidget_kernel_info",
-        "What a kernel is that holds memory: its notebook's path and name, its kind of session and "
-        "kernelspec.",
-        ("kernel", "path", "name", "kind", "spec"),
-        [(kernel.id, kernel.path, kernel.name, kernel.kind, kernel.spec) for kernel in kernels],
+        "What a kernel is that holds memory: its notebook's id, the server's user, the kind of session and "
+        "kernelspec; the notebook's path and name only if the administrator exports names.",
+        ("kernel", "notebook", "user", "path", "name", "kind", "spec"),
+        [
+            (
+                kernel.id,
+                labels.notebook_id(kernel.path) if kernel.path is not None else None,
+                labels.user,
+                kernel.path if labels.names else None,
+                kernel.name if labels.names else None,
+                kernel.kind,
+                kernel.spec,
+            )
+            for kernel in kernels
+        ],
     )
     idle = GaugeMetricFamily(
         "gpuwidget_kernel_idle_since_timestamp_seconds",
