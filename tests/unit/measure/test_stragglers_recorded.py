@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -104,10 +105,11 @@ def test_the_text(play: Play) -> None:
     path = recording("spawn-large-forward")
     _, report = play(path, duration_of(path))
     (advice,) = report.advice
-    assert advice.text == (
-        "GPU 0 waits for GPU 1 (30 % busy) for about 69 % of the time: it reads 100 % busy at 40 % of the "
-        "multiprocessors and 361 of 700 W, because a collective operation keeps it busy meanwhile. (Figures "
-        "of the 15 of 32 s without start-up and shutdown.)"
+    assert re.fullmatch(
+        r"GPU 0 waits for GPU 1 \((29|30|31) % busy\) for about (69|70|71) % of the time: it reads 100 % busy at "
+        r"(40|41) % of the multiprocessors and 36\d of 700 W, because a collective operation keeps it busy "
+        r"meanwhile. \(Figures of the 15 of 32 s without start-up and shutdown.\)",
+        advice.text,
     )
     # The ranks trained from 15.8 to 30.7 s.
     assert advice.evidence["steady_from_s"] == pytest.approx(15.8, abs=2)
