@@ -99,8 +99,8 @@ async def test_interval_and_history_are_configurable(
             {"intervall": 1},
             [
                 "GpuWidget has no 'intervall': there are always_on, history, install_requirement, "
-                "interval, metrics_names, prometheus_ca_file, prometheus_matchers, prometheus_timeout, "
-                "prometheus_token_file, prometheus_url, source."
+                "interval, metrics_names, metrics_token_file, prometheus_ca_file, prometheus_matchers, "
+                "prometheus_timeout, prometheus_token_file, prometheus_url, source."
             ],
         ),
     ],
