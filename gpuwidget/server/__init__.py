@@ -15,14 +15,27 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
-from gpuwidget.server.handlers import DoctorHandler, HistoryHandler, MetricsHandler, SampleHandler
+from gpuwidget.server.cluster_monitor import ClusterMonitor
+from gpuwidget.server.handlers import (
+    ClusterHandler,
+    DoctorHandler,
+    HistoryHandler,
+    MetricsHandler,
+    SampleHandler,
+)
 from gpuwidget.server.kernel_executions import ExecutionTracker
 from gpuwidget.server.kernel_inventory import KernelInventory
 from gpuwidget.server.metrics_token import MetricsToken
 from gpuwidget.server.notebook_ids import NotebookIds
 from gpuwidget.server.prometheus import KernelLabels
 from gpuwidget.server.sample_hub import SampleHub
-from gpuwidget.server.settings import choose_source, install_command, load_settings, server_user
+from gpuwidget.server.settings import (
+    choose_source,
+    configured_prometheus,
+    install_command,
+    load_settings,
+    server_user,
+)
 from gpuwidget.server.stream_handler import StreamHandler
 
 if TYPE_CHECKING:
@@ -58,6 +71,8 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         clock,
         execution_tracker,
     )
+    prometheus = configured_prometheus(settings, serverapp.log)
+    cluster = None if prometheus is None else ClusterMonitor(prometheus, clock)
     hub = SampleHub(
         Sampler(source, clock, linger_s=_LINGER_S),
         inventory,
@@ -65,6 +80,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         interval_s=settings.interval,
         history_s=settings.history,
         install=install_command(settings.install_requirement, serverapp.log),
+        cluster=cluster is not None,
     )
     notebook_ids = NotebookIds(Path(serverapp.data_dir), serverapp.root_dir, serverapp.log)
     kernel_labels = KernelLabels(notebook_ids.notebook_id, server_user(), settings.metrics_names)
@@ -88,6 +104,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
                 DoctorHandler,
                 {"hub": hub, "cached_diagnosis": CachedDiagnosis(clock)},
             ),
+            (f"{base}/gpuwidget/api/cluster", ClusterHandler, {"hub": hub, "cluster": cluster}),
             (
                 f"{base}/gpuwidget/metrics",
                 MetricsHandler,

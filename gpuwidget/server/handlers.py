@@ -15,6 +15,7 @@ from tornado.iostream import StreamClosedError
 
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
+from gpuwidget.server.cluster_monitor import ClusterMonitor
 from gpuwidget.server.history_query import HistoryQuery, parse_seconds
 from gpuwidget.server.metrics_token import MetricsToken
 from gpuwidget.server.prometheus import CONTENT_TYPE, KernelLabels, metrics_text
@@ -25,6 +26,10 @@ _may_execute: Callable[[Any], Any] = authorized(action="execute")
 _METRICS_USER = User(username="gpuwidget-metrics")
 """The user of a request with the metrics token, for the server's log."""
 _SAMPLE_TIMEOUT_S = 5.0
+_NO_PROMETHEUS = (
+    "No Prometheus is configured, so there is no cluster view: an administrator of this server sets "
+    "c.GpuWidget.prometheus_url."
+)
 _NO_SAMPLE = (
     f"The driver has not answered within {_SAMPLE_TIMEOUT_S:g} seconds. Where nothing keeps it initialised "
     "it may take longer to come up: ask again. If nvidia-smi hangs too, the driver or a GPU is stuck: look "
@@ -118,6 +123,36 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
             await self.finish({"message": str(error)})
             return
         await self.finish(diagnosis)
+
+
+class ClusterHandler(GpuWidgetHandler, APIHandler):
+    """``GET gpuwidget/api/cluster``: the newest values of all GPUs of the cluster."""
+
+    def initialize(self, hub: SampleHub, cluster: ClusterMonitor | None) -> None:  # type: ignore[override]
+        """Store the server's cluster monitor; None if no Prometheus is configured."""
+        super().initialize(hub)
+        self._cluster = cluster
+        self._etag: str | None = None
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        """Return a :class:`gpuwidget.server.wire.ClusterSnapshot`, or status 304 if the client has it."""
+        if self._cluster is None:
+            raise web.HTTPError(404, _NO_PROMETHEUS)
+        snapshot = await self._cluster.snapshot()
+        self._etag = snapshot.etag
+        self.set_header("Vary", "Accept-Encoding")
+        if "gzip" in self.request.headers.get("Accept-Encoding", ""):
+            # Compressed once for all clients.
+            self.set_header("Content-Encoding", "gzip")
+            await self.finish(snapshot.gzipped)
+        else:
+            await self.finish(snapshot.json)
+
+    def compute_etag(self) -> str | None:
+        """Return the snapshot's ETag, which Tornado compares with the client's."""
+        return self._etag
 
 
 class MetricsHandler(GpuWidgetHandler, APIHandler):

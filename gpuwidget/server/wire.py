@@ -296,7 +296,7 @@ class ClusterNode:
     name: str
     """Host name. The same machine has one name, whichever exporters run on it."""
     up: bool
-    """Whether any of the node's exporters answered Prometheus's last scrape."""
+    """Whether Prometheus's last scrape of any of the node's exporters returned its GPUs."""
     last_seen: float | None
     """Time of the newest value in epoch seconds; None if unknown."""
 
@@ -306,6 +306,7 @@ class ClusterGpu:
     """One GPU in the cluster. A GPU that several exporters report is one entry. Unknown values are None."""
 
     uuid: str
+    """NVML's UUID. For a MIG slice, it may be the UUID of its GPU, a slash and the id of the GPU instance."""
     node: str
     """``ClusterNode.name`` of the GPU's machine."""
     index: int | None
@@ -332,7 +333,7 @@ class ClusterGpu:
     ecc_uncorrected: int | None
     """Number of uncorrected memory errors within the last hour."""
     lost: bool
-    """Whether an exporter reports that the GPU no longer responds."""
+    """Whether an exporter reports that the GPU no longer responds, or answers but no longer lists it."""
     idle_s: float | None
     """Seconds for which the GPU has held memory without any utilization, up to an hour; 0 if it was utilized
     in the last interval or holds no memory."""

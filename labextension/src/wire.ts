@@ -364,7 +364,7 @@ export interface RateRequest {
 export interface ClusterNode {
   /** Host name. The same machine has one name, whichever exporters run on it. */
   readonly name: string;
-  /** Whether any of the node's exporters answered Prometheus's last scrape. */
+  /** Whether Prometheus's last scrape of any of the node's exporters returned its GPUs. */
   readonly up: boolean;
   /** Time of the newest value in epoch seconds; null if unknown. */
   readonly last_seen: number | null;
@@ -372,6 +372,7 @@ export interface ClusterNode {
 
 /** One GPU in the cluster. A GPU that several exporters report is one entry. Unknown values are null. */
 export interface ClusterGpu {
+  /** NVML's UUID. For a MIG slice, it may be the UUID of its GPU, a slash and the id of the GPU instance. */
   readonly uuid: string;
   /** `ClusterNode.name` of the GPU's machine. */
   readonly node: string;
@@ -398,7 +399,7 @@ export interface ClusterGpu {
   readonly xid: number | null;
   /** Number of uncorrected memory errors within the last hour. */
   readonly ecc_uncorrected: number | null;
-  /** Whether an exporter reports that the GPU no longer responds. */
+  /** Whether an exporter reports that the GPU no longer responds, or answers but no longer lists it. */
   readonly lost: boolean;
   /**
    * Seconds for which the GPU has held memory without any utilization, up to an hour; 0 if it was utilized in
