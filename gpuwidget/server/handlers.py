@@ -163,7 +163,7 @@ class MetricsHandler(GpuWidgetHandler, APIHandler):
     permits nothing but this request, so that no authorizer is called for it.
     """
 
-    def initialize(  # type:ignore[override]
+    def initialize(  # type: ignore[override]
         self, hub: SampleHub, kernel_labels: KernelLabels, metrics_token: MetricsToken
     ) -> None:
         """Store the server's sample hub, how the metrics identify kernels, and the metrics token."""
@@ -172,7 +172,7 @@ class MetricsHandler(GpuWidgetHandler, APIHandler):
         self._metrics_token = metrics_token
         self._has_metrics_token = False
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> None:  # type: ignore[override]
         """Check the metrics token, and without it Jupyter's credentials."""
         is_get = self.request.method == "GET"
         if is_get and self._metrics_token.matches(self.request.headers.get("Authorization")):
@@ -187,11 +187,15 @@ class MetricsHandler(GpuWidgetHandler, APIHandler):
     async def get(self) -> None:
         """Return the newest sample and the owners of memory as text; status 503 if no sample arrives in
         time."""
-        await (self._finish_metrics() if self._has_metrics_token else self._authorize_and_finish())
+        if self._has_metrics_token:
+            await self._finish_metrics()
+        else:
+            # Tornado's type of a decorated method includes None, which a coroutine never returns.
+            await self._finish_authorized()  # type: ignore[misc]
 
     @web.authenticated
     @authorized
-    async def _authorize_and_finish(self) -> None:
+    async def _finish_authorized(self) -> None:
         await self._finish_metrics()
 
     async def _finish_metrics(self) -> None:

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from email.message import Message
 from http.client import HTTPMessage
 from pathlib import Path
 from typing import IO, Any
@@ -124,5 +125,5 @@ def fetch(
             return error.code, _lower(error.headers), error.read().decode()
 
 
-def _lower(headers: HTTPMessage) -> dict[str, str]:
+def _lower(headers: Message) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
