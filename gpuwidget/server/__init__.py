@@ -16,6 +16,7 @@ from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.cluster_monitor import ClusterMonitor
+from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.handlers import (
     ClusterHandler,
     DoctorHandler,
@@ -23,6 +24,7 @@ from gpuwidget.server.handlers import (
     MetricsHandler,
     SampleHandler,
 )
+from gpuwidget.server.jupyter_activity import JupyterActivity
 from gpuwidget.server.kernel_executions import ExecutionTracker
 from gpuwidget.server.kernel_inventory import KernelInventory
 from gpuwidget.server.metrics_token import MetricsToken
@@ -71,10 +73,11 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         clock,
         execution_tracker,
     )
+    sampler = Sampler(source, clock, linger_s=_LINGER_S)
     prometheus = configured_prometheus(settings, serverapp.log)
     cluster = None if prometheus is None else ClusterMonitor(prometheus, clock)
     hub = SampleHub(
-        Sampler(source, clock, linger_s=_LINGER_S),
+        sampler,
         inventory,
         clock,
         interval_s=settings.interval,
@@ -88,6 +91,9 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         # This is delayed until the event loop runs, because the driver may take seconds to open, and the
         # server's start must not wait for that.
         serverapp.io_loop.add_callback(hub.stay_on)
+    if settings.gpu_activity:
+        activity = JupyterActivity(inventory, serverapp.web_app.settings)
+        serverapp.io_loop.add_callback(hub.monitor_use, GpuUseMonitor(sampler, clock, activity))
     base = serverapp.web_app.settings["base_url"].rstrip("/")
     # Tornado expects a regular expression, but a user name in JupyterHub's base URL may contain a +. The
     # unescaped base URL is added for Prometheus, which requests /user/a+b if the server's base URL is

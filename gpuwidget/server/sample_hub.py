@@ -15,6 +15,7 @@ from gpuwidget.model.installation import documentation
 from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.server.encoded_samples import EncodedSample
+from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.history import HistoryStore
 from gpuwidget.server.history_query import HistoryQuery
 from gpuwidget.server.kernel_inventory import KernelInventory
@@ -88,6 +89,7 @@ class SampleHub:
         self._waiting: set[asyncio.Future[bytes]] = set()
         self._subscription: Subscription | None = None
         self._always_on = False
+        self._gpu_use: GpuUseMonitor | None = None
         self._activity: Subscription | None = None
         self._activity_clients: set[StreamClient] = set()
         self._rate_limit: RateLimit[StreamClient] = RateLimit(interval_s)
@@ -139,6 +141,12 @@ class SampleHub:
         """Limit a client to one sample per ``interval_s`` seconds; 0 removes the limit."""
         if client in self._clients:
             self._rate_limit.set_interval(client, interval_s)
+
+    def monitor_use(self, monitor: GpuUseMonitor) -> None:
+        """From now on, sample at a low rate even without clients, for ``monitor``."""
+        self._ownership.gpu_use = self._gpu_use = monitor
+        monitor.start()
+        self._update_subscription()
 
     def stay_on(self) -> None:
         """From now on, sample even without clients. The samples include the hardware counters."""
@@ -207,6 +215,9 @@ class SampleHub:
     def close(self) -> None:
         """Close all connections and stop sampling."""
         self._always_on = False
+        if self._gpu_use is not None:
+            self._gpu_use.stop()
+            self._ownership.gpu_use = self._gpu_use = None
         for client in list(self._clients):
             self._drop(client)
         self._outgoing.clear()
@@ -234,13 +245,15 @@ class SampleHub:
 
     def _update_subscription(self) -> None:
         """Sample at the rate that clients and scrapes need, or not at all."""
-        self._ownership.enable(bool(self._clients) or self._scrape_state.needs_sampling)
+        self._ownership.enable(
+            bool(self._clients) or self._scrape_state.needs_sampling or self._gpu_use is not None
+        )
         if self._needs_encoded or self._scrape_state.is_waiting:
             self._sample_every(self.interval_s)
         elif self._scrape_state.needs_sampling:
             self._sample_every(self._scrape_state.interval_s)
         else:
-            self._sample_every(None)
+            self._sample_every(None if self._gpu_use is None else self._gpu_use.interval_s)
             self._scrape_state.discard_sample()
         if not self._needs_encoded:
             self._newest = None
@@ -282,6 +295,8 @@ class SampleHub:
             self._send_sample(encoded, due)
             if self._needs_encoded:
                 self._newest = encoded
+        if self._gpu_use is not None:
+            self._gpu_use.observe(sample)
         self._ownership.add_sample(sample, arrived)
         self._scrape_state.add_sample(sample)
         self._update_subscription()

@@ -37,6 +37,7 @@ _RANGES = {
     "history": f"a number of seconds from {MIN_HISTORY_S:g} to {MAX_HISTORY_S:g}",
     "source": "a word in quotes, as 'auto' or 'replay'",
     "always_on": "True or False",
+    "gpu_activity": "True or False",
     "metrics_names": "True or False",
     "metrics_token_file": "a file's path in quotes",
     "prometheus_url": "an address in quotes, as 'https://prometheus.example.org:9090'",
@@ -80,6 +81,12 @@ class GpuWidget(Configurable):
         "",
         help="""Path of a file with a token that opens gpuwidget/metrics, and nothing else of this server, to
         requests with the header 'Authorization: Bearer TOKEN'. It is read again when it changes.""",
+    ).tag(config=True)
+    gpu_activity = Bool(
+        False,
+        help="""Count GPU work of kernels and terminals as activity: of the kernel for Jupyter Server's culler
+        (MappingKernelManager.cull_idle_timeout), and of the server for JupyterHub. Memory that is only held
+        does not count. The GPUs are then sampled every ten seconds, also without viewers.""",
     ).tag(config=True)
     metrics_names = Bool(
         False,

@@ -485,6 +485,11 @@ def _identify(pid: int, info: _StartInfo) -> Identity:
     return Identity(user, shown.program, shown.arguments)
 
 
+def all_pids() -> list[int]:
+    """Return the ids of all processes in this PID namespace."""
+    return list(psutil.pids())
+
+
 def process_exists(pid: int) -> bool:
     """Return whether a process with this id exists, even if this user has no permission to read it."""
     return bool(psutil.pid_exists(pid))
