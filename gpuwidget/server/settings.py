@@ -39,6 +39,7 @@ _RANGES = {
     "always_on": "True or False",
     "gpu_activity": "True or False",
     "metrics_names": "True or False",
+    "metrics_token_file": "a file's path in quotes",
     "prometheus_url": "an address in quotes, as 'https://prometheus.example.org:9090'",
     "prometheus_ca_file": "a file's path in quotes",
     "prometheus_token_file": "a file's path in quotes",
@@ -75,6 +76,11 @@ class GpuWidget(Configurable):
         False,
         help="""Sample from the server's start on and without viewers, the hardware's counters too, so that
         the past is there when somebody looks.""",
+    ).tag(config=True)
+    metrics_token_file = Unicode(
+        "",
+        help="""Path of a file with a token that opens gpuwidget/metrics, and nothing else of this server, to
+        requests with the header 'Authorization: Bearer TOKEN'. It is read again when it changes.""",
     ).tag(config=True)
     gpu_activity = Bool(
         False,
