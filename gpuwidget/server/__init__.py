@@ -29,6 +29,7 @@ from gpuwidget.server.idle_holders import IdleHolders
 from gpuwidget.server.jupyter_activity import JupyterActivity
 from gpuwidget.server.kernel_executions import ExecutionTracker
 from gpuwidget.server.kernel_inventory import KernelInventory
+from gpuwidget.server.metrics_token import MetricsToken
 from gpuwidget.server.notebook_ids import NotebookIds
 from gpuwidget.server.prometheus import KernelLabels
 from gpuwidget.server.sample_hub import SampleHub
@@ -116,7 +117,15 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
                 {"hub": hub, "cached_diagnosis": CachedDiagnosis(clock)},
             ),
             (f"{base}/gpuwidget/api/cluster", ClusterHandler, {"hub": hub, "cluster": cluster}),
-            (f"{base}/gpuwidget/metrics", MetricsHandler, {"hub": hub, "kernel_labels": kernel_labels}),
+            (
+                f"{base}/gpuwidget/metrics",
+                MetricsHandler,
+                {
+                    "hub": hub,
+                    "kernel_labels": kernel_labels,
+                    "metrics_token": MetricsToken(settings.metrics_token_file, serverapp.log),
+                },
+            ),
         ],
     )
     _exclude_from_activity(serverapp)

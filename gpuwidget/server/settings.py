@@ -44,6 +44,7 @@ _RANGES = {
     "idle_holder_memory": "a number of GiB from 0 on",
     "idle_holder_minutes": "a number of minutes from 1 on",
     "metrics_names": "True or False",
+    "metrics_token_file": "a file's path in quotes",
     "prometheus_url": "an address in quotes, as 'https://prometheus.example.org:9090'",
     "prometheus_ca_file": "a file's path in quotes",
     "prometheus_token_file": "a file's path in quotes",
@@ -80,6 +81,11 @@ class GpuWidget(Configurable):
         False,
         help="""Sample from the server's start on and without viewers, the hardware's counters too, so that
         the past is there when somebody looks.""",
+    ).tag(config=True)
+    metrics_token_file = Unicode(
+        "",
+        help="""Path of a file with a token that opens gpuwidget/metrics, and nothing else of this server, to
+        requests with the header 'Authorization: Bearer TOKEN'. It is read again when it changes.""",
     ).tag(config=True)
     gpu_activity = Bool(
         False,
