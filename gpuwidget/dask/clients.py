@@ -30,9 +30,7 @@ def watch(client: Any = None) -> None:
         install(client)
         return
     _automatic = True
-    active = _active_client()
-    if active is not None and _refusal(active) is None:
-        install(active)
+    _current()
 
 
 def unwatch(client: Any = None) -> None:
@@ -59,7 +57,10 @@ def unwatch(client: Any = None) -> None:
 
 
 def install(client: Any) -> None:
-    """Add the plugin to the workers of ``client``, unless they have it. Raise DaskError if that is impossible."""
+    """Add the plugin to the workers of ``client``, unless they have it.
+
+    Raise DaskError if that is impossible.
+    """
     refusal = _refusal(client)
     if refusal is not None:
         raise DaskError(refusal)
@@ -82,12 +83,19 @@ def collector() -> DaskCollector | None:
 
 
 def _current() -> list[Any]:
-    """Return the clients to measure now. In the automatic mode, add the plugin to the active client's workers."""
+    """Return the clients to measure now.
+
+    In the automatic mode, add the plugin to the workers of the active client.
+    """
     active = _active_client() if _automatic else None
-    if active is not None and _refusal(active) is None:
-        install(active)
     with _lock:
-        return [client for client in _clients if client.status == "running"]
+        others = [client for client in _clients if client.status == "running" and client is not active]
+    if active is None or active.status != "running":
+        return others
+    if _refusal(active) is None or not others:
+        install(active)
+        return [active, *others]
+    return others
 
 
 def _active_client() -> Any | None:
@@ -106,7 +114,8 @@ def _refusal(client: Any) -> str | None:
     """Return why a client's workers can't be measured, or None if they can."""
     if not callable(getattr(client, "register_plugin", None)):
         return f"gpuwidget.dask.watch() needs a distributed.Client, and {type(client).__name__} is none."
-    if client.asynchronous:
+    # The first is False on other threads than the client's own.
+    if client.asynchronous or getattr(client, "_asynchronous", False):
         return (
             "The Dask client is asynchronous, so a cell could not wait for its workers' reports. "
             "Make one without asynchronous=True."

@@ -7,17 +7,20 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from gpuwidget.dask import messages
+from gpuwidget.dask.worker_run import RunStart
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model import worker_update
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import Report
 from gpuwidget.model.worker_update import WorkerUpdate
+from gpuwidget.system import processes
+from gpuwidget.system.processes import BootTime
 
 NAME = "gpuwidget"
 """The name of the plugin's entry in the workers' metrics, of its message handler and of its events."""
@@ -33,6 +36,7 @@ _RENEW_S = 20.0
 """Seconds after which the workers are told that the run goes on."""
 _ANSWER_TIMEOUT_S = 5.0
 """Maximum seconds for which an answer is accepted. Then the message is sent again."""
+_MAX_ERROR = 200
 _MAX_GROUPS = 64
 """Maximum number of messages into which a message to all workers is divided. A worker that does not answer
 delays only the answers of its own group."""
@@ -80,6 +84,9 @@ class DaskCollector:
         self._clusters: list[_Cluster] = []
         self._failures: dict[str, None] = {}
         self._began = 0.0
+        """When the run began, in seconds of the monotonic clock."""
+        self._boot_time: BootTime | None = None
+        """When the run began, since this machine was booted."""
         self._measuring = threading.Event()
         """Set when the workers have answered that they measure."""
         self._ending = threading.Event()
@@ -94,13 +101,16 @@ class DaskCollector:
 
     def start(self) -> None:
         """Let the workers begin to measure, and wait until they do, but not longer than a moment."""
-        self._began = time.monotonic()
+        self._set_began()
         WORKER_UPDATES.add_collector(self._collect)
         self._thread = threading.Thread(target=self._work, name="gpuwidget-dask", daemon=True)
         self._thread.start()
         self._measuring.wait(BEGIN_TIMEOUT_S)
-        self._began = time.monotonic()
+        self._set_began()
         self._has_begun = True
+
+    def _set_began(self) -> None:
+        self._began, self._boot_time = time.monotonic(), processes.boot_time()
 
     def stop(self) -> None:
         """Request the workers' last figures."""
@@ -128,22 +138,30 @@ class DaskCollector:
 
     def _work(self) -> None:
         try:
-            self._add_clusters(0.0)
+            self._add_clusters()
             self._measuring.set()
             while not self._ending.wait(self._interval_s()):
-                age_s = time.monotonic() - self._began
-                self._add_clusters(age_s)
+                self._add_clusters()
                 for cluster in self._clusters:
-                    self._try(cluster, cluster.poll, age_s)
+                    self._try(cluster, cluster.poll, self._start())
             for cluster in self._clusters:
-                self._try(cluster, cluster.end, self._wanted)
+                self._try(cluster, cluster.end, self._start() if self._wanted else None)
         finally:
             self._done.set()
+
+    def _start(self) -> RunStart:
+        """Return the run's start for a message that is sent now."""
+        boot = self._boot_time
+        return RunStart(
+            age_s=time.monotonic() - self._began,
+            boot_id=None if boot is None else boot.boot_id,
+            boot_s=None if boot is None else boot.seconds,
+        )
 
     def _interval_s(self) -> float:
         return max((cluster.interval_s for cluster in self._clusters), default=INTERVAL_S)
 
-    def _add_clusters(self, age_s: float) -> None:
+    def _add_clusters(self) -> None:
         """Begin to measure the clusters of clients that are new."""
         clients: Sequence[Any] = ()
         try:
@@ -155,13 +173,15 @@ class DaskCollector:
             if all(cluster.scheduler != scheduler for cluster in self._clusters):
                 cluster = _Cluster(client, scheduler, self._run, self._deliver, lambda: self._has_begun)
                 self._clusters = [*self._clusters, cluster]
-                self._try(cluster, cluster.begin, age_s)
+                self._try(cluster, cluster.begin, self._start())
 
     def _try(self, cluster: _Cluster, call: Callable[..., None], argument: Any) -> None:
         try:
             call(argument)
         except Exception as error:
-            self._failures["the client was closed" if cluster.closed else repr(error)[:200]] = None
+            self._failures[
+                "The client was closed during the run." if cluster.closed else repr(error)[:200]
+            ] = None
 
     def _deliver(
         self, update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False
@@ -193,7 +213,7 @@ class _Cluster:
     @property
     def closed(self) -> bool:
         """Whether the client has been closed."""
-        return self._client.status != "running"
+        return bool(self._client.status != "running")
 
     def notes(self) -> list[Message]:
         """Return the notes about workers that can't report."""
@@ -205,17 +225,17 @@ class _Cluster:
 
     # -- on the collector's thread -------------------------------------------------------------------
 
-    def begin(self, age_s: float) -> None:
-        """Let all workers measure a run that began ``age_s`` seconds ago."""
-        self._sync(self._begin, age_s)
+    def begin(self, start: RunStart) -> None:
+        """Let all workers measure the run."""
+        self._sync(self._begin, start)
 
-    def poll(self, age_s: float) -> None:
+    def poll(self, start: RunStart) -> None:
         """Read the heartbeats, and let new workers measure."""
-        self._sync(self._poll, age_s)
+        self._sync(self._poll, start)
 
-    def end(self, wanted: bool) -> None:
-        """Let all workers stop. If ``wanted``, deliver their last figures."""
-        self._sync(self._end, wanted)
+    def end(self, start: RunStart | None) -> None:
+        """Let all workers stop, and deliver their last figures; if ``start`` is None, they are not needed."""
+        self._sync(self._end, start)
 
     def _sync(self, function: Callable[[Any], Any], argument: Any) -> None:
         """Run a coroutine on the client's event loop. Raise an exception if the client is closed."""
@@ -224,10 +244,10 @@ class _Cluster:
 
     # -- on the client's event loop ------------------------------------------------------------------
 
-    async def _begin(self, age_s: float) -> None:
-        await self._request_begin(await self._heartbeats(), age_s, BEGIN_TIMEOUT_S)
+    async def _begin(self, start: RunStart) -> None:
+        await self._request_begin(await self._heartbeats(), start, BEGIN_TIMEOUT_S)
 
-    async def _poll(self, age_s: float) -> None:
+    async def _poll(self, start: RunStart) -> None:
         heartbeats = await self._heartbeats()
         self._deliver_heartbeats(heartbeats)
         now = time.monotonic()
@@ -235,7 +255,7 @@ class _Cluster:
         if renew:
             self._renewed = now
         addresses = [address for address in heartbeats if renew or self._needs_request(address, now)]
-        await self._request_begin(addresses, age_s, 0.0)
+        await self._request_begin(addresses, start, 0.0)
 
     def _needs_request(self, address: str, now: float) -> bool:
         worker = self._workers.get(address)
@@ -243,34 +263,39 @@ class _Cluster:
             return True
         return not worker.measures and worker.error is None and now - worker.requested > _ANSWER_TIMEOUT_S
 
-    async def _end(self, wanted: bool) -> None:
+    async def _end(self, start: RunStart | None) -> None:
         heartbeats = await self._heartbeats()
+        if start is None:
+            measuring = [address for address in heartbeats if address in self._workers]
+            await self._send("end", measuring, RunStart(0.0, None, None), lambda address, answer: None, 0.0)
+            return
         self._deliver_heartbeats(heartbeats)
-        measuring = [address for address in heartbeats if address in self._workers]
-        await self._send("end", measuring, 0.0, self._take_last, END_TIMEOUT_S if wanted else 0.0)
-        if wanted and any(address not in heartbeats for address in self._workers):
+        left = [address for address in self._workers if address not in heartbeats]
+        for address in heartbeats:
+            self._workers.setdefault(address, _Worker(0.0))
+        await self._send("end", list(heartbeats), start, self._take_last, END_TIMEOUT_S)
+        if left:
             await self._deliver_farewells()
         for address, worker in self._workers.items():
             if worker.update is not None and not worker.ended:
-                gone = address not in heartbeats
-                self._deliver(worker.update, messages.without_end(worker.update), gone=gone)
+                self._deliver(worker.update, messages.without_end(worker.update), gone=address in left)
 
     async def _heartbeats(self) -> dict[str, Any]:
         """Return what each worker has added to its last heartbeat, by the worker's address."""
         answer = await asyncio.wait_for(self._client.scheduler.identity(), _ANSWER_TIMEOUT_S)
         return {address: info["metrics"].get(NAME) for address, info in answer["workers"].items()}
 
-    async def _request_begin(self, addresses: Iterable[str], age_s: float, timeout_s: float) -> None:
+    async def _request_begin(self, addresses: Iterable[str], start: RunStart, timeout_s: float) -> None:
         for address in addresses:
             worker = self._workers.setdefault(address, _Worker(0.0))
             worker.requested = time.monotonic()
-        await self._send("begin", list(addresses), age_s, self._take_begin, timeout_s)
+        await self._send("begin", list(addresses), start, self._take_begin, timeout_s)
 
     async def _send(
         self,
         action: str,
         addresses: Sequence[str],
-        age_s: float,
+        start: RunStart,
         take: Callable[[str, Any], None],
         timeout_s: float,
     ) -> None:
@@ -279,7 +304,7 @@ class _Cluster:
         Wait at most ``timeout_s`` seconds for the answers. Later ones are still passed to ``take``.
         """
         size = math.ceil(len(addresses) / _MAX_GROUPS)
-        message = {"op": NAME, "action": action, "run": self._run, "age_s": age_s}
+        message = {"op": NAME, "action": action, "run": self._run, "start": asdict(start)}
 
         async def send(group: Sequence[str]) -> None:
             # A worker that has not answered is requested again.
@@ -303,19 +328,24 @@ class _Cluster:
         values = answer if isinstance(answer, dict) else {}
         started_in_run = values.get("started_in_run")
         if not isinstance(started_in_run, bool):
-            worker.error = str(values.get("error") or "the plugin is missing")[:200]
+            worker.error = _error_of(values)
         elif not worker.measures:
             worker.measures, worker.error = True, None
             worker.late = self._has_begun() and not started_in_run
 
     def _take_last(self, address: str, answer: Any) -> None:
-        update = worker_update.from_values(answer.get("update")) if isinstance(answer, dict) else None
+        worker = self._workers[address]
+        values = answer if isinstance(answer, dict) else {}
+        update = worker_update.from_values(values.get("update"))
         if update is not None:
-            self._deliver_last(self._workers[address], update)
+            self._deliver_last(worker, update)
+        else:
+            worker.error = _error_of(values)
 
     def _deliver_last(self, worker: _Worker, update: WorkerUpdate) -> None:
-        worker.update, worker.ended = update, True
-        self._deliver(update, messages.LATE if worker.late or not worker.measures else None)
+        worker.update, worker.ended, worker.error = update, True, None
+        late = worker.late if worker.measures else not update.started_in_run
+        self._deliver(update, messages.LATE if late else None)
 
     def _deliver_heartbeats(self, heartbeats: dict[str, Any]) -> None:
         for address, sent in heartbeats.items():
@@ -336,6 +366,11 @@ class _Cluster:
             update = worker_update.from_values(event.get("update"))
             if worker is not None and update is not None:
                 self._deliver_last(worker, update)
+
+
+def _error_of(answer: Mapping[str, Any]) -> str:
+    """Return the error in a worker's answer. Dask answers with an empty message if there is no plugin."""
+    return str(answer.get("error") or "the plugin is missing")[:_MAX_ERROR]
 
 
 def _ignore(update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False) -> None:

@@ -22,9 +22,10 @@ def without_end(update: WorkerUpdate) -> Message:
     known = [peak for peak in peaks if peak is not None]
     torch = f" and a torch peak of {units.memory(max(known))}" if known else ""
     steps = update.steps or 0
+    tasks = f"{steps} task{'' if steps == 1 else 's'}"
     text = (
         "the worker sent no report at the run's end; "
-        f"its last one, {units.duration(update.elapsed_s)} into the run, had {steps} tasks{torch}"
+        f"its last one, {units.duration(update.elapsed_s)} into the run, had {tasks}{torch}"
     )
     return message(
         "dask-worker-without-end",
@@ -46,5 +47,5 @@ def no_reports(names: Sequence[str], error: str) -> Message:
 
 def no_connection(error: str) -> Message:
     """Return the note about a cluster from which reports could not be read. ``error`` is the reason."""
-    text = f"Reports of Dask workers are missing, because the client failed during the run: {error}."
+    text = f"Reports of Dask workers are missing: {error}"
     return message("dask-no-connection", text, error=error)

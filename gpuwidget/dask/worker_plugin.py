@@ -1,8 +1,8 @@
 """The plugin that runs in each Dask worker.
 
-The workers receive this module as source text and not by its name: a worker that can't import a plugin's module
-does not start. Therefore this module imports gpuwidget only inside a function, and a worker without gpuwidget
-reports the reason.
+The workers receive this module as source text and not by its name, because a worker that can't import a
+plugin's module does not start. Therefore this module imports gpuwidget only inside a function, and a worker
+without gpuwidget reports the reason.
 """
 
 from __future__ import annotations
@@ -18,22 +18,15 @@ from distributed import WorkerPlugin
 
 NAME = "gpuwidget"
 """The name of the plugin, of its entry in the worker's metrics, and of its message handler."""
-_EXECUTING = ("executing", "long-running")
-_UNDECIDED = ("cancelled", "resumed")
-"""States of a task that was cancelled. If it was executing, its code still runs."""
 
 
 class GpuWidgetPlugin(WorkerPlugin):
-    """Counts the tasks of a worker, and measures the worker while a cell is watched. No method raises."""
+    """Measures a worker while a cell is watched. No method raises."""
 
     name = NAME
     idempotent = True
 
     def __init__(self) -> None:
-        self.executed = 0
-        """Number of tasks that the worker has begun to execute since the plugin was added."""
-        self._executing: set[Any] = set()
-        """The keys of the tasks that the worker is executing."""
         self._reporter: Any = None
         self._error: str | None = None
 
@@ -42,32 +35,15 @@ class GpuWidgetPlugin(WorkerPlugin):
         names = {"__name__": "gpuwidget_worker_plugin"}
         return eval, (f"(lambda n: (exec({source!r}, n), n['GpuWidgetPlugin']())[1])({names!r})",)
 
-    @property
-    def executing(self) -> int:
-        """Number of tasks that the worker is executing."""
-        return len(self._executing)
-
     async def setup(self, worker: Any) -> None:
         """Add the plugin to a worker. gpuwidget is imported on another thread, since that takes a while."""
-        # Tasks that were running before the plugin was added have no transition to "executing".
-        self._executing = set(getattr(worker, "active_keys", ()))
-        self.executed = len(self._executing)
         worker.metrics[NAME] = self._metrics
         worker.handlers[NAME] = self._handle
         try:
             make_reporter = await _in_thread(_import_reporter)
-            self._reporter = make_reporter(worker, self)
+            self._reporter = make_reporter(worker)
         except Exception as error:
             self._error = f"{type(error).__name__}: {error}"
-
-    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Count a task that begins or ends. Called for each change of a task's state."""
-        if finish in _EXECUTING:
-            if key not in self._executing:
-                self._executing.add(key)
-                self.executed += 1
-        elif finish not in _UNDECIDED:
-            self._executing.discard(key)
 
     def teardown(self, worker: Any) -> None:
         """Remove the plugin's threads and its entries in the worker."""
@@ -80,11 +56,15 @@ class GpuWidgetPlugin(WorkerPlugin):
         """Return what the worker adds to its heartbeat."""
         return {"error": self._error} if self._reporter is None else self._reporter.runs()
 
-    async def _handle(self, action: str, run: str, age_s: float = 0.0) -> dict[str, Any]:
+    async def _handle(self, action: str, run: str, start: dict[str, Any]) -> dict[str, Any]:
         """Answer a message of a kernel about the run of a watched cell."""
         if self._reporter is None:
             return {"error": self._error}
-        answer: dict[str, Any] = await self._reporter.handle(action, run, age_s)
+        try:
+            answer: dict[str, Any] = await self._reporter.handle(action, run, start)
+        except Exception as error:
+            # Dask would log it with a traceback, which a local cluster prints into the notebook.
+            return {"error": f"{type(error).__name__}: {error}"}
         return answer
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from gpuwidget.dask.worker_run import INTERVAL_S, WorkerRun
+from gpuwidget.dask.worker_run import INTERVAL_S, RunStart, Tasks, WorkerRun
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
 from gpuwidget.sampler import Subscription, process_sampler
@@ -21,18 +22,6 @@ EXPIRED_AFTER_S = 60.0
 """Seconds after which a run ends whose notebook no longer sends messages."""
 _READ_TIMEOUT_S = 0.1
 """Maximum seconds for which the beginning and the end of a run each wait for the driver."""
-
-
-class TaskCounter(Protocol):
-    """Counts the tasks of a worker."""
-
-    executed: int
-    """Number of tasks that the worker has begun to execute."""
-
-    @property
-    def executing(self) -> int:
-        """Number of tasks that the worker is executing."""
-        ...
 
 
 @dataclass(slots=True)
@@ -47,9 +36,8 @@ class _OpenRun:
 class WorkerReporter:
     """Measures one worker while cells are watched. Between the runs, nothing is sampled."""
 
-    def __init__(self, worker: Any, tasks: TaskCounter) -> None:
+    def __init__(self, worker: Any) -> None:
         self._worker = worker
-        self._tasks = tasks
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="gpuwidget-dask")
         """Waits for the driver and reads torch's counters, which must not delay the worker's event loop."""
         self._lock = threading.Lock()
@@ -62,10 +50,13 @@ class WorkerReporter:
         """Return the newest figures of each run for the heartbeat."""
         return {"runs": self._reported}
 
-    async def handle(self, action: str, run: str, age_s: float) -> dict[str, Any]:
-        """Begin, renew or end a run that began ``age_s`` seconds ago in the notebook."""
+    async def handle(self, action: str, run: str, start: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin, renew or end a run. ``start`` contains the fields of :class:`RunStart`.
+
+        A run may end that is not known: the worker is new, and the run ends before the notebook noticed.
+        """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, self._handle, action, run, age_s)
+        return await loop.run_in_executor(self._executor, self._handle, action, run, RunStart(**start))
 
     def close(self) -> None:
         """Send the last figures of all runs to the scheduler and stop. Called on the worker's event loop."""
@@ -78,27 +69,26 @@ class WorkerReporter:
     def _send_last_figures(self) -> None:
         with self._lock:
             for run, known in list(self._runs.items()):
-                update = to_json(known.measured.update(self._tasks.executed, "ended"))
+                update = to_json(known.measured.update(self._tasks(), "ended"))
                 self._drop(run)
                 event = {"run": run, "address": self._worker.address, "update": update}
                 self._worker.log_event(EVENT_TOPIC, event)
 
     # -- on the executor's thread --------------------------------------------------------------------
 
-    def _handle(self, action: str, run: str, age_s: float) -> dict[str, Any]:
+    def _handle(self, action: str, run: str, start: RunStart) -> dict[str, Any]:
         with self._lock:
             known = self._runs.get(run)
             if known is not None:
                 known.renewed = time.monotonic()
-        if action == "end":
-            return {"error": "the run is not known to the worker"} if known is None else self._end(run, known)
         if known is None:
-            known = self._begin(run, age_s)
+            known = self._begin(run, start)
+        if action == "end":
+            return self._end(run, known)
         return {"started_in_run": known.measured.started_in_run}
 
-    def _begin(self, run: str, age_s: float) -> _OpenRun:
-        tasks = self._tasks
-        measured = WorkerRun(str(self._worker.name), age_s, tasks.executed, tasks.executing)
+    def _begin(self, run: str, start: RunStart) -> _OpenRun:
+        measured = WorkerRun(str(self._worker.name), start, self._tasks())
         with self._lock:
             self._subscribe()
         sampler = process_sampler()
@@ -117,7 +107,7 @@ class WorkerReporter:
         with self._lock:
             if sample is not None:
                 known.measured.add(sample)
-            update = to_json(known.measured.update(self._tasks.executed))
+            update = to_json(known.measured.update(self._tasks()))
             if run in self._runs:
                 self._drop(run)
         return {"update": update}
@@ -144,8 +134,16 @@ class WorkerReporter:
                     self._drop(run)
                     continue
                 known.measured.add(sample)
-                update = to_json(known.measured.update(self._tasks.executed))
+                update = to_json(known.measured.update(self._tasks()))
                 self._reported = {**self._reported, run: update}
+
+    def _tasks(self) -> Tasks | None:
+        """Return the number of tasks of the worker, or None if this version of Dask does not count them."""
+        try:
+            state = self._worker.state
+            return Tasks(state.executed_count, len(state.executing) + len(state.long_running))
+        except AttributeError:
+            return None
 
 
 def _stop_sampler() -> None:

@@ -6,13 +6,15 @@ import os
 import socket
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpuwidget.measure.process_memory import Attribution
 from gpuwidget.measure.torch_memory import torch_spans
 from gpuwidget.measure.worker_gpu import WorkerGpu
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Span
 from gpuwidget.model.samples import Gpu, Sample
-from gpuwidget.model.readings import Reading
 from gpuwidget.model.worker_update import MAX_GPUS, SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
@@ -21,7 +23,6 @@ from gpuwidget.system import processes
 INTERVAL_S = 1.0
 """Seconds between two samples."""
 _MAX_GAP_S = 3 * INTERVAL_S
-_AGE_ACCURACY_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +34,59 @@ class _TorchMemory:
     reserved: Span
 
 
+class Tasks(NamedTuple):
+    """The tasks of a worker since its process started."""
+
+    done: int
+    """Number of tasks that the worker has executed, also those that failed."""
+    executing: int
+    """Number of tasks that the worker is executing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """When a run began in the notebook."""
+
+    age_s: float
+    """Seconds between the run's start and the message about it."""
+    boot_id: str | None
+    """Identifies the notebook's machine and its boot, or None if unknown."""
+    boot_s: float | None
+    """When the run began, in seconds since that boot."""
+
+    def age_of_new_process(self) -> float | None:
+        """Return for how many seconds this process has existed, if it certainly started during the run.
+
+        The clocks of different machines are not compared. On another machine, the process must be younger
+        than the run was when the notebook sent its message.
+        """
+        now, started = processes.boot_time(), processes.started_at()
+        if now is None or started is None:
+            return None
+        age = now.seconds - started.seconds
+        if self.boot_s is not None and now.boot_id == self.boot_id:
+            return age if started.seconds >= self.boot_s else None
+        return age if age <= self.age_s else None
+
+
 class WorkerRun:
     """The figures of this process over one run.
 
     Not thread-safe: only one thread may use an instance at a time.
     """
 
-    def __init__(self, name: str, run_age_s: float, executed: int, executing: int) -> None:
-        """Begin to measure for a run that began ``run_age_s`` seconds ago.
+    def __init__(self, name: str, start: RunStart, tasks: Tasks | None, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Begin to measure for a run.
 
-        ``executed`` is the number of tasks that the worker has begun to execute so far, including the
-        ``executing`` ones that it still executes. If this process is younger than the run, all that it has
-        done so far belongs to the run.
+        If this process is younger than the run, all that it has done so far belongs to the run. ``tasks`` is
+        None if the worker's tasks are not counted.
         """
-        age = processes.age()
-        self.started_in_run = age is not None and age + _AGE_ACCURACY_S <= run_age_s
-        earlier = age if age is not None and self.started_in_run else 0.0
-        self._began = time.monotonic() - earlier
+        age = start.age_of_new_process()
+        self.started_in_run = age is not None
+        self._clock = clock
+        self._began = clock.monotonic() - (age or 0.0)
         self._cpu_began = 0.0 if self.started_in_run else time.process_time()
-        self._executed_before = 0 if self.started_in_run else executed - executing
+        self._done_before = 0 if tasks is None or self.started_in_run else tasks.done
         self._name = name
         self._pid = os.getpid()
         self._scope = PEAK_TRACKER.open(since_process_start=self.started_in_run)
@@ -76,8 +111,8 @@ class WorkerRun:
         PEAK_TRACKER.watch_resets()
         self._add(sample, beginning=False)
 
-    def update(self, executed: int, status: UpdateStatus = "running") -> WorkerUpdate:
-        """Return the figures so far. ``executed`` is as in :meth:`__init__`."""
+    def update(self, tasks: Tasks | None, status: UpdateStatus = "running") -> WorkerUpdate:
+        """Return the figures so far."""
         return WorkerUpdate(
             schema=SCHEMA,
             kind="dask",
@@ -87,11 +122,11 @@ class WorkerRun:
             rank=None,
             local_rank=None,
             world_size=None,
-            steps=max(0, executed - self._executed_before),
+            steps=None if tasks is None else max(0, tasks.done - self._done_before + tasks.executing),
             step_s=None,
             since_step_s=None,
             cpu_s=time.process_time() - self._cpu_began,
-            elapsed_s=time.monotonic() - self._began,
+            elapsed_s=self._clock.monotonic() - self._began,
             started_in_run=self.started_in_run,
             status=status,
             exit_code=None,
@@ -104,7 +139,7 @@ class WorkerRun:
         PEAK_TRACKER.discard(self._scope)
 
     def _add(self, sample: Sample, *, beginning: bool) -> None:
-        t = time.monotonic() - self._began
+        t = self._clock.monotonic() - self._began
         if self._attribution is None:
             self._attribution = Attribution(sample.origin)
         self._reason = sample.origin.reason

@@ -42,7 +42,7 @@ NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes
 
 
 def not_read_by_worker(reason: str | None) -> Message:
-    """Return the reason for the driver's values that a Dask worker does not know. ``reason`` is what it said."""
+    """Return the reason for values that a Dask worker could not read; ``reason`` is what it reported."""
     text = "the worker could not read it from its driver"
     return message("not-read-by-worker", text if reason is None else f"{text}: {reason}", reason=reason)
 

@@ -177,8 +177,8 @@ class WorkerTracker:
     def _find(self, t: float, update: WorkerUpdate) -> _Worker | None:
         """Return the worker that sent an update, which is added if it is new."""
         here = update.host == _host_name()
-        # The process id of a Dask worker may be that of another container with the same host name, and a worker
-        # may run in this process itself. Only for a child process are the driver's values read here.
+        # A Dask worker may run in this process itself, or in a container with the same host name, whose
+        # process ids are not valid here. Only for a child process are the driver's values read here.
         if here and (update.kind == "rank" or _is_child(update.pid)):
             worker = self._local(update.pid, t, None) or self._ended(update.pid)
             if worker is None and update.status != "running":
@@ -297,7 +297,7 @@ class WorkerTracker:
             for worker in self._workers
             if (worker.rank is not None or worker.update is not None or worker.gpus)
             and not in_rank(worker)
-            and not (worker.update is not None and worker.update.kind == "dask" and not worker.update.steps)
+            and not (worker.update is not None and worker.update.kind == "dask" and worker.update.steps == 0)
         ]
 
     def _gpus(self, worker: _Worker) -> list[tuple[str, WorkerGpu]]:
@@ -475,7 +475,11 @@ def _status(worker: _Worker, t: float) -> WorkerStatus:
 
 def _cpu(worker: _Worker) -> float | None:
     update = worker.update
-    if (update is None or update.kind == "rank") and worker.cpu_start is not None and worker.cpu_end is not None:
+    if (
+        (update is None or update.kind == "rank")
+        and worker.cpu_start is not None
+        and worker.cpu_end is not None
+    ):
         seconds = worker.cpu_until - worker.started_s
         if seconds >= MIN_ENERGY_S:
             return 100 * (worker.cpu_end - worker.cpu_start) / seconds

@@ -1,8 +1,8 @@
 """What a worker process reports about itself to the notebook that started it.
 
-A rank sends updates over a Unix socket, and a Dask worker through the scheduler. An update is a JSON object. Its
-values are totals: of a rank since it began to report, of a Dask worker since the notebook's run began. If an
-update is lost, the next one contains the same information.
+A rank sends updates over a Unix socket, and a Dask worker through the scheduler. An update is a JSON object.
+Its values are totals: of a rank since it began to report, of a Dask worker since the notebook's run began. If
+an update is lost, the next one contains the same information.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class WorkerUpdate:
     local_rank: int | None
     world_size: int | None
     steps: int | None
-    """Number of steps of a rank so far, or None if it does not count steps. Number of tasks that a Dask worker
-    has executed, including those that it is executing."""
+    """Number of steps of a rank so far, or None if it does not count steps. Number of tasks that a Dask
+    worker has executed, including those that it is executing."""
     step_s: float | None
     """Mean seconds per step, or None if unknown."""
     since_step_s: float | None
