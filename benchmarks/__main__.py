@@ -32,6 +32,7 @@ from benchmarks import (
     panel,
     pure_python,
     sampling,
+    stragglers,
     streams,
     ticks,
     training,
@@ -62,6 +63,7 @@ BENCHMARKS: dict[str, Measure] = {
     "dashboard-peer": dashboard_peer.measure,
     "device": device.measure,
     "lines": training.measure_lines,
+    "stragglers": stragglers.measure,
     "oom": out_of_memory.measure,
     "holders": holders.measure,
 }

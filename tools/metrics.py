@@ -274,13 +274,14 @@ def metric_table() -> str:
 
 
 def prometheus_table() -> str:
-    """Return the table of exported metrics and their names in dcgm-exporter, for docs/prometheus.md."""
+    """Return the table of exported metrics and their names in other exporters, for docs/prometheus.md."""
     return _table(
-        ("ours", "dcgm-exporter's", "unit, ours (theirs)"),
+        ("ours", "dcgm-exporter's", "nvidia_gpu_exporter's, in our unit", "unit, ours (dcgm-exporter's)"),
         (
             (
                 f"`{metric.exported.name}`",
                 "" if metric.exported.dcgm is None else f"`{metric.exported.dcgm}`",
+                "" if metric.exported.nvidia_gpu is None else f"`{metric.exported.nvidia_gpu}`",
                 metric.exported.unit,
             )
             for metric in METRICS

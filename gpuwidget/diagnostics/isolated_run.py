@@ -3,12 +3,10 @@ takes too long."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -128,34 +126,3 @@ def _parse_params(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _select_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return {field.name: values[field.name] for field in fields(kind)}
-
-
-async def run_in_thread(function: Callable[[], Diagnosis]) -> Diagnosis:
-    """Run the function in a thread without blocking the event loop, and return its result or raise its error.
-
-    The thread is a daemon, so that a run in progress does not delay the end of the process.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Diagnosis] = loop.create_future()
-
-    def finish(doctor: Diagnosis | None, error: Exception | None) -> None:
-        if future.done():
-            return
-        if doctor is not None:
-            future.set_result(doctor)
-        else:
-            future.set_exception(error or DoctorError("The doctor said nothing."))
-
-    def run() -> None:
-        doctor, failed = None, None
-        try:
-            doctor = function()
-        except Exception as error:
-            failed = error
-        try:
-            loop.call_soon_threadsafe(finish, doctor, failed)
-        except RuntimeError:
-            return  # the event loop is closed
-
-    threading.Thread(target=run, name="gpuwidget-doctor", daemon=True).start()
-    return await future

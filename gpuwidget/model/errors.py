@@ -8,6 +8,7 @@
     ├── ExamplesError       the example notebooks can't be copied
     ├── DoctorError         the doctor's checks did not finish
     ├── DaskError           the workers of a Dask client can't be measured
+    ├── PrometheusError     a Prometheus server can't answer a query
     ├── RecordingError      a file is not a recording, or a recording can't be written
     └── SourceError         a source of readings failed
         ├── GpuLostError    one GPU fell off the bus or needs a reset; the others still work
@@ -39,6 +40,10 @@ class DoctorError(GpuWidgetError):
 
 class DaskError(GpuWidgetError):
     """The workers of a Dask client can't be measured."""
+
+
+class PrometheusError(GpuWidgetError):
+    """A Prometheus server can't answer a query. The error's text can be shown to users."""
 
 
 class RecordingError(GpuWidgetError):

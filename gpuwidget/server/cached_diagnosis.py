@@ -11,6 +11,7 @@ from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.to_json import to_json
+from gpuwidget.system.daemon_thread import run_in_daemon_thread
 from gpuwidget.version import __version__
 
 _MAX_AGE_S = 10.0
@@ -36,7 +37,7 @@ class CachedDiagnosis:
         if self._newest is not None and self._clock.monotonic() - self._newest[1] < _MAX_AGE_S:
             return self._newest[0]
         if self._running is None or self._running.done():
-            self._running = asyncio.ensure_future(isolated_run.run_in_thread(self._diagnose))
+            self._running = asyncio.ensure_future(run_in_daemon_thread(self._diagnose, "gpuwidget-doctor"))
         # The task is shielded, so that closing a page does not cancel it for other pages.
         diagnosis = await asyncio.shield(self._running)
         text = json.dumps(to_json(diagnosis), allow_nan=False, separators=(",", ":")).encode()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from jupyter_server.auth import User
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado import web
@@ -14,13 +15,21 @@ from tornado.iostream import StreamClosedError
 
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
+from gpuwidget.server.cluster_monitor import ClusterMonitor
 from gpuwidget.server.history_query import HistoryQuery, parse_seconds
-from gpuwidget.server.prometheus import CONTENT_TYPE, metrics_text
+from gpuwidget.server.metrics_token import MetricsToken
+from gpuwidget.server.prometheus import CONTENT_TYPE, KernelLabels, metrics_text
 from gpuwidget.server.sample_hub import SampleHub
 
 _may_execute: Callable[[Any], Any] = authorized(action="execute")
 
+_METRICS_USER = User(username="gpuwidget-metrics")
+"""The user of a request with the metrics token, for the server's log."""
 _SAMPLE_TIMEOUT_S = 5.0
+_NO_PROMETHEUS = (
+    "No Prometheus is configured, so there is no cluster view: an administrator of this server sets "
+    "c.GpuWidget.prometheus_url."
+)
 _NO_SAMPLE = (
     f"The driver has not answered within {_SAMPLE_TIMEOUT_S:g} seconds. Where nothing keeps it initialised "
     "it may take longer to come up: ask again. If nvidia-smi hangs too, the driver or a GPU is stuck: look "
@@ -116,15 +125,82 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
         await self.finish(diagnosis)
 
 
-class MetricsHandler(GpuWidgetHandler, APIHandler):
-    """``GET gpuwidget/metrics``: the metrics, for a Prometheus server."""
+class ClusterHandler(GpuWidgetHandler, APIHandler):
+    """``GET gpuwidget/api/cluster``: the newest values of all GPUs of the cluster."""
+
+    def initialize(self, hub: SampleHub, cluster: ClusterMonitor | None) -> None:  # type: ignore[override]
+        """Store the server's cluster monitor; None if no Prometheus is configured."""
+        super().initialize(hub)
+        self._cluster = cluster
+        self._etag: str | None = None
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
+        """Return a :class:`gpuwidget.server.wire.ClusterSnapshot`, or status 304 if the client has it."""
+        if self._cluster is None:
+            raise web.HTTPError(404, _NO_PROMETHEUS)
+        snapshot = await self._cluster.snapshot()
+        self._etag = snapshot.etag
+        self.set_header("Vary", "Accept-Encoding")
+        if "gzip" in self.request.headers.get("Accept-Encoding", ""):
+            # Compressed once for all clients.
+            self.set_header("Content-Encoding", "gzip")
+            await self.finish(snapshot.gzipped)
+        else:
+            await self.finish(snapshot.json)
+
+    def compute_etag(self) -> str | None:
+        """Return the snapshot's ETag, which Tornado compares with the client's."""
+        return self._etag
+
+
+class MetricsHandler(GpuWidgetHandler, APIHandler):
+    """``GET gpuwidget/metrics``: the metrics, for a Prometheus server.
+
+    Besides Jupyter's credentials, it accepts the token of ``GpuWidget.metrics_token_file``. That token is
+    checked before Jupyter's identity provider is called, because JupyterHub's would ask the Hub about it. It
+    permits nothing but this request, so that no authorizer is called for it.
+    """
+
+    def initialize(  # type: ignore[override]
+        self, hub: SampleHub, kernel_labels: KernelLabels, metrics_token: MetricsToken
+    ) -> None:
+        """Store the server's sample hub, how the metrics identify kernels, and the metrics token."""
+        super().initialize(hub)
+        self._kernel_labels = kernel_labels
+        self._metrics_token = metrics_token
+        self._has_metrics_token = False
+
+    async def prepare(self) -> None:  # type: ignore[override]
+        """Check the metrics token, and without it Jupyter's credentials."""
+        is_get = self.request.method == "GET"
+        if is_get and self._metrics_token.matches(self.request.headers.get("Authorization")):
+            # Jupyter's handler checks the host in its own prepare().
+            if not self.check_host():
+                raise web.HTTPError(403)
+            self.current_user = self._jupyter_current_user = _METRICS_USER
+            self._has_metrics_token = True
+            return
+        await super().prepare()
+
+    async def get(self) -> None:
         """Return the newest sample and the owners of memory as text; status 503 if no sample arrives in
         time."""
+        if self._has_metrics_token:
+            await self._finish_metrics()
+        else:
+            # Tornado's type of a decorated method includes None, which a coroutine never returns.
+            await self._finish_authorized()  # type: ignore[misc]
+
+    @web.authenticated
+    @authorized
+    async def _finish_authorized(self) -> None:
+        await self._finish_metrics()
+
+    async def _finish_metrics(self) -> None:
         scraped = await self._hub.scrape(_SAMPLE_TIMEOUT_S)
         if scraped is None:
             raise web.HTTPError(503, _NO_SAMPLE)
-        await self.finish(metrics_text(*scraped), set_content_type=CONTENT_TYPE)
+        text = metrics_text(*scraped, self._kernel_labels, self._hub.gpu_use)
+        await self.finish(text, set_content_type=CONTENT_TYPE)

@@ -7,13 +7,16 @@ is omitted. It is never exported as 0 or NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.server.gpu_hours import UseCounters
+from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.prometheus_metrics import PROMETHEUS_METRICS
 from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel
 from gpuwidget.sources import throttle_reasons
@@ -31,11 +34,35 @@ joined without renaming. The label modelName of dcgm-exporter is not used, becau
 it."""
 
 
-def metrics_text(sample: Sample, ownership: MemoryOwnership | None) -> bytes:
-    """Return the known values of ``sample`` and ``ownership``. Without ``ownership``, kernels are omitted."""
+@dataclass(frozen=True, slots=True)
+class KernelLabels:
+    """How the metrics identify this server's kernels."""
+
+    notebook_id: Callable[[str], str]
+    """Returns the id of the notebook at a path."""
+    user: str
+    """The user of this server."""
+    names: bool
+    """Whether the metrics contain the notebooks' names and paths besides the ids."""
+
+
+def metrics_text(
+    sample: Sample,
+    ownership: MemoryOwnership | None,
+    labels: KernelLabels,
+    gpu_use: GpuUseMonitor | None = None,
+) -> bytes:
+    """Return the known values of ``sample``, ``ownership`` and ``gpu_use``.
+
+    Without ``ownership``, kernels are omitted."""
     return generate_latest(
         _Collector(
-            [*_machine_families(sample), *_gpu_families(sample), *_ownership_families(sample, ownership)]
+            [
+                *_machine_families(sample),
+                *_gpu_families(sample),
+                *_ownership_families(sample, ownership, labels),
+                *(_use_families(gpu_use, labels) if gpu_use is not None else ()),
+            ]
         )
     )
 
@@ -126,7 +153,9 @@ def _gpu_families(sample: Sample) -> Iterator[_Family]:
 # -- owners of the memory ------------------------------------------------------------------------------------
 
 
-def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> Iterator[_Family]:
+def _ownership_families(
+    sample: Sample, ownership: MemoryOwnership | None, labels: KernelLabels
+) -> Iterator[_Family]:
     if ownership is None:
         return
     by_kernel = GaugeMetricFamily(
@@ -159,10 +188,10 @@ def _ownership_families(sample: Sample, ownership: MemoryOwnership | None) -> It
             _add_value(others, (*gpus[gpu_ownership.uuid], holder), memory)
     yield by_kernel
     yield others
-    # The labels contain the names of users' files. Export only kernels that hold memory, so that no other
+    # The labels may contain the names of users' files. Export only kernels that hold memory, so that no other
     # names become public.
     holding = {held.kernel for gpu_ownership in listed for held in gpu_ownership.holdings}
-    yield from _kernel_families([kernel for kernel in ownership.kernels if kernel.id in holding])
+    yield from _kernel_families([kernel for kernel in ownership.kernels if kernel.id in holding], labels)
 
 
 def _other_memory(ownership: GpuMemoryOwnership) -> Iterator[tuple[str, int | None]]:
@@ -179,13 +208,24 @@ def _known_sum(holdings: Sequence[MemoryHolder]) -> int | None:
     return sum(known) if known and len(known) == len(holdings) else None
 
 
-def _kernel_families(kernels: Sequence[ServerKernel]) -> Iterator[_Family]:
+def _kernel_families(kernels: Sequence[ServerKernel], labels: KernelLabels) -> Iterator[_Family]:
     yield _info_family(
         "gpuwidget_kernel_info",
-        "What a kernel is that holds memory: its notebook's path and name, its kind of session and "
-        "kernelspec.",
-        ("kernel", "path", "name", "kind", "spec"),
-        [(kernel.id, kernel.path, kernel.name, kernel.kind, kernel.spec) for kernel in kernels],
+        "What a kernel is that holds memory: its notebook's id, the server's user, the kind of session and "
+        "kernelspec; the notebook's path and name only if the administrator exports names.",
+        ("kernel", "notebook", "user", "path", "name", "kind", "spec"),
+        [
+            (
+                kernel.id,
+                labels.notebook_id(kernel.path) if kernel.path is not None else None,
+                labels.user,
+                kernel.path if labels.names else None,
+                kernel.name if labels.names else None,
+                kernel.kind,
+                kernel.spec,
+            )
+            for kernel in kernels
+        ],
     )
     idle = GaugeMetricFamily(
         "gpuwidget_kernel_idle_since_timestamp_seconds",
@@ -195,3 +235,63 @@ def _kernel_families(kernels: Sequence[ServerKernel]) -> Iterator[_Family]:
     for kernel in kernels:
         _add_value(idle, (kernel.id,), kernel.idle_since)
     yield idle
+
+
+# -- use of the GPUs -----------------------------------------------------------------------------------------
+
+_USE_LABELS = ("gpu", "UUID", "kernel", "notebook", "user")
+
+
+def _use_families(gpu_use: GpuUseMonitor, labels: KernelLabels) -> Iterator[_Family]:
+    rows = [
+        (
+            (
+                str(row.gpu.index),
+                row.gpu.uuid,
+                row.kernel or "",
+                "" if row.path is None else labels.notebook_id(row.path),
+                _utf8(labels.user),
+            ),
+            row,
+        )
+        for row in gpu_use.counters()
+    ]
+    for name, text, read in _USE_COUNTERS:
+        family = CounterMetricFamily(name, text, labels=_USE_LABELS)
+        for values, row in rows:
+            _add_value(family, values, read(row))
+        yield family
+    holders = GaugeMetricFamily(
+        "gpuwidget_kernel_idle_holder",
+        "1 for a kernel that has been idle for longer, and holds more GPU memory, than the administrator's "
+        "limits.",
+        labels=("kernel",),
+    )
+    for kernel in gpu_use.idle_holders:
+        _add_value(holders, (kernel,), 1)
+    yield holders
+
+
+_USE_COUNTERS: tuple[tuple[str, str, Callable[[UseCounters], float | None]], ...] = (
+    (
+        "gpuwidget_kernel_gpu_held_seconds",
+        "Time in which a kernel held memory of the GPU since the server's start. The label kernel is empty "
+        "for the server's terminals.",
+        lambda row: row.held_s,
+    ),
+    (
+        "gpuwidget_kernel_gpu_busy_seconds",
+        "Time in which the GPU worked while all its processes belonged to the kernel.",
+        lambda row: row.busy_s,
+    ),
+    (
+        "gpuwidget_kernel_gpu_memory_byte_seconds",
+        "Integral of the memory that a kernel held on the GPU.",
+        lambda row: row.memory_byte_s,
+    ),
+    (
+        "gpuwidget_kernel_gpu_energy_joules",
+        "Energy that the GPU drew while all its processes belonged to the kernel, in whole minutes.",
+        lambda row: row.energy_j,
+    ),
+)

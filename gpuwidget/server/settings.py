@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import math
 import os
 import shlex
@@ -15,6 +16,13 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.installation import REQUIREMENT_VARIABLE, pip_arguments, without_passwords
 from gpuwidget.model.messages import message
+from gpuwidget.prometheus.settings import (
+    MAX_TIMEOUT_S,
+    MIN_TIMEOUT_S,
+    TIMEOUT_S,
+    PrometheusSettings,
+    prometheus_settings,
+)
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S
 from gpuwidget.sources import SOURCE_VARIABLE, Source, open_source
 from gpuwidget.sources.none import NoSource, switched_off
@@ -29,12 +37,26 @@ _RANGES = {
     "history": f"a number of seconds from {MIN_HISTORY_S:g} to {MAX_HISTORY_S:g}",
     "source": "a word in quotes, as 'auto' or 'replay'",
     "always_on": "True or False",
+    "gpu_activity": "True or False",
+    "gpu_hours": "True or False",
+    "gpu_hour_price": "a number from 0 on, or None",
+    "gpu_hour_currency": "a word in quotes, as 'EUR'",
+    "idle_holder_memory": "a number of GiB from 0 on",
+    "idle_holder_minutes": "a number of minutes from 1 on",
+    "metrics_names": "True or False",
+    "metrics_token_file": "a file's path in quotes",
+    "prometheus_url": "an address in quotes, as 'https://prometheus.example.org:9090'",
+    "prometheus_ca_file": "a file's path in quotes",
+    "prometheus_token_file": "a file's path in quotes",
+    "prometheus_matchers": "label matchers in quotes, as 'cluster=\"a\"'",
+    "prometheus_timeout": f"a number of seconds from {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g}",
     "install_requirement": "what follows 'pip install', as a shell takes it, without a password",
 }
 
 
 class GpuWidget(Configurable):
-    """Settings for sampling, the history of samples, and the installation of gpuwidget."""
+    """Settings for sampling, the history of samples, queries to Prometheus, and the installation of
+    gpuwidget."""
 
     source = Unicode(
         "auto",
@@ -60,12 +82,77 @@ class GpuWidget(Configurable):
         help="""Sample from the server's start on and without viewers, the hardware's counters too, so that
         the past is there when somebody looks.""",
     ).tag(config=True)
+    metrics_token_file = Unicode(
+        "",
+        help="""Path of a file with a token that opens gpuwidget/metrics, and nothing else of this server, to
+        requests with the header 'Authorization: Bearer TOKEN'. It is read again when it changes.""",
+    ).tag(config=True)
+    gpu_activity = Bool(
+        False,
+        help="""Count GPU work of kernels and terminals as activity: of the kernel for Jupyter Server's culler
+        (MappingKernelManager.cull_idle_timeout), and of the server for JupyterHub. Memory that is only held
+        does not count. The GPUs are then sampled every ten seconds, also without viewers.""",
+    ).tag(config=True)
+    gpu_hours = Bool(
+        False,
+        help="""Count the GPU-hours, GiB-hours and energy of each kernel, for the panel and for
+        gpuwidget/metrics. The GPUs are then sampled every ten seconds, also without viewers.""",
+    ).tag(config=True)
+    gpu_hour_price = Float(
+        None,
+        allow_none=True,
+        min=0.0,
+        help="Price of a GPU-hour. The panel shows the price of the GPU-hours.",
+    ).tag(config=True)
+    gpu_hour_currency = Unicode("", help="Currency of gpu_hour_price, as 'EUR'.").tag(config=True)
+    idle_holder_memory = Float(
+        0.0,
+        min=0.0,
+        help="""GiB of GPU memory. A kernel that has been idle and has held more for idle_holder_minutes is
+        reported: in JupyterLab, or in the log while no page is open, and in gpuwidget/metrics. 0: never.""",
+    ).tag(config=True)
+    idle_holder_minutes = Float(
+        30.0, min=1.0, help="Minutes after which an idle kernel that holds memory is reported."
+    ).tag(config=True)
+    metrics_names = Bool(
+        False,
+        help="""Whether gpuwidget/metrics contains the names and paths of notebooks. Without them a notebook
+        is known by an id that stays the same, but does not tell its name.""",
+    ).tag(config=True)
 
     install_requirement = Unicode(
         "",
         help="""What 'pip install' is given to install gpuwidget: a wheel's path or address, or its name with
         --index-url, quoted as in a shell. The panel and the doctor offer it to users; while it is empty they
         name the documentation. Kernels and terminals get it as GPUWIDGET_INSTALL_REQUIREMENT, which wins.""",
+    ).tag(config=True)
+
+    prometheus_url = Unicode(
+        "",
+        help="""Address of a Prometheus server that scrapes the cluster's GPUs, such as
+        https://prometheus.example.org:9090: /api/v1/query lies under it. With it, the panel shows the whole
+        cluster. Only this server queries it, never a browser. Empty: no cluster view.""",
+    ).tag(config=True)
+    prometheus_ca_file = Unicode(
+        "",
+        help="""Path of a file (PEM) with the certificates of the authorities that may have signed the
+        certificate of Prometheus. Empty: the system's authorities.""",
+    ).tag(config=True)
+    prometheus_token_file = Unicode(
+        "",
+        help="""Path of a file with the bearer token for Prometheus. It is read for each query, so it may be
+        replaced at any time.""",
+    ).tag(config=True)
+    prometheus_matchers = Unicode(
+        "",
+        help="""Label matchers that restrict every query, as PromQL has them, such as
+        cluster="a",env=~"prod|dev". Users see only the machines whose series match.""",
+    ).tag(config=True)
+    prometheus_timeout = Float(
+        TIMEOUT_S,
+        min=MIN_TIMEOUT_S,
+        max=MAX_TIMEOUT_S,
+        help="Seconds after which a query to Prometheus fails, from 1 to 60.",
     ).tag(config=True)
 
     @validate("install_requirement")
@@ -78,13 +165,20 @@ class GpuWidget(Configurable):
                 raise TraitError(str(error)) from None
         return requirement
 
-    @validate("interval", "history")
-    def _is_a_number(self, proposal: Bunch) -> float:
+    @validate(
+        "idle_holder_memory",
+        "idle_holder_minutes",
+        "gpu_hour_price",
+        "interval",
+        "history",
+        "prometheus_timeout",
+    )
+    def _is_a_number(self, proposal: Bunch) -> float | None:
         # NaN passes the trait's checks of ``min`` and ``max``.
-        seconds: float = proposal["value"]
-        if math.isnan(seconds):
+        value: float | None = proposal["value"]
+        if value is not None and math.isnan(value):
             raise TraitError("not a number")
-        return seconds
+        return value
 
 
 def load_settings(config: Config, log: Logger) -> GpuWidget:
@@ -94,6 +188,7 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
     """
     traits = GpuWidget.class_traits(config=True)
     good = Config()
+    hide_cluster = False
     for name, value in config.get("GpuWidget", Config()).items():
         if name not in traits:
             log.error("GpuWidget has no %r: there are %s.", name, ", ".join(sorted(traits)))
@@ -106,9 +201,15 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
                 "GpuWidget.%s can't be %s: give %s. Its default, %r, is used.",
                 *(name, _shown(value), _RANGES[name], traits[name].default()),
             )
+            if name == "prometheus_matchers":
+                log.error("There is no cluster view, because it would show machines that must not match.")
+                hide_cluster = True
         else:
             good.merge(alone)
-    return GpuWidget(config=good)
+    loaded = GpuWidget(config=good)
+    if hide_cluster:
+        loaded.prometheus_url = ""
+    return loaded
 
 
 def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
@@ -131,6 +232,14 @@ def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
     return source
 
 
+def server_user() -> str:
+    """Return the name of the user whose server this is: JupyterHub's, else the login name or user id."""
+    try:
+        return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
+    except (KeyError, OSError):  # A container's user id may have no name.
+        return str(os.getuid())
+
+
 def install_command(trait: str, log: Logger) -> str | None:
     """Return the ``pip install`` command for gpuwidget, if the environment variable or the trait configures
     it.
@@ -149,6 +258,27 @@ def install_command(trait: str, log: Logger) -> str | None:
         return None
     os.environ[REQUIREMENT_VARIABLE] = requirement
     return f"pip install {shlex.join(words)}"
+
+
+def configured_prometheus(settings: GpuWidget, log: Logger) -> PrometheusSettings | None:
+    """Return the configured Prometheus server, or None if there is none.
+
+    If a setting is invalid, log the error and return None. No default replaces it, because without the
+    administrator's matchers, for example, users would see more machines than they should.
+    """
+    if not settings.prometheus_url.strip():
+        return None
+    try:
+        return prometheus_settings(
+            settings.prometheus_url,
+            ca_file=settings.prometheus_ca_file,
+            token_file=settings.prometheus_token_file,
+            matchers=settings.prometheus_matchers,
+            timeout_s=settings.prometheus_timeout,
+        )
+    except OptionError as error:
+        log.error("GpuWidget.%s There is no cluster view.", error)
+        return None
 
 
 def _shown(value: Any) -> str:

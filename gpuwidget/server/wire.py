@@ -194,6 +194,36 @@ class SampleChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuHours:
+    """What a notebook, or a kernel without a notebook, has used of this machine's GPUs since the server's
+    start."""
+
+    held_s: float
+    """Seconds in which it held memory of a GPU, summed over the GPUs."""
+    busy_s: float | None
+    """Seconds in which a GPU worked while it was the only owner of processes there; None if unknown."""
+    memory_byte_s: float | None
+    """Byte-seconds of memory; None if unknown."""
+    energy_j: float | None
+    """Joules that GPUs drew while it was the only owner of processes there; None if unknown."""
+    shared: bool
+    """Whether it has shared its GPUs, so that ``busy_s`` and ``energy_j`` are only a part of its use."""
+    price: float | None
+    """Price of ``held_s`` in ``currency``; None if the administrator has set none."""
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdleHolder:
+    """A kernel that holds much memory and has neither run code nor worked on a GPU for a long time."""
+
+    since: float
+    """Start of that time in epoch seconds."""
+    memory: int
+    """Bytes that it holds on all GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerKernel:
     """One of this server's kernels."""
 
@@ -212,6 +242,10 @@ class ServerKernel:
     """Path of the notebook's file relative to the server's root; None without a file."""
     name: str | None
     """Name of the notebook's file, else of the session; None without a session."""
+    gpu_hours: GpuHours | None
+    """The notebook's use of the GPUs, up to a minute ago; None without any, or if it is not counted."""
+    idle_holder: IdleHolder | None
+    """None if the kernel is no idle holder, or if the administrator has set no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +330,7 @@ class ClusterNode:
     name: str
     """Host name. The same machine has one name, whichever exporters run on it."""
     up: bool
-    """Whether any of the node's exporters answered Prometheus's last scrape."""
+    """Whether Prometheus's last scrape of any of the node's exporters returned its GPUs."""
     last_seen: float | None
     """Time of the newest value in epoch seconds; None if unknown."""
 
@@ -306,6 +340,7 @@ class ClusterGpu:
     """One GPU in the cluster. A GPU that several exporters report is one entry. Unknown values are None."""
 
     uuid: str
+    """NVML's UUID. For a MIG slice, it may be the UUID of its GPU, a slash and the id of the GPU instance."""
     node: str
     """``ClusterNode.name`` of the GPU's machine."""
     index: int | None
@@ -332,7 +367,7 @@ class ClusterGpu:
     ecc_uncorrected: int | None
     """Number of uncorrected memory errors within the last hour."""
     lost: bool
-    """Whether an exporter reports that the GPU no longer responds."""
+    """Whether an exporter reports that the GPU no longer responds, or answers but no longer lists it."""
     idle_s: float | None
     """Seconds for which the GPU has held memory without any utilization, up to an hour; 0 if it was utilized
     in the last interval or holds no memory."""

@@ -364,7 +364,7 @@ export interface RateRequest {
 export interface ClusterNode {
   /** Host name. The same machine has one name, whichever exporters run on it. */
   readonly name: string;
-  /** Whether any of the node's exporters answered Prometheus's last scrape. */
+  /** Whether Prometheus's last scrape of any of the node's exporters returned its GPUs. */
   readonly up: boolean;
   /** Time of the newest value in epoch seconds; null if unknown. */
   readonly last_seen: number | null;
@@ -372,6 +372,7 @@ export interface ClusterNode {
 
 /** One GPU in the cluster. A GPU that several exporters report is one entry. Unknown values are null. */
 export interface ClusterGpu {
+  /** NVML's UUID. For a MIG slice, it may be the UUID of its GPU, a slash and the id of the GPU instance. */
   readonly uuid: string;
   /** `ClusterNode.name` of the GPU's machine. */
   readonly node: string;
@@ -398,7 +399,7 @@ export interface ClusterGpu {
   readonly xid: number | null;
   /** Number of uncorrected memory errors within the last hour. */
   readonly ecc_uncorrected: number | null;
-  /** Whether an exporter reports that the GPU no longer responds. */
+  /** Whether an exporter reports that the GPU no longer responds, or answers but no longer lists it. */
   readonly lost: boolean;
   /**
    * Seconds for which the GPU has held memory without any utilization, up to an hour; 0 if it was utilized in
@@ -588,6 +589,33 @@ export interface SampleChanges {
   readonly readings: readonly Partial<Reading>[];
 }
 
+/**
+ * What a notebook, or a kernel without a notebook, has used of this machine's GPUs since the server's start.
+ */
+export interface GpuHours {
+  /** Seconds in which it held memory of a GPU, summed over the GPUs. */
+  readonly held_s: number;
+  /** Seconds in which a GPU worked while it was the only owner of processes there; null if unknown. */
+  readonly busy_s: number | null;
+  /** Byte-seconds of memory; null if unknown. */
+  readonly memory_byte_s: number | null;
+  /** Joules that GPUs drew while it was the only owner of processes there; null if unknown. */
+  readonly energy_j: number | null;
+  /** Whether it has shared its GPUs, so that `busy_s` and `energy_j` are only a part of its use. */
+  readonly shared: boolean;
+  /** Price of `held_s` in `currency`; null if the administrator has set none. */
+  readonly price: number | null;
+  readonly currency: string;
+}
+
+/** A kernel that holds much memory and has neither run code nor worked on a GPU for a long time. */
+export interface IdleHolder {
+  /** Start of that time in epoch seconds. */
+  readonly since: number;
+  /** Bytes that it holds on all GPUs. */
+  readonly memory: number;
+}
+
 /** One of this server's kernels. */
 export interface ServerKernel {
   /** Jupyter's id of the kernel, as in `GET api/kernels`. */
@@ -605,6 +633,10 @@ export interface ServerKernel {
   readonly path: string | null;
   /** Name of the notebook's file, else of the session; null without a session. */
   readonly name: string | null;
+  /** The notebook's use of the GPUs, up to a minute ago; null without any, or if it is not counted. */
+  readonly gpu_hours: GpuHours | null;
+  /** null if the kernel is no idle holder, or if the administrator has set no limit. */
+  readonly idle_holder: IdleHolder | null;
 }
 
 /**

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,19 @@ _LOOK_S = 0.1
 class Prometheus:
     """A running Prometheus that stores its data in ``folder``."""
 
-    def __init__(self, program: str, folder: Path, scrape: Mapping[str, Any], rules: Path) -> None:
+    def __init__(
+        self,
+        program: str,
+        folder: Path,
+        scrape: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        rules: Path | None = None,
+    ) -> None:
         """Start Prometheus. ``scrape`` is an entry of its ``scrape_configs``,
-        like the one in docs/prometheus.md."""
+        like the one in docs/prometheus.md, or several."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
-        self._url = f"http://{address}"
+        self.url = f"http://{address}"
         self._log = folder / "prometheus.log"
         configuration = folder / "prometheus.yml"
         # Prometheus reads YAML, and JSON is valid YAML.
@@ -35,8 +41,8 @@ class Prometheus:
             json.dumps(
                 {
                     "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                    "rule_files": [str(rules)],
-                    "scrape_configs": [scrape],
+                    "rule_files": [] if rules is None else [str(rules)],
+                    "scrape_configs": [scrape] if isinstance(scrape, Mapping) else list(scrape),
                 }
             )
         )
@@ -55,7 +61,7 @@ class Prometheus:
     async def api(self, path: str, **query: str) -> Any:
         """Wait until Prometheus accepts requests, send a request to its HTTP API,
         and return the decoded reply."""
-        address = f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
@@ -63,7 +69,8 @@ class Prometheus:
                 # because the server that Prometheus scrapes runs on this event loop.
                 return await asyncio.to_thread(_get, address)
             except (urllib.error.URLError, OSError) as error:
-                if isinstance(error, urllib.error.HTTPError):
+                # While Prometheus starts, it first refuses the connection and then answers with status 503.
+                if isinstance(error, urllib.error.HTTPError) and error.code != 503:
                     raise AssertionError(f"{query}: {error.read().decode()}") from None
                 if time.monotonic() > deadline or self._process.poll() is not None:
                     raise AssertionError(f"Prometheus does not run:\n{self.log}") from None

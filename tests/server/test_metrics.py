@@ -4,6 +4,7 @@ its permissions, its values while no client is connected, and how long sampling 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from typing import Any
 
@@ -19,6 +20,12 @@ from gpuwidget.server import handlers
 from gpuwidget.server.prometheus import CONTENT_TYPE
 
 KEPT_S = 150.0
+
+
+@pytest.fixture
+def user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the server for JupyterHub's user ``anna``."""
+    monkeypatch.setenv("JUPYTERHUB_USER", "anna")
 
 
 async def scrape(server: Server) -> Any:
@@ -56,9 +63,9 @@ async def test_the_first_scrape_is_complete(server: Server, source: FakeSource) 
     assert found["gpuwidget_gpu_temperature_celsius"] == [40.0, 40.0]
 
 
-async def test_memory_by_notebook_without_clients(server: Server, source: FakeSource) -> None:
+async def test_memory_by_notebook_without_clients(user: None, server: Server, source: FakeSource) -> None:
     """Even if no client is connected,
-    the first scrape contains the GPU memory and the name of each notebook."""
+    the first scrape contains the GPU memory and the id of each notebook, but not its name."""
     session = await start_session(server, "work/train.ipynb")
     kernel = session["kernel"]["id"]
     await server.until(
@@ -71,10 +78,25 @@ async def test_memory_by_notebook_without_clients(server: Server, source: FakeSo
         f'gpuwidget_kernel_memory_bytes{{UUID="{one.uuid}",gpu="0",kernel="{kernel}",mig="",'
         f'model="{one.name}",source="driver"}} 2.147483648e+10'
     ) in text
-    assert (
-        f'gpuwidget_kernel_info{{kernel="{kernel}",kind="notebook",name="train.ipynb",'
-        'path="work/train.ipynb",spec="python3"} 1.0'
-    ) in text
+    assert re.search(
+        f'gpuwidget_kernel_info{{kernel="{kernel}",kind="notebook",name="",notebook="[0-9a-f]{{12}}",'
+        'path="",spec="python3",user="anna"} 1.0',
+        text,
+    )
+    assert "train" not in text
+
+
+@pytest.mark.parametrize("configuration", [{"metrics_names": True}])
+async def test_names_where_the_administrator_exports_them(
+    server: Server, source: FakeSource, configuration: dict[str, object]
+) -> None:
+    """With ``GpuWidget.metrics_names``, the metrics also contain the name and path of each notebook."""
+    session = await start_session(server, "work/train.ipynb")
+    kernel = session["kernel"]["id"]
+    source.processes[0] = (process(pid_of(server, kernel), 20 * GIB),)
+    text = (await scrape(server)).body.decode()
+    assert 'name="train.ipynb"' in text
+    assert 'path="work/train.ipynb"' in text
 
 
 async def test_two_concurrent_scrapes(server: Server, source: FakeSource) -> None:
@@ -95,13 +117,16 @@ async def test_a_machine_without_a_gpu(server: Server, source: FakeSource) -> No
     assert "gpuwidget_gpu_up" not in found
 
 
-async def test_a_missing_session_is_awaited_once(server: Server, source: FakeSource) -> None:
+async def test_a_missing_session_is_awaited_once(user: None, server: Server, source: FakeSource) -> None:
     """The first scrape waits until the kernels' sessions are known.
     If a kernel has no session, later scrapes do not wait for it again."""
     kernel = await start_kernel(server)
     source.processes[0] = (process(pid_of(server, kernel), GIB),)
     text = (await scrape(server)).body.decode()
-    assert f'gpuwidget_kernel_info{{kernel="{kernel}",kind="",name="",path="",spec="python3"}} 1.0' in text
+    assert (
+        f'gpuwidget_kernel_info{{kernel="{kernel}",kind="",name="",notebook="",path="",spec="python3",'
+        'user="anna"} 1.0'
+    ) in text
     assert (await server.fetch("gpuwidget", "metrics")).code == 200
 
 

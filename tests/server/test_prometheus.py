@@ -169,6 +169,7 @@ def fake_gpus(source: FakeSource, hubs: Any, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
 
 
+@pytest.mark.parametrize("configuration", [{"metrics_names": True}])
 @pytest.mark.parametrize("jp_base_url", ["/user/a%2Bb%40c/"])
 async def test_memory_by_notebook(
     fake_gpus: None, real_server: Server, source: FakeSource, scrape: Scrape
@@ -201,18 +202,19 @@ async def test_memory_by_notebook(
     types = (await there.api("metadata"))["data"]
     assert types["gpuwidget_gpu_energy_joules_total"][0]["type"] == "counter"
     assert types["gpuwidget_kernel_memory_bytes"][0]["type"] == "gauge"
-    by_notebook = next(one for one in expressions() if one.startswith("sum by (instance, kernel, name) ("))
-    assert await there.query(by_notebook) == [
-        ({"instance": "lab", "kernel": kernel, "name": name}, 20.0 * GIB)
-    ]
+    ((info, _),) = await there.query("gpuwidget_kernel_info")
+    labels = {"instance": "lab", "kernel": kernel, "name": name}
+    labels |= {"notebook": info["notebook"], "user": info["user"]}
+    by_notebook = next(
+        one for one in expressions() if one.startswith("sum by (instance, kernel, notebook, user,")
+    )
+    assert await there.query(by_notebook) == [(labels, 20.0 * GIB)]
     # The dashboard lists a notebook as idle after ten minutes.
     # A test can't wait so long, so any idle time counts here.
     await there.until("gpuwidget_kernel_idle_since_timestamp_seconds")
     idle = [one.replace("> 600", ">= 0") for one in expressions() if "> 600" in one]
     rows = [await there.query(expression) for expression in idle]
-    assert [[labels for labels, _ in row] for row in rows] == [
-        [{"instance": "lab", "kernel": kernel, "name": name, "path": f"work/{name}"}]
-    ] * 2
+    assert [[labels for labels, _ in row] for row in rows] == [[{**labels, "path": f"work/{name}"}]] * 2
     assert rows[0][0][1] == 20.0 * GIB
 
 

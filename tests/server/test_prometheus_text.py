@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +15,20 @@ from prometheus_client.parser import text_string_to_metric_families
 import gpuwidget
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity
-from gpuwidget.model.samples import Origin
-from gpuwidget.server.prometheus import metrics_text
+from gpuwidget.model.samples import Origin, Sample
+from gpuwidget.server import prometheus
+from gpuwidget.server.prometheus import KernelLabels
 from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel
 
 GOLDEN = Path(__file__).parent / "data" / "metrics.txt"
 ZERO, ONE = h200(0), h200(1)
 SLICE = h200(1, uuid="MIG-11111111", mig_index=0, mig_parent=ONE.uuid, memory_total=18 * GIB)
-NOTEBOOK = ServerKernel("k-1", "python3", "idle", EPOCH - 3600, "s-1", "notebook", "work/a.ipynb", "a.ipynb")
-CONSOLE = ServerKernel("k-2", "python3", "busy", None, "s-2", "console", None, "Console 1")
+NOTEBOOK = ServerKernel(
+    "k-1", "python3", "idle", EPOCH - 3600, "s-1", "notebook", "work/a.ipynb", "a.ipynb", None, None
+)
+CONSOLE = ServerKernel("k-2", "python3", "busy", None, "s-2", "console", None, "Console 1", None, None)
 HOLDS_NOTHING = ServerKernel(
-    "k-3", "python3", "idle", EPOCH, "s-3", "notebook", "secret.ipynb", "secret.ipynb"
+    "k-3", "python3", "idle", EPOCH, "s-3", "notebook", "secret.ipynb", "secret.ipynb", None, None
 )
 WINDOW = Activity(
     since=EPOCH - 1,
@@ -42,6 +46,20 @@ WINDOW = Activity(
     nvlink_tx=None,
     nvlink_rx=None,
 )
+
+
+def fake_id(path: str) -> str:
+    """Return a fixed id for the path of a notebook."""
+    return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+NAMES = KernelLabels(fake_id, "anna", names=True)
+NO_NAMES = replace(NAMES, names=False)
+
+
+def metrics_text(of: Sample, ownership: MemoryOwnership | None, labels: KernelLabels = NO_NAMES) -> bytes:
+    """Return the metrics, by default without the notebooks' names."""
+    return prometheus.metrics_text(of, ownership, labels)
 
 
 def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> MemoryHolder:
@@ -116,6 +134,7 @@ def test_user_text_is_escaped() -> None:
     text = metrics_text(
         sample((ZERO, reading(ZERO))),
         usage(GpuMemoryOwnership(ZERO.uuid, (holding(GIB, kernel="k-1"),), 0, None, ()), kernels=(kernel,)),
+        NAMES,
     )
     assert r'name="a \"b\"\\c\nd{}=,? é.ipynb"' in text.decode()
     ((labels, value),) = series(text, "gpuwidget_kernel_info")
@@ -188,6 +207,23 @@ def test_unknown_memory_is_not_summed() -> None:
     assert series(text, "gpuwidget_kernel_memory_bytes") == []
     assert series(text, "gpuwidget_gpu_memory_other_bytes") == [
         ({"gpu": "0", "mig": "", "holder": "terminal"}, GIB)
+    ]
+
+
+def test_notebooks_are_known_by_their_ids() -> None:
+    """Without the administrator's permission, the metrics have a notebook's id instead of its name and path;
+    a console has neither."""
+    assert series(whole(), "gpuwidget_kernel_info") == [
+        (
+            {"kernel": "k-1", "notebook": fake_id("work/a.ipynb"), "user": "anna", "path": "", "name": ""}
+            | {"kind": "notebook", "spec": "python3"},
+            1.0,
+        ),
+        (
+            {"kernel": "k-2", "notebook": "", "user": "anna", "path": "", "name": ""}
+            | {"kind": "console", "spec": "python3"},
+            1.0,
+        ),
     ]
 
 

@@ -18,6 +18,7 @@ from gpuwidget.server import handlers
 
 ROUTES = ("sample", "history", "stream")
 ALLOWED = {
+    ("ClusterHandler", "GET"): "read",
     ("DoctorHandler", "POST"): "execute",
     ("HistoryHandler", "GET"): "read",
     ("MetricsHandler", "GET"): "read",

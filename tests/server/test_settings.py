@@ -16,6 +16,7 @@ from gpuwidget.server import settings
 from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.sources import SOURCE_VARIABLE
 
+TRAITS = settings.GpuWidget.class_trait_names(config=True)
 INTERVAL = "give a number of seconds from 0.05 to 60. Its default, 0.2, is used."
 HISTORY = "give a number of seconds from 10 to 3600. Its default, 600.0, is used."
 INSTALL = (
@@ -81,11 +82,23 @@ async def test_interval_and_history_are_configurable(
             ],
         ),
         (
-            {"intervall": 1},
+            {"prometheus_timeout": 0.5},
             [
-                "GpuWidget has no 'intervall': there are always_on, history, install_requirement, "
-                "interval, source."
+                "GpuWidget.prometheus_timeout can't be 0.5: give a number of seconds from 1 to 60. "
+                "Its default, 10.0, is used."
             ],
+        ),
+        (
+            {"prometheus_matchers": ['cluster="a"'], "prometheus_url": "http://127.0.0.1:1"},
+            [
+                "GpuWidget.prometheus_matchers can't be ['cluster=\"a\"']: give label matchers in quotes, as "
+                "'cluster=\"a\"'. Its default, '', is used.",
+                "There is no cluster view, because it would show machines that must not match.",
+            ],
+        ),
+        (
+            {"intervall": 1},
+            [f"GpuWidget has no 'intervall': there are {', '.join(sorted(TRAITS))}."],
         ),
     ],
 )

@@ -19,6 +19,7 @@ from gpuwidget.model.diagnosis import Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.to_json import to_json
 from gpuwidget.pytorch import cuda_state, torch_switches
+from gpuwidget.system.daemon_thread import run_in_daemon_thread
 from gpuwidget.version import __version__
 from gpuwidget.views import diagnosis_view
 
@@ -78,7 +79,7 @@ class SharedDiagnosis:
     async def diagnosis(self) -> Diagnosis:
         """Return the diagnosis without blocking the event loop. Raises DoctorError like :func:`doctor`."""
         if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(isolated_run.run_in_thread(_run_checks))
+            self._task = asyncio.ensure_future(run_in_daemon_thread(_run_checks, "gpuwidget-doctor"))
         # If one request is cancelled, the checks continue for the other requests.
         return await asyncio.shield(self._task)
 
