@@ -21,6 +21,7 @@ from benchmarks import (
     card_size,
     dashboard,
     dashboard_peer,
+    dask_workers,
     device,
     empty_cell,
     holders,
@@ -64,6 +65,7 @@ BENCHMARKS: dict[str, Measure] = {
     "device": device.measure,
     "lines": training.measure_lines,
     "stragglers": stragglers.measure,
+    "dask": dask_workers.measure,
     "oom": out_of_memory.measure,
     "holders": holders.measure,
 }

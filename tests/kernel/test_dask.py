@@ -47,8 +47,8 @@ from gpuwidget.measure.worker_updates import WORKER_UPDATES
 collector.BEGIN_TIMEOUT_S = collector.END_TIMEOUT_S = 30.0
 collector._COLLECT_TIMEOUT_S = 60.0
 
-def local_cluster(workers):
-    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=':0')
+def local_cluster(workers, **options):
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=':0', **options)
 
 def use_torch():
     import torch, standin_allocator
@@ -278,22 +278,18 @@ def test_a_worker_without_gpuwidget(cluster: Cluster) -> None:
     reason."""
     kernel = cluster.kernel
     kernel.setup(
-        "def forget():\n    import sys\n"
-        "    kept = {n: m for n, m in sys.modules.items() if n[:9] == 'gpuwidget'}\n"
-        "    for name in kept: del sys.modules[name]\n"
-        "    sys.kept, sys.modules['gpuwidget'] = kept, None\n"
-        "def recall():\n    import sys\n    sys.modules.update(sys.kept)\n"
-        "gpuwidget.dask.unwatch(client)\nclient.run(forget)\ngpuwidget.dask.watch(client)"
+        "without = local_cluster(1, preload=[\"import sys; sys.modules['gpuwidget'] = None\"])\n"
+        "other = Client(without, set_as_default=False)\ngpuwidget.dask.watch(other)"
     )
-    workers, ran = cluster.watch("client.submit(pow, 2, 5, pure=False).result()")
+    workers, ran = cluster.watch("other.submit(pow, 2, 5, pure=False).result()")
     assert (workers, ran.result) == ([], "32")
     (note,) = ran.report["notes"]
     assert re.fullmatch(
-        r"\d Dask workers \(tcp://127.0.0.1:.*\) can't report: ModuleNotFoundError: .*gpuwidget.* "
+        r"1 Dask worker \(tcp://127.0.0.1:\d+\) can't report: ModuleNotFoundError: .*gpuwidget.* "
         "The workers need the same gpuwidget as the notebook.",
         note,
     )
-    kernel.setup("gpuwidget.dask.unwatch(client)\nclient.run(recall)\ngpuwidget.dask.watch(client)")
+    kernel.setup("other.close()\nwithout.close()")
 
 
 def test_removal(cluster: Cluster) -> None:
