@@ -33,6 +33,10 @@ WORKER_GPU_SHARED = message(
 WORKER_NOT_REPORTED = message("worker-not-reported", "the process did not report it: see gpuwidget.rank()")
 NO_TORCH_IN_WORKER = message("no-torch-in-worker", "torch did not use CUDA on this GPU in the process")
 EXIT_CODE_NOT_REPORTED = message("exit-code-not-reported", "the process did not report its exit code")
+NO_LAST_REPORT = message(
+    "no-last-report",
+    "the process ended without a last report, as one does that is killed or that calls os._exit",
+)
 WORKER_TOO_SHORT = message("worker-too-short", "the process was observed for too short a time")
 NO_GPU_MEMORY = message("no-gpu-memory", "the process held no memory on a GPU")
 NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes")
