@@ -69,6 +69,8 @@ class SimulatedCluster:
     vary: Callable[[Sequence[SimulatedGpu], float], None] | None = None
     down: set[str] = field(default_factory=set)
     """Nodes, or single exporters such as ``node001/dcgm``, that don't answer."""
+    address: tuple[str, int] = ("127.0.0.1", 0)
+    """Address and port of the web server; any free port if it is 0."""
 
     def __post_init__(self) -> None:
         self.by_node: dict[str, list[SimulatedGpu]] = {
@@ -98,7 +100,7 @@ class SimulatedCluster:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(self.address, Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -119,7 +121,7 @@ class SimulatedCluster:
     def scrape_configs(self, interval: str = "1s") -> list[dict[str, Any]]:
         """Return the entries of Prometheus's ``scrape_configs`` for all exporters."""
         ports = {"gpuwidget": 8888, "dcgm": 9400, "nvidia_gpu": 9835}
-        address = f"127.0.0.1:{self._server.server_port}"
+        address = f"{self.address[0]}:{self._server.server_port}"
         return [
             {
                 "job_name": kind,
