@@ -2,7 +2,7 @@
 
 A real Prometheus scrapes it with :meth:`SimulatedCluster.scrape_configs`. The formats are those of gpuwidget,
 dcgm-exporter 4.5 and nvidia_gpu_exporter, reduced to the series that gpuwidget reads.
-Run ``python tests/helpers_exporters.py NODES GPUS`` for a cluster to look at.
+Run ``python tests/helpers_exporters.py NODES GPUS INTERVAL`` for a cluster to look at.
 """
 
 from __future__ import annotations
@@ -289,9 +289,9 @@ def _bytes(mib: int | None) -> int | None:
 
 def main(arguments: Sequence[str]) -> None:
     """Serve a cluster until the input ends, and print the ``scrape_configs`` for Prometheus."""
-    nodes, gpus = (int(argument) for argument in arguments) if arguments else (64, 8)
-    cluster = SimulatedCluster(nodes, gpus, ("dcgm", "gpuwidget"), plausible_load)
-    print(json.dumps({"scrape_configs": cluster.scrape_configs("5s")}), flush=True)
+    nodes, gpus, interval = (*arguments, *("64", "8", "5s")[len(arguments) :])
+    cluster = SimulatedCluster(int(nodes), int(gpus), ("dcgm", "gpuwidget"), plausible_load)
+    print(json.dumps({"scrape_configs": cluster.scrape_configs(interval)}), flush=True)
     sys.stdin.read()
 
 
