@@ -2,8 +2,8 @@
 
 A real Prometheus scrapes simulated exporters every 5 s: 64 nodes with 8 GPUs each, which export as
 dcgm-exporter and as gpuwidget do. 50 clients each request ``api/cluster`` every 5 s, as open panels do, at
-different moments. The time to encode a snapshot is also measured for 4,096 GPUs. The exporters, Prometheus and
-the clients are other processes, so the server's CPU time does not contain theirs.
+different moments. The time to encode a snapshot is also measured for 4,096 GPUs. The exporters, Prometheus
+and the clients are other processes, so the server's CPU time does not contain theirs.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _measure_server(running: Server, rounds: int, window_s: float) -> Iterator[F
 
 def _cpu_s(running: Server) -> float:
     used = psutil.Process(running.pid).cpu_times()
-    return used.user + used.system
+    return float(used.user + used.system)
 
 
 class _Clients:
@@ -195,13 +195,10 @@ def _prometheus(folder: Path, nodes: int, interval: str = "5s") -> Iterator[str 
     if programs is None:
         yield None
         return
-    command = [
-        sys.executable,
-        str(ROOT / "tests" / "helpers_exporters.py"),
-        str(nodes),
-        str(_GPUS_PER_NODE),
-        interval,
-    ]
+    sys.path.insert(0, str(ROOT / "tests" / "server"))
+    helpers = importlib.import_module("helpers_prometheus")
+    exporters_file = str(ROOT / "tests" / "helpers_exporters.py")
+    command = [sys.executable, exporters_file, str(nodes), str(_GPUS_PER_NODE), interval]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as exporters:
         assert exporters.stdin is not None
         assert exporters.stdout is not None
