@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import importlib
 import json
 import subprocess
 import sys
