@@ -116,6 +116,10 @@ class _BusySource:
         """Return no utilization windows."""
         return ()
 
+    def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
+        """Return None: no subscription of this benchmark reads it."""
+        return None
+
     def read_activity(self, gpu: Gpu) -> Activity | None:
         now, wave = self._clock.time(), 50 * self._wave()
         return Activity(now - 0.5, now, wave, wave, wave, wave, wave, wave, wave, wave, 0.0, 0.0, 0.0, 0.0)

@@ -103,6 +103,7 @@ class FakeSource:
         self.processes: dict[int, tuple[Process, ...] | None] = dict.fromkeys(range(gpus), ())
         self.activity: dict[int, Activity | None] = dict.fromkeys(range(gpus))
         self.windows: dict[int, tuple[UtilizationWindow, ...]] = dict.fromkeys(range(gpus), ())
+        self.working: dict[int, frozenset[int] | None] = dict.fromkeys(range(gpus))
         self.missing: dict[str, str] = {}
         self.xids: dict[str, Xid] = {}
         self.failing: dict[int, Exception] = {}
@@ -169,6 +170,9 @@ class FakeSource:
 
     def read_utilization_windows(self, one: Gpu) -> tuple[UtilizationWindow, ...]:
         return self.windows[self._enter("windows", one)]
+
+    def read_working_processes(self, one: Gpu) -> frozenset[int] | None:
+        return self.working[self._enter("working", one)]
 
     def read_activity(self, one: Gpu) -> Activity | None:
         return self.activity[self._enter("activity", one)]

@@ -11,12 +11,13 @@ from gpuwidget.model.messages import Message, message, message_ids, texts
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, Reading, SlowReadings, StatusReadings
 from gpuwidget.model.samples import NOT_READ_YET, Gpu
-from gpuwidget.sources import UtilizationWindow, Xid
+from gpuwidget.sources import UtilizationWindow, WorkingProcesses, Xid
 
 _SILENT = message("gpu-silent", "the GPU does not answer")
 _LOST = message("gpu-lost", "the GPU is lost")
 _NEVER = float("-inf")
 _MAX_ACTIVITIES = 32
+_MAX_WORKING = 32
 _FAST, _STATUS, _SLOW = keys("fast"), (*keys("status"), "throttle"), keys("slow")
 _NO_FAST = FastReadings(**dict.fromkeys(_FAST), missing={})
 _NO_STATUS = StatusReadings(**dict.fromkeys(_STATUS), missing={})
@@ -57,6 +58,8 @@ class GpuState:
         """The latest measurements of the hardware counters, oldest first. Each covers a time window. Enough
         are kept to cover the last 15 s."""
         self.windows: tuple[UtilizationWindow, ...] = ()
+        self.working_processes: tuple[WorkingProcesses, ...] = ()
+        """The latest readings of the processes that have worked, oldest first."""
         self._failure: Message | None = None
         self._hung: dict[object, float] = {}
         self._retry = False
@@ -123,11 +126,16 @@ class GpuState:
         self.activity = activity
         self.activities = (*self.activities, activity)[-_MAX_ACTIVITIES:]
 
+    def add_working_processes(self, working: WorkingProcesses) -> None:
+        """Store a new reading of the processes that have worked."""
+        self.working_processes = (*self.working_processes, working)[-_MAX_WORKING:]
+
     def _clear(self) -> None:
         self.measured = None
         self.fast, self.status, self.slow = _NO_FAST, _NO_STATUS, _NO_SLOW
         self.memory_used = self.processes = self.activity = None
         self.windows = ()
+        self.working_processes = ()
         self.activities = ()
         self.processes_read_at = self.status_read_at = _NEVER
 

@@ -9,6 +9,7 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.sampler.gpu_state import GpuState
 from gpuwidget.sampler.guarded_source import GuardedSource
 from gpuwidget.sampler.subscriptions import INTERVAL_S, Subscriptions
+from gpuwidget.sources import WorkingProcesses
 
 _NOW = float("-inf")
 _NEVER = float("inf")
@@ -48,7 +49,6 @@ The limit is below one second, because a run counts longer gaps between samples 
 """
 
 _SLOW_INTERVAL_S = 60.0
-_WINDOWS_INTERVAL_S = 2.0
 _ACTIVITY_INTERVAL_S = 0.5
 _ACTIVITY_DELAY_S = 0.1
 """Delay before the first read of the hardware counters, so that short cells do not pay for reading them."""
@@ -241,10 +241,14 @@ class SlowPollLoop:
         """When the next slow poll is due, in monotonic seconds."""
         if not self._source.opened or not (self._subscriptions or self._activity_on):
             return _NEVER
-        due = min(self._next_slow, self._next_windows if self._subscriptions.windows else _NEVER)
+        due = min(self._next_slow, self._next_windows if self._needs_windows else _NEVER)
         if self._subscriptions.activity:
             return min(self._next_activity, due)
         return _NOW if self._activity_on else due
+
+    @property
+    def _needs_windows(self) -> bool:
+        return bool(self._subscriptions.windows or self._subscriptions.working_processes)
 
     def start_activity(self) -> None:
         """Schedule a read of the hardware counters soon. Called when a new subscription needs them."""
@@ -271,8 +275,8 @@ class SlowPollLoop:
             self._last_activity = now
             self._activity_took = 0.0
             reads.append(self._read_activity)
-        if self._subscriptions.windows and now >= self._next_windows:
-            self._next_windows = now + _WINDOWS_INTERVAL_S
+        if self._needs_windows and now >= self._next_windows:
+            self._next_windows = now + self._subscriptions.windows_interval_s
             reads.append(self._read_windows)
         if now >= self._next_slow:
             self._next_slow = now + _SLOW_INTERVAL_S
@@ -292,6 +296,9 @@ class SlowPollLoop:
     def _read_windows(self, state: GpuState) -> None:
         if state.gpu.uuid in self._subscriptions.windows:
             state.windows = self._source.source.read_utilization_windows(state.gpu)
+        if state.gpu.uuid in self._subscriptions.working_processes:
+            pids = self._source.source.read_working_processes(state.gpu)
+            state.add_working_processes(WorkingProcesses(self._clock.time(), pids))
 
     def _read_slow(self, state: GpuState) -> None:
         state.set_slow(self._source.source.read_slow(state.gpu))

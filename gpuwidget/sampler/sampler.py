@@ -15,7 +15,7 @@ from gpuwidget.sampler.guarded_source import GuardedSource
 from gpuwidget.sampler.poll_loops import FastPollLoop, SlowPoll, SlowPollLoop
 from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, PollThread, PollThreads
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
-from gpuwidget.sources import Source, UtilizationWindow, open_source
+from gpuwidget.sources import Source, UtilizationWindow, WorkingProcesses, open_source
 
 _WATCHDOG_MAX_LATE_S = 0.25
 """If the watchdog wakes up this many seconds late, it waits for its next check to decide which calls hang."""
@@ -97,6 +97,13 @@ class Sampler:
         """Return one GPU's latest utilization windows, which are read only while a subscription's ``windows``
         contains the GPU."""
         return next((state.windows for state in self._source.states if state.gpu.uuid == uuid), ())
+
+    def working_processes(self, uuid: str) -> tuple[WorkingProcesses, ...]:
+        """Return which processes have worked on one GPU, in the latest intervals, oldest first.
+
+        They are read only while a subscription's ``working_processes`` contains the GPU.
+        """
+        return next((state.working_processes for state in self._source.states if state.gpu.uuid == uuid), ())
 
     def activities(self, uuid: str) -> tuple[Activity, ...]:
         """Return one GPU's latest measurements of the hardware counters, oldest first.

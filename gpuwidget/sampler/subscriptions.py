@@ -14,6 +14,8 @@ INTERVAL_S = 0.2
 """Default seconds between samples. Shorter intervals are of little use for utilization, which the driver
 refreshes every 200 ms (H200) or less often."""
 MIN_INTERVAL_S = 0.05
+WINDOWS_INTERVAL_S = 2.0
+"""Default seconds between two reads of the driver's utilization windows."""
 MAX_INTERVAL_S = 60.0
 
 OnSample = Callable[[Sample], None]
@@ -36,7 +38,12 @@ class Subscription:
         self.memory_interval_s = memory_interval_s
         self.activity = activity
         self.windows: frozenset[str] = frozenset()
-        """UUIDs of the GPUs whose utilization windows are read every two seconds; may be set at any time."""
+        """UUIDs of the GPUs whose utilization windows are read; may be set at any time."""
+        self.working_processes: frozenset[str] = frozenset()
+        """UUIDs of the GPUs whose working processes are read, as often as windows are; may be set at any
+        time."""
+        self.windows_interval_s = WINDOWS_INTERVAL_S
+        """Seconds between two reads of the windows and of the working processes."""
         self._next_due = float("-inf")
 
     def close(self) -> None:
@@ -123,6 +130,24 @@ class Subscriptions:
     def windows(self) -> frozenset[str]:
         """UUIDs of the GPUs whose utilization windows any subscription needs."""
         return frozenset().union(*(subscription.windows for subscription in self._all))
+
+    @property
+    def working_processes(self) -> frozenset[str]:
+        """UUIDs of the GPUs whose working processes any subscription needs."""
+        return frozenset().union(*(subscription.working_processes for subscription in self._all))
+
+    @property
+    def windows_interval_s(self) -> float:
+        """Seconds between two reads of the windows: the shortest interval of any subscription that needs
+        them."""
+        return min(
+            (
+                subscription.windows_interval_s
+                for subscription in self._all
+                if subscription.windows or subscription.working_processes
+            ),
+            default=WINDOWS_INTERVAL_S,
+        )
 
     def due(self, full: bool, now: float) -> list[Subscription]:
         """Return the subscriptions that receive the sample of a poll that ended at ``now``."""

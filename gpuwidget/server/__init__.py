@@ -16,6 +16,8 @@ from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.cluster_monitor import ClusterMonitor
+from gpuwidget.server.gpu_hours import GpuHoursCounter
+from gpuwidget.server.gpu_use import GpuUseMonitor, GpuUseOptions
 from gpuwidget.server.handlers import (
     ClusterHandler,
     DoctorHandler,
@@ -23,12 +25,16 @@ from gpuwidget.server.handlers import (
     MetricsHandler,
     SampleHandler,
 )
+from gpuwidget.server.idle_holders import IdleHolders
+from gpuwidget.server.jupyter_activity import JupyterActivity
 from gpuwidget.server.kernel_executions import ExecutionTracker
 from gpuwidget.server.kernel_inventory import KernelInventory
+from gpuwidget.server.metrics_token import MetricsToken
 from gpuwidget.server.notebook_ids import NotebookIds
 from gpuwidget.server.prometheus import KernelLabels
 from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.server.settings import (
+    GpuWidget,
     choose_source,
     configured_prometheus,
     install_command,
@@ -48,6 +54,9 @@ _UNTRACKED = (
 )
 """Types of messages on the control channel that do not count as activity: the panel's requests and replies,
 and the messages that JupyterLab sends when a live chart's widgets appear and disappear."""
+IDLE_HOLDERS_OPTION = "gpuwidgetIdleHolders"
+"""Name of the option in JupyterLab's page config that makes a page listen for idle holders."""
+_GIB = 1024**3
 _LINGER_S = 10.0
 """Seconds for which the driver stays open after the last client has disconnected. Reloading a page takes
 less."""
@@ -70,10 +79,11 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         clock,
         execution_tracker,
     )
+    sampler = Sampler(source, clock, linger_s=_LINGER_S)
     prometheus = configured_prometheus(settings, serverapp.log)
     cluster = None if prometheus is None else ClusterMonitor(prometheus, clock)
     hub = SampleHub(
-        Sampler(source, clock, linger_s=_LINGER_S),
+        sampler,
         inventory,
         clock,
         interval_s=settings.interval,
@@ -87,6 +97,9 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         # This is delayed until the event loop runs, because the driver may take seconds to open, and the
         # server's start must not wait for that.
         serverapp.io_loop.add_callback(hub.stay_on)
+    options = gpu_use_options(settings, inventory, serverapp)
+    if options:
+        serverapp.io_loop.add_callback(hub.monitor_use, GpuUseMonitor(sampler, clock, options))
     base = serverapp.web_app.settings["base_url"].rstrip("/")
     # Tornado expects a regular expression, but a user name in JupyterHub's base URL may contain a +. The
     # unescaped base URL is added for Prometheus, which requests /user/a+b if the server's base URL is
@@ -104,11 +117,35 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
                 {"hub": hub, "cached_diagnosis": CachedDiagnosis(clock)},
             ),
             (f"{base}/gpuwidget/api/cluster", ClusterHandler, {"hub": hub, "cluster": cluster}),
-            (f"{base}/gpuwidget/metrics", MetricsHandler, {"hub": hub, "kernel_labels": kernel_labels}),
+            (
+                f"{base}/gpuwidget/metrics",
+                MetricsHandler,
+                {
+                    "hub": hub,
+                    "kernel_labels": kernel_labels,
+                    "metrics_token": MetricsToken(settings.metrics_token_file, serverapp.log),
+                },
+            ),
         ],
     )
     _exclude_from_activity(serverapp)
     return hub
+
+
+def gpu_use_options(settings: GpuWidget, inventory: KernelInventory, serverapp: ServerApp) -> GpuUseOptions:
+    """Return what the administrator has turned on of what follows from the use of the GPUs."""
+    currency, limit = settings.gpu_hour_currency, settings.idle_holder_memory * _GIB
+    web_settings = serverapp.web_app.settings
+    if limit:
+        # A page opens the stream for notifications only if the server may send any.
+        web_settings.setdefault("page_config_data", {})[IDLE_HOLDERS_OPTION] = "true"
+    return GpuUseOptions(
+        activity=JupyterActivity(inventory, web_settings) if settings.gpu_activity else None,
+        hours=GpuHoursCounter(settings.gpu_hour_price, currency) if settings.gpu_hours else None,
+        idle_holders=IdleHolders(limit, 60.0 * settings.idle_holder_minutes, serverapp.log)
+        if limit
+        else None,
+    )
 
 
 def _exclude_from_activity(serverapp: ServerApp) -> None:

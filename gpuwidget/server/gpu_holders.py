@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Origin
+from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.server.kernel_reports import KernelUsage
 from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryHolder
 from gpuwidget.system.processes import UNKNOWN, Identity
@@ -31,17 +32,10 @@ _TORCH_WHERE_UNKNOWN = (
 _LOAD_EXTENSION = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
 _INVALID_REPORT = "A kernel reported an impossible amount of torch memory, so what it holds is unknown."
 _UNKNOWN_SIZES = "The driver does not say how much each process holds."
+_SMALLEST_CONTEXT = 64 * 1024**2
+"""Less unattributed memory than this number of bytes can't belong to a process outside the container, because
+a CUDA context takes more (an H200's takes 620 MiB)."""
 _OUTSIDE_CONTAINER = "Processes outside this container, which are not listed here, may hold some of it."
-
-
-class ProcessOwner(NamedTuple):
-    """The kernel or the terminal that a process belongs to. Both are None for other processes."""
-
-    kernel: str | None
-    terminal: str | None
-
-
-_NO_OWNER = ProcessOwner(None, None)
 
 
 class ProcessContext(NamedTuple):
@@ -60,6 +54,8 @@ class ProcessContext(NamedTuple):
     """The memory usage that kernels report, by kernel and GPU."""
     remote_kernels: int
     """Number of this server's kernels that have no process on this machine."""
+    cuda_owners: Callable[[], frozenset[ProcessOwner]]
+    """Returns the owners of this server's processes that may use CUDA."""
 
 
 def gpu_ownership(
@@ -77,6 +73,21 @@ def gpu_ownership(
     return _from_driver(reading, reading.processes, context, reports, means)
 
 
+def gpu_owners(reading: Reading, context: ProcessContext, ownership: GpuMemoryOwnership) -> GpuOwners:
+    """Return the owners of the processes that can use a live GPU. ``ownership`` is the GPU's."""
+    if reading.processes is None or not context.pids_match:
+        by_report = {
+            ProcessOwner(kernel, None)
+            for kernel, gpus in context.reports.items()
+            if reading.uuid in gpus and gpus[reading.uuid].context
+        }
+        return GpuOwners(context.cuda_owners() | by_report, {}, complete=False)
+    owner_of = {process.pid: context.owner(process.pid) for process in reading.processes}
+    unattributed = ownership.unattributed
+    is_known = unattributed is not None and unattributed < _SMALLEST_CONTEXT
+    return GpuOwners(frozenset(owner_of.values()), owner_of, complete=is_known or not context.in_container)
+
+
 def _from_driver(
     reading: Reading,
     listed: Sequence[Process],
@@ -88,7 +99,7 @@ def _from_driver(
     for process in listed:
         owner = context.owner(process.pid)
         # Each process that belongs to no kernel or terminal is a separate holder.
-        groups.setdefault((owner, process.pid if owner == _NO_OWNER else None), []).append(process)
+        groups.setdefault((owner, process.pid if owner == NO_OWNER else None), []).append(process)
     holders = [
         _holder(owner, found, context, reports.get(owner.kernel) if owner.kernel else None)
         for (owner, _), found in groups.items()
@@ -103,7 +114,7 @@ def _from_driver(
         reasons += [_INVALID_REPORT] if invalid else []
     elif context.in_container and unattributed:
         reasons.append(_OUTSIDE_CONTAINER)
-    if context.remote_kernels and any(owner == _NO_OWNER for owner, _ in groups):
+    if context.remote_kernels and any(owner == NO_OWNER for owner, _ in groups):
         reasons.append(_remote_kernels_reason(context.remote_kernels))
     return _ownership(reading, holders, unattributed, reasons, means)
 

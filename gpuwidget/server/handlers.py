@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from jupyter_server.auth import User
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado import web
@@ -16,11 +17,14 @@ from gpuwidget.model.errors import DoctorError
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.cluster_monitor import ClusterMonitor
 from gpuwidget.server.history_query import HistoryQuery, parse_seconds
+from gpuwidget.server.metrics_token import MetricsToken
 from gpuwidget.server.prometheus import CONTENT_TYPE, KernelLabels, metrics_text
 from gpuwidget.server.sample_hub import SampleHub
 
 _may_execute: Callable[[Any], Any] = authorized(action="execute")
 
+_METRICS_USER = User(username="gpuwidget-metrics")
+"""The user of a request with the metrics token, for the server's log."""
 _SAMPLE_TIMEOUT_S = 5.0
 _NO_PROMETHEUS = (
     "No Prometheus is configured, so there is no cluster view: an administrator of this server sets "
@@ -152,19 +156,51 @@ class ClusterHandler(GpuWidgetHandler, APIHandler):
 
 
 class MetricsHandler(GpuWidgetHandler, APIHandler):
-    """``GET gpuwidget/metrics``: the metrics, for a Prometheus server."""
+    """``GET gpuwidget/metrics``: the metrics, for a Prometheus server.
 
-    def initialize(self, hub: SampleHub, kernel_labels: KernelLabels) -> None:  # type: ignore[override]
-        """Store the server's sample hub, and how the metrics identify kernels."""
+    Besides Jupyter's credentials, it accepts the token of ``GpuWidget.metrics_token_file``. That token is
+    checked before Jupyter's identity provider is called, because JupyterHub's would ask the Hub about it. It
+    permits nothing but this request, so that no authorizer is called for it.
+    """
+
+    def initialize(  # type: ignore[override]
+        self, hub: SampleHub, kernel_labels: KernelLabels, metrics_token: MetricsToken
+    ) -> None:
+        """Store the server's sample hub, how the metrics identify kernels, and the metrics token."""
         super().initialize(hub)
         self._kernel_labels = kernel_labels
+        self._metrics_token = metrics_token
+        self._has_metrics_token = False
 
-    @web.authenticated
-    @authorized
+    async def prepare(self) -> None:  # type: ignore[override]
+        """Check the metrics token, and without it Jupyter's credentials."""
+        is_get = self.request.method == "GET"
+        if is_get and self._metrics_token.matches(self.request.headers.get("Authorization")):
+            # Jupyter's handler checks the host in its own prepare().
+            if not self.check_host():
+                raise web.HTTPError(403)
+            self.current_user = self._jupyter_current_user = _METRICS_USER
+            self._has_metrics_token = True
+            return
+        await super().prepare()
+
     async def get(self) -> None:
         """Return the newest sample and the owners of memory as text; status 503 if no sample arrives in
         time."""
+        if self._has_metrics_token:
+            await self._finish_metrics()
+        else:
+            # Tornado's type of a decorated method includes None, which a coroutine never returns.
+            await self._finish_authorized()  # type: ignore[misc]
+
+    @web.authenticated
+    @authorized
+    async def _finish_authorized(self) -> None:
+        await self._finish_metrics()
+
+    async def _finish_metrics(self) -> None:
         scraped = await self._hub.scrape(_SAMPLE_TIMEOUT_S)
         if scraped is None:
             raise web.HTTPError(503, _NO_SAMPLE)
-        await self.finish(metrics_text(*scraped, self._kernel_labels), set_content_type=CONTENT_TYPE)
+        text = metrics_text(*scraped, self._kernel_labels, self._hub.gpu_use)
+        await self.finish(text, set_content_type=CONTENT_TYPE)

@@ -12,10 +12,12 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from queue import SimpleQueue
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.samples import Sample
+from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
 from gpuwidget.server.kernel_reports import KernelReports
 from gpuwidget.server.ownership_resolver import OwnershipRequest, OwnershipResolver, OwnershipResult
@@ -44,6 +46,8 @@ class OwnershipMonitor:
     def __init__(
         self, inventory: KernelInventory, clock: Clock, interval_s: float, publish: Callable[[bytes], None]
     ) -> None:
+        self.gpu_use: GpuUseMonitor | None = None
+        """Receives the owners of the processes on each GPU; None if nobody needs them."""
         self._inventory = inventory
         self._clock = clock
         self._publish = publish
@@ -102,6 +106,8 @@ class OwnershipMonitor:
         request = self._request(sample, inventory)
         if timed_out:
             self._send(request.timeout_message())
+            if self.gpu_use is not None:
+                self.gpu_use.add_unresolved(sample)
         if not self._running:
             self._start(request, now)
 
@@ -110,7 +116,10 @@ class OwnershipMonitor:
         kernels = {kernel.id: pids.get(kernel.id) for kernel in inventory.kernels}
         means = {gpu.uuid: self._means.means(gpu.uuid) for gpu in sample.gpus}
         reports = self._reports.newest(kernels)
-        return OwnershipRequest(sample, inventory, kernels, reports, means, self.ownership)
+        find_owners = self.gpu_use is not None
+        if self.gpu_use is not None:
+            inventory = replace(inventory, kernels=tuple(map(self.gpu_use.with_use, inventory.kernels)))
+        return OwnershipRequest(sample, inventory, kernels, reports, means, self.ownership, find_owners)
 
     def _start(self, request: OwnershipRequest, now: float) -> None:
         if self._pending_since is None:
@@ -151,6 +160,8 @@ class OwnershipMonitor:
             return
         self._pending_since = None
         self._reports.query(result.kernels_to_query)
+        if self.gpu_use is not None:
+            self.gpu_use.add_resolved(request.sample, request.inventory.kernels, result)
         if result.message is None and request.sent is not self.ownership:
             # The timeout message was sent during the resolution, so the result was compared with an outdated
             # message. Another resolution is therefore due.

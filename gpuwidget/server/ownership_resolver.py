@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from typing import NamedTuple
 
 from gpuwidget.model.clock import Clock
@@ -31,14 +32,14 @@ from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
-from gpuwidget.server.gpu_holders import ProcessContext, ProcessOwner, gpu_ownership
+from gpuwidget.server.gpu_holders import ProcessContext, gpu_owners, gpu_ownership
+from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.server.kernel_inventory import InventorySnapshot
 from gpuwidget.server.kernel_reports import KernelUsage
 from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryOwnership
 from gpuwidget.system import processes
 from gpuwidget.system.processes import Identity, ProcessDirectory, ProcessTrees
 
-_NO_OWNER = ProcessOwner(None, None)
 _TIMED_OUT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
 
 
@@ -54,6 +55,8 @@ class OwnershipRequest(NamedTuple):
     means: Mapping[str, tuple[MeanUtilization, ...]]
     sent: MemoryOwnership | None
     """The message that was sent last."""
+    find_owners: bool = False
+    """Whether the owners of the processes on each GPU are needed, not only those of its memory."""
 
     def message(self, gpus: tuple[GpuMemoryOwnership, ...]) -> tuple[MemoryOwnership, bytes] | None:
         """Return the message and its JSON.
@@ -85,6 +88,10 @@ class OwnershipResult(NamedTuple):
 
     message: tuple[MemoryOwnership, bytes] | None
     kernels_to_query: Mapping[str, int | None]
+    gpus: tuple[GpuMemoryOwnership, ...]
+    owners: Mapping[str, GpuOwners]
+    """The owners of the processes on each GPU that answers, by UUID. Empty for a recording, and if the
+    request does not need them."""
 
 
 class OwnershipResolver:
@@ -103,7 +110,7 @@ class OwnershipResolver:
         def owner(pid: int) -> ProcessOwner:
             root = self._families.root_of(pid)
             if root is None:
-                return _NO_OWNER
+                return NO_OWNER
             return ProcessOwner(inventory.kernel_of.get(root), inventory.terminal_of.get(root))
 
         def identity(process: Process) -> Identity:
@@ -125,12 +132,21 @@ class OwnershipResolver:
             in_container=not self._matching.in_host_namespace,
             reports=request.reports,
             remote_kernels=inventory.remote_kernels,
+            cuda_owners=cache(partial(_cuda_owners, self._families, owner)),
         )
         gpus = tuple(
             gpu_ownership(reading, sample.origin, context, request.means[reading.uuid])
             for reading in sample.readings
         )
-        return OwnershipResult(request.message(gpus), self._kernels_to_query(request, owner))
+        owners = {
+            reading.uuid: gpu_owners(reading, context, ownership)
+            for reading, ownership in zip(sample.readings, gpus, strict=True)
+            if request.find_owners
+            and sample.origin.local_processes
+            and reading.lost_since is None
+            and reading.silent_since is None
+        }
+        return OwnershipResult(request.message(gpus), self._kernels_to_query(request, owner), gpus, owners)
 
     def _kernels_to_query(
         self, request: OwnershipRequest, owner: Callable[[int], ProcessOwner]
@@ -155,6 +171,15 @@ class OwnershipResolver:
             if process.memory is None
         }
         return {kernel: pid for kernel, pid in request.kernels.items() if kernel in without_memory}
+
+
+def _cuda_owners(trees: ProcessTrees, owner: Callable[[int], ProcessOwner]) -> frozenset[ProcessOwner]:
+    """Return the owners of this server's processes that may have a CUDA context."""
+    return frozenset(
+        owner(pid)
+        for pid in processes.all_pids()
+        if trees.root_of(pid) is not None and processes.uses_cuda(pid) is not False
+    )
 
 
 class PidMatching:

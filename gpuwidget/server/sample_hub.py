@@ -15,6 +15,7 @@ from gpuwidget.model.installation import documentation
 from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.server.encoded_samples import EncodedSample
+from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.history import HistoryStore
 from gpuwidget.server.history_query import HistoryQuery
 from gpuwidget.server.kernel_inventory import KernelInventory
@@ -88,6 +89,7 @@ class SampleHub:
         self._waiting: set[asyncio.Future[bytes]] = set()
         self._subscription: Subscription | None = None
         self._always_on = False
+        self._gpu_use: GpuUseMonitor | None = None
         self._activity: Subscription | None = None
         self._activity_clients: set[StreamClient] = set()
         self._rate_limit: RateLimit[StreamClient] = RateLimit(interval_s)
@@ -140,6 +142,12 @@ class SampleHub:
         if client in self._clients:
             self._rate_limit.set_interval(client, interval_s)
 
+    def monitor_use(self, monitor: GpuUseMonitor) -> None:
+        """From now on, sample at a low rate even without clients, for ``monitor``."""
+        self._ownership.gpu_use = self._gpu_use = monitor
+        monitor.start(has_pages=lambda: bool(self._clients))
+        self._update_subscription()
+
     def stay_on(self) -> None:
         """From now on, sample even without clients. The samples include the hardware counters."""
         self._always_on = True
@@ -172,6 +180,11 @@ class SampleHub:
             sample = await self._scrape_state.wait_for_sample(timeout_s, lambda: self._ownership.ownership)
         self._update_subscription()
         return None if sample is None else (sample, self._ownership.ownership)
+
+    @property
+    def gpu_use(self) -> GpuUseMonitor | None:
+        """The monitor of how kernels use the GPUs; None if the administrator has not turned it on."""
+        return self._gpu_use
 
     @property
     def now(self) -> float:
@@ -207,6 +220,9 @@ class SampleHub:
     def close(self) -> None:
         """Close all connections and stop sampling."""
         self._always_on = False
+        if self._gpu_use is not None:
+            self._gpu_use.stop()
+            self._ownership.gpu_use = self._gpu_use = None
         for client in list(self._clients):
             self._drop(client)
         self._outgoing.clear()
@@ -234,13 +250,15 @@ class SampleHub:
 
     def _update_subscription(self) -> None:
         """Sample at the rate that clients and scrapes need, or not at all."""
-        self._ownership.enable(bool(self._clients) or self._scrape_state.needs_sampling)
+        self._ownership.enable(
+            bool(self._clients) or self._scrape_state.needs_sampling or self._gpu_use is not None
+        )
         if self._needs_encoded or self._scrape_state.is_waiting:
             self._sample_every(self.interval_s)
         elif self._scrape_state.needs_sampling:
             self._sample_every(self._scrape_state.interval_s)
         else:
-            self._sample_every(None)
+            self._sample_every(None if self._gpu_use is None else self._gpu_use.interval_s)
             self._scrape_state.discard_sample()
         if not self._needs_encoded:
             self._newest = None
@@ -282,6 +300,8 @@ class SampleHub:
             self._send_sample(encoded, due)
             if self._needs_encoded:
                 self._newest = encoded
+        if self._gpu_use is not None:
+            self._gpu_use.observe(sample)
         self._ownership.add_sample(sample, arrived)
         self._scrape_state.add_sample(sample)
         self._update_subscription()

@@ -51,6 +51,16 @@ class UtilizationWindow:
     """Percentage of the interval during which any GPU kernel ran."""
 
 
+class WorkingProcesses(NamedTuple):
+    """The processes that ran something on a GPU between two readings."""
+
+    time: float
+    """Time of the later reading in epoch seconds."""
+    pids: frozenset[int] | None
+    """Process ids as in :class:`gpuwidget.model.gpu_process.Process`; None if the driver does not report
+    them."""
+
+
 class Source(Protocol):
     """A source of GPU readings.
 
@@ -95,6 +105,15 @@ class Source(Protocol):
         """Return the latest utilization windows of one GPU, oldest first.
 
         The result is empty if the source keeps no windows. The call takes milliseconds.
+        """
+        ...
+
+    def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
+        """Return the ids of the processes that have run something on one GPU since the previous call.
+
+        The first call covers the time for which the driver keeps its records. A process with little work may
+        be missing, because the driver rounds its share of time to a percentage. The result is None if the
+        driver does not report the processes' work. The call takes milliseconds.
         """
         ...
 

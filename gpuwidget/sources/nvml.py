@@ -241,6 +241,13 @@ class NvmlSource:
         """
         return self._call(gpu, NvmlDevice.read_utilization_windows, ())
 
+    def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
+        """Read the processes' utilization with two NVML calls, which take some milliseconds.
+
+        The values are not used, because they are wrong when processes share a GPU (measured on an H200).
+        """
+        return self._call(gpu, NvmlDevice.read_working_processes, None)
+
     def read_activity(self, gpu: Gpu) -> Activity | None:
         """Read the hardware counters with two NVML calls, one of which takes 0.2 ms.
 

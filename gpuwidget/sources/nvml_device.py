@@ -76,6 +76,8 @@ class NvmlDevice:
         """Takes a sample of the hardware counters. None as long as it is unknown whether the GPU supports
         them."""
         self._window: float | None = None
+        self._work_seen = 0
+        """Time of the newest record of a process's work, in the driver's microseconds."""
         self._uuid = ""
         nvml = session.nvml
         self._utilization: Sequence[NvmlCall] = (nvml.nvmlDeviceGetUtilizationRates,)
@@ -123,7 +125,7 @@ class NvmlDevice:
                 nvml_messages.SCRAMBLED_PROCESS_LISTS
             )
         if slice_of is not None:
-            for name in ("utilization", "power_w", "windows", *SLOW_VALUES):
+            for name in ("utilization", "power_w", "windows", "working_processes", *SLOW_VALUES):
                 self._unsupported[name] = nvml_messages.NOT_PER_MIG_SLICE
 
     # -- queries -------------------------------------------------------------------------------------
@@ -322,6 +324,31 @@ class NvmlDevice:
             UtilizationWindow(time / 1e6, float(value))
             for time, value in sorted(samples)
             if 0 <= value <= 100
+        )
+
+    def read_working_processes(self) -> frozenset[int] | None:
+        """Read which processes have run something since the previous call, with two NVML calls."""
+        pids: frozenset[int] | None = self.query("working_processes", (self._find_working,), {})
+        return pids
+
+    def _find_working(self, handle: Any) -> frozenset[int]:
+        nvml = self._nvml
+        read = getattr(nvml, "nvmlDeviceGetProcessUtilization", None)
+        if read is None:  # Old versions of pynvml lack the function.
+            raise nvml.NVMLError(nvml_messages.FUNCTION_NOT_FOUND)
+        try:
+            records = read(handle, self._work_seen)
+        except nvml.NVMLError as error:
+            if error.value == nvml_messages.NOT_FOUND:  # There are no records since then.
+                return frozenset()
+            raise
+        # Entries that the driver has not filled in have the time 0.
+        new = [record for record in records if record.timeStamp > self._work_seen]
+        self._work_seen = max((record.timeStamp for record in new), default=self._work_seen)
+        return frozenset(
+            int(record.pid)
+            for record in new
+            if record.smUtil or record.memUtil or record.encUtil or record.decUtil
         )
 
     def _samples(self, handle: Any) -> list[tuple[int, int]]:

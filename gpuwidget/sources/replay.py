@@ -192,6 +192,11 @@ class ReplaySource:
         self._current_tick(gpu)
         return ()
 
+    def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
+        """Return None, because a recording's processes are not this machine's."""
+        self._current_tick(gpu)
+        return None
+
     def read_activity(self, gpu: Gpu) -> Activity | None:
         """Return the mean over the recorded GPM intervals that have ended since the previous call."""
         recorded, _ = self._current_tick(gpu)

@@ -16,6 +16,7 @@ slice. If a call fails on the GPU, the value ``ok`` for the slice makes the call
 - ``gpu.0.window=0.2`` ``gpu.0.samples=70``: seconds between the driver's utilization samples, and their count
 - ``gpu.0.compute=self:1048576 4711``: compute processes as pid:bytes; ``self`` is the caller;
   without bytes, the size is unknown
+- ``gpu.0.working=4711:30``: the processes that have run something, with their percentage
 - ``gpu.0.graphics=...``: graphics processes, in the same format
 - ``gpu.0.mig=0 2`` ``gpu.0.mig.2.memory_used=B``: the indices of the MIG slices, and a value of slice 2
 - ``gpu.0.gpm=0`` ``gpu.0.gpm.2=55.5`` ``gpu.0.gpm.3=nan``: no GPM on GPU 0;

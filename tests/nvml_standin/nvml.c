@@ -585,6 +585,32 @@ static result processes(const device *of, const char *list, unsigned *count, pro
     return found > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
+/* `working` lists the processes that have run something, as pid:percent; without percent, it is 50 */
+
+typedef struct {
+    unsigned pid;
+    unsigned long long timestamp;
+    unsigned sm, memory, encoder, decoder;
+} process_work;
+
+result nvmlDeviceGetProcessUtilization(device *of, process_work *out, unsigned *count,
+                                       unsigned long long since) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    char entries[MAX_VALUE], *rest = NULL;
+    unsigned found = 0, room = out ? *count : 0;
+    unsigned long long now = (unsigned long long)(seconds(CLOCK_REALTIME) * 1e6);
+    copy(of, "working", "", entries, sizeof entries);
+    for (char *each = strtok_r(entries, " ", &rest); each; each = strtok_r(NULL, " ", &rest), found++) {
+        if (found >= room) continue;
+        char *percent = strchr(each, ':');
+        out[found] = (process_work){(unsigned)atol(each), now, percent ? (unsigned)atol(percent + 1) : 50};
+    }
+    *count = found;
+    if (!found || now <= since) return NOT_FOUND;
+    return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
 #define PROCESSES(name, list)                                        \
     result name(device *of, unsigned *count, process_info *out) {    \
         BEGIN(of);                                                   \

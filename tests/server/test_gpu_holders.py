@@ -56,6 +56,7 @@ def ownership(
         in_container=in_container,
         reports={kernel: {gpu.uuid: report} for kernel, report in (reports or {}).items()},
         remote_kernels=remote_kernels,
+        cuda_owners=frozenset,
     )
     return gpu_ownership(reading(gpu, **{"processes": listed, **values}), LIVE, context, NO_MEANS)
 

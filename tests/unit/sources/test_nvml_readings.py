@@ -378,6 +378,19 @@ def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
     assert source.read_utilization_windows(second) == ()
 
 
+def test_the_processes_that_have_worked(machine: Machine) -> None:
+    """`read_working_processes()` returns the processes with a record of work since the last call. The result
+    is empty if there is none, and None for a MIG slice and if the driver keeps no records."""
+    machine.set_scenario("gpus=2", "gpu.0.working=11:40 12:0 13:1", "gpu.1.mig=0")
+    source = machine.source()
+    first, second, part = source.open().gpus
+    assert source.read_working_processes(first) == {11, 13}
+    assert source.read_working_processes(second) == frozenset()
+    assert source.read_working_processes(part) is None
+    machine.set_scenario("gpus=2", "gpu.0.nvmlDeviceGetProcessUtilization=error 3", "gpu.1.mig=0")
+    assert source.read_working_processes(first) is None
+
+
 @pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])
 def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> None:
     """While the driver has too few utilization samples, the length of the utilization window is unknown. Once

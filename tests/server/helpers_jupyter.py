@@ -1,0 +1,129 @@
+"""A Jupyter server in a process of its own, started by a command as an administrator starts it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from email.message import Message
+from http.client import HTTPMessage
+from pathlib import Path
+from typing import IO, Any
+
+_PATIENCE_S = 120.0
+_LOOK_S = 0.1
+_FOLDERS = {
+    "HOME": "home",
+    "JUPYTER_CONFIG_DIR": "config",
+    "JUPYTER_DATA_DIR": "data",
+    "JUPYTER_RUNTIME_DIR": "runtime",
+    "IPYTHONDIR": "ipython",
+}
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+class Service:
+    """A running program that answers HTTP requests."""
+
+    def __init__(
+        self, command: Sequence[str], folder: Path, ready: str, variables: Mapping[str, str] | None = None
+    ) -> None:
+        """Start ``command``. It writes its log to ``folder``, and runs once ``ready`` has an answer."""
+        self._ready = ready
+        self._log = folder / f"{Path(command[0]).name}.log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                env={**os.environ, **(variables or {})},
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_until_ready(self) -> None:
+        """Wait until the service answers."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                if fetch(self._ready)[0] < 500:
+                    return
+            except OSError:
+                pass
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"{self._log.name} does not run:\n{self.log[-4000:]}")
+            time.sleep(_LOOK_S)
+
+    @property
+    def log(self) -> str:
+        """The text of the service's log."""
+        return self._log.read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Stop the service."""
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def jupyter_variables(folder: Path, **more: str) -> dict[str, str]:
+    """Return the environment of a Jupyter server whose folders are all in ``folder``."""
+    for name in _FOLDERS.values():
+        (folder / name).mkdir()
+    return {
+        **{name: str(folder / path) for name, path in _FOLDERS.items()},
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        **more,
+    }
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> None:
+        return None
+
+
+def fetch(
+    address: str, headers: Mapping[str, str] | None = None, context: ssl.SSLContext | None = None
+) -> tuple[int, dict[str, str], str]:
+    """Return the status, the headers (names in lower case) and the text of the answer to a GET request.
+
+    No redirect is followed.
+    """
+    handlers: list[Any] = [_NoRedirects(), urllib.request.ProxyHandler({})]
+    if context is not None:
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    request = urllib.request.Request(address, headers=dict(headers or {}))
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=30) as answer:
+            return answer.status, _lower(answer.headers), answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, _lower(error.headers), error.read().decode()
+
+
+def _lower(headers: Message) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
