@@ -111,8 +111,8 @@ async def test_the_last_values_stay_with_the_reason(
     assert failed == {
         **good,
         "problem": f"Prometheus at {address(there)} could not answer a query (status 503: too much). If it "
-        "is overloaded or has just started, the next query may succeed; else see its log. The values shown are "
-        "40 s old.",
+        "is overloaded or has just started, the next query may succeed; else see its log. The values shown "
+        "are 40 s old.",
     }
     clock.advance(260)
     assert (await cluster(server))["problem"].endswith("The values shown are 5 min old.")
@@ -218,8 +218,8 @@ class TestInvalidSettings:
             (
                 {"prometheus_url": "http://me:secret@example.org"},
                 "GpuWidget.prometheus_url can't be used: it contains a user name or password, which logs "
-                "would show; use prometheus_token_file. Give the address under which /api/v1/query lies, such as "
-                "https://prometheus.example.org:9090. There is no cluster view.",
+                "would show; use prometheus_token_file. Give the address under which /api/v1/query "
+                "lies, such as https://prometheus.example.org:9090. There is no cluster view.",
             ),
             (
                 {"prometheus_url": "http://127.0.0.1:9", "prometheus_matchers": 'a="b"} or up{c="d"'},

@@ -89,7 +89,7 @@ def test_two_exporters_on_one_machine() -> None:
 def test_names_of_machines(labels: dict[str, str], name: str) -> None:
     """A node is named by dcgm-exporter's label, else by a label of the scrape configuration, else by the
     target's host. Characters that a terminal would interpret are replaced."""
-    assert [node.name for node in snapshot(dcgm(**labels)).nodes] == [name]
+    assert [node.name for node in snapshot(dcgm("GPU-a", NOW, **labels)).nodes] == [name]
 
 
 def test_a_gpu_without_a_machine_or_uuid_is_left_out() -> None:
@@ -170,9 +170,9 @@ def test_a_users_server_that_moves_to_another_machine() -> None:
     the two machines taken for one."""
     state = ClusterState()
     anna = {"instance": "hub.example.org/user/anna"}
-    snapshot(dcgm(), gpuwidget(**anna), gpuwidget("GPU-x", **anna), state=state)
+    snapshot(dcgm(), gpuwidget("GPU-a", NOW, **anna), gpuwidget("GPU-x", NOW, **anna), state=state)
     second = dcgm("GPU-b", Hostname="gpu2", instance="10.0.0.2:9400")
-    found = snapshot(dcgm(), second, gpuwidget("GPU-b", **anna), state=state)
+    found = snapshot(dcgm(), second, gpuwidget("GPU-b", NOW, **anna), state=state)
     assert [(gpu.uuid, gpu.node, gpu.lost, gpu.exporters) for gpu in found.gpus] == [
         ("GPU-a", "gpu1", False, ("dcgm",)),
         ("GPU-b", "gpu2", False, ("gpuwidget", "dcgm")),
@@ -203,7 +203,7 @@ def test_a_gpu_that_dcgm_exporter_no_longer_lists_is_lost() -> None:
 )
 def test_jobs(labels: dict[str, str], job: str | None) -> None:
     """The job or pod is the one that uses the GPU, never dcgm-exporter's own pod, which Prometheus adds."""
-    assert only(snapshot(dcgm(**labels))).job == job
+    assert only(snapshot(dcgm("GPU-a", NOW, **labels))).job == job
 
 
 def test_several_jobs_on_one_gpu() -> None:
